@@ -32,7 +32,7 @@ OTHER_NAMES = {
 
 LATER = re.compile(
     r"acls|delegation|transaction|fence_producers|share_group|streams_group|"
-    r"alter_partition_reassignments|alter_replica_log_dirs|alter_user_scram|metric_(for|from)_sub"
+    r"alter_partition_reassignments|alter_user_scram|metric_(for|from)_sub"
 )
 """APIs that the node does not implement, and the metrics registry for unsupported pushes."""
 

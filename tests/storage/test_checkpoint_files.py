@@ -95,6 +95,6 @@ def test_a_superseded_checkpoint_job_has_no_effect() -> None:
     for job in reversed(jobs):
         job.run()
         job.done(None)
-    assert logs.checkpoints._stored[A] == 4
+    assert logs.checkpoints._stored["/d0", A] == 4
     log.truncation.truncate_to(3, now_ms=NOW_MS)
     assert disk.read_file(RECOVERY_POINTS) == b"0\n1\na 0 3\n"

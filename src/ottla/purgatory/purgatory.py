@@ -68,6 +68,10 @@ class Purgatory(Generic[D]):
                 completed += 1
         return completed
 
+    def complete_watchers(self, key: Hashable) -> int:
+        """Complete all operations that watch a key that is no more; return how many."""
+        return sum(one.force_complete() for one in tuple(self._watchers.get(key, ())))
+
     def complete_all(self) -> int:
         """Complete all waiting operations, at shutdown; return how many."""
         waiting = {op: None for watchers in self._watchers.values() for op in watchers}

@@ -183,6 +183,18 @@ def walk_file(file: File, position: int, end: int) -> Iterator[BatchHeader]:
         position += header.size
 
 
+def leading_batches_size(view: Buffer, most: int) -> int:
+    """Return the bytes of the first complete batches of view, `most` at most."""
+    position, end = 0, len(view)
+    while most > 0 and position + LOG_OVERHEAD_BYTES <= end:
+        (length,) = _LENGTH.unpack_from(view, position + _LENGTH_POSITION)
+        if length < 0 or position + LOG_OVERHEAD_BYTES + length > end:
+            break
+        position += LOG_OVERHEAD_BYTES + length
+        most -= 1
+    return position
+
+
 def whole_batches_size(view: Buffer) -> int:
     """Return the bytes of the batches at the start of view that are complete."""
     position, end = 0, len(view)

@@ -52,6 +52,7 @@ def publisher(*disks: SimulatedDisk) -> tuple[MetadataPublisher, ReplicaSet, lis
         replication=SimpleNamespace(
             wake=lambda: None, leave=lambda _: None, follow=lambda *_: None
         ),
+        moves=SimpleNamespace(forget=lambda _: None, resume=lambda *_: None),
         groups=SimpleNamespace(on_topics_deleted=dropped.extend),
         metadata=SimpleNamespace(log_config=lambda _: LogConfig()),
     )

@@ -71,6 +71,7 @@ class Admin(Blocking):
     describe_producers = blocking(AsyncAdmin.describe_producers)
     alter_partition_reassignments = blocking(AsyncAdmin.alter_partition_reassignments)
     list_partition_reassignments = blocking(AsyncAdmin.list_partition_reassignments)
+    alter_replica_log_dirs = blocking(AsyncAdmin.alter_replica_log_dirs)
     describe_replica_log_dirs = blocking(AsyncAdmin.describe_replica_log_dirs)
     describe_client_quotas = blocking(AsyncAdmin.describe_client_quotas)
     alter_client_quotas = blocking(AsyncAdmin.alter_client_quotas)

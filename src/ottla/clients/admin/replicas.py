@@ -1,7 +1,7 @@
 """Admin calls for replicas: log directories, reassignments, active producers.
 
-Kafka: org.apache.kafka.clients.admin.{DescribeReplicaLogDirsResult, PartitionReassignment,
-DescribeProducersResult}.
+Kafka: org.apache.kafka.clients.admin.{AlterReplicaLogDirsResult, DescribeReplicaLogDirsResult,
+PartitionReassignment, DescribeProducersResult}.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from ottla.clients.admin.calls import error_or_none
 from ottla.clients.admin.cluster import ClusterAdmin
 from ottla.clients.admin.topics import TopicsAdmin
 from ottla.protocol.apis.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from ottla.protocol.apis.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from ottla.protocol.apis.describe_producers import DescribeProducersRequest
 from ottla.protocol.apis.list_partition_reassignments import ListPartitionReassignmentsRequest
 from ottla.types import TopicPartition
@@ -159,6 +160,52 @@ class ReplicasAdmin(TopicsAdmin, ClusterAdmin):
                     )
                 found[partition, broker_id] = place
         return found
+
+    async def alter_replica_log_dirs(
+        self,
+        moves: Mapping[tuple[TopicPartition, int], str],
+        *,
+        timeout: float | None = None,
+    ) -> dict[tuple[TopicPartition, int], KafkaError | None]:
+        """Move replicas, each a (partition, broker id), to these log directories of their brokers.
+
+        Complete when the moves have begun: `describe_replica_log_dirs` shows how far they are. A
+        replica that its broker does not have yet is REPLICA_NOT_AVAILABLE, and will be created in
+        the directory.
+        """
+        by_broker: dict[int, dict[TopicPartition, str]] = {}
+        for (partition, broker_id), path in moves.items():
+            by_broker.setdefault(broker_id, {})[TopicPartition(*partition)] = path
+        deadline_ms = self._deadline_ms(timeout)
+        outcomes: dict[tuple[TopicPartition, int], KafkaError | None] = {}
+        for broker_id, paths in by_broker.items():
+            remaining = self._remaining_seconds(deadline_ms)
+            request = _alter_directories(paths)
+            answer = await self._call(request, timeout=remaining, node_id=broker_id)
+            for topic in answer.results:
+                for one in topic.partitions:
+                    partition = TopicPartition(topic.topic_name, one.partition_index)
+                    outcomes[partition, broker_id] = error_or_none(one.error_code)
+        return outcomes
+
+
+def _alter_directories(paths: Mapping[TopicPartition, str]) -> AlterReplicaLogDirsRequest:
+    by_path: dict[str, list[TopicPartition]] = {}
+    for partition, path in paths.items():
+        by_path.setdefault(path, []).append(partition)
+    directory = AlterReplicaLogDirsRequest.AlterReplicaLogDir
+    return AlterReplicaLogDirsRequest(
+        dirs=[
+            directory(
+                path=path,
+                topics=[
+                    directory.AlterReplicaLogDirTopic(name=name, partitions=indexes)
+                    for name, indexes in _by_topic(partitions).items()
+                ],
+            )
+            for path, partitions in by_path.items()
+        ]
+    )
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ottla.purgatory.purgatory import Purgatory
 from ottla.replication.fetch_session import FetchSessionCache
 from ottla.replication.replica_selector import RackAwareReplicaSelector
+from ottla.server.broker.directory_moves import DirectoryMoves
 from ottla.server.broker.topic_auto_creation import TopicAutoCreation
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from ottla.server.controller.quorum_requests import QuorumRequests
     from ottla.server.controller.quorum_view import QuorumView
     from ottla.server.requests.decompression import Decompression
-    from ottla.server.system.environment import RunInWorker
+    from ottla.server.system.environment import RunInWorker, WorkerPool
     from ottla.storage.log_set.log_set import LogSet
 
 
@@ -51,6 +52,7 @@ class Broker:
         "image",
         "logs",
         "metadata",
+        "moves",
         "node_id",
         "nodes",
         "own_controller",
@@ -89,6 +91,7 @@ class Broker:
         quotas: Quotas,
         decompression: Decompression,
         run_in_worker: RunInWorker,
+        move_workers: WorkerPool,
     ) -> None:
         """Take the parts; none is changed for another while the broker runs.
 
@@ -133,6 +136,15 @@ class Broker:
         replicas.has_partition = metadata.has_partition
         replicas.on_high_watermark(self.delayed_fetches.check_and_complete)
         replicas.on_log_end(self.delayed_fetches.check_and_complete)
+        self.moves = DirectoryMoves(
+            metadata,
+            replicas,
+            replication.directories,
+            workers=move_workers,
+            clock=clock,
+            timer=timer,
+            on_exchanged=self.delayed_fetches.complete_watchers,
+        )
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """Apply changed settings."""

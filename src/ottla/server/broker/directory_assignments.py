@@ -57,10 +57,29 @@ class DirectoryAssignments:
         self._sent: dict[Key, Uuid] = {}
         self._failures = 0
         self._is_pausing = False
+        self._on_accepted: dict[Key, tuple[Uuid, Callable[[], None]]] = {}
 
-    def placed(self, topic_id: Uuid, index: int, directory_id: Uuid) -> None:
-        """Report that a replica lies in a directory; `wake` sends it."""
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the cluster's metadata.version records directories."""
+        return partition_record_version(self._image.features.levels) >= _DIRECTORIES_FROM
+
+    def placed(
+        self,
+        topic_id: Uuid,
+        index: int,
+        directory_id: Uuid,
+        on_accepted: Callable[[], None] | None = None,
+    ) -> None:
+        """Report that a replica lies in a directory; `wake` sends it.
+
+        on_accepted() is called once the controller has that, unless it is reported to lie in
+        another one before.
+        """
         key = topic_id, index
+        self._on_accepted.pop(key, None)
+        if on_accepted is not None:
+            self._on_accepted[key] = directory_id, on_accepted
         if key in self._waiting or self._sent.get(key) != directory_id:
             self._waiting[key] = directory_id
 
@@ -71,9 +90,11 @@ class DirectoryAssignments:
         """
         if self._sent or self._is_pausing or not self._waiting:
             return
-        if partition_record_version(self._image.features.levels) < _DIRECTORIES_FROM:
+        if not self.is_recorded:
             return
-        self._waiting = {key: one for key, one in self._waiting.items() if self._is_ours(*key)}
+        for key in [one for one in self._waiting if not self._is_ours(*one)]:
+            del self._waiting[key]
+            self._on_accepted.pop(key, None)
         self._sent = dict(islice(self._waiting.items(), MAX_PARTITIONS))
         for key in self._sent:
             del self._waiting[key]
@@ -116,6 +137,7 @@ class DirectoryAssignments:
             failed = {key: one for key, one in sent.items() if key not in assigned}
         else:
             failed = sent
+        self._tell_accepted({key: one for key, one in sent.items() if key not in failed})
         if not failed:
             self._failures = 0
             self.wake()
@@ -127,6 +149,13 @@ class DirectoryAssignments:
         text = "AssignReplicasToDirs is sent again for %d partitions in %d ms: %s"
         log.info(text, len(failed), pause_ms, code.name, extra={"event": "directory.not_assigned"})
         self._call_later(pause_ms, self._retry)
+
+    def _tell_accepted(self, accepted: dict[Key, Uuid]) -> None:
+        for key, directory_id in accepted.items():
+            expected = self._on_accepted.get(key)
+            if expected is not None and expected[0] == directory_id:
+                del self._on_accepted[key]
+                expected[1]()
 
     def _retry(self) -> None:
         self._is_pausing = False

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ottla.config.topic import TopicConfig
     from ottla.metadata.image.image import MetadataImage
     from ottla.server.node.dynamic_settings import DynamicSettings
+    from ottla.storage.directories.loader import FoundLog
     from ottla.types import Node, Uuid
 
 _MAX_LOG_CONFIGS = 1024
@@ -89,6 +90,12 @@ class BrokerMetadata:
         """Whether the topic exists and has that partition."""
         topic = self.image.topics.by_name.get(name)
         return topic is not None and partition in topic.partitions
+
+    def directory_of(self, found: FoundLog) -> Uuid | None:
+        """Return the id of the directory in which a log of this broker should be."""
+        topic = None if found.topic_id is None else self.image.topics.by_id.get(found.topic_id)
+        partition = topic and topic.partitions.get(found.topic_partition.partition)
+        return partition.directory_of(self.node_id) if partition else None
 
     def log_config(self, topic: str) -> LogConfig:
         """Return the settings of a topic's logs; topics that set the same share them."""

@@ -38,6 +38,7 @@ class MetadataPublisher:
         self._clock = broker.clock
         self._replicas = broker.replicas
         self._replication = broker.replication
+        self._moves = broker.moves
         self._groups = broker.groups
         self._node_id = broker.node_id
         self._reported: set[str] = set()
@@ -92,6 +93,7 @@ class MetadataPublisher:
         partition = self._replicas.find(name, index)
         if partition is not None:
             self._replication.leave(partition)
+        self._moves.forget(TopicPartition(name, index))
         try:
             self._replicas.drop(name, index, now_ms=now_ms)
         except KafkaError as error:
@@ -123,6 +125,7 @@ class MetadataPublisher:
         if partition.log.failure is not None:
             self._give_up(partition, image)
             return
+        self._moves.resume(partition, image)
         self._report_directory(partition, image)
         partition.reconfigure(self._metadata.log_config(name).min_insync_replicas)
         if not partition.assign(image.replicas, image.isr, image.partition_epoch):
@@ -136,7 +139,11 @@ class MetadataPublisher:
         """Tell the controller where the log lies when the metadata names another directory."""
         log_dir = self._replicas.logs.log_dir_of(partition.topic_partition)
         directory_id = None if log_dir is None else log_dir.directory_id
-        if directory_id is not None and image.directory_of(self._node_id) != directory_id:
+        if (
+            directory_id is not None
+            and image.directory_of(self._node_id) != directory_id
+            and not self._moves.is_exchange_due(partition.topic_partition, image)
+        ):
             index = partition.topic_partition.partition
             self._replication.directories.placed(partition.topic_id, index, directory_id)
 
@@ -152,7 +159,8 @@ class MetadataPublisher:
 
     def _drop_moved(self, topic: TopicImage, index: int, now_ms: int) -> None:
         """Remove a partition that other brokers hold now."""
-        held = self._replicas.logs.get(TopicPartition(topic.name, index))
+        logs, partition = self._replicas.logs, TopicPartition(topic.name, index)
+        held = logs.get(partition) or logs.futures.get(partition)
         if held is not None and held.topic_id == topic.topic_id:
             self._drop(topic.name, index, now_ms)
 

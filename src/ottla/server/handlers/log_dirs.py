@@ -1,19 +1,27 @@
-"""DescribeLogDirs.
+"""DescribeLogDirs, AlterReplicaLogDirs.
 
-Kafka: KafkaApis.handleDescribeLogDirsRequest, ReplicaManager.describeLogDirs.
+Kafka: KafkaApis.{handleDescribeLogDirsRequest, handleAlterReplicaLogDirsRequest},
+ReplicaManager.{describeLogDirs, alterReplicaLogDirs}.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
-from ottla.errors import ErrorCode
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.alter_replica_log_dirs import (
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+)
 from ottla.protocol.apis.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from ottla.server.requests.api import handles
+from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ottla.server.broker.broker import Broker
     from ottla.server.requests.context import Context
     from ottla.storage.directories.log_dir import LogDirectory
     from ottla.storage.log.partition_log import PartitionLog
@@ -21,6 +29,9 @@ if TYPE_CHECKING:
 Result = DescribeLogDirsResponse.DescribeLogDirsResult
 TopicResult = Result.DescribeLogDirsTopic
 PartitionResult = TopicResult.DescribeLogDirsPartition
+AlteredTopic = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
+Altered = AlteredTopic.AlterReplicaLogDirPartitionResult
+log = logging.getLogger("ottla.replication")
 
 
 @handles(DescribeLogDirsRequest)
@@ -43,31 +54,62 @@ def _describe(
         )
     logs = ctx.broker.logs
     chosen = [
-        log
-        for log in logs
-        if logs.log_dir_of(log.topic_partition) is log_dir
-        and (requested is None or log.topic_partition in requested)
+        one
+        for one in logs.table.logs_in(log_dir)
+        if requested is None or one.topic_partition in requested
     ]
     return Result(
         log_dir=log_dir.path,
-        topics=_by_topic(chosen),
+        topics=_by_topic(ctx.broker, chosen),
         total_bytes=log_dir.directory.total_space(),
         usable_bytes=log_dir.directory.free_space(),
         is_cordoned=log_dir.path in logs.cordoned,
     )
 
 
-def _by_topic(logs: Iterable[PartitionLog]) -> list[TopicResult]:
+def _by_topic(broker: Broker, logs: Iterable[PartitionLog]) -> list[TopicResult]:
     topics: dict[str, TopicResult] = {}
-    for log in logs:
-        name, index = log.topic_partition
+    for one in logs:
+        name, index = one.topic_partition
+        is_future = one.is_future
         topic = topics.setdefault(name, TopicResult(name=name, partitions=[]))
         topic.partitions.append(
             PartitionResult(
                 partition_index=index,
-                partition_size=log.size_bytes,
-                offset_lag=0,
-                is_future_key=False,
+                partition_size=one.size_bytes,
+                offset_lag=broker.moves.lag_of(one) if is_future else 0,
+                is_future_key=is_future,
             )
         )
     return list(topics.values())
+
+
+@handles(AlterReplicaLogDirsRequest)
+def alter_replica_log_dirs(
+    ctx: Context, request: AlterReplicaLogDirsRequest
+) -> AlterReplicaLogDirsResponse:
+    """Begin to move replicas; of several directories for one replica the last counts."""
+    requested = {
+        TopicPartition(topic.name, index): one.path
+        for one in request.dirs
+        for topic in one.topics
+        for index in topic.partitions
+    }
+    topics: dict[str, AlteredTopic] = {}
+    for partition, path in requested.items():
+        name, index = partition
+        topic = topics.setdefault(name, AlteredTopic(topic_name=name, partitions=[]))
+        code = _alter(ctx.broker, partition, path)
+        topic.partitions.append(Altered(partition_index=index, error_code=int(code)))
+    return AlterReplicaLogDirsResponse(results=list(topics.values()))
+
+
+def _alter(broker: Broker, partition: TopicPartition, path: str) -> ErrorCode:
+    try:
+        broker.moves.request(partition, path)
+    except KafkaError as error:
+        text = "replica %s is not moved to log directory %s: %s"
+        extra = {"event": "replica.not_moved", "partition": str(partition)}
+        log.warning(text, partition, path, error, extra=extra)
+        return error.code
+    return ErrorCode.NONE

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ottla.clock import Clock
     from ottla.coordinator.group.coordinator import GroupCoordinator
     from ottla.coordinator.group.shard import GroupShard
+    from ottla.replication.partition import Partition
     from ottla.replication.replica_set import ReplicaSet
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.types import TopicPartition
@@ -57,17 +58,22 @@ _CLASSIC = (label_text(protocol="classic"),)
 class _Entry:
     """A group's offset in one partition, with what is kept between scrapes."""
 
-    __slots__ = ("label", "log", "offset", "sum_key", "timestamp_ms")
+    __slots__ = ("_replica", "label", "offset", "sum_key", "timestamp_ms")
 
-    def __init__(self, group_id: str, partition: TopicPartition, log: PartitionLog) -> None:
+    def __init__(self, group_id: str, partition: TopicPartition, replica: Partition) -> None:
         self.label = label_text(
             consumergroup=group_id, topic=partition.topic, partition=partition.partition
         )
         self.sum_key = (group_id, partition.topic)
-        self.log = log
+        self._replica = replica
         self.offset = -1
         self.timestamp_ms: int | None = None
         """The time of the record at `offset`; None when it is unknown."""
+
+    @property
+    def log(self) -> PartitionLog:
+        """The partition's log: another one after a move between log directories."""
+        return self._replica.log
 
     def age_ms(self, offset: int, now_ms: int) -> int | None:
         """Return the age of the record at an offset; None when it is unknown."""
@@ -143,7 +149,7 @@ class GroupMetrics:
         replica = self._replicas.find(*partition)
         if replica is None or not replica.is_leader:
             return None
-        return _Entry(group_id, partition, replica.log)
+        return _Entry(group_id, partition, replica)
 
     def _add(self, rows: _Rows, entry: _Entry, offset: int) -> None:
         lag = max(0, entry.log.high_watermark - offset)

@@ -241,6 +241,7 @@ class Node:
                 config.own, workers.decompression.run, environment.stopwatch.cpu_s
             ),
             run_in_worker=workers.disk.run,
+            move_workers=workers.moves,
         )
 
     def _make_groups(self, replicas: ReplicaSet) -> GroupCoordinator:
@@ -385,10 +386,12 @@ class Node:
             loaded.complete(None) if error is None else loaded.fail(error)
 
         self._resources.workers.disk.run(
-            lambda: self._logs.load(self.clock.now_ms(), is_stray), done
+            lambda: self._logs.load(self.clock.now_ms(), is_stray, self._metadata.directory_of),
+            done,
         )
         await self._completed(loaded, limit_s=None)
-        for found in [one for one in self._logs if one.topic_id not in topics.by_id]:
+        loaded_logs = [*self._logs, *self._logs.futures]
+        for found in [one for one in loaded_logs if one.topic_id not in topics.by_id]:
             self._logs.delete(found.topic_partition, now_ms=self.clock.now_ms())  # while it loaded
         self.http.recovered()
         log_recovered(log_dirs, self._logs, self.clock.monotonic_ms() - begin_ms)
@@ -508,6 +511,7 @@ class Node:
         await self.leave()
         self._listeners.close()
         self.broker.decompression.close()
+        self.broker.moves.close()
         self._maintenance.stop()
         self.broker.delayed_fetches.complete_all()
         self.broker.groups.close()
@@ -563,6 +567,7 @@ class Node:
         self.http.stop()
         self._listeners.close()
         self.broker.decompression.close()
+        self.broker.moves.close()
         self._maintenance.stop()
         self._lifecycle.stop()
         self._close_channels()

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from ottla.metadata.broker import ListenerAddress
+from ottla.server.broker.directory_moves import concurrent_moves
 from ottla.server.http.endpoint import HttpPort
 from ottla.server.node.identity import identify, tolerated
 from ottla.server.node.listeners import BoundPorts
@@ -26,17 +27,27 @@ if TYPE_CHECKING:
 class WorkerPools:
     """A node's workers by purpose: a slow one of a kind does not delay the others."""
 
-    def __init__(self, environment: Environment, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, config: BrokerConfig, environment: Environment, loop: asyncio.AbstractEventLoop
+    ) -> None:
         self.quorum: WorkerPool = environment.start_workers(loop)
         """For votes and the metadata log: they wait for no other write."""
         self.disk: WorkerPool = environment.start_workers(loop)
         self.receivers: WorkerPool = environment.start_workers(loop, 1)
         """For receivers of clients' metrics, which may wait for a network."""
         self.decompression: WorkerPool = environment.start_workers(loop)
+        self.moves: WorkerPool = environment.start_workers(loop, concurrent_moves(config))
+        """For moves between log directories; no thread is started before the first move."""
 
     def close(self) -> None:
         """Wait for the jobs that run; those that wait are dropped."""
-        for workers in (self.quorum, self.disk, self.receivers, self.decompression):
+        for workers in (
+            self.quorum,
+            self.disk,
+            self.receivers,
+            self.decompression,
+            self.moves,
+        ):
             workers.close()
 
 
@@ -55,7 +66,7 @@ class NodeResources:
             held.callback(self.policies.close)
             self.reporters = Reporters(config)
             held.callback(self.reporters.close)
-            self.workers = WorkerPools(environment, self.loop)
+            self.workers = WorkerPools(config, environment, self.loop)
             held.callback(self.workers.close)
             self.timer = LoopTimer(self.loop, environment.clock)
             held.callback(self.timer.close)

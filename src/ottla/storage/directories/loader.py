@@ -13,7 +13,12 @@ from ottla.storage.directories.checkpoints import (
     LOG_START_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
-from ottla.storage.directories.partition_dir_names import DELETE_SUFFIX, partition_of, read_topic_id
+from ottla.storage.directories.partition_dir_names import (
+    DELETE_SUFFIX,
+    future_partition_of,
+    partition_of,
+    read_topic_id,
+)
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.types import METADATA_TOPIC
 
@@ -42,6 +47,10 @@ class FoundLog(Protocol):
     def directory(self) -> Directory:
         """The root of its log directory."""
 
+    @property
+    def name(self) -> str:
+        """The name of its directory in there."""
+
 
 class BrokenLog(NamedTuple):
     """A log whose flushed bytes are damaged: neither served nor cut; an operator decides."""
@@ -53,6 +62,8 @@ class BrokenLog(NamedTuple):
     recovery_point: int
     """From the checkpoint: bytes below it are never truncated by recovery."""
     log_start_offset: int
+    name: str
+    """Of its directory in the log directory."""
 
     def __str__(self) -> str:
         return (
@@ -89,9 +100,10 @@ class DirectoryLoader:
         self.deleted: list[str] = []
         """Directories of deleted partitions, to be removed."""
         self.broken: dict[TopicPartition, BrokenLog] = {}
+        self.broken_futures: dict[TopicPartition, BrokenLog] = {}
 
     def logs(self) -> Iterator[PartitionLog]:
-        """Yield the logs that were opened; OSError when the disk fails."""
+        """Yield the logs that were opened, also future ones; OSError when the disk fails."""
         directory = self._log_dir.directory
         for name in directory.list():
             if not directory.is_directory(name):
@@ -99,23 +111,23 @@ class DirectoryLoader:
             if name.endswith(DELETE_SUFFIX):
                 self.deleted.append(name)
                 continue
-            partition = partition_of(name)
+            partition = partition_of(name) or future_partition_of(name)
             if partition is None or partition.topic == METADATA_TOPIC:
                 continue
-            log = self._open(partition)
+            log = self._open(partition, name)
             if log is not None:
                 log.update_high_watermark(self._high_watermarks.get(partition, 0))
                 yield log
 
-    def _open(self, partition: TopicPartition) -> PartitionLog | None:
+    def _open(self, partition: TopicPartition, name: str) -> PartitionLog | None:
         log_dir = self._log_dir
-        topic_id = read_topic_id(log_dir.directory, str(partition))
+        topic_id = read_topic_id(log_dir.directory, name)
         recovery_point = self.recovery_points.get(partition, 0)
         log_start_offset = self._log_starts.get(partition, 0)
         try:
             return PartitionLog.open(
                 log_dir.directory,
-                str(partition),
+                name,
                 topic_partition=partition,
                 topic_id=topic_id,
                 config=self._config_for(partition.topic),
@@ -126,7 +138,8 @@ class DirectoryLoader:
                 events=self._events,
             )
         except CorruptMessage as error:
-            self.broken[partition] = BrokenLog(
-                partition, topic_id, log_dir, error, recovery_point, log_start_offset
+            found = self.broken if name == str(partition) else self.broken_futures
+            found[partition] = BrokenLog(
+                partition, topic_id, log_dir, error, recovery_point, log_start_offset, name
             )
             return None

@@ -43,6 +43,27 @@ def marked_topic(name: str) -> str:
     return name.rpartition("-")[0].rpartition("-")[0]
 
 
+def future_name(partition: TopicPartition, rng: RandomBits) -> str:
+    """Return the directory name of a future log; ValueError when the topic's name is too long.
+
+    Unlike other marked names it is never truncated: it has to name the topic.
+    """
+    name = f"{partition}.{rng.getrandbits(128):032x}{FUTURE_SUFFIX}"
+    if len(name) > _LONGEST_NAME:
+        raise ValueError("The topic name is too long.")
+    return name
+
+
+def future_partition_of(name: str) -> TopicPartition | None:
+    """Return the partition of the directory of a future log; None for other directories."""
+    marked, is_future = name.removesuffix(FUTURE_SUFFIX), name.endswith(FUTURE_SUFFIX)
+    partition, dot, _ = marked.rpartition(".")
+    try:
+        return parse_partition_name(partition) if is_future and dot else None
+    except ValueError:
+        return None
+
+
 def partition_of(name: str) -> TopicPartition | None:
     """Return the partition of a directory name; None for stray, future and other directories."""
     if name.endswith((STRAY_SUFFIX, FUTURE_SUFFIX)):

@@ -42,6 +42,13 @@ class FlushWaits:
         self.overdue.clear()
         return taken
 
+    def hand_over(self, old: PartitionLog, new: PartitionLog) -> None:
+        """Let what waits for a log wait for the one that takes its place."""
+        waits = self._waiting.pop(old, None)
+        if waits is not None:
+            self._waiting.setdefault(new, []).extend(waits)
+        self.overdue[:] = [new if one is old else one for one in self.overdue]
+
     def settle(self, log: PartitionLog) -> None:
         """Complete waits for what is durable now; fail all when the log is lost.
 

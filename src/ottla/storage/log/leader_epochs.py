@@ -104,6 +104,12 @@ class LeaderEpochs:
             self.entries = []
             self.version += 1
 
+    def take_over(self, other: LeaderEpochs) -> None:
+        """Become those of a log with equal records: an epoch may have none yet."""
+        if self.entries != other.entries:
+            self.entries = list(other.entries)
+            self.version += 1
+
     def encode(self) -> bytes:
         """Return the file's text."""
         lines = [f"{entry.epoch} {entry.start_offset}\n" for entry in self.entries]

@@ -271,6 +271,11 @@ class PartitionLog:
         log.info(text, self.name, base, old.size, extra={"event": "segment.rolled"})
         return segment
 
+    @property
+    def is_future(self) -> bool:
+        """Whether it is a copy that is not the partition's log yet."""
+        return self.name.endswith("-future")
+
     def release(self) -> None:
         """Give every descriptor back."""
         for segment in self.segments:

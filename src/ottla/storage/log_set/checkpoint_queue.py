@@ -31,8 +31,8 @@ class CheckpointQueue:
     def __init__(self, table: LogTable) -> None:
         self._table = table
         self._requested: dict[str, LogDirectory] = {}
-        self._stored: dict[TopicPartition, int] = {}
-        """The recovery points in the files."""
+        self._stored: dict[tuple[str, TopicPartition], int] = {}
+        """The recovery points in the files, by directory and partition."""
 
     def request(self, log_dir: LogDirectory) -> None:
         """Request recovery-point and log-start checkpoints of one directory."""
@@ -93,10 +93,10 @@ class CheckpointQueue:
         KAFKA_STORAGE_ERROR without descriptors: the log must not be truncated then.
         """
         partition = log.topic_partition
-        log_dir = self._table.log_dirs.get(partition)
+        log_dir = self._table.directory_of(log)
         if log_dir is None:
             return
-        stored = self._stored.get(partition, 0)
+        stored = self._stored.get((log_dir.path, partition), 0)
         if log.recovery_point < stored or log_dir.checkpoints_under_way:
             self.write_now(log_dir)
             if log_dir.is_online and log_dir.is_behind(RECOVERY_POINT_CHECKPOINT):
@@ -106,19 +106,20 @@ class CheckpointQueue:
                     f"{partition} is truncated",
                 )
 
-    def loaded(self, recovery_points: Mapping[TopicPartition, int]) -> None:
-        """Record the recovery points that a start found in a file."""
-        self._stored.update(recovery_points)
+    def loaded(self, log_dir: LogDirectory, offsets: Mapping[TopicPartition, int]) -> None:
+        """Record the recovery points that a start found in a directory's file."""
+        self._stored.update(((log_dir.path, name), offset) for name, offset in offsets.items())
 
-    def written(self, recovery_points: Mapping[TopicPartition, int]) -> None:
-        """Record the content of a written recovery-point checkpoint."""
-        for partition, offset in recovery_points.items():
-            if partition in self._table.logs:
-                self._stored[partition] = offset
+    def written(self, log_dir: LogDirectory, offsets: Mapping[TopicPartition, int]) -> None:
+        """Record the content of a directory's written recovery-point checkpoint."""
+        table = self._table
+        for partition, offset in offsets.items():
+            if log_dir in (table.log_dirs.get(partition), table.future_dirs.get(partition)):
+                self._stored[log_dir.path, partition] = offset
 
-    def forget(self, partition: TopicPartition) -> None:
-        """Drop what is known of a deleted partition."""
-        self._stored.pop(partition, None)
+    def forget(self, log_dir: LogDirectory, partition: TopicPartition) -> None:
+        """Drop what is known of a partition that is deleted from a directory."""
+        self._stored.pop((log_dir.path, partition), None)
 
 
 class CheckpointJob:
@@ -165,7 +166,7 @@ class CheckpointJob:
         elif error is not None:
             self._table.fail(self._log_dir, error)
         elif RECOVERY_POINT_CHECKPOINT in placed:
-            self._queue.written(self._files[RECOVERY_POINT_CHECKPOINT])
+            self._queue.written(self._log_dir, self._files[RECOVERY_POINT_CHECKPOINT])
 
     def _put_in_place(self, name: str) -> bool:
         return self._log_dir.put_in_place(name, self._sequence)

@@ -30,7 +30,7 @@ class FlushQueue:
     def __init__(self, table: LogTable, checkpoints: CheckpointQueue) -> None:
         self._table = table
         self._checkpoints = checkpoints
-        self._requested: dict[TopicPartition, PartitionLog] = {}
+        self._requested: dict[PartitionLog, None] = {}
         self.waits = table.flush_waits
         self.count_under_way = 0
         self._awaited_listeners: list[Callable[[PartitionLog], None]] = []
@@ -44,11 +44,12 @@ class FlushQueue:
 
     def request(self, log: PartitionLog) -> None:
         """Request a flush, and a checkpoint when the log's start is not a segment's."""
-        if not self._table.holds(log):
+        log_dir = self._table.directory_of(log)
+        if log_dir is None:
             return
-        self._requested[log.topic_partition] = log
+        self._requested[log] = None
         if log.log_start_offset > log.segments[0].base_offset:
-            self._checkpoints.request(self._table.log_dirs[log.topic_partition])
+            self._checkpoints.request(log_dir)
 
     def request_overdue(self, log: PartitionLog) -> None:
         """Request a flush that responses must wait for."""
@@ -79,12 +80,12 @@ class FlushQueue:
     def take(self, now_ms: int) -> list[StorageJob]:
         """Return the jobs of requested flushes; some may be left for the next call."""
         jobs: list[StorageJob] = []
-        for partition, log in list(self._requested.items()):
+        for log in list(self._requested):
             if self.count_under_way >= MAX_FLUSHES:
                 break
             if log.is_flushing:
                 continue
-            del self._requested[partition]
+            del self._requested[log]
             if self._table.holds(log):
                 jobs.extend(self._begin(log, now_ms))
         return jobs
@@ -94,16 +95,25 @@ class FlushQueue:
         if not self._table.holds(log):
             self.waits.settle(log)
         elif not log.is_flushing:
-            self._requested.pop(log.topic_partition, None)
+            self._requested.pop(log, None)
             return self._begin(log, now_ms)
         return []
 
-    def _begin(self, log: PartitionLog, now_ms: int) -> list[StorageJob]:
+    def take_whole(self, log: PartitionLog, now_ms: int) -> list[StorageJob]:
+        """Return the job that makes a log durable up to its end, whether or not that is due."""
+        if log.is_flushing or not self._table.holds(log):
+            return []
+        self._requested.pop(log, None)
+        return self._begin(log, now_ms, is_whole=True)
+
+    def _begin(self, log: PartitionLog, now_ms: int, *, is_whole: bool = False) -> list[StorageJob]:
         try:
-            is_whole = log in self.waits or log.flushes.is_due(now_ms)
+            is_whole = is_whole or log in self.waits or log.flushes.is_due(now_ms)
             job = log.flushes.start(now_ms, is_whole=is_whole)
         except KafkaError as error:
-            self._table.fail(self._table.log_dirs[log.topic_partition], error.__cause__)
+            log_dir = self._table.directory_of(log)
+            assert log_dir is not None
+            self._table.fail(log_dir, error.__cause__)
             return []
         if job is not None:
             self.count_under_way += 1
@@ -139,7 +149,7 @@ class LogFlush:
         try:
             self._log.flushes.completed(self._job, failure)
         except KafkaError as storage_error:
-            log_dir = self._table.log_dirs.get(self._log.topic_partition)
+            log_dir = self._table.directory_of(self._log)
             if log_dir is not None:
                 self._table.fail(log_dir, storage_error.__cause__)
         self._queue.completed(self._log, may_go_on=error is None)

@@ -28,6 +28,7 @@ from ottla.storage.log.events import LogEvents
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log_set.checkpoint_queue import CheckpointQueue
 from ottla.storage.log_set.flush_queue import FlushQueue
+from ottla.storage.log_set.future_logs import FutureLogs
 from ottla.storage.log_set.removal_queue import Removal, RemovalQueue
 from ottla.storage.log_set.table import LogTable
 from ottla.storage.producers.count import DEFAULT_MAX_PRODUCERS
@@ -61,7 +62,8 @@ class LogSet:
         self.checkpoints = CheckpointQueue(self.table)
         self.flushes = FlushQueue(self.table, self.checkpoints)
         self.removals = RemovalQueue(self.table)
-        self._events = LogEvents(
+        self.futures = FutureLogs(self)
+        self.events = LogEvents(
             self.flushes.request,
             self.flushes.request_overdue,
             self.checkpoints.recovery_point_lowered,
@@ -73,8 +75,10 @@ class LogSet:
         self.withheld: set[TopicPartition] = set()
         """Partitions without a log because theirs may be in an offline directory."""
         self.producers = self.table.producers
-        self._config_for = config_for
-        self._rng = rng
+        self.preferred: dict[TopicPartition, LogDirectory] = {}
+        """Directories requested for replicas that do not exist yet."""
+        self.config_for = config_for
+        self.rng = rng
         self._is_loaded = False
 
     def open(self) -> None:
@@ -93,19 +97,27 @@ class LogSet:
             self._give_up(log_dir, error)
         self.fail(log_dir, error)
 
-    def load(self, now_ms: int, is_stray: Callable[[FoundLog], bool] | None = None) -> None:
+    def load(
+        self,
+        now_ms: int,
+        is_stray: Callable[[FoundLog], bool] | None = None,
+        assigned: Callable[[FoundLog], Uuid | None] = lambda _found: None,
+    ) -> None:
         """Lock and load every directory; those that fail are offline, not fatal.
 
         `is_stray` selects the logs that no longer belong to this node; logs without a topic id
-        never do. KafkaError when another process holds a directory's lock, when no directory is
-        online, or when there are too few descriptors to load every log.
+        never do. `assigned` returns the id of the directory in which the metadata have a log: it
+        decides between two logs that a crash left. KafkaError when another process holds a
+        directory's lock, when no directory is online, or when there are too few descriptors to
+        load every log.
         """
         self.open()
         for log_dir in self.online_directories:
             try:
-                self._load(log_dir, now_ms, is_stray)
+                self._load(log_dir, now_ms, is_stray, assigned)
             except OSError as error:
                 self._fail_at_start(log_dir, error)
+        self.futures.settle(now_ms, assigned)
         self._is_loaded = True
         if not self.online_directories:
             raise KafkaError(
@@ -174,27 +186,38 @@ class LogSet:
         ) from error
 
     def _load(
-        self, log_dir: LogDirectory, now_ms: int, is_stray: Callable[[FoundLog], bool] | None
+        self,
+        log_dir: LogDirectory,
+        now_ms: int,
+        is_stray: Callable[[FoundLog], bool] | None,
+        assigned: Callable[[FoundLog], Uuid | None],
     ) -> None:
-        loader = DirectoryLoader(log_dir, self._config_for, now_ms, self._events)
+        loader = DirectoryLoader(log_dir, self.config_for, now_ms, self.events)
         has_strays = False
         for log in loader.logs():
-            if log.topic_id is None or (is_stray is not None and is_stray(log)):
+            if log.is_future and log.topic_id is None:
+                self.futures.found(log_dir, log, now_ms)
+            elif log.topic_id is None or (is_stray is not None and is_stray(log)):
                 log.release()
-                self._set_aside(log)
+                self.set_aside(log)
                 has_strays = True
+            elif log.is_future:
+                self.futures.found(log_dir, log, now_ms)
+            elif log.topic_partition in self.table.logs:
+                self._add_second(log_dir, log, assigned(log), now_ms)
             else:
-                self._add(log_dir, log)
+                self.table.add(log_dir, log)
+        self.futures.found_broken(loader.broken_futures)
         for broken in loader.broken.values():
             if is_stray is not None and is_stray(broken) and broken.topic_id is not None:
-                self._set_aside(broken)
+                self.set_aside(broken)
                 has_strays = True
             else:
                 self.broken[broken.topic_partition] = broken
         for name in loader.deleted:
-            delay_ms = self._config_for(marked_topic(name)).file_delete_delay_ms
+            delay_ms = self.config_for(marked_topic(name)).file_delete_delay_ms
             self.removals.add(Removal(now_ms + delay_ms, log_dir, name))
-        self.checkpoints.loaded(loader.recovery_points)
+        self.checkpoints.loaded(log_dir, loader.recovery_points)
         # bytes written from now on, also by the next log of that name, are not flushed
         held = {log.topic_partition for log in self.table.logs_in(log_dir)} | {*self.broken}
         if (
@@ -207,20 +230,31 @@ class LogSet:
         ):
             self.checkpoints.write_now(log_dir)
 
-    def _set_aside(self, log: FoundLog) -> None:
+    def set_aside(self, log: FoundLog) -> None:
         """Rename a stray log: it is neither deleted nor served."""
-        new_name = marked_name(log.topic_partition, STRAY_SUFFIX, self._rng)
-        log.directory.rename(str(log.topic_partition), new_name)
+        new_name = marked_name(log.topic_partition, STRAY_SUFFIX, self.rng)
+        log.directory.rename(log.name, new_name)
 
-    def _add(self, log_dir: LogDirectory, log: PartitionLog) -> None:
+    def _add_second(
+        self, log_dir: LogDirectory, log: PartitionLog, assigned: Uuid | None, now_ms: int
+    ) -> None:
+        """Keep the log that the metadata name: power failed while a moved replica was exchanged.
+
+        The exchange renames a log in each of two directories, and one of the names was lost.
+        """
         partition = log.topic_partition
-        if partition in self.table.logs:
+        first, first_dir = self.table.logs[partition], self.table.log_dirs[partition]
+        if assigned is None or assigned not in (log_dir.directory_id, first_dir.directory_id):
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"Duplicate log directories found for {partition}: "
-                f"{self.table.log_dirs[partition].path} and {log_dir.path}",
+                f"{first_dir.path} and {log_dir.path}",
             )
-        self.table.add(log_dir, log)
+        if first_dir.directory_id != assigned:
+            self.table.remove(first)
+            self.table.add(log_dir, log)
+            log, log_dir = first, first_dir
+        self.retire(log, log_dir, now_ms)
 
     # Creation and deletion
 
@@ -247,7 +281,9 @@ class LogSet:
             broken = self.broken[partition]
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(broken)) from broken.error
         self._refuse_second(partition, is_new=is_new)
-        log_dir = self._choose(directory_id)
+        log_dir = self.preferred.get(partition)
+        if log_dir is None or not log_dir.is_online:
+            log_dir = self._choose(directory_id)
         # the previous topic's offsets must not come back after a crash (KAFKA-12257)
         self.checkpoints.write_pending_now(log_dir)
         try:
@@ -256,10 +292,10 @@ class LogSet:
                 str(partition),
                 topic_partition=partition,
                 topic_id=topic_id,
-                config=self._config_for(partition.topic),
+                config=self.config_for(partition.topic),
                 now_ms=now_ms,
                 clean=True,
-                events=self._events,
+                events=self.events,
             )
         except OSError as error:
             self.fail(log_dir, error)
@@ -267,7 +303,8 @@ class LogSet:
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"Error while creating log for {partition} in dir {log_dir.path}: {error}",
             ) from error
-        self._add(log_dir, log)
+        self.preferred.pop(partition, None)
+        self.table.add(log_dir, log)
         self.flushes.request(log)
         return log
 
@@ -300,8 +337,18 @@ class LogSet:
         return min(online, key=lambda log_dir: counts[log_dir.path])
 
     def delete(self, partition: TopicPartition, *, now_ms: int) -> bool:
-        """Delete a log: renamed now, removed after file.delete.delay.ms. False when not found."""
+        """Delete a log: renamed now, removed after file.delete.delay.ms. False when not found.
+
+        Also its copy in another directory.
+        """
         self.withheld.discard(partition)
+        try:
+            self.futures.discard(partition, now_ms=now_ms)
+        finally:
+            is_found = self._delete(partition, now_ms)
+        return is_found
+
+    def _delete(self, partition: TopicPartition, now_ms: int) -> bool:
         log = self.get(partition)
         if log is None:
             broken = self.broken.pop(partition, None)
@@ -309,14 +356,17 @@ class LogSet:
                 self._mark_deleted(partition, broken.log_dir, now_ms)
             return broken is not None
         log_dir = self.table.remove(log)
-        self.checkpoints.forget(partition)
+        self.retire(log, log_dir, now_ms)
+        return True
+
+    def retire(self, log: PartitionLog, log_dir: LogDirectory, now_ms: int) -> None:
+        """Delete a log that the table does not hold any more, as `delete`."""
         log.is_deleted = True
         log.release()
         try:
-            self._mark_deleted(partition, log_dir, now_ms, log)
+            self._mark_deleted(log.topic_partition, log_dir, now_ms, log)
         finally:
             self.flushes.waits.settle(log)
-        return True
 
     def _mark_deleted(
         self,
@@ -325,22 +375,36 @@ class LogSet:
         now_ms: int,
         log: PartitionLog | None = None,
     ) -> None:
-        new_name = marked_name(partition, DELETE_SUFFIX, self._rng)
+        new_name = marked_name(partition, DELETE_SUFFIX, self.rng)
+        old_name = str(partition) if log is None else log.name
         try:
-            log_dir.directory.rename(str(partition), new_name)
+            log_dir.directory.rename(old_name, new_name)
         except OSError as error:
             self.fail(log_dir, error)
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"Error while renaming dir for {partition} in log dir {log_dir.path}: {error}",
             ) from error
-        config = self._config_for(partition.topic)
         if log is not None:
-            log.renamed(new_name)
-            config = log.config
-        due_ms = now_ms + config.file_delete_delay_ms
-        self.removals.add(Removal(due_ms, log_dir, new_name, log))
+            self.renamed_for_removal(log, log_dir, new_name, now_ms)
+            return
+        due_ms = now_ms + self.config_for(partition.topic).file_delete_delay_ms
+        self.removals.add(Removal(due_ms, log_dir, new_name))
         self.checkpoints.request(log_dir)
+
+    def renamed_for_removal(
+        self, log: PartitionLog, log_dir: LogDirectory, name: str, now_ms: int
+    ) -> None:
+        """Remove the directory of a log, which was renamed, after file.delete.delay.ms."""
+        log.renamed(name)
+        due_ms = now_ms + log.config.file_delete_delay_ms
+        self.removals.add(Removal(due_ms, log_dir, name, log))
+        self.checkpoints.forget(log_dir, log.topic_partition)
+        self.checkpoints.request(log_dir)
+
+    def remove_soon(self, log_dir: LogDirectory, name: str) -> None:
+        """Remove a directory without delay: a part of what a start found is of no use."""
+        self.removals.add(Removal(0, log_dir, name))
 
     def cordon(self, paths: Collection[str]) -> None:
         """Give these directories no new logs while another one is available (KIP-1066)."""
@@ -348,11 +412,12 @@ class LogSet:
 
     def reconfigure(self, topic: str, indexes: Iterable[int]) -> None:
         """Apply a topic's new settings to the logs of these partitions."""
-        config = self._config_for(topic)
+        config = self.config_for(topic)
         for index in indexes:
-            log = self.get(TopicPartition(topic, index))
-            if log is not None:
-                log.reconfigure(config)
+            name = TopicPartition(topic, index)
+            for log in (self.get(name), self.futures.get(name)):
+                if log is not None:
+                    log.reconfigure(config)
 
     # Stop
 

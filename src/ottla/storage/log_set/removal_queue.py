@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.log_set.jobs import StorageJob
     from ottla.storage.log_set.table import LogTable
-    from ottla.types import TopicPartition
+
 
 MAX_REMOVALS = 512
 """Logs whose deleted segments' files are removed in one call."""
@@ -41,7 +41,7 @@ class RemovalQueue:
     def __init__(self, table: LogTable) -> None:
         self._table = table
         self._removals: list[Removal] = []
-        self._with_deleted_segments: dict[TopicPartition, PartitionLog] = {}
+        self._with_deleted_segments: dict[PartitionLog, None] = {}
 
     def add(self, removal: Removal) -> None:
         """Add a deleted partition's directory, or one whose removal must be retried."""
@@ -50,7 +50,7 @@ class RemovalQueue:
     def segments_deleted(self, log: PartitionLog) -> None:
         """Record that a log has deleted segments whose files must be removed."""
         if self._table.holds(log):
-            self._with_deleted_segments[log.topic_partition] = log
+            self._with_deleted_segments[log] = None
 
     def take_due(self, now_ms: int) -> list[StorageJob]:
         """Return the jobs that remove what was deleted file.delete.delay.ms ago.
@@ -66,11 +66,12 @@ class RemovalQueue:
 
     def _take_segments(self, now_ms: int) -> list[StorageJob]:
         jobs: list[StorageJob] = []
-        for partition, log in list(self._with_deleted_segments.items()):
+        for log in list(self._with_deleted_segments):
             if len(jobs) >= MAX_REMOVALS:
                 break
-            if not self._table.holds(log):  # they are removed with the partition's directory
-                del self._with_deleted_segments[partition]
+            log_dir = self._table.directory_of(log)
+            if log_dir is None:  # they are removed with the partition's directory
+                del self._with_deleted_segments[log]
                 continue
             paths = [
                 path
@@ -78,10 +79,9 @@ class RemovalQueue:
                 for path in segment.let_go()
             ]
             if paths:
-                log_dir = self._table.log_dirs[partition]
                 jobs.append(SegmentRemovalJob(self._table, log_dir, paths))
             if not log.truncation.has_deleted_segments:
-                del self._with_deleted_segments[partition]
+                del self._with_deleted_segments[log]
         return jobs
 
 

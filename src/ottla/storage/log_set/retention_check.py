@@ -31,7 +31,7 @@ class RetentionCheck:
         """on_damage(log, error) is called for each log that cannot be read: it is skipped."""
         self._logs = logs
         self._on_damage = on_damage
-        self._waiting = list(logs)
+        self._waiting = [*logs, *logs.futures]
         self._waiting.reverse()
         self.deleted = 0
         """Number of segments deleted so far."""
@@ -53,8 +53,8 @@ class RetentionCheck:
 
     def _look_at(self, log: PartitionLog, now_ms: int, clock_step: ClockStep | None) -> int:
         logs = self._logs
-        log_dir = logs.log_dir_of(log.topic_partition)
-        if log_dir is None or logs.get(log.topic_partition) is not log or log.failure is not None:
+        log_dir = logs.table.directory_of(log)
+        if log_dir is None or log.failure is not None:
             return 0
         count = 0
         log.flushes.remove_expired_producers(now_ms)

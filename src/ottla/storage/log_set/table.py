@@ -27,6 +27,9 @@ class LogTable:
         self.directories = directories
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.log_dirs: dict[TopicPartition, LogDirectory] = {}
+        self.futures: dict[TopicPartition, PartitionLog] = {}
+        """Copies on their way to another directory (KIP-113); most often none."""
+        self.future_dirs: dict[TopicPartition, LogDirectory] = {}
         self.broken: dict[TopicPartition, BrokenLog] = {}
         """Logs whose flushed bytes are damaged: neither served nor cut; an operator decides."""
         self.flush_waits = FlushWaits()
@@ -38,7 +41,15 @@ class LogTable:
 
     def holds(self, log: PartitionLog) -> bool:
         """Whether the log is the partition's, not deleted and not in an offline directory."""
-        return self.logs.get(log.topic_partition) is log
+        partition = log.topic_partition
+        return self.logs.get(partition) is log or self.futures.get(partition) is log
+
+    def directory_of(self, log: PartitionLog) -> LogDirectory | None:
+        """Return the directory of a log that is held: a partition's own, or its future one."""
+        partition = log.topic_partition
+        if self.logs.get(partition) is log:
+            return self.log_dirs[partition]
+        return self.future_dirs[partition] if self.futures.get(partition) is log else None
 
     @property
     def online_directories(self) -> list[LogDirectory]:
@@ -46,8 +57,15 @@ class LogTable:
         return [log_dir for log_dir in self.directories if log_dir.is_online]
 
     def logs_in(self, log_dir: LogDirectory) -> list[PartitionLog]:
-        """Return the logs of one directory."""
-        return [log for partition, log in self.logs.items() if self.log_dirs[partition] is log_dir]
+        """Return the logs of one directory, also the future ones."""
+        return [
+            *(log for partition, log in self.logs.items() if self.log_dirs[partition] is log_dir),
+            *self.futures_in(log_dir),
+        ]
+
+    def futures_in(self, log_dir: LogDirectory) -> list[PartitionLog]:
+        """Return the future logs of one directory."""
+        return [log for name, log in self.futures.items() if self.future_dirs[name] is log_dir]
 
     def add(self, log_dir: LogDirectory, log: PartitionLog) -> None:
         """Add an opened log."""
@@ -55,14 +73,22 @@ class LogTable:
         self.log_dirs[log.topic_partition] = log_dir
         log.producer_state.count_in(self.producers)
 
+    def add_future(self, log_dir: LogDirectory, log: PartitionLog) -> None:
+        """Add an opened future log; its producers are counted once it is the partition's."""
+        self.futures[log.topic_partition] = log
+        self.future_dirs[log.topic_partition] = log_dir
+
     def remove(self, log: PartitionLog) -> LogDirectory:
         """Remove a log; return its directory. The caller settles its flush waits."""
+        if self.futures.get(log.topic_partition) is log:
+            del self.futures[log.topic_partition]
+            return self.future_dirs.pop(log.topic_partition)
         del self.logs[log.topic_partition]
         log.producer_state.count_in(ProducerCount())
         return self.log_dirs.pop(log.topic_partition)
 
     def fail(self, log_dir: LogDirectory, error: BaseException | None) -> list[TopicPartition]:
-        """Put a directory offline; return its partitions.
+        """Put a directory offline; return the partitions of its logs, also of future ones.
 
         Does nothing when only file descriptors ran out.
         """

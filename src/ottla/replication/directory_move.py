@@ -1,0 +1,188 @@
+"""Moves one replica to another log directory of its broker (KIP-113, KIP-858).
+
+A machine without clock or threads: `poll` does a bounded piece of work and returns what it needs
+next. The future log is copied from the partition's log batch by batch, as a follower copies its
+leader. When it has all records and is durable the controller is told of the new directory; once
+that is accepted, and the future log has all records again, it takes the place of the old one within
+one call: nothing can be appended in between. A partition that does not move costs nothing: the copy
+looks at the log's end, generation (truncations) and start whenever it is polled.
+
+Kafka: kafka.server.ReplicaAlterLogDirsThread, Partition.maybeReplaceCurrentWithFutureReplica.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.errors import CorruptMessage
+from ottla.replication.truncation import cut_to_diverging
+from ottla.storage.batches import leading_batches_size
+from ottla.storage.log.append_info import FetchIsolation, UnexpectedAppendOffset
+from ottla.types import FileSlice
+
+if TYPE_CHECKING:
+    from ottla.replication.partition import Partition
+    from ottla.storage.log.partition_log import PartitionLog
+
+READ_BYTES: Final = 262_144
+"""Read at a time, unless a batch is larger."""
+APPEND_BATCHES: Final = 128
+"""Appended at a time: the loop serves requests in between."""
+_ANY_EPOCH: Final = 0x7FFF_FFFF
+_NEVER: Final = -1
+
+
+class MoveState(Enum):
+    """How far the controller is with the new directory."""
+
+    COPYING = "copying"
+    ASSIGNING = "assigning"
+    """The controller was told; its answer is open."""
+    ASSIGNED = "assigned"
+
+
+class Need(Enum):
+    """What a move needs next, apart from a read."""
+
+    TURN = "turn"
+    """Another `poll`: there is more to append."""
+    FLUSH = "flush"
+    """The future log durable up to its end, then `flushed`."""
+    ASSIGNMENT = "assignment"
+    """The controller's answer, then `assigned`; the move goes on copying meanwhile."""
+    EXCHANGE = "exchange"
+    """The future log in place of the partition's, before anything else is appended."""
+
+
+class Read(NamedTuple):
+    """Bytes of the partition's log that are needed next, then `received`."""
+
+    piece: FileSlice
+    generation: int
+    is_last: bool
+    """Whether the future log has all records when these are appended."""
+
+
+class DirectoryMove:
+    """One replica on its way; `future` is its log in the other directory."""
+
+    __slots__ = (
+        "_data",
+        "_generation",
+        "_is_flushed",
+        "flush_count",
+        "future",
+        "partition",
+        "state",
+    )
+
+    def __init__(
+        self, partition: Partition, future: PartitionLog, *, is_assigned: bool = False
+    ) -> None:
+        """is_assigned: the controller has the replica in the new directory since an earlier run."""
+        self.partition = partition
+        self.future = future
+        self.state = MoveState.ASSIGNED if is_assigned else MoveState.COPYING
+        self.flush_count = 0
+        self._data = memoryview(b"")
+        self._generation = _NEVER
+        self._is_flushed = False
+
+    @property
+    def lag(self) -> int:
+        """Records that the future log misses; negative when it has some to be truncated."""
+        return self.partition.log.log_end_offset - self.future.log_end_offset
+
+    def poll(self, now_ms: int) -> Read | Need:
+        """Append, truncate or look; return what is needed next.
+
+        KafkaError when the disk fails, CorruptMessage for damaged records of the partition's log.
+        """
+        current, future = self.partition.log, self.future
+        if self._generation != current.generation:
+            self._data = memoryview(b"")
+            self._agree(now_ms)
+            self._generation = current.generation
+        if len(self._data):
+            self._append(now_ms)
+        if len(self._data):
+            return Need.TURN
+        if future.log_end_offset < current.log_start_offset:
+            future.truncation.truncate_fully_and_start_at(current.log_start_offset, now_ms=now_ms)
+        found, _ = current.reads.find(
+            future.log_end_offset,
+            READ_BYTES,
+            FetchIsolation.LOG_END,
+            True,
+        )
+        if isinstance(found, FileSlice):
+            active = current.segments.active
+            is_last = found.file is active.file and found.position + found.size >= active.size
+            return Read(found, current.generation, is_last)
+        self._follow()
+        return self._need_at_end()
+
+    def _need_at_end(self) -> Need:
+        if not self._is_flushed or self.future.recovery_point < self.partition.log.recovery_point:
+            return Need.FLUSH
+        if self.state is MoveState.ASSIGNED:
+            return Need.EXCHANGE
+        return Need.ASSIGNMENT
+
+    def received(self, read: Read, data: bytes) -> None:
+        """Take what was read; nothing when the log was truncated since."""
+        if read.generation == self.partition.log.generation == self._generation:
+            self._data = memoryview(data)
+
+    def flushed(self) -> None:
+        """Take note that a flush of the future log has ended well."""
+        self._is_flushed = True
+        self.flush_count += 1
+
+    # Records
+
+    def _append(self, now_ms: int) -> None:
+        size = leading_batches_size(self._data, APPEND_BATCHES)
+        if not size:
+            raise CorruptMessage(
+                f"no whole batch in {len(self._data)} bytes of {self.partition.log}"
+            )
+        records, self._data = self._data[:size], self._data[size:]
+        future = self.future
+        try:
+            future.writes.append_as_follower(records, leader_epoch=_ANY_EPOCH, now_ms=now_ms)
+        except UnexpectedAppendOffset as error:
+            # the log's start may lie within its first batch, which only comes whole
+            is_empty = future.log_end_offset == future.log_start_offset
+            if not is_empty or error.last_offset < future.log_end_offset:
+                raise
+            future.truncation.truncate_fully_and_start_at(error.first_offset, now_ms=now_ms)
+            future.writes.append_as_follower(records, leader_epoch=_ANY_EPOCH, now_ms=now_ms)
+        self._follow()
+
+    def _follow(self) -> None:
+        """Take over the high watermark and the log's start."""
+        current, future = self.partition.log, self.future
+        if current.high_watermark > future.high_watermark:
+            future.update_high_watermark(current.high_watermark)
+        start = min(current.log_start_offset, future.high_watermark)
+        if start > future.log_start_offset:
+            future.truncation.delete_records_before(start)
+
+    # Truncation
+
+    def _agree(self, now_ms: int) -> None:
+        """Truncate the future log to what it shares with the partition's, by leader epochs."""
+        current, future = self.partition.log, self.future
+        while future.log_end_offset > future.log_start_offset:
+            end_offset, epoch = current.epoch_end_offset(future.latest_epoch)
+            if epoch == future.latest_epoch >= 0 and future.log_end_offset <= end_offset:
+                return
+            before = future.log_end_offset
+            if epoch >= 0:
+                cut_to_diverging(future, epoch, end_offset, now_ms)
+            if epoch < 0 or future.log_end_offset == before:
+                start = current.log_start_offset
+                future.truncation.truncate_fully_and_start_at(start, now_ms=now_ms)
+                return

@@ -1,0 +1,384 @@
+"""Moves of replicas between this broker's log directories: requested, driven, ended.
+
+A few moves copy at a time; the others wait. Reads and flushes run in workers of their own, appends
+on the loop in small pieces with a pause after each: requests go first.
+
+Kafka: kafka.server.{ReplicaAlterLogDirsManager, ReplicaAlterLogDirsThread},
+ReplicaManager.alterReplicaLogDirs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from ottla.config.dynamic import directory_move_rate
+from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.metrics.sampled_stat import SampledStat, SampleWindow
+from ottla.replication.directory_move import DirectoryMove, MoveState, Need, Read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.clock import Clock
+    from ottla.config.broker import BrokerConfig
+    from ottla.metadata.partition import PartitionRegistration
+    from ottla.purgatory.timing_wheel import TimingWheel
+    from ottla.replication.partition import Partition
+    from ottla.replication.replica_set import ReplicaSet
+    from ottla.server.broker.directory_assignments import DirectoryAssignments
+    from ottla.server.broker.metadata import BrokerMetadata
+    from ottla.server.system.environment import WorkerPool
+    from ottla.storage.directories.log_dir import LogDirectory
+    from ottla.storage.log.partition_log import PartitionLog
+    from ottla.types import TopicPartition
+
+log = logging.getLogger("ottla.replication")
+MAX_NAME: Final = 255
+_PAUSE_MS: Final = 1
+"""After each piece that was appended."""
+_WAIT_MS: Final = 100
+"""Between two looks at a move that waits for the controller or for the throttle."""
+_TAIL_BYTES: Final = 65_536
+"""So much is read on the loop when that completes the copy: it was appended just now."""
+_TAIL_PIECES: Final = 8
+_FLUSHES_IN_WORKERS: Final = 3
+"""After so many the last records are flushed on the loop: others are flushed all the time."""
+
+
+def concurrent_moves(config: BrokerConfig) -> int:
+    """Return how many moves copy at a time, by num.replica.alter.log.dirs.threads."""
+    return max(config.num_replica_alter_log_dirs_threads or len(config.data_directories), 1)
+
+
+class DirectoryMoves:
+    """The moves of one broker by partition; owned by its loop."""
+
+    def __init__(
+        self,
+        metadata: BrokerMetadata,
+        replicas: ReplicaSet,
+        assignments: DirectoryAssignments,
+        *,
+        workers: WorkerPool,
+        clock: Clock,
+        timer: TimingWheel,
+        on_exchanged: Callable[[PartitionLog], object],
+    ) -> None:
+        """on_exchanged(old) is called with each log that another one took the place of."""
+        config = metadata.config
+        self._metadata = metadata
+        self._replicas = replicas
+        self._logs = replicas.logs
+        self._assignments = assignments
+        self._workers = workers
+        self._clock = clock
+        self._timer = timer
+        self._on_exchanged = on_exchanged
+        self._most = concurrent_moves(config)
+        self._moves: dict[TopicPartition, DirectoryMove] = {}
+        self._queue: deque[DirectoryMove] = deque()
+        self._copying: set[DirectoryMove] = set()
+        window = SampleWindow(
+            config.alter_log_dirs_replication_quota_window_num,
+            config.alter_log_dirs_replication_quota_window_size_seconds * 1000,
+        )
+        self.copied_bytes = SampledStat(window)
+        self.failed_count = 0
+        """Moves that ended with an error since the start."""
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        return len(self._moves)
+
+    @property
+    def max_lag(self) -> int:
+        """The most records that a future log misses."""
+        return max((move.lag for move in self._moves.values()), default=0)
+
+    def close(self) -> None:
+        """Do nothing more; the future logs stay for the next start."""
+        self._is_closed = True
+
+    # Requests
+
+    def request(self, name: TopicPartition, path: str) -> None:
+        """Begin to move a replica into a directory, or change or end a move that is under way.
+
+        Raises KafkaError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR for an offline directory or
+        replica, INVALID_REPLICA_ASSIGNMENT for a cordoned directory (KIP-1066),
+        REPLICA_NOT_AVAILABLE for a replica that is not here; the directory is then used when it
+        is created.
+        """
+        log_dir = self._target(name, path)
+        partition = self._replicas.find(*name)
+        if partition is not None and partition.log.failure is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Partition {name} is offline")
+        future_dir = self._logs.futures.log_dir_of(name)
+        if future_dir is not None and future_dir is not log_dir:
+            self.cancel(name)
+        current_dir = self._logs.log_dir_of(name)
+        if log_dir not in (current_dir, self._logs.futures.log_dir_of(name)):
+            self._logs.preferred[name] = log_dir
+        if partition is None:
+            raise KafkaError(self._why_missing(name))
+        if log_dir is current_dir:
+            return
+        if future_dir is not log_dir:
+            self._logs.futures.create(
+                name, log_dir, topic_id=partition.topic_id, now_ms=self._clock.now_ms()
+            )
+        self._begin(partition, is_assigned=False)
+
+    def _target(self, name: TopicPartition, path: str) -> LogDirectory:
+        """Return the directory; KafkaError when no replica may move there."""
+        if len(f"{name}.{'0' * 32}-future") > MAX_NAME:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic name is too long.")
+        found = next((one for one in self._logs.directories if one.path == path), None)
+        if found is None:
+            text = f"Log dir {path} is not found in the config."
+            raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, text)
+        if not found.is_online:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Log directory {path} is offline")
+        if path in self._logs.cordoned:
+            text = f"Log directory {path} is cordoned"
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+        return found
+
+    def _why_missing(self, name: TopicPartition) -> ErrorCode:
+        code = self._replicas.why_missing(*name)
+        # a name from before KIP-320, which clients expect here
+        is_elsewhere = code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.REPLICA_NOT_AVAILABLE if is_elsewhere else code
+
+    def lag_of(self, future: PartitionLog) -> int:
+        """Return the records that a future log misses, -1 when its replica is not served."""
+        partition = self._replicas.find(*future.topic_partition)
+        if partition is None or partition.log.failure is not None:
+            return -1
+        return partition.log.log_end_offset - future.log_end_offset
+
+    # From the metadata
+
+    def resume(self, partition: Partition, image: PartitionRegistration) -> None:
+        """Continue the move of a partition whose future log an earlier run left."""
+        name = partition.topic_partition
+        if name not in self._moves and self._logs.futures.get(name) is not None:
+            target = self._logs.futures.log_dir_of(name)
+            assigned = image.directory_of(self._metadata.node_id)
+            self._begin(
+                partition, is_assigned=target is not None and target.directory_id == assigned
+            )
+
+    def is_exchange_due(self, name: TopicPartition, image: PartitionRegistration) -> bool:
+        """Whether the metadata have a replica where it moves to already."""
+        target = self._logs.futures.log_dir_of(name)
+        assigned = image.directory_of(self._metadata.node_id)
+        return target is not None and name in self._moves and target.directory_id == assigned
+
+    def forget(self, name: TopicPartition) -> None:
+        """End the move of a partition that is deleted with its future log."""
+        move = self._moves.pop(name, None)
+        if move is not None:
+            self._release(move)
+
+    def cancel(self, name: TopicPartition) -> None:
+        """End a move and delete the future log; the controller is told where the replica stays."""
+        self._leave(name)
+        self._logs.futures.discard(name, now_ms=self._clock.now_ms())
+
+    def _leave(self, name: TopicPartition) -> None:
+        move = self._moves.get(name)
+        self.forget(name)
+        if move is None or move.state is MoveState.COPYING:
+            return
+        log_dir = self._logs.log_dir_of(name) or self._directory_of_lost(move)
+        if log_dir is not None and log_dir.directory_id is not None:
+            partition = move.partition
+            self._assignments.placed(partition.topic_id, name.partition, log_dir.directory_id)
+            self._assignments.wake()
+
+    def _directory_of_lost(self, move: DirectoryMove) -> LogDirectory | None:
+        """Return the failed directory of a partition that had to move."""
+        directory = move.partition.log.directory
+        return next((one for one in self._logs.directories if one.directory is directory), None)
+
+    # Turns
+
+    def _begin(self, partition: Partition, *, is_assigned: bool) -> None:
+        name = partition.topic_partition
+        future = self._logs.futures.get(name)
+        if future is None or name in self._moves:
+            return
+        move = self._moves[name] = DirectoryMove(partition, future, is_assigned=is_assigned)
+        log.info(
+            "replica %s moves to log directory %s",
+            name,
+            self._target_of(name),
+            extra={"event": "replica.moving", "partition": str(name)},
+        )
+        self._queue.append(move)
+        self._start_next()
+
+    def _target_of(self, name: TopicPartition) -> str:
+        log_dir = self._logs.futures.log_dir_of(name) or self._logs.log_dir_of(name)
+        return "" if log_dir is None else log_dir.path
+
+    def _start_next(self) -> None:
+        while self._queue and len(self._copying) < self._most:
+            move = self._queue.popleft()
+            self._copying.add(move)
+            self._later(move, _PAUSE_MS)
+
+    def _release(self, move: DirectoryMove) -> None:
+        """Let another move copy."""
+        self._copying.discard(move)
+        if move in self._queue:
+            self._queue.remove(move)
+        self._start_next()
+
+    def _later(self, move: DirectoryMove, delay_ms: int) -> None:
+        due_ms = self._clock.monotonic_ms() + delay_ms
+        self._timer.add(due_ms, lambda _now_ms: self._turn(move))
+
+    def _is_current(self, move: DirectoryMove) -> bool:
+        return not self._is_closed and self._moves.get(move.partition.topic_partition) is move
+
+    def _turn(self, move: DirectoryMove) -> None:
+        """Do one piece of a move."""
+        if not self._is_current(move):
+            return
+        name = move.partition.topic_partition
+        if (
+            move.partition.log.failure is not None
+            or self._logs.futures.get(name) is not move.future
+        ):
+            self._failed(move, "a disk failed")
+            return
+        try:
+            self._step(move)
+        except CorruptMessage as error:
+            self._failed(move, str(error))
+            self._logs.futures.discard(name, now_ms=self._clock.now_ms())
+        except KafkaError as error:
+            log_dir = self._logs.futures.log_dir_of(name)
+            if move.future.failure is not None and log_dir is not None:
+                self._logs.fail(log_dir, move.future.failure)
+            self._failed(move, str(error))
+
+    def _failed(self, move: DirectoryMove, why: str) -> None:
+        """Give up a move; what is left of it is for the next start."""
+        self.failed_count += 1
+        name = move.partition.topic_partition
+        text = "replica %s was not moved to another log directory: %s; request the move again"
+        extra = {"event": "replica.not_moved", "partition": str(name)}
+        log.error(text, name, why, extra=extra)
+        self._leave(name)
+
+    def _step(self, move: DirectoryMove) -> None:
+        for _ in range(_TAIL_PIECES):
+            need = move.poll(self._clock.now_ms())
+            if isinstance(need, Read):
+                if not need.is_last or need.piece.size > _TAIL_BYTES:
+                    self._read(move, need)
+                    return
+                move.received(need, need.piece.read())
+            elif need is Need.FLUSH:
+                if not self._flush(move):
+                    return
+            elif need is Need.EXCHANGE:
+                self._exchange(move)
+                return
+            elif need is Need.ASSIGNMENT:
+                self._assign(move)
+                self._later(move, _WAIT_MS)
+                return
+            else:
+                break
+        self._later(move, _PAUSE_MS)
+
+    def _read(self, move: DirectoryMove, read: Read) -> None:
+        """Read in a worker, unless the throttle is exceeded."""
+        now_ms = self._clock.monotonic_ms()
+        if self.copied_bytes.rate(now_ms) > directory_move_rate(self._metadata.config):
+            self._later(move, _WAIT_MS)
+            return
+        self.copied_bytes.record(read.piece.size, now_ms)
+        read.piece.file.pin()
+
+        def done(data: bytes | None, error: Exception | None) -> None:
+            read.piece.file.unpin()
+            if not self._is_current(move):
+                return
+            if data is None:
+                self._failed(move, f"its log cannot be read: {error}")
+                return
+            move.received(read, data)
+            self._turn(move)
+
+        self._workers.run(read.piece.read, done)
+
+    def _flush(self, move: DirectoryMove) -> bool:
+        """Make the future log durable, in a worker; True when that is done here."""
+        jobs = self._logs.flushes.take_whole(move.future, self._clock.now_ms())
+        if not jobs:
+            if move.future.flushes.is_durable:
+                move.flushed()
+                return True
+            self._later(move, _PAUSE_MS)
+            return False
+        (job,) = jobs
+        if move.flush_count >= _FLUSHES_IN_WORKERS:
+            job.run()
+            job.done(None)
+            move.flushed()
+            return True
+
+        def done(_none: None, error: Exception | None) -> None:
+            job.done(error)
+            if error is None:
+                move.flushed()
+            self._turn(move)
+
+        self._workers.run(job.run, done)
+        return False
+
+    def _assign(self, move: DirectoryMove) -> None:
+        """Tell the controller where the replica will be (KIP-858)."""
+        self._release(move)
+        if move.state is not MoveState.COPYING:
+            return
+        name = move.partition.topic_partition
+        log_dir = self._logs.futures.log_dir_of(name)
+        assert log_dir is not None
+        if log_dir.directory_id is None or not self._assignments.is_recorded:
+            move.state = MoveState.ASSIGNED
+            return
+        move.state = MoveState.ASSIGNING
+        self._assignments.placed(
+            move.partition.topic_id,
+            name.partition,
+            log_dir.directory_id,
+            lambda: self._assigned(move),
+        )
+        self._assignments.wake()
+
+    def _assigned(self, move: DirectoryMove) -> None:
+        if self._is_current(move):
+            move.state = MoveState.ASSIGNED
+            self._turn(move)
+
+    def _exchange(self, move: DirectoryMove) -> None:
+        """Let the future log take the place of the partition's."""
+        name, old = move.partition.topic_partition, move.partition.log
+        move.partition.log = self._logs.futures.promote(name, now_ms=self._clock.now_ms())
+        self.forget(name)
+        log.info(
+            "replica %s is in log directory %s now, up to offset %d",
+            name,
+            self._target_of(name),
+            move.partition.log.log_end_offset,
+            extra={"event": "replica.moved", "partition": str(name)},
+        )
+        self._on_exchanged(old)
