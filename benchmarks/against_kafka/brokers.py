@@ -22,6 +22,20 @@ def free_port() -> int:
         return int(sock.getsockname()[1])
 
 
+def cpu_seconds_of(pid: int) -> float:
+    """Return user and system time of a process since its start."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_mb_of(pid: int) -> float:
+    """Return the resident memory of a process in MB."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
 class Broker:
     """A broker process: its address, its CPU seconds and its memory."""
 
@@ -29,22 +43,19 @@ class Broker:
     pid = 0
     bootstrap = ""
     start_seconds = 0.0
+    start_timeout_seconds = 300
     process: subprocess.Popen[bytes]
 
     def cpu_seconds(self) -> float:
         """Return user and system time since the start."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_seconds_of(self.pid)
 
     def resident_mb(self) -> float:
         """Return the resident memory in MB."""
-        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) / 1024
-        return 0.0
+        return resident_mb_of(self.pid)
 
     def _wait_for_port(self, port: int, began: float) -> None:
-        while time.monotonic() - began < 60:
+        while time.monotonic() - began < self.start_timeout_seconds:
             try:
                 socket.create_connection(("127.0.0.1", port), 0.2).close()
             except OSError:
@@ -54,7 +65,7 @@ class Broker:
             else:
                 self.start_seconds = time.monotonic() - began
                 return
-        raise RuntimeError(f"{self.name} did not open its port within 60 s")
+        raise RuntimeError(f"{self.name} did not open its port in time")
 
     def stop(self) -> None:
         """Stop the broker."""

@@ -9,6 +9,7 @@ Ottla needs less (throughput: above 1 is better). Kafka is warmed up first.
 from __future__ import annotations
 
 import argparse
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,7 +17,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from brokers import Broker, free_port
+from brokers import Broker, cpu_seconds_of, free_port, resident_mb_of
 from run import Case, build_loader, compare, produce, run_case, topic_of
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
@@ -60,25 +61,45 @@ CASES = (
 class Trio(Broker):
     """Three nodes of one kind on loopback, each broker and controller."""
 
-    def __init__(self, name: str, directory: Path, java: list[str]) -> None:
+    def __init__(
+        self, name: str, directory: Path, java: list[str], settings: tuple[str, ...] = ()
+    ) -> None:
         """Format and start them; java is the command of Kafka's JVM, empty for Ottla."""
         self.name = name
         self._java = java
-        ports = {node: (free_port(), free_port()) for node in NODES}
+        self.ports = ports = {node: (free_port(), free_port()) for node in NODES}
         voters = ",".join(f"{node}@127.0.0.1:{ports[node][1]}" for node in NODES)
-        files = []
+        self._files: dict[int, Path] = {}
         for node in NODES:
             home = directory / str(node)
             home.mkdir(parents=True)
             file = home / "server.properties"
-            file.write_text(_properties(node, home, ports[node], voters))
+            lines = (_properties(node, home, ports[node], voters), *settings)
+            file.write_text("\n".join(lines))
             self._run("format", file)
-            files.append(file)
-        self.processes = [self._start(file) for file in files]
-        self.process = self.processes[0]
+            self._files[node] = file
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self.start(*NODES)
         self.bootstrap = f"127.0.0.1:{ports[1][0]}"
-        for node in NODES:
-            self._wait_for_port(ports[node][0], time.monotonic())
+
+    def start(self, *nodes: int) -> None:
+        """Start nodes and wait until they accept connections."""
+        for node in nodes:
+            self._processes[node] = self._start(self._files[node])
+        for node in nodes:
+            self.process = self._processes[node]
+            self._wait_for_port(self.ports[node][0], time.monotonic())
+
+    def end(self, signal_number: int, *nodes: int) -> None:
+        """Send a signal to nodes and wait for their end."""
+        for node in nodes:
+            self._processes[node].send_signal(signal_number)
+        for node in nodes:
+            self._processes.pop(node).wait(300)
+
+    def data(self, node: int) -> Path:
+        """Return the log directory of a node."""
+        return self._files[node].parent / "data"
 
     def _run(self, what: str, file: Path) -> None:
         options = [what, "-t", CLUSTER_ID, "-c", str(file)]
@@ -93,22 +114,24 @@ class Trio(Broker):
     def _start(self, file: Path) -> subprocess.Popen[bytes]:
         server = [*self._java, "-server", "-XX:+UseG1GC", "kafka.Kafka"]
         command = server if self._java else [*_OTTLA, "server-start"]
-        return subprocess.Popen([*command, str(file)], stdout=subprocess.DEVNULL)
+        with (file.parent / "log").open("ab") as log:
+            return subprocess.Popen([*command, str(file)], stdout=log, stderr=log)
 
     def cpu_seconds(self) -> float:
         """Return user and system time of all nodes since their start."""
-        total = 0.0
-        for process in self.processes:
-            self.pid = process.pid
-            total += super().cpu_seconds()
-        return total
+        return sum(map(self.cpu_seconds_of, self._processes))
+
+    def cpu_seconds_of(self, node: int) -> float:
+        """Return user and system time of a node since its start."""
+        return cpu_seconds_of(self._processes[node].pid)
+
+    def resident_mb_of(self, node: int) -> float:
+        """Return the resident memory of a node."""
+        return resident_mb_of(self._processes[node].pid)
 
     def stop(self) -> None:
         """Kill the nodes: their data are thrown away."""
-        for process in self.processes:
-            process.kill()
-        for process in self.processes:
-            process.wait()
+        self.end(signal.SIGKILL, *tuple(self._processes))
 
 
 _OTTLA = [sys.executable, "-m", "ottla"]
@@ -127,6 +150,16 @@ def _properties(node: int, home: Path, ports: tuple[int, int], voters: str) -> s
             "auto.leader.rebalance.enable=false",
         )
     )
+
+
+def java_command(libs: str, directory: Path) -> list[str]:
+    """Return the command of Kafka's JVM, which logs errors only."""
+    logging = directory / "log4j2.yaml"
+    logging.write_text(
+        "Configuration:\n  Appenders:\n    Console: {name: out}\n"
+        "  Loggers:\n    Root: {level: error, AppenderRef: {ref: out}}\n"
+    )
+    return ["java", *HEAP.split(), "-cp", f"{libs}/*", f"-Dlog4j2.configurationFile={logging}"]
 
 
 def create_topics(trio: Trio) -> None:
@@ -156,13 +189,7 @@ def main() -> None:
     options = parser.parse_args()
     loader = build_loader()
     directory = Path(tempfile.mkdtemp(prefix="ottla-bench-"))
-    logging = directory / "log4j2.yaml"
-    logging.write_text(
-        "Configuration:\n  Appenders:\n    Console: {name: out}\n"
-        "  Loggers:\n    Root: {level: error, AppenderRef: {ref: out}}\n"
-    )
-    java = ["java", *HEAP.split(), "-cp", f"{options.libs}/*"]
-    java.append(f"-Dlog4j2.configurationFile={logging}")
+    java = java_command(options.libs, directory)
     trios = [Trio("ottla", directory / "ottla", []), Trio("kafka", directory / "kafka", java)]
     try:
         for trio in trios:

@@ -161,3 +161,33 @@ def test_a_rolling_restart_fails_no_request() -> None:
         await cluster.stop()
 
     cluster.run(work())
+
+
+def test_idle_partitions_are_not_read() -> None:
+    """Neither empty ones nor those with records of an older epoch than their leader's."""
+    cluster = SimulatedCluster(14, config=SETTINGS)
+
+    def hosted() -> list[Partition]:
+        nodes = [one.node for one in cluster if one.node is not None]
+        return [partition for node in nodes for partition in node.broker.replicas]
+
+    def is_in_sync() -> bool:
+        return sum(one.is_leader and len(one.isr) == 3 for one in hosted()) == 12
+
+    async def work() -> None:
+        await cluster.start()
+        async with cluster.admin() as admin:
+            await admin.create_topics([NewTopic("kept", 12, 3)])
+        async with cluster.producer(acks="all") as producer:
+            for number in range(6):
+                await producer.send("kept", b"v", partition=number)
+        cluster.kill(3)
+        await asyncio.sleep(10)
+        await cluster.start(3)
+        await _until(is_in_sync)
+        await asyncio.sleep(5)
+        before = [one.read_count for one in hosted()]
+        await asyncio.sleep(20)
+        assert [one.read_count for one in hosted()] == before
+
+    cluster.run(work())

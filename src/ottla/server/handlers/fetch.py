@@ -107,6 +107,17 @@ def _wait(ctx: Context, request: FetchValues, read: FetchRead) -> Pending[FetchA
     return pending
 
 
+def _agrees(replica: Partition, requested: PartitionFetch) -> bool:
+    """Return whether a log that ends so is ours up to its end, in which newer epochs may begin."""
+    _, offset, last_fetched_epoch, _, _ = requested
+    if last_fetched_epoch < 0:
+        return True
+    try:
+        return replica.diverging_epoch(last_fetched_epoch, offset) is None
+    except KafkaError:
+        return False
+
+
 def _overtaken(session: FetchSession) -> FetchAnswer:
     """Return the response to a client that has continued its session while a request waited."""
     return FetchAnswer(int(ErrorCode.INVALID_FETCH_SESSION_EPOCH), session.session_id, ())
@@ -260,7 +271,7 @@ class FetchRead:
             and cached.high_watermark == log.high_watermark
             and cached.log_start_offset == log.log_start_offset
             and epoch == replica.leader_epoch
-            and last_fetched_epoch == log.latest_epoch
+            and (last_fetched_epoch == log.latest_epoch or _agrees(replica, cached.requested))
             and replica.leading.stayed(
                 self._replica_id,
                 self._replica_epoch,

@@ -338,9 +338,10 @@ class SimulatedTransport(asyncio.Transport, _End):
         protocol = cast("asyncio.BufferedProtocol", self._protocol)
         start, end = 0, len(data)
         while start < end and not self._is_closed:
-            buffer = memoryview(protocol.get_buffer(end - start))
-            count = min(len(buffer), end - start)
-            buffer[:count] = data[start : start + count]
+            # released at once: a protocol may enlarge what it has handed out
+            with memoryview(protocol.get_buffer(end - start)) as buffer:
+                count = min(len(buffer), end - start)
+                buffer[:count] = data[start : start + count]
             start += count
             protocol.buffer_updated(count)
         assert self.incoming is not None
