@@ -259,7 +259,9 @@ def find_kafka() -> Kafka:
     if given and not libraries.is_dir():
         raise KafkaMissing(f"OTTLA_KAFKA_LIBS={given} is no directory")
     kafka = Kafka(libraries, cache)
-    if not libraries.is_dir():
+    if not kafka.jar("shell").is_file():  # the jar that was added last
+        if given:
+            raise KafkaMissing(f"OTTLA_KAFKA_LIBS={given} has no {kafka.jar('shell').name}")
         _fetch(libraries)
     return kafka
 
@@ -284,7 +286,12 @@ def _fetch(libraries: Path) -> None:
     if done.returncode != 0:
         shutil.rmtree(made)
         raise KafkaMissing(f"Maven failed: {(done.stdout + done.stderr)[-500:]}")
-    _rename_unless_there(made, libraries)
+    if libraries.is_dir():  # fetched before a jar was added to pom.xml
+        for jar in made.iterdir():
+            jar.replace(libraries / jar.name)
+        made.rmdir()
+    else:
+        _rename_unless_there(made, libraries)
 
 
 def _rename_unless_there(made: Path, target: Path) -> None:

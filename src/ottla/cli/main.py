@@ -126,6 +126,11 @@ COMMANDS: dict[str, Command] = {
         "metadata_quorum",
         "Describe and change the quorum.",
     ),
+    "metadata-shell": Command(
+        "ottla.cli.shell.metadata_shell",
+        "metadata_shell",
+        "Browse the metadata in a snapshot.",
+    ),
     "producer-perf-test": Command(
         "ottla.cli.perf.producer_perf_test",
         "producer_perf_test",
