@@ -44,10 +44,14 @@ def _records() -> list[MessageAndVersion]:
         kinds.FeatureLevelRecord(name="metadata.version", feature_level=30),
         kinds.FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1),
         kinds.ConfigRecord(resource_type=4, resource_name="", name="log.cleaner.threads", value=""),
-        kinds.ConfigRecord(resource_type=4, resource_name="1", name="x", value="a b"),
-        kinds.ConfigRecord(resource_type=2, resource_name="orders", name="x", value="5"),
+        kinds.ConfigRecord(
+            resource_type=4, resource_name="1", name="log.cleaner.threads", value="a b"
+        ),
+        kinds.ConfigRecord(resource_type=2, resource_name="orders", name="retention.ms", value="5"),
         kinds.ConfigRecord(resource_type=16, resource_name="m", name="interval.ms", value="5000"),
-        kinds.ConfigRecord(resource_type=32, resource_name="g", name="y", value="é"),
+        kinds.ConfigRecord(
+            resource_type=32, resource_name="g", name="consumer.session.timeout.ms", value="é"
+        ),
         quota("producer_byte_rate", 1024.0, user="a(b)\\c", client_id="x"),
         quota("request_percentage", 12345678.5, user="a(b)\\c", client_id="x"),
         quota("connection_creation_rate", 0.0001, ip="10.0.0.1"),

@@ -287,8 +287,10 @@ class Member:
         old, new = type(self.role).__name__, type(role).__name__
         assert new in TRANSITIONS[old], f"illegal transition from {old} to {new}"
         assert role.epoch >= self.epoch, "epochs never decrease"
+        # A node that finds no quorum enters epoch after epoch unattached.
+        level = logging.DEBUG if old == new == "Unattached" else logging.INFO
         text = "quorum: node %d changes from %s to %s in epoch %d"
-        log.info(text, self.key.node_id, old, new, role.epoch, extra={"event": "quorum.role"})
+        log.log(level, text, self.key.node_id, old, new, role.epoch, extra={"event": "quorum.role"})
         if isinstance(self.role, Leader) and self.role.is_announced:
             self.effects.append(AnnounceResignation(self.epoch))
             self.voters.truncate(self.role.accumulator.first_offset)  # they never reach the log

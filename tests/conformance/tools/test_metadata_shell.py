@@ -47,7 +47,7 @@ cd ../..
 cd ../../..
 ls
 cat image/features/finalized_nosuch image/features/finalized_metadata.version
-cat "image/configs/BROKER:1/x" 'image/configs/TOPIC:orders/x'
+cat "image/configs/BROKER:1/*" 'image/configs/TOPIC:orders/retention.ms'
 tree image/clientQuotas image/cluster image/configs image/scram image/delegationToken
 ls image/topics/byName/\\[x\\] image/topics/byName/[x] {a,b image/*top?cs
 cat image/clientQuotas/*/*
@@ -221,7 +221,8 @@ def test_files_of_an_ottla_node(kafka: Kafka, tmp_path: Path) -> None:
 
 
 def _same_files(kafka: Kafka, directory: Path) -> None:
-    files = [*directory.glob("*.log"), *directory.glob("*.checkpoint")]
-    assert len(files) >= 2
+    files = [path for path in directory.iterdir() if path.suffix in {".log", ".checkpoint"}]
+    files.remove(directory / f"{0:020d}-{0:010d}.checkpoint")  # no metadata: Kafka's tool waits
+    assert files
     for path in files:
         both(kafka, directory, "-s", path.name, "tree", "/image")

@@ -107,7 +107,7 @@ def lines(clock: Clock) -> Iterator[tuple[logging.Logger, io.StringIO, LimitedHa
 
 
 def test_lines_as_they_are_written(clock: Clock, lines: Any) -> None:
-    """The count stands in a line of its own, with the client and what is common to them."""
+    """The count stands in a line of its own, with the client and the last line that was written."""
     logger, stream, handler = lines
     for number in range(1235):
         logger.warning("refused: %d", number, extra={"event": "x", "client": "9.9.9.9"})
@@ -116,7 +116,7 @@ def test_lines_as_they_are_written(clock: Clock, lines: Any) -> None:
     clock.now_ms += 1000
     handler.report_suppressed()
     last = stream.getvalue().splitlines()[-1]
-    assert 'WARNING ottla.test … 1,234 more like it: refused: %d client="9.9.9.9"' in last
+    assert 'WARNING ottla.test … 1,234 more like it: refused: 0 client="9.9.9.9"' in last
 
 
 def test_lines_about_the_node_are_all_written(lines: Any) -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+from typing import TYPE_CHECKING, Any
 
 from ottla.config.broker import parse_broker_config
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.image import MetadataImage
 from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from ottla.protocol.apis.broker_registration import BrokerRegistrationResponse
 from ottla.purgatory.pending import Pending
 from ottla.purgatory.timing_wheel import TimingWheel
 from ottla.server.node.lifecycle import BrokerLifecycle
 from ottla.types import OffsetAndEpoch, Uuid
 from tests.controller.harness import PROPERTIES, HandClock
+
+if TYPE_CHECKING:
+    import pytest
 
 
 class Channel:
@@ -31,6 +36,10 @@ class Channel:
         self._open.pop(0).complete(
             BrokerHeartbeatResponse(is_fenced=is_fenced, should_shut_down=False)
         )
+
+    def refuse_registration(self) -> None:
+        code = ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        self._open.pop().complete(BrokerRegistrationResponse(error_code=code))
 
     def fail(self) -> None:
         self._open.pop(0).fail(KafkaError(ErrorCode.NOT_CONTROLLER))
@@ -133,3 +142,19 @@ def test_a_failed_directory_that_cannot_be_reported_ends_the_broker() -> None:
     assert broker.untold == []
     broker.pass_time(2_000)
     assert [one.code for one in broker.untold] == [ErrorCode.KAFKA_STORAGE_ERROR]
+
+
+def test_the_session_of_an_earlier_process_is_reported_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One warning; the registrations that follow are refused in silence until one succeeds."""
+    broker = Fenced()
+    broker.lifecycle.register(
+        {}, cluster_id="c", features={}, directory_ids=[], previous_broker_epoch=-1
+    )
+    with caplog.at_level(logging.DEBUG, "ottla"):
+        for _ in range(3):
+            broker.channel.refuse_registration()
+            broker.pass_time(200)
+    refused = [one for one in caplog.records if "has a session yet" in one.message]
+    assert [one.levelname for one in refused] == ["WARNING", "DEBUG", "DEBUG"]

@@ -31,12 +31,13 @@ class LineKind(NamedTuple):
 
 
 class _Seen:
-    """When a line of a kind was last written (ms), and how many were suppressed since."""
+    """When a line of a kind was last written (ms), its text, and how many were suppressed since."""
 
-    __slots__ = ("left_out", "written_ms")
+    __slots__ = ("left_out", "text", "written_ms")
 
-    def __init__(self, written_ms: int) -> None:
+    def __init__(self, written_ms: int, text: str) -> None:
         self.written_ms = written_ms
+        self.text = text
         self.left_out = 0
 
 
@@ -56,8 +57,11 @@ class LineLimit:
     def __len__(self) -> int:
         return len(self._seen)
 
-    def admits(self, kind: LineKind) -> bool:
-        """Whether a line of this kind may be written now; otherwise it is counted."""
+    def admits(self, kind: LineKind, write: Callable[[], str] | None = None) -> bool:
+        """Whether a line of this kind may be written now; otherwise it is counted.
+
+        `write` fills the kind's template for the line that reports the count.
+        """
         now_ms = self._now_ms()
         seen = self._seen.get(kind)
         if seen is not None:
@@ -67,13 +71,14 @@ class LineLimit:
             self._end(kind)
         elif len(self._seen) >= self._max_kinds:
             self._end(next(iter(self._seen)))
-        self._seen[kind] = _Seen(now_ms)
+        text = kind.text if write is None else write()[:_KIND_CHARACTERS]
+        self._seen[kind] = _Seen(now_ms, text)
         return True
 
     def _end(self, kind: LineKind) -> None:
-        left_out = self._seen.pop(kind).left_out
-        if left_out:
-            self._ended.append((kind, left_out))
+        seen = self._seen.pop(kind)
+        if seen.left_out:
+            self._ended.append((kind._replace(text=seen.text), seen.left_out))
 
     def take_left_out(self, *, all_of_them: bool = False) -> list[tuple[LineKind, int]]:
         """Return and reset the kinds whose second is over, with their suppressed lines."""
@@ -97,7 +102,7 @@ class LimitedLines(logging.Handler):
         if client is not None:
             text = str(record.msg)[:_KIND_CHARACTERS]
             kind = LineKind(str(client), record.name, record.levelno, text)
-            if not self.limit.admits(kind):
+            if not self.limit.admits(kind, record.getMessage):
                 return
             self._write_left_out(self.limit.take_left_out())
         super().emit(record)

@@ -75,6 +75,8 @@ class BrokerLifecycle:
         self._reported_offset = -1
         """The metadata offset of the last heartbeat."""
         self._waits_for_metadata = False
+        self._is_duplicate_reported = False
+        """Whether the log says that an earlier process has a session: registrations are frequent."""
         self._is_beating = False
         """Whether a heartbeat is under way."""
         self._give_up_ms = 0
@@ -145,8 +147,9 @@ class BrokerLifecycle:
             return
         if code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
             text = "registration: another process with node.id=%d has a session yet; trying again"
-            event = {"event": "broker.duplicate"}
-            log.warning(text, self._config.node_id, extra=event)
+            level = logging.DEBUG if self._is_duplicate_reported else logging.WARNING
+            log.log(level, text, self._config.node_id, extra={"event": "broker.duplicate"})
+            self._is_duplicate_reported = True
         self._timer.add(now_ms + _REGISTER_AGAIN_MS, lambda _now_ms: self._register(request))
 
     def image_changed(self) -> None:
