@@ -76,7 +76,7 @@ class BrokerLifecycle:
         """The metadata offset of the last heartbeat."""
         self._waits_for_metadata = False
         self._is_duplicate_reported = False
-        """Whether the log says that an earlier process has a session: registrations are frequent."""
+        """Whether the log already says that an earlier process has a session."""
         self._is_beating = False
         """Whether a heartbeat is under way."""
         self._give_up_ms = 0
