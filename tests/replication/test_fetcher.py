@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.errors import ErrorCode
+from ottla.metrics.sampled_stat import SampleWindow
 from ottla.protocol.apis.fetch import FetchRequest, FetchResponse
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from ottla.quota.replication import ReplicationQuota
 from ottla.records.builder import encode_batch
 from ottla.replication.fetcher import FetcherSettings, ReplicaFetcher
 from ottla.replication.partition import Partition
@@ -40,12 +42,14 @@ class World:
 
     def __init__(self, partitions: int = 1) -> None:
         self.moved: list[int] = []
+        self.limit = ReplicationQuota(SampleWindow(11, 1000))
         self.fetcher = ReplicaFetcher(
             2,
             1,
             FetcherSettings(backoff_ms=BACKOFF_MS),
             broker_epoch=lambda: 12,
             on_fetched=lambda one: self.moved.append(one.topic_partition.partition),
+            limit=self.limit,
         )
         self.partitions: list[Partition] = []
         for index in range(partitions):
@@ -96,7 +100,7 @@ def test_only_partitions_that_moved_are_named_again() -> None:
     assert named(world.fetch()) == []
     assert world.moved == [1]
     assert world.partitions[1].log.high_watermark == 1
-    assert world.fetcher.lags == {}
+    assert max(world.fetcher.lags.values()) == 0
 
 
 def test_a_lost_session_begins_again_with_all_partitions() -> None:
@@ -253,3 +257,45 @@ def test_the_lag_is_what_is_missing_up_to_the_leaders_high_watermark() -> None:
     world.fetch()
     world.answer(fetched(0, batch(0), high_watermark=5))
     assert list(world.fetcher.lags.values()) == [4]
+
+
+def test_listed_replicas_that_lag_wait_while_the_limit_is_exceeded() -> None:
+    """Others go on; listed ones leave the session and come back when less was fetched."""
+    world = World(3)
+    world.limit.limit = 10.0
+    world.limit.list_partitions("t", frozenset((0, 1)))
+    assert named(world.fetch()) == [(0, 0), (1, 0), (2, 0)]
+    lagging: Any = {"high_watermark": 100}
+    world.answer(
+        fetched(0, batch(0, 2), **lagging), fetched(1, high_watermark=0), fetched(2, **lagging)
+    )
+    world.limit.record(1000, NOW_MS)
+    second = world.fetch()
+    assert named(second) == [], "1 is in sync, 2 is not listed, and both are where they were"
+    assert [one.partitions for one in second.forgotten_topics_data] == [[0]]
+    world.answer(fetched(2, batch(0, 2), **lagging))
+    assert named(world.fetch(NOW_MS + 500)) == [(2, 2)]
+    world.answer()
+    assert named(world.fetch(NOW_MS + 20_000)) == [(0, 2)]
+
+
+def test_a_replica_that_was_never_fetched_waits_too() -> None:
+    """It is not known to be in sync; the limit is looked at every replica.fetch.backoff.ms."""
+    world = World()
+    world.limit.limit = 10.0
+    world.limit.list_partitions("t", None)
+    world.limit.record(1000, NOW_MS)
+    assert world.fetcher.poll(NOW_MS) is None
+    assert world.fetcher.due_ms == NOW_MS + BACKOFF_MS
+    world.limit.list_partitions("t", frozenset())
+    assert named(world.fetch(NOW_MS + BACKOFF_MS)) == [(0, 0)]
+
+
+def test_all_that_is_fetched_of_listed_replicas_counts() -> None:
+    """Also of those in sync."""
+    world = World(2)
+    world.limit.list_partitions("t", frozenset((1,)))
+    world.fetch()
+    records = batch(0, 2)
+    world.answer(fetched(0, records, high_watermark=2), fetched(1, records, high_watermark=2))
+    assert world.limit.rate(NOW_MS) == len(records) / 11

@@ -9,10 +9,12 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.metrics.sampled_stat import SampleWindow
 from ottla.protocol.apis.fetch import FetchRequest, FetchResponse
 from ottla.protocol.apis.list_offsets import ListOffsetsResponse
 from ottla.protocol.offset_timestamps import LATEST_TIMESTAMP
 from ottla.purgatory.pending import Pending
+from ottla.quota.replication import ReplicationQuota
 from ottla.records.builder import encode_batch
 from ottla.replication.fetcher import FetcherSettings, ReplicaFetcher
 from ottla.replication.isr_updates import IsrUpdates
@@ -41,6 +43,7 @@ MAX_LAG_MS = 400
 HEARTBEAT_MS = 200
 REQUEST_TIMEOUT_MS = 600
 FETCH_BYTES = 400
+NO_LIMIT = ReplicationQuota(SampleWindow(11, 1000))
 _Answer = FetchResponse.FetchableTopicResponse
 _Offsets = ListOffsetsResponse.ListOffsetsTopicResponse
 
@@ -242,6 +245,7 @@ class SimulatedBroker:
             FetcherSettings(max_bytes=FETCH_BYTES, backoff_ms=30),
             broker_epoch=lambda: self.broker_epoch,
             on_fetched=self.replicas.fetched,
+            limit=NO_LIMIT,
         )
         self.fetcher.add(partition, leader_epoch, self.cluster.clock.ms)
         self.poll(self.fetcher)

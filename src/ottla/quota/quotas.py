@@ -18,6 +18,7 @@ from ottla.metrics.sampled_stat import SampleWindow
 from ottla.quota.connections import UNLIMITED, ConnectionRates
 from ottla.quota.mutations import MutationQuota
 from ottla.quota.rates import RateQuota
+from ottla.quota.replication import ReplicationQuotas
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -50,6 +51,7 @@ class Quotas:
         self.mutations = MutationQuota(mutation_window)
         self.connections = ConnectionRates(window, protected_listener=_protected(config))
         """Of the listeners for clients; controller listeners have no limit."""
+        self.replication = ReplicationQuotas(config)
         self._by_key: dict[str, _Limits] = {
             PRODUCER_BYTE_RATE: self.produced,
             CONSUMER_BYTE_RATE: self.fetched,

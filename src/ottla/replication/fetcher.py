@@ -14,7 +14,7 @@ Kafka: kafka.server.{AbstractFetcherThread, ReplicaFetcherThread}, FetchSessionH
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.protocol.apis.fetch import FetchRequest, FetchResponse
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ottla.replication.partition import Partition
-    from ottla.types import Uuid
+    from ottla.types import TopicPartition, Uuid
 
 log = logging.getLogger("ottla.replication")
 _FULL: Final = 0
@@ -52,6 +52,22 @@ class FetcherSettings(NamedTuple):
     min_bytes: int = 1
     wait_max_ms: int = 500
     backoff_ms: int = 1000
+
+
+class FollowerLimit(Protocol):
+    """Limits the bytes that are fetched for listed replicas which lag (KIP-73)."""
+
+    is_on: bool
+    """Whether any replica is listed."""
+
+    def is_listed(self, partition: TopicPartition, /) -> bool:
+        """Whether the limit holds for a partition."""
+
+    def is_exceeded(self, now_ms: int, /) -> bool:
+        """Whether listed replicas that lag have to wait."""
+
+    def record(self, size_bytes: int, now_ms: int, /) -> None:
+        """Count what was fetched for listed replicas."""
 
 
 class Position(NamedTuple):
@@ -99,6 +115,7 @@ class ReplicaFetcher:
         *,
         broker_epoch: Callable[[], int],
         on_fetched: Callable[[Partition], None],
+        limit: FollowerLimit,
     ) -> None:
         """on_fetched(partition) is called when its log or high watermark moved, or it failed."""
         self.leader_id = leader_id
@@ -106,10 +123,15 @@ class ReplicaFetcher:
         self._settings = settings
         self._broker_epoch = broker_epoch
         self._on_fetched = on_fetched
+        self._limit = limit
         self._replicas: dict[Key, _Replica] = {}
         self._changed: dict[_Replica, None] = {}
         """Those that the next request may have to name."""
         self._delayed: dict[_Replica, int] = {}
+        self._throttled: dict[_Replica, None] = {}
+        """Those that wait until less was fetched than the limit allows."""
+        self._throttled_until_ms = 0
+        """When the limit is looked at again, if nothing else is fetched."""
         self._lookups: dict[_Replica, None] = {}
         self._forgotten: dict[Key, None] = {}
         self._session_id = 0
@@ -118,7 +140,10 @@ class ReplicaFetcher:
         self._in_flight: FetchRequest | ListOffsetsRequest | None = None
         self._looked_up: list[_Replica] = []
         self.lags: dict[Key, int] = {}
-        """Records that a log misses up to the leader's high watermark, where there are any."""
+        """Records that a log misses up to the leader's high watermark, where there are any.
+
+        0 for one that has not been fetched yet: it is not known to be in sync.
+        """
 
     def __len__(self) -> int:
         return len(self._replicas)
@@ -137,6 +162,7 @@ class ReplicaFetcher:
             replica.moved()
         self._replicas[replica.key] = replica
         self._changed[replica] = None
+        self.lags[replica.key] = 0
         self._forgotten.pop(replica.key, None)
 
     def remove(self, partition: Partition) -> bool:
@@ -148,6 +174,7 @@ class ReplicaFetcher:
         self.lags.pop(key, None)
         self._set_aside(replica)
         self._delayed.pop(replica, None)
+        self._throttled.pop(replica, None)
         self._lookups.pop(replica, None)
         return True
 
@@ -170,9 +197,16 @@ class ReplicaFetcher:
         """When `poll` has something to send although nothing else happens; None: never."""
         if self._in_flight is not None or not self._replicas:
             return None
-        is_waiting = len(self._delayed) == len(self._replicas)
-        due_ms = min(self._delayed.values()) if is_waiting else 0
+        due_ms = 0
+        if self._waiting_count == len(self._replicas):
+            due_ms = min(self._delayed.values(), default=self._throttled_until_ms)
+            if self._throttled:
+                due_ms = min(due_ms, self._throttled_until_ms)
         return max(due_ms, self._paused_until_ms)
+
+    @property
+    def _waiting_count(self) -> int:
+        return len(self._delayed) + len(self._throttled)
 
     def poll(self, now_ms: int) -> FetchRequest | ListOffsetsRequest | None:
         """Return the request to be sent now, None while one is in flight or there is none."""
@@ -184,18 +218,45 @@ class ReplicaFetcher:
                 self._changed[replica] = None
                 if replica.lookup:
                     self._lookups[replica] = None
+        if self._limit.is_on or self._throttled:
+            self._apply_limit(now_ms)
         if self._lookups:
             self._in_flight = self._offsets_request()
-        elif len(self._replicas) > len(self._delayed):
+        elif len(self._replicas) > self._waiting_count:
             self._in_flight = self._fetch_request()
         return self._in_flight
+
+    def _apply_limit(self, now_ms: int) -> None:
+        """Leave out listed replicas that lag while the limit is exceeded."""
+        limit = self._limit
+        is_exceeded = limit.is_on and limit.is_exceeded(now_ms)
+        for replica in list(self._throttled):
+            if not is_exceeded or not limit.is_listed(replica.partition.topic_partition):
+                del self._throttled[replica]
+                self._changed[replica] = None
+        if not is_exceeded:
+            return
+        self._throttled_until_ms = now_ms + self._settings.backoff_ms
+        for key in self.lags:
+            replica = self._replicas[key]
+            if (
+                replica not in self._delayed
+                and replica not in self._lookups
+                and limit.is_listed(replica.partition.topic_partition)
+            ):
+                self._set_aside(replica)
+                self._throttled[replica] = None
 
     def _fetch_request(self) -> FetchRequest:
         settings, is_full = self._settings, self._session_epoch == _FULL
         named: Iterable[_Replica] = self._changed
         if is_full:
             self._forgotten.clear()
-            named = [one for one in self._replicas.values() if one not in self._delayed]
+            named = [
+                one
+                for one in self._replicas.values()
+                if one not in self._delayed and one not in self._throttled
+            ]
         topics: dict[Uuid, FetchRequest.FetchTopic] = {}
         for replica in named:
             position = replica.position
@@ -286,6 +347,8 @@ class ReplicaFetcher:
                 self._paused_until_ms = now_ms + self._settings.backoff_ms
             return
         self._continue_session(response.session_id)
+        if self._limit.is_on:
+            self._count(response, now_ms)
         for topic in response.responses:
             for fetched in topic.partitions:
                 replica = self._replicas.get((topic.topic_id, fetched.partition_index))
@@ -295,6 +358,17 @@ class ReplicaFetcher:
                     replica is not None
                 ):  # it was added again since: not the one that was asked for
                     self._session_epoch = _FULL  # the leader does not repeat what it has said
+
+    def _count(self, response: FetchResponse, now_ms: int) -> None:
+        """Count what came for listed replicas, also for those in sync."""
+        size_bytes = 0
+        for topic in response.responses:
+            for fetched in topic.partitions:
+                replica = self._replicas.get((topic.topic_id, fetched.partition_index))
+                if replica and self._limit.is_listed(replica.partition.topic_partition):
+                    size_bytes += len(fetched.records or b"")
+        if size_bytes:
+            self._limit.record(size_bytes, now_ms)
 
     def _continue_session(self, session_id: int) -> None:
         if self._session_epoch == _FULL:

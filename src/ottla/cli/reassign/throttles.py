@@ -13,6 +13,7 @@ import click
 from ottla.cli.reassign.plans import joined
 from ottla.clients.admin.configs import ConfigResource, ResourceType
 from ottla.coordinator.group.java_hash import in_hash_map_order
+from ottla.quota.replication import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -21,11 +22,7 @@ if TYPE_CHECKING:
     from ottla.clients.blocking import Admin
     from ottla.types import TopicPartition
 
-LEADER_RATE = "leader.replication.throttled.rate"
-FOLLOWER_RATE = "follower.replication.throttled.rate"
 DIRECTORY_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
-LEADER_REPLICAS = "leader.replication.throttled.replicas"
-FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 
 
 class Move(NamedTuple):

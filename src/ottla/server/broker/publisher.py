@@ -84,6 +84,7 @@ class MetadataPublisher:
             log.exception(text, what, extra={"event": "metadata.not_applied"})
 
     def _drop_topic(self, topic: TopicImage, now_ms: int) -> None:
+        self._broker.quotas.replication.set_replicas(topic.name, {})
         for index in sorted(topic.partitions):
             self._drop(topic.name, index, now_ms)
         if topic.name != OFFSETS_TOPIC:
@@ -187,6 +188,8 @@ class MetadataPublisher:
         topic = self._metadata.image.topics.by_name.get(name)
         if topic is None:
             return
+        settings = self._metadata.image.configs.topic(name)
+        self._broker.quotas.replication.set_replicas(name, settings)
         self._replicas.logs.reconfigure(name, topic.partitions)
         min_insync_replicas = self._metadata.log_config(name).min_insync_replicas
         for index in topic.partitions:
@@ -198,6 +201,7 @@ class MetadataPublisher:
         self._metadata.apply_broker_settings()
         config = self._metadata.config
         self._broker.reconfigure(config)
+        self._broker.quotas.replication.set_rates(self._metadata.image.configs)
         self._replicas.logs.cordon(cordoned_directories(config))
         for topic in self._metadata.image.topics.by_name.values():
             self._reconfigure(topic.name)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ottla.network.node_channel import NodeChannel
     from ottla.purgatory.pending import Pending
     from ottla.purgatory.timing_wheel import TimerTask, TimingWheel
+    from ottla.replication.fetcher import FollowerLimit
     from ottla.replication.partition import Partition
     from ottla.replication.replica_set import ReplicaSet
     from ottla.server.broker.metadata import BrokerMetadata
@@ -60,6 +61,7 @@ class Replication:
         nodes: NodeChannel,
         clock: Clock,
         timer: TimingWheel,
+        limit: FollowerLimit,
     ) -> None:
         """Take the channel to the active controller and the one to other brokers."""
         config = metadata.config
@@ -68,6 +70,7 @@ class Replication:
         self._nodes = nodes
         self._clock = clock
         self._timer = timer
+        self._limit = limit
         self._listener = config.inter_broker_endpoint_name
         self._timeout_ms: int = config.replica_socket_timeout_ms
         self._check_interval_ms = max(config.replica_lag_time_max_ms // 2, 1)
@@ -138,6 +141,7 @@ class Replication:
                 self._settings,
                 broker_epoch=lambda: self._brokers.broker_epoch,
                 on_fetched=self._replicas.fetched,
+                limit=self._limit,
             )
         fetcher.add(partition, leader_epoch, self._clock.now_ms())
         self._leaders[partition] = fetcher

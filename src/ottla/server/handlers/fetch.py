@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         PartitionFetch,
         PartitionKey,
     )
+    from ottla.quota.replication import ReplicationQuota
     from ottla.replication.fetch_session import FetchSession
     from ottla.replication.partition import Partition
     from ottla.server.requests.context import Context
@@ -134,6 +135,7 @@ class FetchRead:
         "_is_checked",
         "_isolation",
         "_leader_ids",
+        "_limit",
         "_max_wait_ms",
         "_partitions",
         "_rack_id",
@@ -183,6 +185,9 @@ class FetchRead:
         self._results: list[FetchedPartition] = []
         self._replicas: list[Partition | None] = []
         """Of each result, where it was found."""
+        quota = ctx.broker.quotas.replication.leader
+        self._limit = quota if quota.is_on and replica_id >= 0 else None
+        """Of what followers out of sync are sent."""
         self._has_error = False
         self._was_known = False
         self._leader_ids: set[int] | None = None
@@ -203,9 +208,12 @@ class FetchRead:
                 if replica is not None:
                     cached.found(replica)
         active = self._cached.values() if self.session is None else self.session.active()
-        return {
+        found = {
             cached.replica: cached.fetch_offset for cached in active if cached.replica is not None
         }
+        if self._limit is not None:  # records of these would not be sent
+            found = {one: offset for one, offset in found.items() if not self._must_wait(one)}
+        return found
 
     def run(self) -> bool:
         """Read each partition in turn until the byte limit is used up.
@@ -364,6 +372,8 @@ class FetchRead:
                 min_one_message=not self.size_bytes,
                 is_repeated=self._was_known,
             )
+            if data is not None and self._limit is not None and self._must_wait(replica):
+                data = b"", data[1]
         else:
             if self._prefers_other(key, replica, epoch, offset):
                 return None
@@ -379,6 +389,16 @@ class FetchRead:
             self._has_error = True
             self._add(key, replica, None, b"", 0, diverging)
         return data
+
+    def _must_wait(self, replica: Partition) -> bool:
+        """Whether a follower is out of sync, listed, and the limit of its leader exceeded."""
+        limit = self._limit
+        return (
+            limit is not None
+            and self._replica_id not in replica.isr
+            and limit.is_listed(replica.topic_partition)
+            and limit.is_exceeded(self._ctx.broker.clock.monotonic_ms())
+        )
 
     def _prefers_other(
         self, key: PartitionKey, replica: Partition, epoch: int, offset: int
@@ -477,9 +497,21 @@ class FetchRead:
             if self.is_incremental:
                 session.serve_later(changed)
                 results = changed
+        if self._limit is not None:
+            self._count(self._limit)
         leaders = () if self._leader_ids is None else self._leaders(self._leader_ids)
         answer: FetchAnswer = _new_tuple(FetchAnswer, (0, session_id, results, leaders))
         return answer
+
+    def _count(self, limit: ReplicationQuota) -> None:
+        """Count what followers are sent of listed partitions, also those in sync."""
+        size_bytes = sum(
+            fetched[_SIZE]
+            for fetched, replica in zip(self._results, self._replicas, strict=True)
+            if replica is not None and limit.is_listed(replica.topic_partition)
+        )
+        if size_bytes:
+            limit.record(size_bytes, self._ctx.broker.clock.monotonic_ms())
 
     def _leaders(self, leader_ids: set[int]) -> list[Node]:
         """Return the addresses of leaders that clients are referred to (KIP-951)."""

@@ -1,4 +1,4 @@
-"""Metrics of clients with a quota: rate of use and throttle time.
+"""Metrics of quotas: rate of use and throttle time of clients, rates of throttled replication.
 
 Clients without a quota are not measured, as in Kafka. An empty label stands for all users or client
 ids that share the limit.
@@ -44,6 +44,12 @@ _REQUEST = _Kind(
     client_gauge("Request", "request-time", "Share of the loop's time, in percent."),
     client_gauge("Request", "throttle-time", _PAUSES),
 )
+_LEADER = client_gauge(
+    "LeaderReplication", "byte-rate", "Bytes a second sent to followers, of listed replicas."
+)
+_FOLLOWER = client_gauge(
+    "FollowerReplication", "byte-rate", "Bytes a second fetched from leaders, of listed replicas."
+)
 
 
 class QuotaMetrics:
@@ -51,6 +57,10 @@ class QuotaMetrics:
 
     def __init__(self, quotas: Quotas, clock: Clock) -> None:
         self._clock = clock
+        self._replication = (
+            (_LEADER, quotas.replication.leader),
+            (_FOLLOWER, quotas.replication.follower),
+        )
         self._kinds = (
             (_PRODUCE, quotas.produced),
             (_FETCH, quotas.fetched),
@@ -61,6 +71,10 @@ class QuotaMetrics:
         """Yield rates and throttle times by client, and None where the loop may take a turn."""
         for kind, quota in self._kinds:
             yield from self._of_one(kind, quota)
+        for family, limit in self._replication:
+            if limit.is_on or limit.is_used:
+                rate = round(limit.rate(self._clock.monotonic_ms()), 3)
+                yield Series(family, [""], [rate])
 
     def _of_one(self, kind: _Kind, quota: RateQuota) -> Iterator[Series | None]:
         uses = quota.uses(self._clock.monotonic_ms())

@@ -210,6 +210,7 @@ class Node:
             nodes=NodeChannel("replication", client_id, loop=loop, clock=self.clock, timer=timer),
             clock=self.clock,
             timer=timer,
+            limit=self._quotas.replication.follower,
         )
 
     def _make_broker(self, replicas: ReplicaSet) -> Broker:
