@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.conformance.clients.node_process import read_when_ready
+from tests.conformance.clients.target import SELECTED, running_cluster
 from tests.conformance.kafka import Kafka, RealKafka, free_ports, kafka_or_skip, running_kafka
 from tests.conformance.tool_pairs import Place, ToolJvm
 
@@ -71,7 +72,15 @@ def ottla_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 @pytest.fixture(scope="module")
-def places(untouched_kafka: RealKafka, ottla_place: Place) -> list[Place]:
-    """Return a Kafka and an Ottla node used by one module's tests only."""
-    controllers = f"127.0.0.1:{untouched_kafka.controller_port}"
-    return [Place("kafka", untouched_kafka.bootstrap, controllers), ottla_place]
+def places(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[Place]]:
+    """Give a Kafka and an Ottla node, or a cluster, used by one module's tests only."""
+    if SELECTED:
+        with running_cluster(tmp_path_factory.mktemp("cluster"), SELECTED) as cluster:
+            yield [Place(SELECTED, cluster.bootstrap, cluster.controllers)]
+        return
+    real: RealKafka = request.getfixturevalue("untouched_kafka")
+    controllers = f"127.0.0.1:{real.controller_port}"
+    ours: Place = request.getfixturevalue("ottla_place")
+    yield [Place("kafka", real.bootstrap, controllers), ours]

@@ -83,6 +83,12 @@ class Speaker:
             return conversation.ask(request, version)
 
 
+def wait_until_all_applied(bootstrap: str) -> None:
+    """Wait until each of these brokers has applied every change so far."""
+    for one in bootstrap.split(","):
+        wait_until_applied(Speaker(one).ask)
+
+
 class Pair:
     """Both brokers, in the same state as long as they are only asked together."""
 

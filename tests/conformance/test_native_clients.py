@@ -18,8 +18,8 @@ from ottla.clients.consumer.core import RebalanceListener
 from ottla.clients.settings import COMMON, read_settings
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.metadata import MetadataRequest
-from tests.conformance.applied import wait_until_applied
-from tests.conformance.pair import Speaker
+from tests.conformance.clients.target import SELECTED, running_target
+from tests.conformance.pair import wait_until_all_applied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.conformance, pytest.mark.timeout(60)]
 
 
-@pytest.fixture(scope="module", params=["kafka", "ottla"])
-def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
+@pytest.fixture(scope="module", params=[SELECTED] if SELECTED else ["kafka", "ottla"])
+def bootstrap(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     """Give the address of a node of either kind."""
     if request.param == "kafka":
         yield f"127.0.0.1:{request.getfixturevalue('real_kafka').port}"
         return
-    from ottla.testing.cluster import Cluster
-
-    with Cluster() as cluster:
-        yield cluster.bootstrap
+    with running_target(tmp_path_factory.mktemp("ottla")) as target:
+        yield target.bootstrap
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def topic(bootstrap: str, admin: Admin) -> str:
     """Give a fresh topic of three partitions that the broker leads."""
     name = f"t-{uuid.uuid4().hex[:10]}"
     admin.create_topic(name, 3)
-    wait_until_applied(Speaker(bootstrap).ask)
+    wait_until_all_applied(bootstrap)
     return name
 
 

@@ -13,25 +13,30 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla import Consumer, TopicPartition
-from ottla.records.batches import iterate_batches
-from tests.conformance.clients.node_process import NodeProcess, running_node
-from tests.conformance.clients.stock import CLIENTS, Client, Program, client_or_skip, run
+from tests.conformance.clients.node_process import running_node
+from tests.conformance.clients.stock import (
+    CLIENTS,
+    Client,
+    Program,
+    client_or_skip,
+    places,
+    records_in,
+    run,
+)
+from tests.conformance.clients.target import Target, running_target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ottla.records.batch import RecordBatch
-    from tests.conformance.clients.stock import Said
     from tests.conformance.kafka import Kafka
 
 pytestmark = pytest.mark.conformance
 
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    """Run one node for all tests that leave it alive."""
-    with running_node(tmp_path_factory.mktemp("stock")) as running:
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    """Run one node, or a cluster, for all tests that leave it alive."""
+    with running_target(tmp_path_factory.mktemp("stock")) as running:
         yield running
 
 
@@ -41,47 +46,23 @@ def client(request: pytest.FixtureRequest) -> Client:
     return client_or_skip(request.param)
 
 
-def batches_of(node: NodeProcess, topic: str, partition: int) -> list[RecordBatch]:
-    """Return the batches that the node wrote to a partition's file."""
-    file = node.data_dir / f"{topic}-{partition}" / f"{0:020d}.log"
-    return list(iterate_batches(memoryview(file.read_bytes())))
-
-
-def records_in(node: NodeProcess, topic: str, partitions: int) -> dict[tuple[int, int], int]:
-    """Read a whole topic with Ottla's own consumer: (partition, offset) to the record's number."""
-    found = {}
-    with Consumer(bootstrap_servers=node.bootstrap, auto_offset_reset="earliest") as consumer:
-        parts = [TopicPartition(topic, index) for index in range(partitions)]
-        consumer.assign(parts)
-        ends = consumer.end_offsets(parts)
-        while any(consumer.position(part) < ends[part] for part in parts):
-            for one in consumer.poll(1.0):
-                found[one.partition, one.offset] = int(one.value.rstrip(b"."))
-    return found
-
-
-def places(said: list[Said]) -> dict[tuple[int | None, int | None], int]:
-    """Return the place of each record as reported by the client."""
-    return {(one.partition, one.offset): one.number for one in said}
-
-
-def test_produces_with_every_codec(node: NodeProcess, client: Client) -> None:
+def test_produces_with_every_codec(node: Target, client: Client) -> None:
     """Idempotent records in each codec are stored as sent, and the client reads them back."""
     topic = node.create_topic(f"codecs-{client.name}", partitions=2)
     codecs, count = ",".join(client.codecs), 20 * len(client.codecs)
     produced = run(client, "produce", node.bootstrap, topic, 20, codecs, 0, 0)
-    stored = records_in(node, topic, 2)
+    stored = records_in(node.bootstrap, topic, 2)
     assert sorted(stored.values()) == sorted(produced.numbers()) == list(range(count))
     if client.says_offsets:
         assert places(produced.said()) == stored
-    batches = [*batches_of(node, topic, 0), *batches_of(node, topic, 1)]
+    batches = [*node.batches_of(topic, 0), *node.batches_of(topic, 1)]
     assert {batch.compression.name.lower() for batch in batches} == set(client.codecs)
     assert all(batch.producer_id >= 0 for batch in batches)
     consumed = run(client, "consume", node.bootstrap, topic, f"group-{topic}", count)
     assert places(consumed.said()) == stored
 
 
-def test_resumes_after_its_commit(node: NodeProcess, client: Client) -> None:
+def test_resumes_after_its_commit(node: Target, client: Client) -> None:
     """The next member of a group goes on where the last one committed."""
     topic = node.create_topic(f"resume-{client.name}")
     run(client, "produce", node.bootstrap, topic, 30, "none", 0, 0)
@@ -91,7 +72,7 @@ def test_resumes_after_its_commit(node: NodeProcess, client: Client) -> None:
     assert second.numbers() == list(range(10, 30))
 
 
-def test_finds_offsets_by_time(node: NodeProcess, client: Client) -> None:
+def test_finds_offsets_by_time(node: Target, client: Client) -> None:
     """The offset of a time is that of the first record at or after it."""
     topic = node.create_topic(f"times-{client.name}")
     run(client, "produce", node.bootstrap, topic, 30, "none,lz4", 0, 0)
@@ -102,7 +83,7 @@ def test_finds_offsets_by_time(node: NodeProcess, client: Client) -> None:
     assert [int(line) for line in said] == [0, 7, 42, past]
 
 
-def test_members_share_partitions_and_take_over(node: NodeProcess, client: Client) -> None:
+def test_members_share_partitions_and_take_over(node: Target, client: Client) -> None:
     """Two members have two partitions each; when one leaves, the other reads all four."""
     topic = node.create_topic(f"share-{client.name}", partitions=4)
     joins = ("consume", node.bootstrap, topic, f"group-{topic}", "0")
@@ -122,7 +103,7 @@ def test_members_share_partitions_and_take_over(node: NodeProcess, client: Clien
         staying.leave()
 
 
-def test_members_of_different_libraries_share_a_group(node: NodeProcess) -> None:
+def test_members_of_different_libraries_share_a_group(node: Target) -> None:
     """Four libraries agree on the assignor that all know; when one leaves, the others take over."""
     names = ("java", "confluent-kafka", "kafka-python", "sarama")
     clients = [client_or_skip(one) for one in CLIENTS if one.name in names]
@@ -160,13 +141,13 @@ def test_survives_a_killed_node(client: Client, tmp_path_factory: pytest.TempPat
             producer.wait()
             consumer.wait_until(lambda: set(consumer.numbers()) == set(range(60)))
             consumer.leave()
-        stored = records_in(node, topic, 2)
+        stored = records_in(node.bootstrap, topic, 2)
         assert Counter(stored.values()) == Counter(range(60))
         if client.says_offsets:
             assert places(producer.said()) == stored
 
 
-def test_clients_read_each_other(node: NodeProcess) -> None:
+def test_clients_read_each_other(node: Target) -> None:
     """Each client reads what all the others wrote, in the codecs of their own libraries."""
     clients = [client_or_skip(client) for client in CLIENTS if not client.environment]
     topic = node.create_topic("babel")
@@ -180,7 +161,7 @@ def test_clients_read_each_other(node: NodeProcess) -> None:
         assert read.numbers() == list(range(total)), reader.name
 
 
-def test_verifiable_tools_agree(node: NodeProcess, kafka: Kafka) -> None:
+def test_verifiable_tools_agree(node: Target, kafka: Kafka) -> None:
     """Kafka's verifiable producer and consumer count the same records."""
     topic = node.create_topic("verifiable", partitions=2)
     common = ("--bootstrap-server", node.bootstrap, "--topic", topic, "--max-messages", "500")

@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.cli.main import main
-from tests.conformance.applied import wait_until_applied
 from tests.conformance.differential.normalise import number
-from tests.conformance.pair import Speaker
+from tests.conformance.pair import wait_until_all_applied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -225,13 +224,18 @@ _CHANGE = re.compile(r"--(alter|create|delete)")
 _CHANGING = (
     (re.compile(r"\bEpoch: \d+$"), "Epoch: N"),
     (re.compile(r"^(HighWatermark: +)\d+"), r"\1N"),
-    (re.compile(r"^(1 +\t[\w-]{22}\t)\d+ *"), r"\1N"),
+    (re.compile(r"^(\d +\t[\w-]{22}\t)\d+ *"), r"\1N"),
     (re.compile(r"\b[\w-]{22}\b(?<!-)"), "ID"),
     (re.compile(r"\b\d+ms ago|\b\d+ ms ago *"), "N ms ago"),
     (re.compile(r"\b1[789]\d{11}\b"), "TIME"),
     (re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "UUID"),
 )
 _NAMES = re.compile(r"((?:Valid [a-z]+ are|options|scenarios): )(\[*[\w-]+\]?, .*)")
+_OF_A_CLUSTER = (
+    (re.compile(r"\b(Leader|Replicas|Isr): [\d,]+"), r"\1: N"),  # placed at random
+    (re.compile(r"^(MaxFollowerLag\w*: +)\d+"), r"\1N"),
+    (re.compile(r"^(\d +\tID\tN\t)\d+ *"), r"\1N"),
+)
 _JSON = re.compile(r'^\{"brokers":')
 
 
@@ -243,7 +247,7 @@ def run_story(
     has_changed = False
     for call in story:
         if has_changed and not _CHANGE.search(call.text):
-            wait_until_applied(Speaker(place.bootstrap).ask)
+            wait_until_all_applied(place.bootstrap)
         has_changed = _CHANGE.search(call.text) is not None
         words = {"x": mark, "b": place.bootstrap, "c": place.controllers, "f": str(directory)}
         text = call.text
@@ -270,8 +274,10 @@ def _blank(line: str, words: dict[str, str]) -> str:
         line = pattern.sub(blank, line)
     line = _NAMES.sub(_sorted_names, line)
     line = line.replace(words["x"], "*" * len(words["x"])).replace(words["f"], "DIRECTORY")
-    for letter in "bc":
-        line = number(words[letter].rpartition(":")[2]).sub("PORT", line)
+    for address in f"{words['b']},{words['c']}".split(","):
+        line = number(address.rpartition(":")[2]).sub("PORT", line)
+    for pattern, blank in _OF_A_CLUSTER if "," in words["b"] else ():
+        line = pattern.sub(blank, line)
     return line
 
 
@@ -306,11 +312,11 @@ def differences(
             for call, *pair in zip(story, java, ours, strict=True)
             if pair[0] != pair[1]
         ]
-    first, second = (by_java[place.name] for place in places)
-    names = "/".join(place.name for place in places)
+    first, *others = places
     found += [
-        _difference(f"{names} by java", call, *pair)
-        for call, *pair in zip(story, first, second, strict=True)
+        _difference(f"{first.name}/{other.name} by java", call, *pair)
+        for other in others
+        for call, *pair in zip(story, by_java[first.name], by_java[other.name], strict=True)
         if pair[0] != pair[1] and not call.only
     ]
     return found

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ottla import Admin
+from ottla.clients.admin.configs import ConfigResource, ResourceType
 from ottla.testing import cluster_files
 from ottla.testing.cluster import Cluster
 from ottla.testing.cluster_files import CONTROLLER, ClusterFiles, endpoint_of, free_listeners
@@ -54,6 +56,21 @@ def test_three_nodes_serve_a_topic(three: Kafka) -> None:
         cluster.leader(orders, 6)
     with pytest.raises(ClusterError, match="there is no node 4: the cluster has nodes 1, 2, 3"):
         three.kill(4)
+
+
+@pytest.mark.parametrize("asked", [1, 2, 3])
+def test_every_controller_names_the_active_one(three: Kafka, asked: int) -> None:
+    """A client that begins with any of them sends changes to the one that makes them."""
+    active, cluster = _controller(three), three.cluster
+    assert isinstance(cluster, Cluster)
+    host, port = cluster.node(asked).run(lambda node: node.addresses[CONTROLLER])
+    with Admin(bootstrap_controllers=f"{host}:{port}") as admin:
+        described = admin.describe_cluster()
+        assert [one.node_id for one in described.brokers] == [1, 2, 3]
+        assert described.controller is not None
+        assert described.controller.node_id == active
+        everywhere = ConfigResource(ResourceType.BROKER, "")
+        assert admin.alter_configs({everywhere: {"log.cleaner.threads": "1"}}) == {everywhere: None}
 
 
 def test_a_killed_controller_is_replaced(three: Kafka) -> None:

@@ -12,10 +12,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ottla import Admin
+from ottla.records.batches import iterate_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from ottla.records.batch import RecordBatch
 
 START_TIMEOUT_S = 60.0
 
@@ -75,6 +78,11 @@ class NodeProcess:
         with Admin(bootstrap_servers=self.bootstrap) as admin:
             admin.create_topic(name, partitions=partitions, configs={"retention.ms": "-1"})
         return name
+
+    def batches_of(self, topic: str, partition: int) -> list[RecordBatch]:
+        """Return the batches that the node wrote to a partition's file."""
+        file = self.data_dir / f"{topic}-{partition}" / f"{0:020d}.log"
+        return list(iterate_batches(memoryview(file.read_bytes())))
 
 
 def read_when_ready(ready: Path, process: subprocess.Popen[bytes]) -> dict[str, Any]:

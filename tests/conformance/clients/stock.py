@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from ottla import Consumer, TopicPartition
 from tests.conformance.kafka import KafkaMissing, find_kafka
 
 if TYPE_CHECKING:
@@ -161,6 +162,24 @@ def run(client: Client, *arguments: object, timeout_s: float = 60.0) -> Program:
     with Program(client, *map(str, arguments)) as program:
         program.wait(timeout_s)
     return program
+
+
+def records_in(bootstrap: str, topic: str, partitions: int) -> dict[tuple[int, int], int]:
+    """Read a whole topic with Ottla's own consumer: (partition, offset) to the record's number."""
+    found = {}
+    with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+        parts = [TopicPartition(topic, index) for index in range(partitions)]
+        consumer.assign(parts)
+        ends = consumer.end_offsets(parts)
+        while any(consumer.position(part) < ends[part] for part in parts):
+            for one in consumer.poll(1.0):
+                found[one.partition, one.offset] = int(one.value.rstrip(b"."))
+    return found
+
+
+def places(said: Iterable[Said]) -> dict[tuple[int | None, int | None], int]:
+    """Return the place of each record as reported by the client."""
+    return {(one.partition, one.offset): one.number for one in said}
 
 
 def _cache() -> Path:

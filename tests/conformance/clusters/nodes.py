@@ -142,19 +142,35 @@ class Cluster:
     """Nodes 1, 2, … and what happens to them."""
 
     def __init__(
-        self, directory: Path, members: Sequence[Member] = (OTTLA,) * 3, kafka: Kafka | None = None
+        self,
+        directory: Path,
+        members: Sequence[Member] = (OTTLA,) * 3,
+        kafka: Kafka | None = None,
+        *,
+        has_links: bool = True,
     ) -> None:
         self._kafka = kafka
         self.nodes = [
             Node(number, one, directory / f"node-{number}", self._command(one))
             for number, one in enumerate(members, 1)
         ]
-        self.links = Links(self._node_at)
-        self._advertised = {
-            one.node_id: [one.ports[0], *(self.links.open(one.node_id, at) for at in one.ports[1:])]
-            for one in self.nodes
-        }
+        self._advertised = {one.node_id: one.ports for one in self.nodes}
+        if has_links:
+            self.links = Links(self._node_at)
+            self._advertised = {
+                node: [ports[0], *(self.links.open(node, one) for one in ports[1:])]
+                for node, ports in self._advertised.items()
+            }
         self.bootstrap = ",".join(one.address for one in self.brokers)
+
+    @property
+    def controllers(self) -> str:
+        """The addresses of the quorum."""
+        return ",".join(
+            f"{_HOST}:{self._advertised[one.node_id][2]}"
+            for one in self.nodes
+            if one.member.is_controller
+        )
 
     @property
     def brokers(self) -> list[Node]:
@@ -208,11 +224,7 @@ class Cluster:
             ),
             "inter.broker.listener.name": "NODES",
             "controller.listener.names": "CONTROLLER",
-            "controller.quorum.bootstrap.servers": ",".join(
-                f"{_HOST}:{self._advertised[one.node_id][2]}"
-                for one in self.nodes
-                if one.member.is_controller
-            ),
+            "controller.quorum.bootstrap.servers": self.controllers,
             "log.dirs": str(node.directory / "data"),
             "broker.session.timeout.ms": "4000",
             "broker.heartbeat.interval.ms": "500",

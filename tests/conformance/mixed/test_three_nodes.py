@@ -2,7 +2,7 @@
 
 The workloads and their check are those of `scripts/kill_cluster.py`: queues and registers,
 acks=all, two of three replicas in sync; in the end the replicas' logs are equal byte for byte.
-OTTLA_TEST_CLUSTER=all runs every layout; otherwise there is one of each test.
+OTTLA_TEST_LAYOUTS=all runs every layout; otherwise there is one of each test.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CONTROLLERS = {
     "two-kafka-under-ottla": (OTTLA, KAFKA, KAFKA, OTTLA._replace(roles="controller")),
     "two-ottla-under-kafka": (OTTLA, OTTLA, KAFKA, KAFKA._replace(roles="controller")),
 }
-COUNT = None if os.environ.get("OTTLA_TEST_CLUSTER") == "all" else 1
+COUNT = None if os.environ.get("OTTLA_TEST_LAYOUTS") == "all" else 1
 RATE = 100
 _MAX_ELECTIONS = 8
 _LATER = {"controller.quorum.fetch.timeout.ms": "2600"}

@@ -28,7 +28,7 @@ _ENDPOINT_TYPE_FROM = 1
 
 @handles(DescribeClusterRequest)
 def describe_cluster(ctx: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    """List the brokers, or on a controller's listener the controllers."""
+    """List the brokers, or on a controller's listener the controllers, of which one is active."""
     own = _CONTROLLERS if ctx.listener == "controller" else _BROKERS
     if request.endpoint_type != own:
         return _wrong_endpoint(ctx, request.endpoint_type, own)
@@ -36,7 +36,9 @@ def describe_cluster(ctx: Context, request: DescribeClusterRequest) -> DescribeC
     return DescribeClusterResponse(
         endpoint_type=own,
         cluster_id=broker.cluster_id,
-        controller_id=broker.metadata.any_controller_id(),
+        controller_id=broker.metadata.any_controller_id()
+        if own == _BROKERS
+        else broker.quorum.leader_id,
         brokers=_brokers(ctx, with_fenced=request.include_fenced_brokers)
         if own == _BROKERS
         else [_described(node) for node in broker.quorum.voter_nodes(ctx.listener_name)],

@@ -50,7 +50,7 @@ func integer(text string) int {
 }
 
 func connect(bootstrap string, options ...kgo.Opt) *kgo.Client {
-	client, problem := kgo.NewClient(append(options, kgo.SeedBrokers(bootstrap))...)
+	client, problem := kgo.NewClient(append(options, kgo.SeedBrokers(strings.Split(bootstrap, ",")...))...)
 	check(problem)
 	return client
 }
@@ -141,7 +141,9 @@ func consume(arguments []string) {
 		}
 		seen += len(records)
 		if len(records) > 0 {
-			check(client.CommitRecords(context.Background(), records...))
+			if problem := client.CommitRecords(context.Background(), records...); problem != nil {
+				fmt.Fprintln(os.Stderr, problem) // the next commit is of later records
+			}
 		}
 	}
 	client.CloseAllowingRebalance()

@@ -10,6 +10,7 @@ import java.util.Properties;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Future;
 import java.util.stream.Collectors;
+import org.apache.kafka.clients.consumer.CommitFailedException;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
@@ -20,6 +21,7 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.RebalanceInProgressException;
 import org.apache.kafka.common.errors.WakeupException;
 
 public final class StockClient {
@@ -121,7 +123,11 @@ public final class StockClient {
             done.put(partition, new OffsetAndMetadata(record.offset() + 1));
         }
         if (!done.isEmpty()) {
-            consumer.commitSync(done);
+            try {
+                consumer.commitSync(done);
+            } catch (CommitFailedException | RebalanceInProgressException problem) {
+                System.err.println(problem); // whoever has the partition reads the records again
+            }
         }
         return seen;
     }

@@ -40,7 +40,7 @@ const codecs = {
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 function connect(bootstrap) {
-  return new Kafka({ clientId: 'stock', brokers: [bootstrap], logLevel: logLevel.NOTHING, retry });
+  return new Kafka({ clientId: 'stock', brokers: bootstrap.split(','), logLevel: logLevel.NOTHING, retry });
 }
 
 async function produce(bootstrap, topic, count, codecNames, first, pauseMs) {

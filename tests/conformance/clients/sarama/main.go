@@ -67,7 +67,7 @@ func produce(arguments []string) {
 		config.Producer.Retry.Max = 100
 		config.Producer.Return.Successes = true
 		config.Producer.Flush.Frequency = 5 * time.Millisecond
-		producer, problem := sarama.NewAsyncProducer([]string{arguments[0]}, config)
+		producer, problem := sarama.NewAsyncProducer(strings.Split(arguments[0], ","), config)
 		check(problem)
 		var waiting sync.WaitGroup
 		waiting.Add(count)
@@ -160,7 +160,7 @@ func consume(arguments []string) {
 	config.Consumer.Offsets.AutoCommit.Enable = false
 	config.Consumer.MaxWaitTime = 20 * time.Millisecond // its commits wait behind its fetches
 	config.Consumer.Group.Heartbeat.Interval = 300 * time.Millisecond
-	group, problem := sarama.NewConsumerGroup([]string{arguments[0]}, arguments[2], config)
+	group, problem := sarama.NewConsumerGroup(strings.Split(arguments[0], ","), arguments[2], config)
 	check(problem)
 	handler := &reader{left: count, stop: cancel}
 	if count == 0 {
@@ -176,7 +176,7 @@ func consume(arguments []string) {
 }
 
 func offset(arguments []string) {
-	client, problem := sarama.NewClient([]string{arguments[0]}, settings())
+	client, problem := sarama.NewClient(strings.Split(arguments[0], ","), settings())
 	check(problem)
 	defer client.Close()
 	for _, timestamp := range strings.Split(arguments[3], ",") {
