@@ -20,6 +20,7 @@ from ottla.types import TopicPartition, Uuid
 NOW_MS = 1_000_000
 EPOCH = 3
 BACKOFF_MS = 100
+SETTINGS = FetcherSettings(backoff_ms=BACKOFF_MS)
 TOPIC_ID = Uuid(b"0123456789abcdef")
 _Topic = FetchResponse.FetchableTopicResponse
 _Offsets = ListOffsetsResponse.ListOffsetsTopicResponse
@@ -40,13 +41,13 @@ def fetched(index: int = 0, records: bytes = b"", **values: Any) -> Any:
 class World:
     """One broker that replicates partitions of one topic."""
 
-    def __init__(self, partitions: int = 1) -> None:
+    def __init__(self, partitions: int = 1, settings: FetcherSettings = SETTINGS) -> None:
         self.moved: list[int] = []
         self.limit = ReplicationQuota(SampleWindow(11, 1000))
         self.fetcher = ReplicaFetcher(
             2,
             1,
-            FetcherSettings(backoff_ms=BACKOFF_MS),
+            settings,
             broker_epoch=lambda: 12,
             on_fetched=lambda one: self.moved.append(one.topic_partition.partition),
             limit=self.limit,
@@ -299,3 +300,11 @@ def test_all_that_is_fetched_of_listed_replicas_counts() -> None:
     records = batch(0, 2)
     world.answer(fetched(0, records, high_watermark=2), fetched(1, records, high_watermark=2))
     assert world.limit.rate(NOW_MS) == len(records) / 11
+
+
+def test_requests_carry_the_settings() -> None:
+    """replica.fetch.max.bytes, .response.max.bytes, .min.bytes and .wait.max.ms."""
+    world = World(settings=FetcherSettings(11, 12, 13, 14, BACKOFF_MS))
+    request = world.fetch()
+    assert (request.max_bytes, request.min_bytes, request.max_wait_ms) == (12, 13, 14)
+    assert request.topics[0].partitions[0].partition_max_bytes == 11

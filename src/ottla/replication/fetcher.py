@@ -1,4 +1,4 @@
-"""Replicates all partitions that one other broker leads, with one request in flight.
+"""Replicates partitions that one other broker leads, with one request in flight.
 
 `poll` returns the next request, `received` and `failed` take its outcome. Each request names only
 partitions whose position changed since the one before (KIP-227): idle partitions cost nothing.
@@ -116,9 +116,14 @@ class ReplicaFetcher:
         broker_epoch: Callable[[], int],
         on_fetched: Callable[[Partition], None],
         limit: FollowerLimit,
+        number: int = 0,
     ) -> None:
-        """on_fetched(partition) is called when its log or high watermark moved, or it failed."""
+        """on_fetched(partition) is called when its log or high watermark moved, or it failed.
+
+        number: of several with the same leader.
+        """
         self.leader_id = leader_id
+        self.number = number
         self._node_id = node_id
         self._settings = settings
         self._broker_epoch = broker_epoch

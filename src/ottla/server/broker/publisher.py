@@ -201,6 +201,7 @@ class MetadataPublisher:
         self._metadata.apply_broker_settings()
         config = self._metadata.config
         self._broker.reconfigure(config)
+        self._replication.reconfigure(config)
         self._broker.quotas.replication.set_rates(self._metadata.image.configs)
         self._replicas.logs.cordon(cordoned_directories(config))
         for topic in self._metadata.image.topics.by_name.values():

@@ -1,12 +1,16 @@
-"""Replication on one broker: a fetcher for each other broker that leads, and the in-sync sets.
+"""Replication on one broker: fetchers for each other broker that leads, and the in-sync sets.
 
-Kafka: kafka.server.{ReplicaFetcherManager, ReplicaManager}, BrokerBlockingSender.
+Each of `num.replica.fetchers` has an own connection to the leader, and its share of the partitions
+by a hash of their names, as in Kafka.
+
+Kafka: kafka.server.{AbstractFetcherManager, ReplicaManager}, BrokerBlockingSender.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ottla.coordinator.group.java_hash import string_hash
 from ottla.replication.fetcher import FetcherSettings, ReplicaFetcher
 from ottla.replication.isr_updates import IsrUpdates
 from ottla.server.broker.directory_assignments import DirectoryAssignments
@@ -15,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.clock import Clock
+    from ottla.config.broker import BrokerConfig
     from ottla.network.node_channel import NodeChannel
     from ottla.purgatory.pending import Pending
     from ottla.purgatory.timing_wheel import TimerTask, TimingWheel
@@ -23,6 +28,7 @@ if TYPE_CHECKING:
     from ottla.replication.replica_set import ReplicaSet
     from ottla.server.broker.metadata import BrokerMetadata
     from ottla.server.controller.channel import ControllerChannel
+    from ottla.types import TopicPartition
 
 
 class RegisteredBrokers:
@@ -58,16 +64,19 @@ class Replication:
         *,
         broker_epoch: Callable[[], int],
         controller: ControllerChannel,
-        nodes: NodeChannel,
+        new_nodes: Callable[[int], NodeChannel],
         clock: Clock,
         timer: TimingWheel,
         limit: FollowerLimit,
     ) -> None:
-        """Take the channel to the active controller and the one to other brokers."""
+        """Take the channel to the active controller; new_nodes(number) makes a fetcher's own."""
         config = metadata.config
         self._metadata = metadata
         self._replicas = replicas
-        self._nodes = nodes
+        self._new_nodes = new_nodes
+        self._nodes: list[NodeChannel] = []
+        """The connections to other brokers, by the number of a fetcher."""
+        self._fetcher_count: int = config.num_replica_fetchers
         self._clock = clock
         self._timer = timer
         self._limit = limit
@@ -82,7 +91,8 @@ class Replication:
             config.replica_fetch_backoff_ms,
         )
         self._brokers = RegisteredBrokers(metadata, broker_epoch)
-        self._fetchers: dict[int, ReplicaFetcher] = {}
+        self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
+        """By the leader and the number of the fetcher."""
         self._leaders: dict[Partition, ReplicaFetcher] = {}
         self._changed: dict[ReplicaFetcher, None] = {}
         self._tasks: dict[ReplicaFetcher, TimerTask] = {}
@@ -133,19 +143,41 @@ class Replication:
         self.leave(partition)
         if leader_id < 0:
             return
-        fetcher = self._fetchers.get(leader_id)
+        fetcher = self._fetcher_of(partition, leader_id)
+        fetcher.add(partition, leader_epoch, self._clock.now_ms())
+        self._leaders[partition] = fetcher
+        self._changed[fetcher] = None
+
+    def _fetcher_of(self, partition: Partition, leader_id: int) -> ReplicaFetcher:
+        number = fetcher_number(partition.topic_partition, self._fetcher_count)
+        while len(self._nodes) <= number:
+            self._nodes.append(self._new_nodes(len(self._nodes)))
+        fetcher = self._fetchers.get((leader_id, number))
         if fetcher is None:
-            fetcher = self._fetchers[leader_id] = ReplicaFetcher(
+            fetcher = self._fetchers[leader_id, number] = ReplicaFetcher(
                 self._metadata.node_id,
                 leader_id,
                 self._settings,
                 broker_epoch=lambda: self._brokers.broker_epoch,
                 on_fetched=self._replicas.fetched,
                 limit=self._limit,
+                number=number,
             )
-        fetcher.add(partition, leader_epoch, self._clock.now_ms())
-        self._leaders[partition] = fetcher
-        self._changed[fetcher] = None
+        return fetcher
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Share the partitions out again when the number of fetchers has changed."""
+        if config.num_replica_fetchers == self._fetcher_count:
+            return
+        self._fetcher_count = config.num_replica_fetchers
+        for partition, fetcher in list(self._leaders.items()):
+            if fetcher.number != fetcher_number(partition.topic_partition, self._fetcher_count):
+                self.follow(partition, fetcher.leader_id, partition.leader_epoch)
+        self.wake()
+        for key in [key for key in self._fetchers if key[1] >= self._fetcher_count]:
+            del self._fetchers[key]
+        while len(self._nodes) > self._fetcher_count:
+            self._nodes.pop().close()
 
     def leave(self, partition: Partition) -> None:
         """Stop replicating a partition."""
@@ -176,7 +208,8 @@ class Replication:
             self._drive_later(fetcher)
             return
         address = node.host, node.port
-        sent = self._nodes.send(node.node_id, address, request, timeout_ms=self._timeout_ms)
+        nodes = self._nodes[fetcher.number]
+        sent = nodes.send(node.node_id, address, request, timeout_ms=self._timeout_ms)
         sent.on_done(lambda done: self._answered(fetcher, done))
 
     def _answered(self, fetcher: ReplicaFetcher, done: Pending[Any]) -> None:
@@ -201,4 +234,14 @@ class Replication:
     def close(self) -> None:
         """Send nothing more."""
         self._is_closed = True
-        self._nodes.close()
+        for nodes in self._nodes:
+            nodes.close()
+
+
+def fetcher_number(partition: TopicPartition, count: int) -> int:
+    """Return which of so many fetchers of a leader replicates a partition."""
+    topic, index = partition
+    value = (31 * string_hash(topic) + index) & 0xFFFF_FFFF
+    if value & 0x8000_0000:
+        value = 0 if value == 0x8000_0000 else 0x1_0000_0000 - value
+    return value % count

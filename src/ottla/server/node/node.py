@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.coordinator.group.coordinator import GroupCoordinator
@@ -201,13 +202,14 @@ class Node:
 
     def _make_replication(self, replicas: ReplicaSet) -> Replication:
         timer, loop = self._resources.timer, self._resources.loop
-        client_id = f"broker-{self.config.node_id}-fetcher"
+        name = f"broker-{self.config.node_id}-fetcher"
+        connect = partial(NodeChannel, "replication", loop=loop, clock=self.clock, timer=timer)
         return Replication(
             self._metadata,
             replicas,
             broker_epoch=lambda: self._lifecycle.broker_epoch,
             controller=self._forwarding,
-            nodes=NodeChannel("replication", client_id, loop=loop, clock=self.clock, timer=timer),
+            new_nodes=lambda number: connect(f"{name}-{number}"),
             clock=self.clock,
             timer=timer,
             limit=self._quotas.replication.follower,
