@@ -15,7 +15,11 @@ from ottla.replication.fetch_session import (
     FetchSession,
     FetchSessionCache,
 )
-from ottla.types import ZERO_UUID, Uuid
+from ottla.replication.partition import Partition
+from ottla.storage.log.config import LogConfig
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.testing.disk import SimulatedDisk
+from ottla.types import ZERO_UUID, TopicPartition, Uuid
 
 if TYPE_CHECKING:
     from ottla.protocol.fetch_values import FetchedPartition, PartitionKey
@@ -152,3 +156,14 @@ def test_a_partition_that_is_requested_twice_has_the_later_offset(
     assert cache.session_of(moved, 12, 0) is session
     offsets = [(key[2], one.fetch_offset) for key, one in session.partitions.items()]
     assert offsets == [(0, 7), (1, 1)]
+
+
+def test_a_partition_whose_replica_was_removed_is_looked_at() -> None:
+    """It moved to other brokers: a consumer that reads here must be answered so."""
+    log = PartitionLog.open(SimulatedDisk(), "t-0", config=LogConfig(), now_ms=0)
+    cached = CachedPartition(KEY, (-1, 0, -1, -1, 100))
+    cached.found(Partition(TopicPartition("t", 0), ZERO_UUID, log))
+    cached.high_watermark = cached.log_start_offset = 0
+    assert cached.is_unchanged()
+    log.is_deleted = True
+    assert not cached.is_unchanged()

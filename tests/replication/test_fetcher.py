@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
+
+import pytest
 
 from ottla.errors import ErrorCode
 from ottla.metrics.sampled_stat import SampleWindow
@@ -44,6 +47,7 @@ class World:
     def __init__(self, partitions: int = 1, settings: FetcherSettings = SETTINGS) -> None:
         self.moved: list[int] = []
         self.limit = ReplicationQuota(SampleWindow(11, 1000))
+        self.failed: list[tuple[int, ErrorCode]] = []
         self.fetcher = ReplicaFetcher(
             2,
             1,
@@ -51,6 +55,9 @@ class World:
             broker_epoch=lambda: 12,
             on_fetched=lambda one: self.moved.append(one.topic_partition.partition),
             limit=self.limit,
+            on_failed=lambda one, error: self.failed.append(
+                (one.topic_partition.partition, error.code)
+            ),
         )
         self.partitions: list[Partition] = []
         for index in range(partitions):
@@ -238,18 +245,33 @@ def test_a_response_to_what_was_asked_before_a_new_epoch_is_dropped() -> None:
     assert world.log.log_end_offset == 0
 
 
-def test_a_log_whose_disk_fails_is_told_and_fetched_no_more() -> None:
-    """Its directory is to go offline; the other partitions go on."""
+@pytest.mark.parametrize("times", [1, 100])
+def test_a_log_whose_disk_fails_is_reported_and_fetched_no_more(times: int) -> None:
+    """Its directory is to go offline, also if what was half written is cut; others go on."""
     disk = SimulatedDisk()
     world = World(partitions=1)
     log = PartitionLog.open(disk, "t-1", config=LogConfig(), now_ms=NOW_MS)
     world.fetcher.add(Partition(TopicPartition("t", 1), TOPIC_ID, log), EPOCH, NOW_MS)
     world.fetch()
-    disk.fail(lambda call: call.kind != "read", times=100)
+    disk.fail(lambda call: call.kind != "read", times=times)
     world.answer(fetched(0, batch(0)), fetched(1, batch(0)))
-    assert world.moved == [0, 1]
-    assert log.failure is not None
+    assert world.moved == [0]
+    assert world.failed == [(1, ErrorCode.KAFKA_STORAGE_ERROR)]
     assert named(world.fetch()) == [(0, 1)]
+
+
+def test_a_log_without_a_descriptor_is_fetched_again_later() -> None:
+    """The disk is healthy: its directory stays online."""
+    disk = SimulatedDisk()
+    world = World(partitions=0)
+    log = PartitionLog.open(disk, "t-1", config=LogConfig(), now_ms=NOW_MS)
+    world.fetcher.add(Partition(TopicPartition("t", 1), TOPIC_ID, log), EPOCH, NOW_MS)
+    world.fetch()
+    disk.fail(lambda call: call.kind != "read", errno.EMFILE)
+    world.answer(fetched(1, batch(0)))
+    assert world.failed == []
+    assert world.fetcher.due_ms == NOW_MS + BACKOFF_MS
+    assert named(world.fetch(NOW_MS + BACKOFF_MS)) == [(1, 0)]
 
 
 def test_the_lag_is_what_is_missing_up_to_the_leaders_high_watermark() -> None:

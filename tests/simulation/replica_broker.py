@@ -246,6 +246,7 @@ class SimulatedBroker:
             broker_epoch=lambda: self.broker_epoch,
             on_fetched=self.replicas.fetched,
             limit=NO_LIMIT,
+            on_failed=self.replicas.failed,
         )
         self.fetcher.add(partition, leader_epoch, self.cluster.clock.ms)
         self.poll(self.fetcher)

@@ -91,7 +91,9 @@ class CachedPartition:
         epoch = self.current_leader_epoch
         if epoch >= 0 and epoch != replica.leader_epoch:
             return False
-        return log.failure is None and self.last_fetched_epoch < 0
+        if log.failure is not None or log.is_deleted:  # the replica is gone: a read says so
+            return False
+        return self.last_fetched_epoch < 0
 
     def must_respond(self, fetched: FetchedPartition) -> bool:
         """Return whether an incremental response has to name the partition; store what it says."""

@@ -22,6 +22,7 @@ from ottla.protocol.apis.list_offsets import ListOffsetsRequest, ListOffsetsResp
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.replication.truncation import cut_to_diverging, cut_without_epochs
 from ottla.storage.batches import whole_batches_size
+from ottla.storage.disk_errors import is_exhaustion
 from ottla.storage.log.append_info import UnexpectedAppendOffset
 
 if TYPE_CHECKING:
@@ -116,11 +117,13 @@ class ReplicaFetcher:
         broker_epoch: Callable[[], int],
         on_fetched: Callable[[Partition], None],
         limit: FollowerLimit,
+        on_failed: Callable[[Partition, KafkaError], None],
         number: int = 0,
     ) -> None:
-        """on_fetched(partition) is called when its log or high watermark moved, or it failed.
+        """on_fetched(partition) is called when its log or high watermark moved.
 
-        number: of several with the same leader.
+        on_failed(partition, error) is called when it is not replicated any more. number: of several
+        with the same leader.
         """
         self.leader_id = leader_id
         self.number = number
@@ -129,6 +132,7 @@ class ReplicaFetcher:
         self._broker_epoch = broker_epoch
         self._on_fetched = on_fetched
         self._limit = limit
+        self._on_failed = on_failed
         self._replicas: dict[Key, _Replica] = {}
         self._changed: dict[_Replica, None] = {}
         """Those that the next request may have to name."""
@@ -402,9 +406,17 @@ class ReplicaFetcher:
             replica.moved()
             self._delay(replica, now_ms)
         except KafkaError as error:
-            self._report(replica, str(error))
-            self.remove(replica.partition)
-            self._on_fetched(replica.partition)
+            self._fail(replica, error, now_ms)
+
+    def _fail(self, replica: _Replica, error: KafkaError, now_ms: int) -> None:
+        """Replicate a partition no more: its disk fails; later, where only descriptors ran out."""
+        self._report(replica, str(error))
+        if is_exhaustion(error.__cause__):
+            replica.moved()
+            self._delay(replica, now_ms)
+            return
+        self.remove(replica.partition)
+        self._on_failed(replica.partition, error)
 
     def _append(self, replica: _Replica, fetched: Any) -> None:
         partition = replica.partition
@@ -477,9 +489,7 @@ class ReplicaFetcher:
             try:
                 self._found(replica, answer.offset)
             except KafkaError as error:
-                self._report(replica, str(error))
-                self.remove(replica.partition)
-                self._on_fetched(replica.partition)
+                self._fail(replica, error, now_ms)
         self._looked_up = []
 
     def _found(self, replica: _Replica, offset: int) -> None:

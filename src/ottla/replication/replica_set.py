@@ -231,16 +231,17 @@ class ReplicaSet:
         self._tell(partition)
 
     def fetched(self, partition: Partition) -> None:
-        """Take note that a partition that is led elsewhere got records or a new watermark.
-
-        A log that failed meanwhile takes its directory offline, as in `append`.
-        """
-        if partition.log.failure is not None:
-            self._disk_failed(partition, partition.log.failure)
+        """Take note that a partition that is led elsewhere got records or a new watermark."""
         self.append_count += 1
         partition.changed()
         for listener in self._listeners:
             listener(partition)
+
+    def failed(self, partition: Partition, error: KafkaError) -> None:
+        """Take note that a partition cannot be replicated: a disk goes offline as in `append`."""
+        if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+            self._disk_failed(partition, error.__cause__)
+        self.fetched(partition)
 
     def check_lag(self, now_ms: int) -> None:
         """Let each leader propose to leave out the followers that lag."""

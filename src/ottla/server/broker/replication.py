@@ -162,6 +162,7 @@ class Replication:
                 on_fetched=self._replicas.fetched,
                 limit=self._limit,
                 number=number,
+                on_failed=self._replicas.failed,
             )
         return fetcher
 

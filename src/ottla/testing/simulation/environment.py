@@ -33,20 +33,21 @@ _DESCRIPTORS = 65_536
 
 
 class SimulatedClock:
-    """The loop's time as both clocks; the wall clock may be stepped."""
+    """The loop's time as both clocks; they may run fast or slow, and the wall clock be stepped."""
 
-    def __init__(self, loop: SimulatedLoop) -> None:
+    def __init__(self, loop: SimulatedLoop, rate: float = 1.0) -> None:
         self._loop = loop
+        self._rate = rate
         self.step_ms = 0
         """How far the wall clock was set ahead."""
 
     def now_ms(self) -> int:
         """Milliseconds since the Unix epoch."""
-        return START_MS + self.step_ms + self._loop.now_us // 1000
+        return START_MS + self.step_ms + self.monotonic_ms()
 
     def monotonic_ms(self) -> int:
-        """Milliseconds of virtual time."""
-        return self._loop.now_us // 1000
+        """Milliseconds of virtual time, as this clock counts them."""
+        return int(self._loop.now_us * self._rate) // 1000
 
 
 class SimulatedStopwatch:
@@ -64,7 +65,11 @@ class SimulatedWorkers:
     """Runs jobs at a later moment each, and reports them later still: in any order."""
 
     def __init__(
-        self, loop: SimulatedLoop, rng: Random, count: int, latency_us: tuple[int, int]
+        self,
+        loop: SimulatedLoop,
+        rng: Random,
+        count: int,
+        latency_us: Callable[[], tuple[int, int]],
     ) -> None:
         self._loop = loop
         self._rng = rng
@@ -88,7 +93,7 @@ class SimulatedWorkers:
             self._after(self._carry_out, job)
 
     def _after(self, action: Callable[[_Job], None], job: _Job) -> None:
-        delay_us = self._rng.randint(*self._latency_us)
+        delay_us = self._rng.randint(*self._latency_us())
         self._loop.happen_after(delay_us, _enter, self._loop, job, action)
 
     def _carry_out(self, job: _Job) -> None:
@@ -163,13 +168,15 @@ class SimulatedEnvironment:
         """Disks are the log directories by path; the seed is that of this process alone."""
         self._loop = loop
         self._disks = disks
-        self.clock: Clock = SimulatedClock(loop)
+        self.wall = SimulatedClock(loop, process.clock_rate)
+        self.clock: Clock = self.wall
         self.rng = Random(f"{seed}/node")  # noqa: S311 - repeatable on purpose
         self._uuids = Random(f"{seed}/uuids")  # noqa: S311 - as above
         self._work = Random(f"{seed}/workers")  # noqa: S311 - as above
         self.network: Network = HostNetwork(network, host, process)
         self.stopwatch: Stopwatch = SimulatedStopwatch(loop)
         self.disk_latency_us = (50, 3000)
+        """How long flushes and reads of workers take; may be changed while they run."""
 
     def new_uuid(self) -> Uuid:
         """Return an id of the seed's sequence."""
@@ -181,7 +188,7 @@ class SimulatedEnvironment:
 
     def start_workers(self, _loop: asyncio.AbstractEventLoop, count: int = 2) -> SimulatedWorkers:
         """Return workers whose jobs take as long as the disk needs."""
-        return SimulatedWorkers(self._loop, self._work, count, self.disk_latency_us)
+        return SimulatedWorkers(self._loop, self._work, count, lambda: self.disk_latency_us)
 
     def limits(self) -> Limits:
         """Return generous limits."""

@@ -31,6 +31,12 @@ _OUTSIDE = Context()
 """Callbacks of the world itself, which belong to no process."""
 
 
+def _clock_rate() -> float:
+    """Return how fast the clock of the running process goes; outside of all it is right."""
+    process = PROCESS.get()
+    return 1.0 if process is None else process.clock_rate
+
+
 class WatchedSocket(Protocol):
     """A socket of the network that calls back when it is ready."""
 
@@ -89,6 +95,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """Virtual microseconds since the loop was made."""
         self.failures: list[BaseException] = []
         """What callbacks raised; `run_until_complete` raises the first of them."""
+        self.on_turn: Callable[[], None] | None = None
+        """Called after every turn; what it raises ends the run."""
         self.sockets: dict[int, WatchedSocket] = {}
         """By descriptor."""
         self._connector: Connector | None = None
@@ -103,8 +111,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     # Time
 
     def time(self) -> float:
-        """Return virtual seconds."""
-        return self.now_us / 1_000_000
+        """Return virtual seconds, by the clock of the process that runs."""
+        return self.now_us * _clock_rate() / 1_000_000
 
     def advance(self, duration_us: int) -> None:
         """Let a running callback take time: what is due meanwhile is late."""
@@ -118,7 +126,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """Call back after delay seconds."""
-        return self._set(self.now_us + round(delay * 1_000_000), callback, args, context)
+        delay_us = round(delay * 1_000_000 / _clock_rate())
+        return self._set(self.now_us + delay_us, callback, args, context)
 
     def call_at(
         self,
@@ -127,8 +136,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         *args: *Args,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Call back at a virtual time in seconds."""
-        return self._set(round(when * 1_000_000), callback, args, context)
+        """Call back at a virtual time in seconds, by the clock of the process that runs."""
+        return self._set(round(when * 1_000_000 / _clock_rate()), callback, args, context)
 
     def _set(
         self,
@@ -180,13 +189,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def _run_once(self) -> None:
         ready: Any = self._ready  # type: ignore[attr-defined] # the base class's queue
         if ready:
-            self.now_us += TURN_US
-            self._busy_turns += 1
-            if self._busy_turns > MAX_BUSY_TURNS:
-                raise Livelock(f"no pause in {MAX_BUSY_TURNS} turns: {list(ready)[:3]}")
-            timers = self._timers
-            if timers and timers[0][0] <= self.now_us:
-                self._take_due(ready)
+            self._step(ready)
         elif not self._stopping:  # type: ignore[attr-defined] # as above
             self._busy_turns = 0
             self._jump(ready)
@@ -203,6 +206,18 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                     raise
                 except BaseException as error:  # noqa: BLE001 - as Handle._run does
                     self.call_exception_handler({"exception": error, "handle": handle})
+        if self.on_turn is not None:
+            self.on_turn()
+
+    def _step(self, ready: Any) -> None:
+        """Let a busy turn take its time."""
+        self.now_us += TURN_US
+        self._busy_turns += 1
+        if self._busy_turns > MAX_BUSY_TURNS:
+            raise Livelock(f"no pause in {MAX_BUSY_TURNS} turns: {list(ready)[:3]}")
+        timers = self._timers
+        if timers and timers[0][0] <= self.now_us:
+            self._take_due(ready)
 
     def _jump(self, ready: Any) -> None:
         """Move the time to the next timer."""

@@ -24,7 +24,7 @@ from ottla.testing.simulation.process import Process
 from ottla.testing.simulation.trace import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
 
 T = TypeVar("T")
 HOST = "node1"
@@ -71,8 +71,13 @@ class SimulatedNode:
         self.network = network
         self.host = host
         self.bootstrap = f"{host}:{PORT}"
-        self.disk_latency_us = (50, 3000)
-        """How long a worker's job takes; holds for the next start."""
+        self.clock_rate = 1.0
+        """How fast the host's clocks run; holds for the next start."""
+        self.on_built: Callable[[SimulatedNode], None] | None = None
+        """Called with each node of this host that is built, before it starts."""
+        self._disk_latency_us = (50, 3000)
+        self._clock_step_ms = 0
+        self._environment: SimulatedEnvironment | None = None
         self.config = {**defaults_of(host), **(config or {})}
         self.disks = {
             path: self._make_disk(number, path)
@@ -89,9 +94,39 @@ class SimulatedNode:
         """What a dead process left: its clean-up code must never run."""
 
     @property
+    def disk_latency_us(self) -> tuple[int, int]:
+        """How long flushes and reads of workers take, between these; from now on."""
+        return self._disk_latency_us
+
+    @disk_latency_us.setter
+    def disk_latency_us(self, latency_us: tuple[int, int]) -> None:
+        self._disk_latency_us = latency_us
+        self._set_environment()
+
+    @property
+    def clock_step_ms(self) -> int:
+        """How far the host's wall clock is set ahead; from now on."""
+        return self._clock_step_ms
+
+    @clock_step_ms.setter
+    def clock_step_ms(self, step_ms: int) -> None:
+        self._clock_step_ms = step_ms
+        self._set_environment()
+
+    def _set_environment(self) -> None:
+        if self._environment is not None:
+            self._environment.disk_latency_us = self._disk_latency_us
+            self._environment.wall.step_ms = self._clock_step_ms
+
+    @property
     def trace(self) -> Trace:
         """The events so far."""
         return self.loop.trace
+
+    @property
+    def process(self) -> Process | None:
+        """The process that runs, or ran last."""
+        return self._process
 
     @property
     def is_alive(self) -> bool:
@@ -125,7 +160,8 @@ class SimulatedNode:
         """Start a node on the disk; SimulatedCrash when it dies before it serves."""
         assert not self.is_alive, "one process at a time has the disk"
         self.life_count += 1
-        process = self._process = Process(f"{self.host}/{self.life_count}")
+        process = Process(f"{self.host}/{self.life_count}", clock_rate=self.clock_rate)
+        self._process = process
         environment = SimulatedEnvironment(
             self.loop,
             self.network,
@@ -134,11 +170,14 @@ class SimulatedNode:
             host=self.host,
             seed=f"{self.seed}/{process.name}",
         )
-        environment.disk_latency_us = self.disk_latency_us
+        self._environment = environment
+        self._set_environment()
         await self._in_process(process, self._serve(environment))
 
     async def _serve(self, environment: SimulatedEnvironment) -> None:
         self.node = Node(parse_broker_config(self.config), environment, may_format=True)
+        if self.on_built is not None:
+            self.on_built(self)
         await self.node.start()
 
     async def stop(self) -> None:

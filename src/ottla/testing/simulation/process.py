@@ -21,9 +21,11 @@ T = TypeVar("T")
 class Process:
     """One incarnation of a program on a simulated host."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, clock_rate: float = 1.0) -> None:
+        """Take how fast the clocks of its host run: its timers fire early where they run fast."""
         self.name = name
         self.is_alive = True
+        self.clock_rate = clock_rate
         self._on_death: list[Callable[[], None]] = []
 
     def __repr__(self) -> str:

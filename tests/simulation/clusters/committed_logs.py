@@ -1,0 +1,131 @@
+"""What is committed of replicated logs, compared batch by batch over all replicas.
+
+Whatever some leader's high watermark covers is committed: it never changes, each later leader has
+it, and no follower's high watermark is beyond it. Batches are read straight from the simulated
+disks' files, so that checks are no events of the simulation.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ottla.storage.log.partition_log import PartitionLog
+    from ottla.storage.segments.segment import Segment
+
+_HEAD = Struct(">qiibIhi")
+"""Base offset, length, leader epoch, magic, checksum, attributes, last offset delta."""
+_LENGTH_END = 12
+
+
+class Batch(NamedTuple):
+    """One batch of a replica; equal ones hold the same records."""
+
+    base_offset: int
+    next_offset: int
+    leader_epoch: int
+    crc: int
+
+
+class Replica:
+    """One replica's log, as far as it was compared."""
+
+    def __init__(self, owner: str, log: PartitionLog) -> None:
+        self.owner = owner
+        self.log = log
+        self.high_watermark = 0
+        self.led_epoch = -1
+        """The newest epoch in which it was seen to lead."""
+        self.checked_offset = 0
+        self._segment: Segment | None = None
+        self._position = 0
+
+    def unchecked(self, end_offset: int) -> Iterator[Batch]:
+        """Yield the batches from the last one that was compared up to an offset."""
+        log = self.log
+        self.checked_offset = start = max(self.checked_offset, log.log_start_offset)
+        segments = log.segments.ordered
+        for segment in segments[max(0, log.segments.number_for(start)) :]:
+            position = self._position if segment is self._segment else 0
+            data = segment.file._content.data  # type: ignore[attr-defined] # a SimulatedFile
+            size = min(segment.size, len(data))
+            while position + _HEAD.size <= size:
+                base, length, epoch, _, crc, _, delta = _HEAD.unpack_from(data, position)
+                if base >= end_offset:
+                    return
+                position += _LENGTH_END + length
+                self._segment, self._position = segment, position
+                if base + delta >= start:
+                    self.checked_offset = base + delta + 1
+                    yield Batch(base, base + delta + 1, epoch, crc)
+
+
+class CommittedLog:
+    """What is committed of one log, by whom."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.end_offset = 0
+        self.leaders: dict[int, str] = {}
+        """By epoch."""
+        self._batches: dict[int, Batch] = {}
+        self._ends: dict[int, int] = {}
+        """Leader epoch → how far its leader committed."""
+
+    def led(self, replica: Replica, epoch: int) -> None:
+        """Check a leader of an epoch: it is the only one, and has all of earlier epochs."""
+        replica.led_epoch = epoch
+        known = self.leaders.setdefault(epoch, replica.owner)
+        assert known == replica.owner, (
+            f"{known} and {replica.owner} lead {self.name} in epoch {epoch}"
+        )
+        needed = max([0, *(end for other, end in self._ends.items() if other < epoch)])
+        log = replica.log
+        assert log.log_end_offset >= needed, (
+            f"{replica.owner} leads {self.name} in epoch {epoch} and ends at "
+            f"{log.log_end_offset}; {needed} is committed"
+        )
+        self._compare(replica, needed)
+
+    def observe(self, replica: Replica, *, leader_epoch: int | None) -> None:
+        """Check a replica whose high watermark may have moved; None for one that follows."""
+        high_watermark = replica.log.high_watermark
+        before = replica.high_watermark
+        assert high_watermark >= before, (
+            f"the high watermark of {self.name} on {replica.owner} goes back from {before} to "
+            f"{high_watermark}"
+        )
+        if high_watermark == before:
+            return
+        replica.high_watermark = high_watermark
+        assert high_watermark <= replica.log.log_end_offset, (
+            f"{self.name} on {replica.owner} ends below its high watermark {high_watermark}"
+        )
+        if leader_epoch is not None:
+            self._ends[leader_epoch] = max(self._ends.get(leader_epoch, 0), high_watermark)
+        else:
+            assert high_watermark <= self.end_offset, (
+                f"{replica.owner} follows {self.name} up to {high_watermark}; committed is "
+                f"{self.end_offset}"
+            )
+        self._compare(replica, high_watermark)
+
+    def _compare(self, replica: Replica, end_offset: int) -> None:
+        for batch in replica.unchecked(end_offset):
+            base = batch.base_offset
+            known = self._batches.get(base)
+            if known is None and base >= self.end_offset:
+                self._batches[base] = batch
+                self.end_offset = batch.next_offset
+                continue
+            assert known == batch, (
+                f"{replica.owner} has {batch} of {self.name} below its high watermark; "
+                f"committed is {known}"
+            )
+        assert replica.checked_offset >= end_offset, (
+            f"{self.name} on {replica.owner} lacks what is committed from "
+            f"{replica.checked_offset} to {end_offset}"
+        )

@@ -1,0 +1,368 @@
+"""Bad days of a cluster: nodes, power, links, disks and clocks fail, at times several at once.
+
+Records are acknowledged before they are flushed, with min.insync.replicas=2: what fewer than two
+replicas of a partition lose is not lost. As in Kafka a killed broker counts as one that may have
+lost something. So as long as one replica has lost its power, and is not in sync again, no other one
+ends uncleanly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from random import Random
+from typing import TYPE_CHECKING
+
+from ottla.errors import CorruptMessage, KafkaError
+from ottla.testing.disk import UNLIMITED, SimulatedCrash
+from ottla.testing.simulation.network import CLIENTS, Settings
+
+if TYPE_CHECKING:
+    from ottla.metadata.image.image import MetadataImage
+    from ottla.metadata.partition import PartitionRegistration
+    from ottla.testing.simulation import SimulatedCluster
+    from ottla.testing.simulation.node import SimulatedNode
+
+MAX_DRIFT = 0.02
+MAX_STEP_MS = 3_600_000
+DISK_LATENCY_US = (50, 3000)
+STOP_LIMIT_S = 30.0
+SUPERVISED_S = 0.5
+_UNKNOWN_EPOCH = 1 << 62
+
+
+class ClusterFaults:
+    """Takes nodes down and starts them again; `heal` ends it all."""
+
+    def __init__(self, seed: int, cluster: SimulatedCluster) -> None:
+        self.rng = Random(f"{seed}/faults")
+        self.cluster = cluster
+        self.is_over = False
+        self.counts: dict[str, int] = {}
+        """How often each happened."""
+        self._held: dict[SimulatedNode, int] = {}
+        """Nodes that are to stay down, by how many faults."""
+        self._starting: dict[SimulatedNode, asyncio.Task[None]] = {}
+        self._lost: dict[int, int] = {}
+        """Node → its broker epoch when it lost power."""
+        self._unclean: dict[int, int] = {}
+        """Node → its broker epoch when it last ended other than by a clean stop."""
+        self._armed: dict[SimulatedNode, None] = {}
+        """Nodes whose disk may fail them at any moment."""
+        if self.rng.random() < 0.25:
+            for host in cluster:
+                host.clock_rate = 1.0 + self.rng.uniform(-MAX_DRIFT, MAX_DRIFT)
+        self._kinds = (
+            (4, self._restart),
+            (3, self._partition),
+            (1, self._cut_one_way),
+            (2, self._break_links),
+            (2, self._slow_network),
+            (2, self._slow_disk),
+            (1, self._fill_disk),
+            (1, self._break_disk),
+            (2, self._crash_at_write),
+            (1, self._cold_reads),
+            (1, self._step_clock),
+            (1, self._roll),
+        )
+
+    async def run(self, rounds: int) -> None:
+        """Let faults happen, some of them together."""
+        weights = [weight for weight, _ in self._kinds]
+        supervising = self.cluster.loop.create_task(self._supervise())
+        for _ in range(rounds):
+            await asyncio.sleep(self.rng.random() * 3)
+            count = self.rng.choice((1, 1, 2))
+            kinds = self.rng.choices([kind for _, kind in self._kinds], weights, k=count)
+            for kind in kinds:
+                self.counts[kind.__name__] = self.counts.get(kind.__name__, 0) + 1
+            await asyncio.gather(*(kind() for kind in kinds))
+        self.heal()
+        while not self._is_up():  # noqa: ASYNC110 - virtual time costs nothing
+            await asyncio.sleep(SUPERVISED_S)
+        self.is_over = True
+        await supervising
+
+    def heal(self) -> None:
+        """End all faults but for nodes that are down: the supervisor starts them."""
+        self.cluster.heal()
+        self.cluster.network.settings = Settings()
+        self._held.clear()
+        for host in self.cluster:
+            host.disk_latency_us = DISK_LATENCY_US
+            for disk in host.disks.values():
+                disk.heal()
+                disk.capacity_bytes = UNLIMITED
+                disk.cold_probability = 0.0
+
+    def _is_up(self) -> bool:
+        return all(
+            host.is_alive and host not in self._starting and not _is_broken(host)
+            for host in self.cluster
+        )
+
+    # Processes
+
+    async def _supervise(self) -> None:
+        """Start what is down, as a service manager does."""
+        while not self.is_over:
+            for host in self.cluster:
+                if host.is_alive and _is_broken(host) and host not in self._starting:
+                    self._kill(host)
+                if not host.is_alive and host not in self._held:
+                    self._start(host)
+            await asyncio.sleep(SUPERVISED_S)
+
+    def _start(self, host: SimulatedNode) -> None:
+        """Begin to start; without a majority a start waits for the others."""
+        if host in self._starting:
+            return
+        if host in self._armed:
+            self._disarm(host)
+        self._starting[host] = self.cluster.loop.create_task(self._started(host))
+
+    async def _started(self, host: SimulatedNode) -> None:
+        try:
+            await host.start()
+        except CorruptMessage:
+            raise
+        except (SimulatedCrash, KafkaError, OSError):  # down again, no majority, a bad disk
+            self._kill(host)
+        finally:
+            del self._starting[host]
+
+    def _any(self) -> SimulatedNode:
+        return self.rng.choice(list(self.cluster))
+
+    async def _wait(self, *limits_s: float) -> None:
+        await asyncio.sleep(self.rng.random() * self.rng.choice(limits_s))
+
+    def _hold(self, host: SimulatedNode) -> None:
+        self._held[host] = self._held.get(host, 0) + 1
+
+    def _release(self, host: SimulatedNode) -> None:
+        count = self._held.pop(host, 1)
+        if count > 1:
+            self._held[host] = count - 1
+
+    async def _restart(self) -> None:
+        """Take one to three nodes down in some way, and back after a while."""
+        count = self.rng.choice((1, 1, 1, 2, 3))
+        victims = self.rng.sample(list(self.cluster), count)
+        for victim in victims:
+            self._hold(victim)
+            await self._take_down(victim)
+            await self._wait(0.01, 1, 5)
+        await self._wait(0.2, 2, 8)
+        for victim in victims:
+            self._release(victim)
+
+    async def _take_down(self, victim: SimulatedNode) -> None:
+        if not victim.is_alive:
+            return
+        kind = self.rng.choice(("kill", "power", "power", "stop"))
+        if kind == "power" and self._may_end(victim, loses=True):
+            self._kill(victim, power=True)
+        elif kind != "stop" and self._may_end(victim):
+            self._kill(victim)
+        elif victim not in self._starting:
+            await self._stop(victim)
+
+    def _kill(self, host: SimulatedNode, *, power: bool = False) -> None:
+        self._unclean[_id(host)] = self._broker_epoch(_id(host))
+        if power:
+            self._lost[_id(host)] = self._broker_epoch(_id(host))
+        host.kill(power=power)
+
+    async def _stop(self, victim: SimulatedNode) -> None:
+        stopping = self.cluster.loop.create_task(self._stopped(victim))
+        await asyncio.wait((stopping,), timeout=STOP_LIMIT_S)
+        if not stopping.done() and self._may_end(victim):
+            self._kill(victim)
+        await stopping
+
+    async def _stopped(self, victim: SimulatedNode) -> None:
+        try:
+            await victim.stop()
+        except (SimulatedCrash, KafkaError, OSError):
+            self._kill(victim)
+
+    async def _roll(self) -> None:
+        """Stop and start each node in turn."""
+        for host in self.cluster:
+            if not host.is_alive or host in self._starting:
+                continue
+            self._hold(host)
+            await self._stop(host)
+            self._release(host)
+            await self._wait(1, 5)
+
+    # Power
+
+    def _newest_image(self) -> MetadataImage:
+        images = [one.node.broker.image for one in self.cluster if one.node is not None]
+        return max(images, key=lambda image: image.offset_and_epoch)
+
+    def _broker_epoch(self, node_id: int) -> int:
+        found = self._newest_image().cluster.brokers.get(node_id)
+        return -1 if found is None else found.broker_epoch
+
+    def _may_end(self, victim: SimulatedNode, *, loses: bool = False) -> bool:
+        """Whether a node may end uncleanly, and lose its power: see the head of this module."""
+        image, victim_id = self._newest_image(), _id(victim)
+        for topic in image.topics.by_name.values():
+            for found in topic.partitions.values():
+                if victim_id not in found.replicas:
+                    continue
+                holders = {*found.isr, *found.eligible_leader_replicas} - {victim_id}
+                if not loses and not any(self._has_lost(one, found) for one in found.replicas):
+                    continue
+                others = [one for one in found.replicas if one != victim_id]
+                if not all(self._is_clean(one) for one in others) or not holders:
+                    return False
+        return True
+
+    def _is_clean(self, node_id: int) -> bool:
+        return self._unclean.get(node_id, -2) < self._broker_epoch(node_id)
+
+    def _has_lost(self, node_id: int, partition: PartitionRegistration) -> bool:
+        """Whether a replica may lack what it lost with its power."""
+        lost_epoch = self._lost.get(node_id, -2)
+        is_back = lost_epoch < self._broker_epoch(node_id) and node_id in partition.isr
+        return lost_epoch > -2 and not is_back
+
+    def _arm(self, victim: SimulatedNode, *, loses: bool = False) -> bool:
+        """Begin a fault of the disk that may end a node; whether it is allowed."""
+        if not victim.is_alive or victim in self._armed or not self._may_end(victim, loses=loses):
+            return False
+        self._armed[victim] = None
+        self._unclean[_id(victim)] = _UNKNOWN_EPOCH
+        if loses:
+            self._lost[_id(victim)] = _UNKNOWN_EPOCH
+        return True
+
+    def _disarm(self, victim: SimulatedNode) -> None:
+        """End it; a node that lives on counts as one that ended: it may halt yet."""
+        self._armed.pop(victim, None)
+        for epochs in (self._unclean, self._lost):
+            if epochs.get(_id(victim)) == _UNKNOWN_EPOCH:
+                epochs[_id(victim)] = self._broker_epoch(_id(victim))
+
+    async def _crash_at_write(self) -> None:
+        """Let a node crash half-way through one of its next file operations, with its power."""
+        victim = self._any()
+        if not self._arm(victim, loses=True):
+            return
+        self._hold(victim)
+        disk = self.rng.choice(list(victim.disks.values()))
+        disk.crash_at(disk.calls + self.rng.randrange(1, 60))
+        await self._wait(1, 4)
+        disk.heal()
+        if victim.is_alive and victim not in self._starting:
+            self._kill(victim, power=True)
+        elif not victim.is_alive:
+            for one in victim.disks.values():
+                one.crash()
+        self._disarm(victim)
+        self._release(victim)
+
+    # Links
+
+    async def _partition(self) -> None:
+        """Cut the nodes, and the clients, into two groups."""
+        ends: list[int | str] = [CLIENTS, *map(_id, self.cluster)]
+        self.rng.shuffle(ends)
+        at = self.rng.randrange(1, len(ends))
+        if self.rng.random() < 0.3:  # the one that decides
+            active = self.cluster.active_controller
+            if active is not None:
+                ends.remove(_id(active))
+                ends.insert(0, _id(active))
+                at = 1
+        self.cluster.partition(ends[:at], ends[at:])
+        await self._wait(1, 5, 10)
+        self.cluster.heal()
+
+    async def _cut_one_way(self) -> None:
+        ends: list[int | str] = [CLIENTS, *map(_id, self.cluster)]
+        for _ in range(self.rng.randrange(1, 4)):
+            one, other = self.rng.sample(ends, 2)
+            self.cluster.cut(one, other, one_way=True)
+        await self._wait(1, 5, 10)
+        self.cluster.heal()
+
+    async def _break_links(self) -> None:
+        for _ in range(self.rng.randrange(1, 6)):
+            self.cluster.network.break_links()
+            await self._wait(0.1, 1)
+
+    async def _slow_network(self) -> None:
+        settings = Settings()
+        settings.slow_probability = self.rng.choice((0.05, 0.3))
+        settings.slow_us = self.rng.choice((200_000, 3_000_000))
+        settings.split_probability = 0.3
+        self.cluster.network.settings = settings
+        await self._wait(2, 8)
+        self.cluster.network.settings = Settings()
+
+    # Disks and clocks
+
+    async def _slow_disk(self) -> None:
+        """Let flushes take long, or hang for seconds."""
+        victim = self._any()
+        longest_us = self.rng.choice((50_000, 1_000_000, 10_000_000))
+        victim.disk_latency_us = (longest_us // 10, longest_us)
+        await self._wait(2, 8)
+        victim.disk_latency_us = DISK_LATENCY_US
+
+    async def _fill_disk(self) -> None:
+        victim = self._any()
+        if not self._arm(victim):
+            return
+        disk = self.rng.choice(list(victim.disks.values()))
+        disk.capacity_bytes = disk.used_bytes() + self.rng.randrange(20_000)
+        await self._wait(2, 8)
+        disk.capacity_bytes = UNLIMITED
+        self._disarm(victim)
+
+    async def _break_disk(self) -> None:
+        """Let writes of a disk fail, or only flushes."""
+        victim = self._any()
+        if not self._arm(victim):
+            return
+        disk = self.rng.choice(list(victim.disks.values()))
+        only_syncs = self.rng.random() < 0.5
+        count = self.rng.choice((1, 20))
+        disk.fail(
+            lambda call: call.kind == "sync" if only_syncs else call.kind != "read",
+            errno.EIO,
+            times=count,
+        )
+        await self._wait(1, 4)
+        disk.heal()
+        self._disarm(victim)
+
+    async def _cold_reads(self) -> None:
+        victim = self._any()
+        for disk in victim.disks.values():
+            disk.cold_probability = 0.5
+        await self._wait(2, 8)
+        for disk in victim.disks.values():
+            disk.cold_probability = 0.0
+
+    async def _step_clock(self) -> None:
+        self._any().clock_step_ms = self.rng.randrange(-MAX_STEP_MS, MAX_STEP_MS)
+
+
+def _id(host: SimulatedNode) -> int:
+    return int(host.config["node.id"])
+
+
+def _is_broken(host: SimulatedNode) -> bool:
+    """Whether a node has halted, or a log directory of its is offline: it has to start again."""
+    node = host.node
+    if node is None:
+        return False
+    logs = node.broker.replicas.logs
+    return node.halted.is_set() or len(logs.online_directories) < len(logs.directories)

@@ -1,0 +1,201 @@
+"""One seed of a whole cluster: its nodes, its clients, its faults, and what holds in the end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla import TopicPartition
+from ottla.records.batches import iterate_batches
+from ottla.testing.simulation import SimulatedCluster
+from tests.simulation.clusters.checks import ClusterChecks
+from tests.simulation.clusters.faults import ClusterFaults
+from tests.simulation.clusters.work import KEPT, ClusterWork
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ottla.records.record import Record
+    from ottla.replication.partition import Partition
+    from ottla.testing.simulation.node import SimulatedNode
+
+SETTINGS = {
+    "replica.lag.time.max.ms": "3000",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "replica.fetch.backoff.ms": "200",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "3",
+    "min.insync.replicas": "2",
+}
+HEALED_S = 120.0
+ROUNDS = 8
+_TWO_DIRECTORIES = {"log.dirs": "/data,/more"}
+_SMALL_SNAPSHOTS = {
+    "metadata.log.max.record.bytes.between.snapshots": "20000",
+}
+
+
+class Layout(NamedTuple):
+    """How many nodes, and which are not broker and controller."""
+
+    nodes: int
+    controllers: int = 0
+    brokers: int = 0
+
+    @property
+    def roles(self) -> dict[int, str]:
+        """process.roles by node: the first ones are controllers only, the last brokers only."""
+        first_broker = self.nodes - self.brokers + 1
+        return {
+            **dict.fromkeys(range(1, self.controllers + 1), "controller"),
+            **dict.fromkeys(range(first_broker, self.nodes + 1), "broker"),
+        }
+
+
+LAYOUTS = (
+    Layout(3),
+    Layout(4),
+    Layout(5, brokers=2),
+    Layout(3),
+    Layout(6, controllers=3, brokers=3),
+    Layout(5),
+    Layout(4, controllers=1, brokers=3),
+    Layout(7, controllers=2, brokers=2),
+)
+
+
+class ClusterRun:
+    """A seed decides all of it; `run` raises AssertionError when something does not hold."""
+
+    def __init__(self, seed: int, *, rounds: int = ROUNDS) -> None:
+        self.seed = seed
+        self._rounds = rounds
+        layout = LAYOUTS[seed % len(LAYOUTS)]
+        settings = dict(SETTINGS)
+        if seed % 4 == 1:
+            settings |= _TWO_DIRECTORIES
+        if seed % 3 == 0:
+            settings |= _SMALL_SNAPSHOTS
+        self.cluster = SimulatedCluster(
+            seed, nodes=layout.nodes, roles=layout.roles, config=settings
+        )
+        self.checks = ClusterChecks(self.cluster)
+        self.work = ClusterWork(seed, self.cluster, self.checks)
+        self.faults = ClusterFaults(seed, self.cluster)
+
+    @property
+    def events(self) -> int:
+        """Events so far."""
+        return self.cluster.trace.event_count
+
+    def run(self) -> ClusterRun:
+        """Run to the end."""
+        self.cluster.run(self._run())
+        return self
+
+    async def _run(self) -> None:
+        await self.cluster.start()
+        await self.work.create()
+        loop = self.cluster.loop
+        jobs = [loop.create_task(job) for job in self.work.jobs()]
+        for job in jobs:
+            job.add_done_callback(_raise)
+        await self.faults.run(self._rounds)
+        self.work.is_over = True
+        await self._until(self._is_in_sync, "not all replicas are in sync")
+        await self._until(lambda: all(job.done() for job in jobs), "clients are not done")
+        await self._serve_again()
+        await self._until(self._is_equal, "replicas differ")
+        self._check_contents()
+        self.cluster.loop.on_turn = None
+        for host in self.cluster:
+            host.kill(power=False)
+
+    async def _until(self, holds: Callable[[], bool], otherwise: str) -> None:
+        try:
+            async with asyncio.timeout(HEALED_S):
+                while not holds():  # noqa: ASYNC110 - virtual time costs nothing
+                    await asyncio.sleep(0.2)
+        except TimeoutError:
+            raise AssertionError(f"{otherwise} {HEALED_S:.0f} s after the last fault") from None
+
+    async def _serve_again(self) -> None:
+        """Create a topic, write and read it: a cluster without faults serves."""
+        async with asyncio.timeout(HEALED_S):
+            async with self.cluster.admin() as admin:
+                await admin.create_topic("again", 2, 3)
+            async with self.cluster.producer(acks="all") as producer:
+                await producer.send_and_wait("again", b"one")
+            async with self.cluster.consumer(auto_offset_reset="earliest") as consumer:
+                consumer.assign([TopicPartition("again", index) for index in range(2)])
+                while not await consumer.poll(timeout=1.0):
+                    pass
+
+    # In the end
+
+    def _partitions(self) -> Iterator[tuple[SimulatedNode, Partition]]:
+        for host in self.cluster:
+            assert host.node is not None
+            for partition in host.node.broker.replicas:
+                yield host, partition
+
+    def _is_in_sync(self) -> bool:
+        images = [one.node.broker.image for one in self.cluster if one.node is not None]
+        if len({image.offset_and_epoch for image in images}) > 1:
+            return False
+        registered = sum(
+            len(found.replicas)
+            for topic in images[0].topics.by_name.values()
+            for found in topic.partitions.values()
+            if set(found.isr) == set(found.replicas)
+            and found.has_leader
+            and not found.is_reassigning
+        )
+        expected = sum(
+            len(found.replicas)
+            for topic in images[0].topics.by_name.values()
+            for found in topic.partitions.values()
+        )
+        return registered == expected == sum(1 for _ in self._partitions())
+
+    def _is_equal(self) -> bool:
+        """Whether each replica ends with what is committed; what is below was compared."""
+        for _, partition in self._partitions():
+            log, known = partition.log, self.checks.log_of(partition)
+            if not log.log_end_offset == log.high_watermark == known.end_offset:
+                return False
+        return True
+
+    def _check_contents(self) -> None:
+        for view in self.checks.views:
+            self.checks.compare_image(view)
+        found: dict[tuple[str, int], dict[int, bytes]] = {}
+        for _, partition in self._partitions():
+            key = partition.topic_partition
+            if key not in found:
+                records = list(_records(partition))
+                found[key] = {one.offset: bytes(one.value or b"") for one in records}
+        assert self.work.acknowledged, "nothing was acknowledged"
+        for (topic, index, offset), value in self.work.acknowledged.items():
+            there = found[topic, index].get(offset)
+            assert there == value, (
+                f"{topic}-{index} at {offset}: {value!r} was acknowledged, {there!r} is there"
+            )
+        for (topic, index), stored in found.items():
+            values = [int(value) for value in stored.values()] if topic == KEPT else []
+            assert values == sorted(set(values)), f"{topic}-{index}: records twice or out of order"
+
+
+def _records(partition: Partition) -> Iterator[Record]:
+    """Yield all records of a replica, without file operations."""
+    for segment in partition.log.segments:
+        data = segment.file._content.data  # type: ignore[attr-defined] # a SimulatedFile
+        for batch in iterate_batches(bytes(data[: segment.size])):
+            yield from batch.records()
+
+
+def _raise(job: asyncio.Task[None]) -> None:
+    """Let the loop know what a job raised: it ends the run."""
+    if not job.cancelled() and job.exception() is not None:
+        raise job.exception()  # type: ignore[misc] # it is one
