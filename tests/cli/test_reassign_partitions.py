@@ -167,7 +167,7 @@ def test_a_move_with_throttle(
 def test_log_directories_of_a_plan(
     cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The printed assignment names directories and can be executed; others are refused."""
+    """The printed assignment names directories and can be executed; unknown ones are refused."""
     plan = tmp_path / "plan.json"
     plan.write_text(_plan((TopicPartition("foo", 1), [2, 3])))
     flags = ("--reassignment-json-file", str(plan), "--bootstrap-server", cluster.bootstrap)
@@ -189,7 +189,7 @@ def test_log_directories_of_a_plan(
     plan.write_text(_plan((TopicPartition("foo", 1), [2]), log_dirs=["/elsewhere"]))
     status, text, _ = run(capsys, "reassign-partitions", "--execute", *flags)
     assert status == 1
-    assert "Error: Replica foo-1-2 is not in /elsewhere: moves between log directories" in text
+    assert text.endswith("Error: Failed to alter dir for foo-1-2\n")
 
 
 def test_a_proposal(cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ Kafka: org.apache.kafka.tools.reassign.ReassignPartitionsCommand.
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -14,10 +14,11 @@ from ottla.cli.options.failures import ToolError
 from ottla.cli.options.json_output import print_json, wants_json
 from ottla.cli.output.java_names import kafka_message
 from ottla.cli.reassign.directories import (
-    check_directories,
+    TimedOut,
+    moves_under_way,
     places_of,
     replicas_in,
-    started_lines,
+    start_moves,
     state_lines,
 )
 from ottla.cli.reassign.plans import (
@@ -30,7 +31,12 @@ from ottla.cli.reassign.plans import (
     plan_text,
     read_text,
 )
-from ottla.cli.reassign.throttles import clear_throttles, planned_moves, set_throttles
+from ottla.cli.reassign.throttles import (
+    clear_throttles,
+    planned_moves,
+    set_directory_throttle,
+    set_throttles,
+)
 from ottla.controller.partitions.placement import UsableBroker, place
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
@@ -38,6 +44,7 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from ottla.cli.reassign.directories import Places
     from ottla.clients.blocking import Admin
 
     Replicas = dict[TopicPartition, tuple[int, ...]]
@@ -52,6 +59,13 @@ _MUST_VERIFY = (
     "Warning: You must run --verify periodically, until the reassignment completes, to ensure the "
     "throttle is removed."
 )
+
+
+class Rates(NamedTuple):
+    """Throttles in bytes a second, between brokers and between directories; -1 for none."""
+
+    brokers: int
+    directories: int
 
 
 class Failed(Exception):
@@ -114,9 +128,15 @@ def _replicas_of(admin: Admin, topics: Iterable[str]) -> Replicas:
 
 
 def execute(
-    admin: Admin, plan_file: str, *, rate: int, is_additional: bool, keeps_factor: bool
+    admin: Admin,
+    plan_file: str,
+    *,
+    rates: Rates,
+    timeout_ms: int,
+    is_additional: bool,
+    keeps_factor: bool,
 ) -> None:
-    """Start the moves of a plan, throttled to a rate unless it is negative."""
+    """Start the moves of a plan, between brokers and between directories."""
     text = read_text(plan_file)
     proposed, directories = parse_executable(text), parse_directories(text)
     active = admin.list_partition_reassignments()
@@ -128,24 +148,32 @@ def execute(
     if unknown:
         problem = f"Unable to find partition: {joined(unknown)}"
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, problem)
-    check_directories(admin, directories)
     current = {partition: every[partition] for partition in proposed}
     shown = plan_text(current, places_of(admin, replicas_in(current)))
     click.echo(
         f"Current partition replica assignment\n\n{shown}\n\nSave this to use as the "
         "--reassignment-json-file option during rollback"
     )
-    if rate >= 0:
+    if max(rates) >= 0:
         click.echo(_MUST_VERIFY)
-        set_throttles(admin, planned_moves(active, proposed, current), rate)
+    if rates.brokers >= 0:
+        set_throttles(admin, planned_moves(active, proposed, current), rates.brokers)
+    if rates.directories >= 0:
+        set_directory_throttle(admin, {broker for _, broker in directories}, rates.directories)
     outcomes = admin.alter_partition_reassignments(
         proposed, allow_replication_factor_change=not keeps_factor
     )
     _raise_failed("Error reassigning partition(s):", outcomes)
     names = joined(sorted(proposed))
     click.echo(f"Successfully started partition reassignment{_plural(proposed)} for {names}")
-    for line in started_lines(directories):
-        click.echo(line)
+    _start_moves(admin, directories, timeout_ms)
+
+
+def _start_moves(admin: Admin, directories: Places, timeout_ms: int) -> None:
+    try:
+        start_moves(admin, directories, timeout_ms)
+    except TimedOut as error:
+        raise Failed(str(error)) from error
 
 
 def _check_brokers(admin: Admin, proposed: Mapping[TopicPartition, Sequence[int]]) -> None:
@@ -190,8 +218,9 @@ def verify(admin: Admin, plan_file: str, *, keeps_throttles: bool) -> None:
                 f"{joined(current)} rather than {joined(target)}."
             )
     click.echo("\n".join(lines))
-    click.echo("\n".join(state_lines(admin, parse_directories(text))))
-    if not active and not keeps_throttles:
+    directories = parse_directories(text)
+    click.echo("\n".join(state_lines(admin, directories)))
+    if not active and not keeps_throttles and not moves_under_way(admin, directories):
         clear_throttles(admin, plan)
 
 
@@ -211,9 +240,10 @@ def _settled_replicas(topic: object, partition: int) -> tuple[int, ...]:
     return ()
 
 
-def cancel(admin: Admin, plan_file: str, *, keeps_throttles: bool) -> None:
-    """Cancel those moves of a plan that are under way."""
-    plan = parse_plan(read_text(plan_file))
+def cancel(admin: Admin, plan_file: str, *, timeout_ms: int, keeps_throttles: bool) -> None:
+    """Cancel those moves of a plan that are under way, between brokers and directories."""
+    text = read_text(plan_file)
+    plan = parse_plan(text)
     active = sorted(admin.list_partition_reassignments([one for one, _ in plan]))
     if active:
         outcomes = admin.alter_partition_reassignments(dict.fromkeys(active))
@@ -225,7 +255,11 @@ def cancel(admin: Admin, plan_file: str, *, keeps_throttles: bool) -> None:
         )
     else:
         click.echo("None of the specified partition reassignments are active.")
-    click.echo("None of the specified partition moves are active.", nl=False)
+    moving = moves_under_way(admin, parse_directories(text))
+    if moving:
+        _start_moves(admin, moving, timeout_ms)
+    else:
+        click.echo("None of the specified partition moves are active.", nl=False)
     if not keeps_throttles:
         clear_throttles(admin, plan)
 

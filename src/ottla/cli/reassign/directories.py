@@ -1,25 +1,38 @@
-"""Log directories of replicas in plans: shown, and compared with where the replicas lie.
+"""Moves of replicas between log directories, as plans name them: started, cancelled, shown.
 
-Kafka: org.apache.kafka.tools.reassign.ReassignPartitionsCommand, executeMoves, verifyReplicaMoves.
-Brokers do not move replicas between their directories, so plans may only name what holds anyway.
+Kafka: org.apache.kafka.tools.reassign.ReassignPartitionsCommand: executeMoves,
+findLogDirMoveStates, replicaMoveStatesToString.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Final
+
+import click
 
 from ottla.cli.options.failures import ToolError
+from ottla.cli.reassign.plans import joined
+from ottla.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from ottla.clients.admin.replicas import ReplicaPlace
     from ottla.clients.blocking import Admin
     from ottla.types import TopicPartition
 
-    Places = dict[tuple[TopicPartition, int], str]
+    Replica = tuple[TopicPartition, int]
+    Places = dict[Replica, str]
+
+_PAUSE_S: Final = 0.1
 
 
-def places_of(admin: Admin, replicas: Iterable[tuple[TopicPartition, int]]) -> Places:
+class TimedOut(Exception):
+    """Replicas that did not appear on their brokers in time."""
+
+
+def places_of(admin: Admin, replicas: Iterable[Replica]) -> Places:
     """Return the directories of those replicas that are found."""
     found = admin.describe_replica_log_dirs(replicas)
     return {
@@ -29,54 +42,81 @@ def places_of(admin: Admin, replicas: Iterable[tuple[TopicPartition, int]]) -> P
     }
 
 
-def replicas_in(
-    assignment: Mapping[TopicPartition, Sequence[int]],
-) -> list[tuple[TopicPartition, int]]:
+def replicas_in(assignment: Mapping[TopicPartition, Sequence[int]]) -> list[Replica]:
     """Return each replica of partitions as partition and broker."""
     return [(partition, one) for partition, replicas in assignment.items() for one in replicas]
 
 
-def check_directories(admin: Admin, wanted: Places) -> None:
-    """Refuse directories that replicas would have to be moved to."""
-    places = places_of(admin, wanted)
-    for (partition, broker), directory in sorted(wanted.items()):
-        if places.get((partition, broker)) == directory:
-            continue
-        paths = [one.path for one in admin.describe_log_dirs([broker])[broker]]
-        if paths != [directory]:
-            raise ToolError(
-                f"Replica {partition}-{broker} is not in {directory}: moves between log "
-                'directories are not supported; use "any"'
+def start_moves(admin: Admin, wanted: Places, timeout_ms: int) -> None:
+    """Move replicas to these directories; those that a broker does not have yet once it has."""
+    deadline = time.monotonic() + timeout_ms / 1000
+    waiting = dict(wanted)
+    while waiting:
+        started = _start(admin, waiting)
+        for replica in sorted(started):
+            partition, broker = replica
+            click.echo(
+                f"Successfully started moving log directory to {waiting.pop(replica)} for replica "
+                f"{partition} with broker {broker} "
             )
+        if waiting and time.monotonic() >= deadline:
+            plural = "" if len(waiting) == 1 else "s"
+            names = joined(_name(replica) for replica in sorted(waiting))
+            raise TimedOut(
+                f"Timed out before log directory move{plural} could be started for: {names}"
+            )
+        if waiting:
+            time.sleep(_PAUSE_S)
 
 
-def started_lines(wanted: Places) -> list[str]:
-    """Return a line for each replica with a directory, as if a move had been started."""
-    return [
-        f"Successfully started moving log directory to {directory} for replica {partition} "
-        f"with broker {broker} "
-        for (partition, broker), directory in sorted(wanted.items())
-    ]
+def _start(admin: Admin, wanted: Places) -> list[Replica]:
+    started = []
+    for replica, error in admin.alter_replica_log_dirs(wanted).items():
+        if error is None:
+            started.append(replica)
+        elif error.code is not ErrorCode.REPLICA_NOT_AVAILABLE:
+            raise ToolError(f"Failed to alter dir for {_name(replica)}") from error
+    return started
+
+
+def _name(replica: Replica) -> str:
+    partition, broker = replica
+    return f"{partition}-{broker}"
+
+
+def moves_under_way(admin: Admin, wanted: Places) -> Places:
+    """Return those replicas that move to any directory, each with the one it is in."""
+    places = admin.describe_replica_log_dirs(wanted) if wanted else {}
+    return {
+        replica: place.current_path
+        for replica, place in places.items()
+        if place.current_path is not None and place.future_path is not None
+    }
 
 
 def state_lines(admin: Admin, wanted: Places) -> list[str]:
     """Return the state of each replica with a directory."""
-    places = places_of(admin, wanted) if wanted else {}
-    return [
-        _state(partition, broker, places.get((partition, broker)), directory)
-        for (partition, broker), directory in sorted(wanted.items())
-    ]
+    places = admin.describe_replica_log_dirs(wanted) if wanted else {}
+    return [_state(replica, places[replica], wanted[replica]) for replica in sorted(wanted)]
 
 
-def _state(partition: TopicPartition, broker: int, place: str | None, wanted: str) -> str:
-    if place is None:
+def _state(replica: Replica, place: ReplicaPlace, wanted: str) -> str:
+    partition, broker = replica
+    if place.current_path is None:
         return (
             f"Partition {partition} is not found in any live log dir on broker {broker}. There is "
             "likely an offline log directory on the broker."
         )
-    if place == wanted:
-        return f"Reassignment of replica {partition}-{broker} completed successfully."
+    if place.future_path == wanted:
+        return f"Reassignment of replica {_name(replica)} is still in progress."
+    if place.future_path is not None:
+        return (
+            f"Partition {partition} on broker {broker} is being moved to log dir "
+            f"{place.future_path} instead of {wanted}."
+        )
+    if place.current_path == wanted:
+        return f"Reassignment of replica {_name(replica)} completed successfully."
     return (
-        f"Partition {partition} on broker {broker} is not being moved from log dir {place} to "
-        f"{wanted}."
+        f"Partition {partition} on broker {broker} is not being moved from log dir "
+        f"{place.current_path} to {wanted}."
     )

@@ -16,7 +16,15 @@ from ottla.cli.options.flags import controller_option, require, server_options
 from ottla.cli.options.joptsimple import LONG, ToolCommand
 from ottla.cli.options.json_output import json_option, refuse_json_unless
 from ottla.cli.output.java_names import java_text
-from ottla.cli.reassign.actions import Failed, cancel, execute, generate, list_active, verify
+from ottla.cli.reassign.actions import (
+    Failed,
+    Rates,
+    cancel,
+    execute,
+    generate,
+    list_active,
+    verify,
+)
 from ottla.errors import ConfigError, KafkaError
 
 if TYPE_CHECKING:
@@ -33,8 +41,9 @@ Examples:
       --reassignment-json-file plan.json
   ottla reassign-partitions --bootstrap-server localhost:9092 --list
 \b
-A plan is {"version": 1, "partitions": [{"topic": "foo", "partition": 0, "replicas": [1, 2]}]},
-the topics to move {"version": 1, "topics": [{"topic": "foo"}]}.
+A plan is {"version": 1, "partitions": [{"topic": "foo", "partition": 0, "replicas": [1, 2]}]};
+each partition may have "log_dirs", a path or "any" for each replica. The topics to move are
+{"version": 1, "topics": [{"topic": "foo"}]}.
 """
 
 # What each action requires, and what it also takes.
@@ -75,8 +84,18 @@ _ALWAYS = ("bootstrap_server", "command_config")
 @click.option("--broker-list", metavar="1,2,3", help="Brokers, with --generate.")
 @click.option("--disable-rack-aware", is_flag=True, help="Ignore racks, with --generate.")
 @click.option("--throttle", type=LONG, default=-1, help="Bytes per second between brokers.")
-@click.option("--replica-alter-log-dirs-throttle", type=LONG, default=-1, hidden=True)
-@click.option("--timeout", type=LONG, default=10_000, hidden=True)
+@click.option(
+    "--replica-alter-log-dirs-throttle",
+    type=LONG,
+    default=-1,
+    help="Bytes per second between the log directories of a broker.",
+)
+@click.option(
+    "--timeout",
+    type=LONG,
+    default=10_000,
+    help="Milliseconds to wait for moves between log directories to begin.",
+)
 @click.option("--additional", is_flag=True, help="Start although other moves are under way.")
 @click.option("--preserve-throttles", is_flag=True, help="Leave the throttles as they are.")
 @click.option(
@@ -119,14 +138,15 @@ def _run(admin: Admin, action: str, options: dict[str, Any]) -> None:
         execute(
             admin,
             plan,
-            rate=options["throttle"],
+            rates=Rates(options["throttle"], options["replica_alter_log_dirs_throttle"]),
+            timeout_ms=options["timeout"],
             is_additional=options["additional"],
             keeps_factor=options["disallow_replication_factor_change"],
         )
     elif action == "verify":
         verify(admin, plan, keeps_throttles=keeps)
     elif action == "cancel":
-        cancel(admin, plan, keeps_throttles=keeps)
+        cancel(admin, plan, timeout_ms=options["timeout"], keeps_throttles=keeps)
     else:
         list_active(admin)
 

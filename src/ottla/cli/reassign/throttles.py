@@ -74,6 +74,13 @@ def set_throttles(admin: Admin, moves: Mapping[TopicPartition, Move], rate: int)
     click.echo(f"The inter-broker throttle limit was set to {rate} B/s")
 
 
+def set_directory_throttle(admin: Admin, brokers: Iterable[int], rate: int) -> None:
+    """Throttle the moves between log directories of brokers."""
+    rates = {DIRECTORY_RATE: str(rate)}
+    _change(admin, ResourceType.BROKER, {str(broker): rates for broker in sorted(brokers)})
+    click.echo(f"The replica-alter-dir throttle limit was set to {rate} B/s")
+
+
 def clear_throttles(admin: Admin, plan: Iterable[tuple[TopicPartition, Sequence[int]]]) -> None:
     """Remove the throttles of all brokers, and of the plan's brokers and topics."""
     brokers = {node.node_id for node in admin.describe_cluster().brokers}
