@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.errors import CorruptMessage
 from ottla.replication.truncation import cut_to_diverging
-from ottla.storage.batches import leading_batches_size
+from ottla.storage.batches import leading_batches_size, whole_batches_size
 from ottla.storage.log.append_info import FetchIsolation, UnexpectedAppendOffset
 from ottla.types import FileSlice
 
@@ -131,9 +131,15 @@ class DirectoryMove:
         return Need.ASSIGNMENT
 
     def received(self, read: Read, data: bytes) -> None:
-        """Take what was read; nothing when the log was truncated since."""
+        """Take what was read; nothing when the log was truncated since.
+
+        CorruptMessage when not even the first batch is whole; the last one may be cut.
+        """
         if read.generation == self.partition.log.generation == self._generation:
-            self._data = memoryview(data)
+            size = whole_batches_size(data)
+            if not size:
+                raise CorruptMessage(f"no whole batch in {len(data)} bytes of {self.partition.log}")
+            self._data = memoryview(data)[:size]
 
     def flushed(self) -> None:
         """Take note that a flush of the future log has ended well."""
@@ -144,10 +150,6 @@ class DirectoryMove:
 
     def _append(self, now_ms: int) -> None:
         size = leading_batches_size(self._data, APPEND_BATCHES)
-        if not size:
-            raise CorruptMessage(
-                f"no whole batch in {len(self._data)} bytes of {self.partition.log}"
-            )
         records, self._data = self._data[:size], self._data[size:]
         future = self.future
         try:

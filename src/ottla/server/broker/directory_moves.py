@@ -245,8 +245,8 @@ class DirectoryMoves:
     def _is_current(self, move: DirectoryMove) -> bool:
         return not self._is_closed and self._moves.get(move.partition.topic_partition) is move
 
-    def _turn(self, move: DirectoryMove) -> None:
-        """Do one piece of a move."""
+    def _turn(self, move: DirectoryMove, read: Read | None = None, data: bytes = b"") -> None:
+        """Do one piece of a move, with what was read for it."""
         if not self._is_current(move):
             return
         name = move.partition.topic_partition
@@ -257,6 +257,8 @@ class DirectoryMoves:
             self._failed(move, "a disk failed")
             return
         try:
+            if read is not None:
+                move.received(read, data)
             self._step(move)
         except CorruptMessage as error:
             self._failed(move, str(error))
@@ -314,8 +316,7 @@ class DirectoryMoves:
             if data is None:
                 self._failed(move, f"its log cannot be read: {error}")
                 return
-            move.received(read, data)
-            self._turn(move)
+            self._turn(move, read, data)
 
         self._workers.run(read.piece.read, done)
 
