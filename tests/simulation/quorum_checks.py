@@ -213,6 +213,11 @@ class QuorumChecks:
             self._vote(target, request)
         if isinstance(request, Fetch) and response.error is ErrorCode.NONE:
             assert request.epoch == response.leader.epoch, "a fetch of another epoch is served"
+            diverging = response.diverging
+            assert diverging is None or diverging.offset >= request.high_watermark, (
+                f"the leader of epoch {request.epoch} has another log from {diverging.offset} on "
+                f"than node {request.replica.node_id}, where {request.high_watermark} is committed"
+            )
 
     def _vote(self, member: SimulatedMember, request: Vote) -> None:
         disk, epoch, candidate = member.key.directory_id, request.epoch, request.candidate.node_id

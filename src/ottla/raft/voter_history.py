@@ -75,6 +75,10 @@ class VoterHistory:
 
     def truncate(self, end_offset: int) -> None:
         """Forget the records at and above the log's new end."""
+        first = self._entries[0].offset
+        assert end_offset > first, (
+            f"the log is truncated to {end_offset}; the records up to {first} are committed"
+        )
         while self._entries[-1].offset >= end_offset:
             self._entries.pop()
 
