@@ -314,6 +314,7 @@ def check_replay(model: ClusterModel) -> None:
         rng=random.Random(0),
         supported_features=SUPPORTED_FEATURES,
         kraft_version=lambda: 1,
+        raise_kraft_version=lambda _level, validate_only: None,
     )
     for record in model.brokers.image.records():
         controller.replay(record, 0)

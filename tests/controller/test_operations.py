@@ -126,6 +126,30 @@ def test_of_two_levels_for_one_feature_the_last_counts(harness: Harness) -> None
     assert harness.node.quorum.log_end_offset == before + 1
 
 
+def test_the_level_of_the_quorum_is_raised_with_all_levels_or_not_at_all(
+    harness: Harness,
+) -> None:
+    """Static voters become dynamic ones (KIP-853); a dry run and a refused request change none."""
+    one = UpdateFeaturesRequest.FeatureUpdateKey
+    upgrade = one(feature="kraft.version", max_version_level=1, upgrade_type=1)
+    unknown = one(feature="metadata.version", max_version_level=99, upgrade_type=1)
+    quorum = harness.node.quorum
+    assert quorum.kraft_version == 0
+    for request in (
+        UpdateFeaturesRequest(feature_updates=[upgrade], validate_only=True),
+        UpdateFeaturesRequest(feature_updates=[upgrade, unknown]),
+    ):
+        before = quorum.log_end_offset
+        refused = harness.ask(request).error_code
+        assert refused == (0 if request.validate_only else ErrorCode.INVALID_UPDATE_VERSION)
+        assert (quorum.kraft_version, quorum.log_end_offset) == (0, before)
+    for _ in range(2):
+        assert _update(harness, "kraft.version", 1).error_code == 0
+        assert quorum.kraft_version == 1
+    assert [voter.directory_id for voter in quorum.voters] == [harness.directory_id]
+    assert "Can't downgrade" in (_update(harness, "kraft.version", 0, 3).error_message or "")
+
+
 def _quota(
     harness: Harness, entity: list[tuple[str, str | None]], key: str, value: float | None
 ) -> tuple[int, str | None]:

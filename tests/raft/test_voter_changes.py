@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from ottla.errors import ErrorCode
+from ottla.errors import ErrorCode, KafkaError
 from ottla.purgatory.pending import Pending
 from ottla.raft.leader import Leader
 from ottla.raft.member import MemberSettings
 from ottla.raft.messages import (
     AppendBatch,
+    KRaftVersionOffered,
     LogFlushed,
     RequestReceived,
     Respond,
@@ -36,7 +37,7 @@ from ottla.raft.requests import (
     VersionsResponse,
     VoterChangeResponse,
 )
-from ottla.raft.roles import Resigned
+from ottla.raft.roles import Follower, Resigned
 from ottla.raft.voter_history import VoterHistory
 from ottla.raft.voter_set import Voter, VoterEndpoint, VoterSet
 from ottla.types import ZERO_UUID, Uuid
@@ -358,3 +359,91 @@ def test_a_second_voter_has_the_whole_time_to_fetch() -> None:
     led.now_ms += 200
     led.settle([])
     assert isinstance(led.node.role, Resigned)
+
+
+# ---------------------------------------------------------------- kraft.version
+
+
+class LedStatic(Led):
+    """The leader of static voters 1 and 2."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        role = self.node.role
+        assert isinstance(role, Leader)
+        voters = VoterSet([Voter(1, endpoints=(HERE,)), Voter(2, endpoints=(THERE,))])
+        role.change_voters(voters, self.now_ms)
+        role.reported_voters = VoterSet(
+            [Voter(1, OWN, (HERE,)), Voter(2, endpoints=(THERE,), highest_kraft_version=0)]
+        )
+        self.role = role
+
+    def upgrade(self, level: int = 1) -> None:
+        """Check the level, then write it, as the controller does."""
+        self.node.check_kraft_version(level)
+        self.settle(self.node.handle(KRaftVersionOffered(level), self.now_ms))
+
+
+def test_static_voters_become_dynamic_ones_by_an_upgrade() -> None:
+    """Level and voters, as they described themselves, are one batch; they keep their offsets."""
+    led = LedStatic()
+    led.ask(Fetch(FOLLOWER, led.node.epoch, led.log.end_offset, led.node.epoch, -1, 0))
+    assert led.ask(UpdateVoter(NEW, led.node.epoch)).value.error is ErrorCode.NONE
+    end_offset = led.log.end_offset
+    led.upgrade()
+    assert (led.log.end_offset, led.node.kraft_version) == (end_offset + 2, 1)
+    assert led.node.voters == VoterSet([Voter(1, OWN, (HERE,)), NEW])
+    assert led.role.replicas[2].end_offset == end_offset
+    led.fetch()
+    assert led.role.high_watermark == end_offset + 2
+    led.upgrade()
+    assert led.log.end_offset == end_offset + 2, "the same level again changes nothing"
+
+
+def test_an_upgrade_waits_until_each_voter_has_described_itself() -> None:
+    """Kafka's text names no voter; nothing is written."""
+    led = LedStatic()
+    end_offset = led.log.end_offset
+    with pytest.raises(KafkaError) as caught:
+        led.upgrade()
+    assert caught.value.code is ErrorCode.INVALID_UPDATE_VERSION
+    assert caught.value.message == (
+        "Invalid upgrade of kraft.version to KRAFT_VERSION_1 because not all of the voters "
+        "support it"
+    )
+    assert (led.log.end_offset, led.node.kraft_version) == (end_offset, 0)
+
+
+def test_a_quorum_is_not_downgraded() -> None:
+    """kraft.version 1 is for ever."""
+    with pytest.raises(KafkaError, match="because the new version is a downgrade"):
+        Led().node.check_kraft_version(0)
+
+
+def test_a_static_voter_describes_itself_to_each_leader_once() -> None:
+    """The leader keeps it in memory, so a new leader has to learn it."""
+    node = RaftNode(
+        MemberSettings(FOLLOWER, (THERE,)),
+        log=Log(),
+        voters=VoterHistory(VoterSet([Voter(1, endpoints=(HERE,)), Voter(2, endpoints=(THERE,))])),
+        election=ElectionState(),
+        rng=Random(1),
+        now_ms=0,
+        wall_ms=lambda: 99,
+    )
+    for epoch in (1, 2):
+        leader = LeaderAndEpoch(1, epoch, (HERE,))
+        node._member.become_follower(leader, 0)
+        reports = []
+        for now_ms in range(0, 20_000, 500):
+            role = node.role
+            assert isinstance(role, Follower)
+            role.deadline_ms = now_ms + 10_000
+            for sent in (one for one in node.poll(now_ms) if isinstance(one, Send)):
+                if isinstance(sent.request, UpdateVoter):
+                    reports.append(sent.request)
+                    answer = VoterChangeResponse(ErrorCode.NONE, leader)
+                    node.handle(ResponseReceived(sent.correlation_id, answer), now_ms)
+                else:
+                    node.handle(ResponseReceived(sent.correlation_id, None), now_ms)
+        assert reports == [UpdateVoter(NEW, epoch)]

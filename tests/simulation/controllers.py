@@ -55,6 +55,9 @@ class SimulatedController(SimulatedMember):
             rng=Random(f"{quorum.seed}-{self.node_id}-{self.life}-controller"),
             supported_features=SUPPORTED_FEATURES,
             kraft_version=lambda: node.kraft_version,
+            raise_kraft_version=lambda level, validate_only: (
+                self.runtime.driver.raise_kraft_version(level, validate_only=validate_only)
+            ),
         )
         self.loader = MetadataLoader()
         policy = SnapshotPolicy(max_bytes=SNAPSHOT_BYTES, max_interval_ms=0, now_ms=quorum.clock.ms)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from ottla.config.broker import BrokerConfig
     from ottla.controller.configs import BrokerRefusal
+    from ottla.controller.features import RaiseKRaftVersion
     from ottla.controller.policies import Policies
     from ottla.controller.result import RecordPermits
     from ottla.metadata.broker import BrokerRegistration, FeatureRange
@@ -73,6 +74,7 @@ class Controller:
         rng: Random,
         supported_features: Mapping[str, FeatureRange],
         kraft_version: Callable[[], int],
+        raise_kraft_version: RaiseKRaftVersion,
         policies: Policies = NO_POLICIES,
         broker_refusal: BrokerRefusal | None = None,
     ) -> None:
@@ -83,6 +85,7 @@ class Controller:
             node_id=config.node_id,
             supported=supported_features,
             kraft_version=kraft_version,
+            raise_kraft_version=raise_kraft_version,
         )
         self.cluster = ClusterControl(
             self.registry,

@@ -6,7 +6,7 @@ Kafka: org.apache.kafka.controller.FeatureControlManager.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.controller.result import ControllerResult
 from ottla.errors import ErrorCode, KafkaError
@@ -21,7 +21,7 @@ from ottla.metadata.features import (
 )
 from ottla.metadata.framing import MessageAndVersion
 from ottla.protocol.apis.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
-from ottla.protocol.records.metadata import FeatureLevelRecord
+from ottla.protocol.records.metadata import FeatureLevelRecord, NoOpRecord
 from ottla.timeline import TimelineDict
 
 if TYPE_CHECKING:
@@ -44,6 +44,13 @@ class UpgradeType(IntEnum):
     UNSAFE_DOWNGRADE = 3
 
 
+class RaiseKRaftVersion(Protocol):
+    """How the controller changes the quorum's own level."""
+
+    def __call__(self, level: int, /, *, validate_only: bool) -> None:
+        """Raise the level, or only check it; KafkaError when that cannot be."""
+
+
 class FeatureControl:
     """Levels by name; a missing one is 0."""
 
@@ -54,11 +61,14 @@ class FeatureControl:
         node_id: int,
         supported: Mapping[str, FeatureRange],
         kraft_version: Callable[[], int],
+        raise_kraft_version: RaiseKRaftVersion,
     ) -> None:
+        """kraft_version is kept by the quorum, which raise_kraft_version changes."""
         self._levels: TimelineDict[str, int] = TimelineDict(registry)
         self._node_id = node_id
         self.supported = supported
         self._kraft_version = kraft_version
+        self._raise_kraft_version = raise_kraft_version
 
     @property
     def levels(self) -> Mapping[str, int]:
@@ -106,6 +116,7 @@ class FeatureControl:
         """
         records: list[MessageAndVersion] = []
         error: KafkaError | None = None
+        kraft_version: int | None = None
         # the last of several updates of one feature wins, as in Kafka
         for update in {one.feature: one for one in request.feature_updates}.values():
             try:
@@ -121,12 +132,18 @@ class FeatureControl:
                 )
                 break
             if update.feature == KRAFT_VERSION:
+                if kind == UpgradeType.UPGRADE:
+                    kraft_version = level
+                    # an offset to wait for: the level is in no record of the controller
+                    records.append(MessageAndVersion(NoOpRecord(), 0))
                 continue
             record = FeatureLevelRecord(name=update.feature, feature_level=level)
             records.append(MessageAndVersion(record, 0))
             is_elr = update.feature == ELIGIBLE_LEADER_REPLICAS_VERSION
             if is_elr and level > 0 and not self.is_elr_enabled:
                 records += elr_settings()
+        if kraft_version is not None and error is None and not request.validate_only:
+            self._raise_kraft_version(kraft_version, validate_only=False)
         response = UpdateFeaturesResponse(
             error_code=error.code if error else 0,
             error_message=error.message if error else None,
@@ -161,8 +178,8 @@ class FeatureControl:
             self._check_downgrade(name, level, current, kind)
         elif level > current:
             self._check_upgrade(name, level, kind)
-        if name == KRAFT_VERSION and level != current:
-            raise _invalid(name, level, "kraft.version cannot be changed yet.")
+        if name == KRAFT_VERSION and kind == UpgradeType.UPGRADE:
+            self._raise_kraft_version(level, validate_only=True)
 
     def _check_upgrade(self, name: str, level: int, kind: int) -> None:
         if kind != UpgradeType.UPGRADE:

@@ -26,6 +26,7 @@ from ottla.raft.messages import (
     AppendRecords,
     AppendRejected,
     FlushLog,
+    KRaftVersionOffered,
     LogFlushed,
     PersistElection,
     RecordsAppended,
@@ -189,6 +190,12 @@ class RaftDriver:
         last_offset = self.node.next_offset - 1
         self._run(effects)
         return last_offset
+
+    def raise_kraft_version(self, level: int, *, validate_only: bool) -> None:
+        """Raise the quorum's feature level; KafkaError when the quorum cannot have it."""
+        self.node.check_kraft_version(level)
+        if not validate_only:
+            self._happened(KRaftVersionOffered(level))
 
     def request(self, request: Request) -> Pending[Any]:
         """Take another member's request; the result is the response."""

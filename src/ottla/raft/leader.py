@@ -56,6 +56,7 @@ class Leader:
         "leader",
         "observers",
         "replicas",
+        "reported_voters",
         "timeouts",
         "voted",
         "voters",
@@ -82,6 +83,8 @@ class Leader:
         self.is_announced = False
         self.accumulator = BatchAccumulator(epoch=epoch, next_offset=epoch_start_offset)
         self.timeouts = timeouts
+        self.reported_voters: VoterSet | None = None
+        """In a quorum of static voters: they as they described themselves to this leader."""
         self.replicas: dict[int, Replica] = {}
         """The voters by id."""
         self.observers: dict[ReplicaKey, Replica] = {}
@@ -106,6 +109,8 @@ class Leader:
         for voter in voters:
             key = ReplicaKey(voter.voter_id, voter.directory_id)
             known = before.get(voter.voter_id)
+            if known is not None and not known.key.directory_id:
+                known.key = key  # a static voter whose directory is known from now on
             if known is None or known.key != key:
                 known = self.observers.pop(key, None) or Replica(key)
             self.replicas[voter.voter_id] = known

@@ -64,7 +64,19 @@ class Leading:
             messages.append(voters.to_record())
         elif member.voters.kraft_version > 0 and voters != role.voters:
             messages.append(voters.to_record())
+        elif member.voters.kraft_version == 0:
+            role.reported_voters = self._before_reports()
         self.append_control(role, messages, now_ms)
+
+    def _before_reports(self) -> VoterSet:
+        """Return the static voters; only of itself a leader knows directory and levels."""
+        member = self._member
+        return VoterSet(
+            one._replace(directory_id=member.key.directory_id, endpoints=member.endpoints)
+            if one.voter_id == member.key.node_id
+            else one._replace(highest_kraft_version=0)
+            for one in member.voters.latest
+        )
 
     def _with_own_endpoints(self) -> VoterSet:
         """Return the voters with the addresses at which this leader serves now."""

@@ -29,6 +29,12 @@ class RecordsOffered(NamedTuple):
     timestamp_ms: int
 
 
+class KRaftVersionOffered(NamedTuple):
+    """The controller raises the quorum's own feature level, kraft.version."""
+
+    level: int
+
+
 class LogFlushed(NamedTuple):
     """The log is durable below end_offset, unless it was truncated since the flush began."""
 
@@ -86,6 +92,7 @@ class ShutdownRequested(NamedTuple):
 
 Event: TypeAlias = (
     RecordsOffered
+    | KRaftVersionOffered
     | LogFlushed
     | RecordsAppended
     | AppendRejected

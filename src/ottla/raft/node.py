@@ -15,6 +15,7 @@ from ottla.raft.leader import Leader
 from ottla.raft.leading import Leading
 from ottla.raft.member import Member
 from ottla.raft.messages import (
+    KRaftVersionOffered,
     LogFlushed,
     RecordsOffered,
     RequestReceived,
@@ -160,6 +161,10 @@ class RaftNode:
         """How often the log was cut; a flush of an earlier count confirms nothing."""
         return self._member.truncation_count
 
+    def check_kraft_version(self, level: int) -> None:
+        """Raise KafkaError INVALID_UPDATE_VERSION for a level that the quorum cannot have."""
+        self._reconfiguration.check_kraft_version(level)
+
     # Events
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
@@ -176,6 +181,8 @@ class RaftNode:
                     self._answered(sent, response, now_ms)
             case RecordsOffered(values, timestamp_ms):
                 self._leading.offer(values, timestamp_ms)
+            case KRaftVersionOffered(level):
+                self._reconfiguration.raise_kraft_version(level, now_ms)
             case LogFlushed(end_offset, truncation_count):
                 self._flushed(end_offset, truncation_count)
             case ShutdownRequested():

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.records.raft import KRaftVersionRecord
 from ottla.raft import voter_changes
 from ottla.raft.messages import Respond
 from ottla.raft.requests import (
@@ -29,6 +30,7 @@ from ottla.raft.voter_set import Voter, VoterSet
 
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
+    from ottla.raft.control_records import ControlMessage
     from ottla.raft.leader import Leader
     from ottla.raft.leading import Leading
     from ottla.raft.member import Member
@@ -126,14 +128,37 @@ class Reconfiguration:
         member.send(voter.voter_id, voter.endpoints, DescribeVersions(member.epoch), now_ms)
 
     def _update(self, role: Leader, voter: Voter, now_ms: int) -> None:
-        """Store a voter's new addresses; those of static voters are in the configuration."""
+        """Store a voter's new addresses; those of static voters only until the epoch ends."""
         voters, level = self._member.voters, self._member.voters.kraft_version
         if level > 0 and voters.latest_offset >= (role.high_watermark or 0):
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
-        changed = voter_changes.updated(role.voters, voter, level)
-        if level > 0 and changed != role.voters:
-            self._append(role, changed, now_ms)
+        if role.reported_voters is not None:
+            role.reported_voters = voter_changes.updated(role.reported_voters, voter, level)
+        else:
+            changed = voter_changes.updated(role.voters, voter, level)
+            if changed != role.voters:
+                self._append(role, changed, now_ms)
         role.followed_by(voter_changes.replica_key(voter), now_ms)
+
+    def check_kraft_version(self, level: int) -> None:
+        """Raise INVALID_UPDATE_VERSION for a level that some voter does not support."""
+        role, current = self._leading.leader_role(), self._member.voters.kraft_version
+        if role is None:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        voters = role.voters if role.reported_voters is None else role.reported_voters
+        voter_changes.check_upgrade(level, current, voters)
+
+    def raise_kraft_version(self, level: int, now_ms: int) -> None:
+        """Write the level and the voters as they described themselves, as one batch."""
+        role, member = self._leading.leader_role(), self._member
+        if role is None or role.reported_voters is None or level == member.voters.kraft_version:
+            return
+        records: list[ControlMessage] = [
+            KRaftVersionRecord(version=0, kraft_version=level),
+            role.reported_voters.to_record(),
+        ]
+        role.reported_voters = None
+        self._leading.append_control(role, records, now_ms)
 
     def _append(self, role: Leader, voters: VoterSet, now_ms: int) -> None:
         self._leading.append_control(role, [voters.to_record()], now_ms)
@@ -224,9 +249,13 @@ class Reconfiguration:
     def poll_follower(self, role: Follower, now_ms: int) -> int:
         """Send the leader what it should know of this node; return when to look again."""
         member = self._member
-        if member.voters.kraft_version < 1 or not member.endpoints:
+        if not member.endpoints:
             return NEVER_MS
-        request = self._own_update(role) if member.is_voter else self._own_joining()
+        request: AddVoter | RemoveVoter | UpdateVoter | None
+        if member.voters.kraft_version < 1:
+            request = self._own_report(role)
+        else:
+            request = self._own_update(role) if member.is_voter else self._own_joining()
         if request is None:
             return NEVER_MS
         leader_id = role.leader.leader_id
@@ -235,6 +264,13 @@ class Reconfiguration:
             role.update_due_ms = now_ms + member.timeouts.update_voter_ms
             member.send(leader_id, role.leader.endpoints, request, now_ms)
         return max(due_ms, now_ms + 1)
+
+    def _own_report(self, role: Follower) -> UpdateVoter | None:
+        """Return what each leader needs to know of a static voter, for an upgrade."""
+        member = self._member
+        if not member.is_voter or role.has_reported:
+            return None
+        return UpdateVoter(Voter(*member.key, member.endpoints), role.epoch)
 
     def _own_update(self, role: Follower) -> UpdateVoter | None:
         """Return this voter's addresses when the voter set has others."""
@@ -260,6 +296,8 @@ class Reconfiguration:
         """Wait before the next request; what was not expected pauses the leader's connection."""
         member = self._member
         role = member.role
+        if response.error is ErrorCode.NONE and isinstance(role, Follower):
+            role.has_reported = True
         if response.error in _EXPECTED_OF_JOINING and isinstance(role, Follower):
             role.update_due_ms = now_ms + member.timeouts.update_voter_ms
         elif response.error is not ErrorCode.NONE:

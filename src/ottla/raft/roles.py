@@ -44,6 +44,7 @@ class Follower:
         "deadline_ms",
         "epoch",
         "has_fetched",
+        "has_reported",
         "leader",
         "leader_high_watermark",
         "snapshot",
@@ -62,6 +63,8 @@ class Follower:
         self.leader_high_watermark = -1
         self.update_due_ms = deadline_ms
         """When this voter may tell the leader its new address."""
+        self.has_reported = False
+        """Whether the leader knows this voter's directory and addresses."""
         self.unwritten: deque[Buffer] = deque()
         """Batches of the last response that are not in the log yet."""
         self.snapshot: Download | None = None

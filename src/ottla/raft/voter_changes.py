@@ -108,6 +108,28 @@ def check_levels(voter: Voter, described: VersionsResponse, kraft_version: int) 
         )
 
 
+def check_upgrade(level: int, current: int, voters: VoterSet) -> None:
+    """Raise INVALID_UPDATE_VERSION for a kraft.version that not every voter supports."""
+    reason = None
+    if level < current:
+        reason = (
+            f"from version {_version_name(current)} to {_version_name(level)} because the new "
+            "version is a downgrade"
+        )
+    elif level > current and not all(
+        one.lowest_kraft_version <= level <= one.highest_kraft_version for one in voters
+    ):
+        reason = f"to {_version_name(level)} because not all of the voters support it"
+    if reason is not None:
+        raise KafkaError(
+            ErrorCode.INVALID_UPDATE_VERSION, f"Invalid upgrade of kraft.version {reason}"
+        )
+
+
+def _version_name(level: int) -> str:
+    return f"KRAFT_VERSION_{level}"
+
+
 def updated(voters: VoterSet, voter: Voter, kraft_version: int) -> VoterSet:
     """Return the voters with one replaced; raise for one that is unknown or not compatible.
 

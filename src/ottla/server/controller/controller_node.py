@@ -112,6 +112,7 @@ class ControllerNode:
             rng=rng,
             supported_features=SUPPORTED_FEATURES,
             kraft_version=lambda: raft.kraft_version,
+            raise_kraft_version=self._raise_kraft_version,
             policies=policies,
             broker_refusal=broker_refusal,
         )
@@ -166,6 +167,9 @@ class ControllerNode:
     def image(self) -> MetadataImage:
         """The committed metadata; the same object for ever, changed in place."""
         return self._loader.image
+
+    def _raise_kraft_version(self, level: int, /, *, validate_only: bool) -> None:
+        self._runtime.driver.raise_kraft_version(level, validate_only=validate_only)
 
     @property
     def driver(self) -> RaftDriver:
