@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla import KafkaError, NewTopic, TopicPartition
+from ottla.clients.admin.configs import ConfigResource, ResourceType
+from ottla.errors import ErrorCode
 from ottla.testing.simulation import SimulatedCluster
-from tests.simulation.test_cluster_replication import SETTINGS, _in_sync, _replica, _until, _values
+from tests.simulation.test_cluster_replication import (
+    SETTINGS,
+    _in_sync,
+    _leader,
+    _replica,
+    _until,
+    _values,
+)
 
 if TYPE_CHECKING:
     from ottla.testing.simulation.node import SimulatedNode
@@ -124,6 +133,134 @@ def test_a_crash_during_a_move_loses_nothing(seed: int) -> None:
             sent += 20
         await _until(lambda: _has_moved(node, target) or _has_moved(node, _other(target)))
         assert await _values(cluster, sent) == [b"%d" % number for number in range(sent)]
+        await cluster.stop()
+
+    cluster.run(work())
+
+
+async def _throttle(cluster: SimulatedCluster, node: SimulatedNode, rate: str | None) -> None:
+    """Limit the moves of a node, and wait until it knows."""
+    assert node.node is not None
+    broker = ConfigResource(ResourceType.BROKER, str(node.node.broker.node_id))
+    name = "replica.alter.log.dirs.io.max.bytes.per.second"
+    async with cluster.admin() as admin:
+        await admin.alter_configs({broker: {name: rate}})
+    config = node.node.broker.metadata
+    await _until(lambda: config.config.overrides.get(name) == rate)
+
+
+async def _begin_slowly(cluster: SimulatedCluster, node: SimulatedNode) -> str:
+    """Begin a move that a throttle stops halfway; return its target."""
+    async with cluster.producer(acks="all", linger_ms=0) as producer:
+        for number in range(40):
+            await producer.send("kept", b"%d" % number + b"." * 10_000)
+            await producer.flush()
+    await _throttle(cluster, node, "1000")
+    target = _other(_place(node))
+    assert await _move(cluster, node, target) is None
+    await asyncio.sleep(2)
+    assert node.node is not None
+    (future,) = node.node.broker.logs.futures
+    assert 0 < node.node.broker.moves.lag_of(future) < 40
+    return target
+
+
+def test_a_throttle_holds_a_move_and_a_request_for_its_own_directory_ends_it() -> None:
+    """Nothing is left of the copy; without the throttle the next move is complete at once."""
+    cluster = SimulatedCluster(32, config=CONFIG)
+
+    async def work() -> None:
+        await cluster.start()
+        await _create(cluster, 3)
+        node = cluster[1]
+        target = await _begin_slowly(cluster, node)
+        assert await _move(cluster, node, _other(target)) is None
+        await _until(partial(_has_moved, node, _other(target)))
+        await _throttle(cluster, node, None)
+        assert await _move(cluster, node, target) is None
+        await _until(partial(_has_moved, node, target), 3)
+        await cluster.stop()
+
+    cluster.run(work())
+
+
+def test_a_topic_that_is_deleted_during_a_move() -> None:
+    """Both directories are removed; a topic of that name starts at nothing."""
+    cluster = SimulatedCluster(33, config=CONFIG)
+
+    async def work() -> None:
+        await cluster.start()
+        await _create(cluster, 3)
+        node = cluster[2]
+        await _begin_slowly(cluster, node)
+        async with cluster.admin() as admin:
+            await admin.delete_topics(["kept"])
+        await _until(lambda: not _names(node))
+        await _create(cluster, 3)
+        await _produce(cluster, 0, 5)
+        assert await _values(cluster, 5) == [b"%d" % number for number in range(5)]
+        assert _names(node) == ["kept-0"]
+        await cluster.stop()
+
+    cluster.run(work())
+
+
+@pytest.mark.parametrize("is_source", [True, False])
+def test_a_directory_that_fails_during_a_move(is_source: bool) -> None:  # noqa: FBT001 - parametrized
+    """The controller knows where the replica is; healed and restarted it is in sync again."""
+    cluster = SimulatedCluster(34, config=CONFIG)
+
+    async def work() -> None:
+        await cluster.start()
+        await _create(cluster, 3)
+        node = next(one for one in cluster if _leader(cluster) is one)
+        assert node.node is not None
+        source = "/more" if is_source else "/data"  # the metadata log is in /data
+        assert await _move(cluster, node, source) is None
+        await _until(partial(_has_moved, node, source))
+        target = await _begin_slowly(cluster, node)
+        node.disks["/more"].fail(lambda call: call.kind != "read", times=1_000_000)
+        await _throttle(cluster, node, None)
+        if is_source:
+            await _until(lambda: _leader(cluster) is not node)
+        await _until(lambda: not len(node.node.broker.moves))  # type: ignore[union-attr]
+        await _until(lambda: _in_sync(cluster, 2 if is_source else 3))
+        assert _assigned_path(node) == source
+        assert isinstance(await _move(cluster, node, target), KafkaError)
+        node.kill(power=True)
+        await node.start()
+        await _until(lambda: _in_sync(cluster, 3))
+        await _until(lambda: _place(node) == _assigned_path(node))
+        assert len(await _values(cluster, 40)) == 40
+        await cluster.stop()
+
+    cluster.run(work())
+
+
+def test_moves_that_are_refused() -> None:
+    """Codes as of Kafka; the directory of a replica that is not there yet is remembered."""
+    cluster = SimulatedCluster(35, config=CONFIG)
+
+    async def work() -> None:
+        await cluster.start()
+        node = cluster[1]
+        unknown = await _move(cluster, node, "/more")
+        assert unknown is not None
+        assert unknown.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        await _create(cluster, 3)
+        assert _place(node) == "/more"
+        missing = await _move(cluster, node, "/nowhere")
+        assert missing is not None
+        assert missing.code is ErrorCode.LOG_DIR_NOT_FOUND
+        broker = ConfigResource(ResourceType.BROKER, "1")
+        async with cluster.admin() as admin:
+            await admin.alter_configs({broker: {"cordoned.log.dirs": "/data"}})
+        assert node.node is not None
+        logs = node.node.broker.logs
+        await _until(lambda: logs.cordoned)
+        cordoned = await _move(cluster, node, "/data")
+        assert cordoned is not None
+        assert cordoned.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
         await cluster.stop()
 
     cluster.run(work())
