@@ -49,6 +49,24 @@ def test_three_nodes_form_a_cluster() -> None:
     cluster.run(work())
 
 
+def test_a_node_without_a_quorum_stops_after_the_time_of_an_election() -> None:
+    """Nobody can agree to its controlled shutdown; it was not waited for where none leads."""
+    cluster = SimulatedCluster(3)
+
+    async def work() -> None:
+        await cluster.start()
+        for node_id in (1, 2):
+            cluster.kill(node_id)
+        left = cluster[3].node
+        assert left is not None
+        await _until(lambda: not left.controller.quorum.has_leader)
+        begun_us = cluster.loop.now_us
+        await cluster[3].stop()
+        assert 1_000_000 <= cluster.loop.now_us - begun_us < 2_500_000
+
+    cluster.run(work())
+
+
 @pytest.mark.parametrize("asked", [1, 2, 3])
 def test_every_broker_forwards_to_the_active_controller(asked: int) -> None:
     """Creation, refusal and description are the same whichever broker a client asks."""

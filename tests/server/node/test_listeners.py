@@ -38,6 +38,30 @@ def test_a_listener_on_every_interface_is_advertised_by_the_host_name() -> None:
     assert (host, told) == (own_host_name(), bound)
 
 
+@pytest.mark.parametrize(
+    ("advertised", "expected"),
+    [
+        (
+            "PLAINTEXT://127.0.0.1:0,CONTROLLER://controller.example:19093",
+            ("controller.example", 19093),
+        ),
+        ("PLAINTEXT://127.0.0.1:0", None),
+    ],
+)
+def test_the_quorum_is_told_the_advertised_address_of_a_controller(
+    advertised: str, expected: tuple[str, int] | None
+) -> None:
+    """As in Kafka, voters and controller registrations have it; else where it listens."""
+    with Cluster(config={"advertised.listeners": advertised}) as cluster:
+        bound = cluster.run(lambda node: node.addresses["CONTROLLER"])
+        voters = cluster.run(lambda node: list(node.controller.quorum.voters))
+        (registered,) = cluster.run(lambda node: node.controller.image.cluster.controllers.values())
+    (end,) = voters[0].endpoints
+    assert (end.host, end.port) == (expected or bound)
+    address = registered.listeners["CONTROLLER"]
+    assert (address.host, address.port) == (expected or bound)
+
+
 def _raise(*_: object) -> str:
     raise OSError("unknown host")
 

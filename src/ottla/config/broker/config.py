@@ -127,15 +127,21 @@ class BrokerConfig(
         return tuple(one for one in self.endpoints if self._controllers_own(one))
 
     @property
+    def advertised_controller_endpoints(self) -> tuple[Endpoint, ...]:
+        """Where others reach this controller: as advertised, else where it listens."""
+        given: dict[str, Endpoint] = {}
+        if self.advertised_listeners is not None:
+            advertised = parse_listeners(
+                self.advertised_listeners, self.security_protocols, distinct_ports=False
+            )
+            given = {one.listener: one for one in advertised}
+        return tuple(given.get(one.listener, one) for one in self.controller_endpoints)
+
+    @property
     def advertised_controller_endpoint(self) -> Endpoint:
         """Where other controllers reach this one, on the first of controller.listener.names."""
         name = self.controller_listener_names[0].upper()
-        given: tuple[Endpoint, ...] = ()
-        if self.advertised_listeners is not None:
-            given = parse_listeners(
-                self.advertised_listeners, self.security_protocols, distinct_ports=False
-            )
-        return next(one for one in (*given, *self.controller_endpoints) if one.listener == name)
+        return next(one for one in self.advertised_controller_endpoints if one.listener == name)
 
     def _controllers_own(self, endpoint: Endpoint) -> bool:
         return endpoint.listener in {name.upper() for name in self.controller_listener_names}

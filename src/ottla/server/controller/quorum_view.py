@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.describe_quorum import DescribeQuorumResponse, ReplicaState
 from ottla.raft.leader import Leader
+from ottla.raft.roles import Follower
 from ottla.types import METADATA_TOPIC, Node
 
 if TYPE_CHECKING:
@@ -46,6 +47,11 @@ class QuorumView:
     def leader_id(self) -> int:
         """The leader's node id, -1 when it is not known."""
         return self._raft.leader_id
+
+    @property
+    def has_leader(self) -> bool:
+        """Whether this node leads, or follows a leader that it can reach."""
+        return isinstance(self._raft.role, Leader | Follower)
 
     @property
     def leader_epoch(self) -> int:

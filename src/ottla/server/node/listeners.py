@@ -91,6 +91,17 @@ class BoundPorts:
             found[one.listener] = (host, one.port or port)
         return found
 
+    @property
+    def advertised_controllers(self) -> dict[str, tuple[str, int]]:
+        """Where the other nodes reach this controller, by listener."""
+        return {
+            one.listener: (one.host or self._own_host_name, one.port or self._bound(one))
+            for one in self._config.advertised_controller_endpoints
+        }
+
+    def _bound(self, endpoint: Endpoint) -> int:
+        return self.addresses[endpoint.listener][1]
+
     def release(self, name: str) -> None:
         """Forget a listener that is closed."""
         del self.sockets[name], self.addresses[name]

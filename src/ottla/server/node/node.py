@@ -42,6 +42,7 @@ from ottla.server.controller.quorum_requests import QuorumRequests
 from ottla.server.http.endpoint import HttpEndpoint
 from ottla.server.logging.limits import report_suppressed
 from ottla.server.node.dynamic_settings import DynamicSettings, cordoned_directories
+from ottla.server.node.leaving import controlled_shutdown, let_others_leave
 from ottla.server.node.lifecycle import BrokerLifecycle
 from ottla.server.node.listeners import ListenerRole, NodeListeners
 from ottla.server.node.reporters import reporters_refusal
@@ -66,10 +67,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.node")
 CONTROLLER_TICK_MS = 500
 START_LIMIT_S = 60.0
-CONTROLLED_SHUTDOWN_LIMIT_S = 5.0
 RESIGNATION_LIMIT_S = 1.0
-LINGER_LIMIT_S = 1.0
-LINGER_LOOK_S = 0.01
 
 
 class Node:
@@ -503,10 +501,14 @@ class Node:
         count = self.connection_count
         log.info("stopping: closing %d connections", count, extra={"event": "node.stopping"})
         self.http.stopping()
-        if self.failure is None and self.config.is_broker:
-            await self._controlled_shutdown()
+        if self.failure is None and self._lifecycle.broker_epoch >= 0:
+            await controlled_shutdown(
+                self._completed(self._lifecycle.shut_down()),
+                self.controller.quorum,
+                election_s=self.config.controller_quorum_election_timeout_ms / 1000,
+            )
         if self.failure is None and self.config.is_controller:
-            await self._let_others_leave()
+            await let_others_leave(self._metadata.image)
 
     async def stop(self) -> None:
         """Stop serving, flush and close the logs, leave the clean marker."""
@@ -535,29 +537,6 @@ class Node:
         resources.close()
         elapsed_ms = self.clock.monotonic_ms() - begin_ms
         log.info("stopped in %d ms", elapsed_ms, extra={"event": "node.stopped"})
-
-    async def _controlled_shutdown(self) -> None:
-        """Leave the cluster in order; a broker that cannot is fenced when its session ends."""
-        log.info("stopping: controlled shutdown", extra={"event": "node.stopping"})
-        try:
-            await asyncio.wait_for(
-                self._completed(self._lifecycle.shut_down()), CONTROLLED_SHUTDOWN_LIMIT_S
-            )
-        except (KafkaError, OSError) as error:
-            log.warning(
-                "controlled shutdown failed: %s; partitions stay without a leader for "
-                "broker.session.timeout.ms unless this node starts again",
-                error,
-                extra={"event": "node.controlled_shutdown"},
-            )
-
-    async def _let_others_leave(self) -> None:
-        """Keep the quorum for brokers whose controlled shutdown is under way, but not for long."""
-        brokers = self._metadata.image.cluster.brokers
-        with suppress(TimeoutError):
-            async with asyncio.timeout(LINGER_LIMIT_S):
-                while any(one.is_leaving for one in brokers.values()):  # noqa: ASYNC110 - rare, and short
-                    await asyncio.sleep(LINGER_LOOK_S)
 
     async def _resign(self) -> None:
         """Let the other controllers elect a leader at once; those that are down do not count."""

@@ -82,9 +82,9 @@ class NodeResources:
             self._held = held.pop_all()
         metadata_path = config.metadata_directory
         self.metadata_log_dir = next(one for one in self.log_dirs if one.path == metadata_path)
-        names = [one.listener for one in config.controller_endpoints]
         self.controller_addresses = {
-            name: ListenerAddress(*self.ports.addresses[name], 0) for name in names
+            name: ListenerAddress(host, port, 0)
+            for name, (host, port) in self.ports.advertised_controllers.items()
         }
 
     def _lock(self, config: BrokerConfig, path: str) -> None:

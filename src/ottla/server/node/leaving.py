@@ -1,0 +1,72 @@
+"""How a node leaves its cluster: controlled shutdown, and help for the others' one.
+
+Kafka: BrokerServer.shutdown, BrokerLifecycleManager (PENDING_CONTROLLED_SHUTDOWN). Kafka waits for
+five minutes, also where there is no quorum any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from ottla.metadata.image import MetadataImage
+    from ottla.server.controller.quorum_view import QuorumView
+
+log = logging.getLogger("ottla.node")
+CONTROLLED_SHUTDOWN_LIMIT_S: Final = 5.0
+_LINGER_LIMIT_S: Final = 1.0
+_LINGER_LOOK_S: Final = 0.01
+_QUORUM_LOOK_S: Final = 0.05
+
+
+async def controlled_shutdown(
+    left: Coroutine[Any, Any, None], quorum: QuorumView, *, election_s: float
+) -> None:
+    """Wait for `left`, the controller's consent; a broker without it is fenced later.
+
+    A quorum that has had no leader for the time of an election is not waited for.
+    """
+    log.info("stopping: controlled shutdown", extra={"event": "node.stopping"})
+    leaving = asyncio.ensure_future(left)
+    lost = asyncio.ensure_future(_without_leader(quorum, election_s))
+    await asyncio.wait(
+        {leaving, lost}, timeout=CONTROLLED_SHUTDOWN_LIMIT_S, return_when=asyncio.FIRST_COMPLETED
+    )
+    if leaving.done():
+        error = leaving.exception()
+        reason = None if error is None else str(error)
+    elif lost.done():
+        reason = "the quorum has no leader"
+    else:
+        reason = f"the controller did not agree within {CONTROLLED_SHUTDOWN_LIMIT_S:.0f} s"
+    leaving.cancel()
+    lost.cancel()
+    if reason is not None:
+        log.warning(
+            "controlled shutdown failed: %s; partitions stay without a leader for "
+            "broker.session.timeout.ms unless this node starts again",
+            reason,
+            extra={"event": "node.controlled_shutdown"},
+        )
+
+
+async def _without_leader(quorum: QuorumView, limit_s: float) -> None:
+    """Wait until the quorum has had no leader for this time."""
+    elapsed_s = 0.0
+    while elapsed_s < limit_s:
+        await asyncio.sleep(_QUORUM_LOOK_S)
+        elapsed_s = 0.0 if quorum.has_leader else elapsed_s + _QUORUM_LOOK_S
+
+
+async def let_others_leave(image: MetadataImage) -> None:
+    """Keep the quorum for brokers whose controlled shutdown is under way, but not for long."""
+    brokers = image.cluster.brokers
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_LINGER_LIMIT_S):
+            while any(one.is_leaving for one in brokers.values()):  # noqa: ASYNC110 - rare, and short
+                await asyncio.sleep(_LINGER_LOOK_S)
