@@ -50,7 +50,7 @@ def test_three_nodes_form_a_cluster() -> None:
 
 
 def test_a_node_without_a_quorum_stops_after_the_time_of_an_election() -> None:
-    """Nobody can agree to its controlled shutdown; it was not waited for where none leads."""
+    """No controller can agree to its controlled shutdown, and none is waited for."""
     cluster = SimulatedCluster(3)
 
     async def work() -> None:
