@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Plant bugs in the quorum or in replication one at a time; check that the simulation finds them.
 
-    .venv/bin/python scripts/planted_quorum_bugs.py [--replicas] [--only NAME,NAME] [--sample COUNT]
+    .venv/bin/python scripts/planted_quorum_bugs.py [--replicas | --cluster] [--only NAME,NAME]
+        [--sample COUNT] [--max-events COUNT]
 
 `tests/simulation/planted_quorum_bugs.toml` lists the edits (`planted_replica_bugs.toml` with
-`--replicas`). For each bug the seeds 0, 1, 2 … of `tests/simulation/quorum_seeds.py`
-(`replica_seeds.py`) run on a copy of the sources until one fails. Prints the seed, the number of
-events until then and the failure; exits with 1 when a bug is not found within `--max-events`.
+`--replicas`, `planted_cluster_bugs.toml` with `--cluster`). For each bug the seeds 0, 1, 2 … of
+`tests/simulation/quorum_seeds.py` (`replica_seeds.py`, `cluster_seeds.py`) run on a copy of the
+sources until one fails. Prints the seed, the number of events until then and the failure; exits
+with 1 when a bug is not found within `--max-events`.
 
 Kafka: none.
 """
@@ -25,6 +27,7 @@ from pathlib import Path
 from planted_bugs import BROKEN_PLANT, ROOT, Edit, Plant, copy_sources, environment, with_plant
 
 SIMULATIONS = ROOT / "tests" / "simulation"
+PARTS = ("quorum", "replica")
 MAX_EVENTS = 10_000_000
 TIME_LIMIT_S = 1200
 FAILED = re.compile(
@@ -34,10 +37,14 @@ FAILED = re.compile(
 
 
 def read_plants(subject: str) -> list[Plant]:
-    """Return all plants in "quorum" or "replica"; the field `test` is the bug's name."""
+    """Return all plants in "quorum", "replica" or "cluster"; the field `test` is the bug's name."""
     path = SIMULATIONS / f"planted_{subject}_bugs.toml"
     data = tomllib.loads(path.read_text(encoding="utf-8"))
-    return [
+    known = []
+    if "known" in data:
+        listed = {one.test: one for part in PARTS for one in read_plants(part)}
+        known = [listed[name] for name in data["known"]]
+    return known + [
         Plant(
             number,
             bug["what"],
@@ -91,11 +98,12 @@ def main() -> int:
     """Plant all bugs and print the results; return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--replicas", action="store_true", help="bugs of replication")
+    parser.add_argument("--cluster", action="store_true", help="bugs that whole clusters find")
     parser.add_argument("--only", metavar="NAMES", help="only these bugs")
     parser.add_argument("--sample", metavar="COUNT", type=int, help="only so many, always the same")
     parser.add_argument("--max-events", metavar="COUNT", type=int, default=MAX_EVENTS)
     options = parser.parse_args()
-    subject = "replica" if options.replicas else "quorum"
+    subject = "replica" if options.replicas else "cluster" if options.cluster else "quorum"
     plants = read_plants(subject)
     if options.only:
         plants = [plant for plant in plants if plant.test in options.only.split(",")]

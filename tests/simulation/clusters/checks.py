@@ -2,8 +2,10 @@
 
 - Logs, that of the metadata too: `committed_logs`.
 - One leader an epoch; a disk gives one vote an epoch, and holds it before it is known; a process
-  that starts gives no second one; what the quorum commits is durable on a majority of its voters.
-- A broker leads what its own metadata says, and nothing else; in-sync replicas are replicas.
+  that starts gives no second one; what the quorum commits is durable on a majority of its voters;
+  snapshots name those that are committed.
+- A broker leads what its own metadata says, and nothing else; in-sync replicas are replicas, and
+  have what their leader has committed.
 - Equal offsets of the metadata log mean equal metadata.
 """
 
@@ -15,8 +17,10 @@ from typing import TYPE_CHECKING
 
 from ottla.metadata.framing import encode_record
 from ottla.raft.leader import Leader
+from ottla.raft.log_check import METADATA_LOG
 from ottla.raft.requests import ReplicaKey
-from tests.simulation.clusters.committed_logs import CommittedLog, Replica
+from ottla.raft.snapshot import snapshot_name
+from tests.simulation.clusters.committed_logs import CommittedLog, CommittedMetadata, Replica
 from tests.simulation.durable_state import durable_election, has_unsynced_records, holds_durably
 
 if TYPE_CHECKING:
@@ -27,10 +31,10 @@ if TYPE_CHECKING:
     from ottla.server.node.node import Node
     from ottla.testing.simulation import SimulatedCluster
     from ottla.testing.simulation.node import SimulatedNode
+    from ottla.types import OffsetAndEpoch
 
 IMAGE_SAMPLE = 8
 """The metadata is compared at every so many offsets: to encode all of it takes long."""
-METADATA = "__cluster_metadata"
 _UNKNOWN_ID = 99
 """The id of no node."""
 
@@ -49,6 +53,7 @@ class NodeView:
         self.role: Role | None = None
         self.is_vote_open = False
         """Whether the election state is being stored."""
+        self.snapshot_id: OffsetAndEpoch | None = None
         self.partitions: dict[Partition, Replica] = {}
 
     def replica(self, partition: Partition) -> Replica:
@@ -64,7 +69,7 @@ class ClusterChecks:
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self.cluster = cluster
-        self.metadata = CommittedLog(METADATA)
+        self.metadata = CommittedMetadata()
         self.logs: dict[tuple[bytes, int], CommittedLog] = {}
         """By topic id and partition."""
         self._newest: dict[tuple[str, int], CommittedLog] = {}
@@ -170,6 +175,11 @@ class ClusterChecks:
         )
 
     def _metadata_committed(self, view: NodeView, role: Role) -> None:
+        snapshot_id = view.driver.log.latest_snapshot
+        if snapshot_id is not None and snapshot_id != view.snapshot_id:
+            view.snapshot_id = snapshot_id
+            data = view.host.disk.content(f"{METADATA_LOG}/{snapshot_name(snapshot_id)}")
+            self.metadata.check_snapshot(view.name, snapshot_id, data)
         is_leader = isinstance(role, Leader)
         before = self.metadata.end_offset
         self.metadata.observe(view.metadata, leader_epoch=role.epoch if is_leader else None)
@@ -202,7 +212,33 @@ class ClusterChecks:
             return
         if partition.leader_epoch != replica.led_epoch:
             log.led(replica, partition.leader_epoch)
+        before = replica.high_watermark
         log.observe(replica, leader_epoch=partition.leader_epoch)
+        if replica.high_watermark > before:
+            self._is_replicated(partition, replica)
+
+    def _is_replicated(self, partition: Partition, replica: Replica) -> None:
+        """Check that the replicas in sync have what a leader has committed.
+
+        But for those that have ended since they fetched: they may have lost what they had.
+        """
+        leading, end_offset = partition.leading, replica.high_watermark
+        if leading is None:
+            return
+        epoch = partition.log.leader_epochs.epoch_for_offset(end_offset - 1)
+        for view in self.views:
+            follower = leading.followers.get(view.node_id)
+            if follower is None or view.node_id not in partition.isr:
+                continue
+            other = view.node.broker.replicas.find(*partition.topic_partition)
+            if other is None or follower.broker_epoch != view.node._lifecycle.broker_epoch:
+                continue
+            has_it = other.log.log_end_offset >= end_offset
+            own_epoch = other.log.leader_epochs.epoch_for_offset(end_offset - 1)
+            assert (has_it, own_epoch) == (True, epoch), (
+                f"{replica.owner} commits {partition.topic_partition} up to {end_offset}; "
+                f"{view.name} is in sync and ends at {other.log.log_end_offset}"
+            )
 
     def log_of(self, partition: Partition) -> CommittedLog:
         """Return what is committed of a partition."""

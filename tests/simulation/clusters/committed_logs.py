@@ -10,15 +10,25 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.protocol.records.raft import VotersRecord
+from ottla.raft.control_records import decode_control_message
+from ottla.raft.log_check import METADATA_LOG
+from ottla.raft.snapshot import decode_snapshot
+from ottla.raft.voter_set import voter_set_of
+from ottla.records.batches import batch_at
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ottla.raft.voter_set import VoterSet
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.segments.segment import Segment
+    from ottla.types import OffsetAndEpoch
 
 _HEAD = Struct(">qiibIhi")
 """Base offset, length, leader epoch, magic, checksum, attributes, last offset delta."""
 _LENGTH_END = 12
+_IS_CONTROL = 0x20
 
 
 class Batch(NamedTuple):
@@ -28,6 +38,7 @@ class Batch(NamedTuple):
     next_offset: int
     leader_epoch: int
     crc: int
+    attributes: int
 
 
 class Replica:
@@ -42,6 +53,7 @@ class Replica:
         self.checked_offset = 0
         self._segment: Segment | None = None
         self._position = 0
+        self._size = 0
 
     def unchecked(self, end_offset: int) -> Iterator[Batch]:
         """Yield the batches from the last one that was compared up to an offset."""
@@ -53,14 +65,21 @@ class Replica:
             data = segment.file._content.data  # type: ignore[attr-defined] # a SimulatedFile
             size = min(segment.size, len(data))
             while position + _HEAD.size <= size:
-                base, length, epoch, _, crc, _, delta = _HEAD.unpack_from(data, position)
+                base, length, epoch, _, crc, attributes, delta = _HEAD.unpack_from(data, position)
                 if base >= end_offset:
                     return
-                position += _LENGTH_END + length
+                self._size = _LENGTH_END + length
+                position += self._size
                 self._segment, self._position = segment, position
                 if base + delta >= start:
                     self.checked_offset = base + delta + 1
-                    yield Batch(base, base + delta + 1, epoch, crc)
+                    yield Batch(base, base + delta + 1, epoch, crc, attributes)
+
+    def last_bytes(self) -> bytes:
+        """Return the batch that was compared last."""
+        assert self._segment is not None
+        data = self._segment.file._content.data  # type: ignore[attr-defined] # as above
+        return bytes(data[self._position - self._size : self._position])
 
 
 class CommittedLog:
@@ -120,6 +139,7 @@ class CommittedLog:
             if known is None and base >= self.end_offset:
                 self._batches[base] = batch
                 self.end_offset = batch.next_offset
+                self._committed(batch, replica)
                 continue
             assert known == batch, (
                 f"{replica.owner} has {batch} of {self.name} below its high watermark; "
@@ -128,4 +148,34 @@ class CommittedLog:
         assert replica.checked_offset >= end_offset, (
             f"{self.name} on {replica.owner} lacks what is committed from "
             f"{replica.checked_offset} to {end_offset}"
+        )
+
+    def _committed(self, batch: Batch, replica: Replica) -> None:
+        """Take note of a batch that was not known as committed."""
+
+
+class CommittedMetadata(CommittedLog):
+    """The metadata log, with the voters that are committed."""
+
+    def __init__(self) -> None:
+        super().__init__(METADATA_LOG)
+        self._voters: list[tuple[int, VoterSet]] = []
+        """By the offset of their record."""
+
+    def _committed(self, batch: Batch, replica: Replica) -> None:
+        if not batch.attributes & _IS_CONTROL:
+            return
+        for record in batch_at(memoryview(replica.last_bytes()), 0).records():
+            message = decode_control_message(record)
+            if isinstance(message, VotersRecord):
+                self._voters.append((record.offset, voter_set_of(message)))
+
+    def check_snapshot(self, owner: str, snapshot_id: OffsetAndEpoch, data: bytes) -> None:
+        """Check that a snapshot names the voters that are committed below its end."""
+        assert snapshot_id.offset <= self.end_offset, f"{owner} has a snapshot at {snapshot_id}"
+        voters = decode_snapshot(data).voters
+        below = [voters for offset, voters in self._voters if offset < snapshot_id.offset]
+        assert not below or voters == below[-1], (
+            f"the snapshot of {owner} at {snapshot_id.offset} names the voters {voters}; committed "
+            f"are {below[-1]}"
         )

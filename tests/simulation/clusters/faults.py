@@ -47,6 +47,8 @@ class ClusterFaults:
         """Node → its broker epoch when it lost power."""
         self._unclean: dict[int, int] = {}
         """Node → its broker epoch when it last ended other than by a clean stop."""
+        self._images: list[MetadataImage] = []
+        """The newest metadata that any node had: those that start have none yet."""
         self._armed: dict[SimulatedNode, None] = {}
         """Nodes whose disk may fail them at any moment."""
         if self.rng.random() < 0.25:
@@ -120,6 +122,7 @@ class ClusterFaults:
             return
         if host in self._armed:
             self._disarm(host)
+        self._newest_image()
         self._starting[host] = self.cluster.loop.create_task(self._started(host))
 
     async def _started(self, host: SimulatedNode) -> None:
@@ -202,7 +205,8 @@ class ClusterFaults:
 
     def _newest_image(self) -> MetadataImage:
         images = [one.node.broker.image for one in self.cluster if one.node is not None]
-        return max(images, key=lambda image: image.offset_and_epoch)
+        self._images = [max([*self._images, *images], key=lambda image: image.offset_and_epoch)]
+        return self._images[0]
 
     def _broker_epoch(self, node_id: int) -> int:
         found = self._newest_image().cluster.brokers.get(node_id)

@@ -32,7 +32,7 @@ HEALED_S = 120.0
 ROUNDS = 8
 _TWO_DIRECTORIES = {"log.dirs": "/data,/more"}
 _SMALL_SNAPSHOTS = {
-    "metadata.log.max.record.bytes.between.snapshots": "20000",
+    "metadata.log.max.record.bytes.between.snapshots": "3000",
 }
 
 
