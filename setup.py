@@ -22,6 +22,8 @@ COMPILED = (
     "protocol/request_header",
     "protocol/produce_values",
     "protocol/fetch_values",
+    "protocol/follower_fetch",
+    "storage/batches",
     "clients/producer/batches",
     "clients/producer/accumulator",
     "clients/producer/partitioner",

@@ -9,8 +9,8 @@ import pytest
 
 from ottla.errors import ErrorCode
 from ottla.metrics.sampled_stat import SampleWindow
-from ottla.protocol.apis.fetch import FetchRequest, FetchResponse
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from ottla.protocol.fetch_values import FetchAnswer, FetchedPartition, FetchValues
 from ottla.quota.replication import ReplicationQuota
 from ottla.records.builder import encode_batch
 from ottla.replication.fetcher import FetcherSettings, ReplicaFetcher
@@ -25,7 +25,6 @@ EPOCH = 3
 BACKOFF_MS = 100
 SETTINGS = FetcherSettings(backoff_ms=BACKOFF_MS)
 TOPIC_ID = Uuid(b"0123456789abcdef")
-_Topic = FetchResponse.FetchableTopicResponse
 _Offsets = ListOffsetsResponse.ListOffsetsTopicResponse
 
 
@@ -35,10 +34,22 @@ def batch(offset: int, count: int = 1, epoch: int = EPOCH) -> bytes:
     return bytes(encode_batch(records, base_offset=offset, leader_epoch=epoch))
 
 
-def fetched(index: int = 0, records: bytes = b"", **values: Any) -> Any:
+def fetched(
+    index: int = 0,
+    records: bytes = b"",
+    *,
+    error_code: int = 0,
+    high_watermark: int = 0,
+    log_start_offset: int = 0,
+    diverging: tuple[int, int] | None = None,
+) -> FetchedPartition:
     """Return what a leader answers for one partition."""
-    defaults = {"high_watermark": 0, "log_start_offset": 0, "aborted_transactions": None}
-    return _Topic.PartitionData(partition_index=index, records=records, **defaults | values)
+    key, size = ("", TOPIC_ID, index), len(records)
+    stable = high_watermark
+    return (
+        *(key, error_code, high_watermark, stable, log_start_offset),
+        *(None, memoryview(records), size, diverging, None, -1),
+    )
 
 
 class World:
@@ -72,24 +83,23 @@ class World:
         """Return the first partition's log."""
         return self.partitions[0].log
 
-    def fetch(self, now_ms: int = NOW_MS) -> FetchRequest:
+    def fetch(self, now_ms: int = NOW_MS) -> FetchValues:
         """Return the next request, which is a Fetch."""
         request = self.fetcher.poll(now_ms)
-        assert isinstance(request, FetchRequest), request
+        assert isinstance(request, FetchValues), request
         return request
 
-    def answer(self, *partitions: Any, session_id: int = 7, error_code: int = 0) -> None:
+    def answer(
+        self, *partitions: FetchedPartition, session_id: int = 7, error_code: int = 0
+    ) -> None:
         """Answer the fetch in flight."""
-        topics = [_Topic(topic_id=TOPIC_ID, partitions=list(partitions))] if partitions else []
-        response = FetchResponse(session_id=session_id, error_code=error_code, responses=topics)
-        self.fetcher.received(response, NOW_MS, NOW_MS)
+        answer = FetchAnswer(error_code, session_id, partitions)
+        self.fetcher.received(answer, NOW_MS, NOW_MS)
 
 
-def named(request: FetchRequest) -> list[tuple[int, int]]:
+def named(request: FetchValues) -> list[tuple[int, int]]:
     """Return the partitions of a request with their offsets."""
-    return [
-        (one.partition, one.fetch_offset) for topic in request.topics for one in topic.partitions
-    ]
+    return [(index, asked[1]) for (_, _, index), asked in request.partitions.items()]
 
 
 def test_only_partitions_that_moved_are_named_again() -> None:
@@ -98,7 +108,7 @@ def test_only_partitions_that_moved_are_named_again() -> None:
     first = world.fetch()
     assert named(first) == [(0, 0), (1, 0), (2, 0)]
     assert (first.session_id, first.session_epoch) == (0, 0)
-    assert first.replica_state.replica_epoch == 12
+    assert first.replica_epoch == 12
     assert world.fetcher.poll(NOW_MS) is None, "one request is in flight"
     world.answer(fetched(1, batch(0, 2), high_watermark=1))
     second = world.fetch()
@@ -142,7 +152,7 @@ def test_a_partition_in_error_waits_alone() -> None:
     world.fetch()
     world.answer(fetched(0, error_code=int(ErrorCode.UNKNOWN_TOPIC_ID)))
     request = world.fetch()
-    assert [one.partitions for one in request.forgotten_topics_data] == [[0]]
+    assert request.forgotten == [("", TOPIC_ID, 0)]
     world.answer()
     assert named(world.fetch(NOW_MS + BACKOFF_MS)) == [(0, 0)]
 
@@ -177,11 +187,9 @@ def test_a_log_that_diverges_is_truncated_to_where_both_agree() -> None:
     world.fetch()
     world.answer(fetched(0, batch(0, 3, epoch=1) + batch(3, 3, epoch=2)))
     world.fetch()
-    diverging = _Topic.PartitionData.EpochEndOffset(epoch=1, end_offset=2)
-    world.answer(fetched(0, diverging_epoch=diverging))
-    request = world.fetch()
-    asked = request.topics[0].partitions[0]
-    assert (asked.fetch_offset, asked.last_fetched_epoch) == (0, -1), "the batch is cut as a whole"
+    world.answer(fetched(0, diverging=(1, 2)))
+    (asked,) = world.fetch().partitions.values()
+    assert asked[1:3] == (0, -1), "the batch is cut as a whole"
 
 
 def test_a_log_below_the_leaders_start_begins_again_there() -> None:
@@ -222,8 +230,8 @@ def test_the_log_start_follows_the_leaders() -> None:
     world.fetch()
     world.answer(fetched(0, high_watermark=2, log_start_offset=1))
     assert world.log.log_start_offset == 1
-    asked = world.fetch().topics[0].partitions[0]
-    assert (asked.fetch_offset, asked.log_start_offset) == (2, 1)
+    (asked,) = world.fetch().partitions.values()
+    assert (asked[1], asked[3]) == (2, 1)
 
 
 def test_a_fenced_partition_waits_for_the_metadata() -> None:
@@ -295,7 +303,7 @@ def test_listed_replicas_that_lag_wait_while_the_limit_is_exceeded() -> None:
     world.limit.record(1000, NOW_MS)
     second = world.fetch()
     assert named(second) == [], "1 is in sync, 2 is not listed, and both are where they were"
-    assert [one.partitions for one in second.forgotten_topics_data] == [[0]]
+    assert second.forgotten == [("", TOPIC_ID, 0)]
     world.answer(fetched(2, batch(0, 2), **lagging))
     assert named(world.fetch(NOW_MS + 500)) == [(2, 2)]
     world.answer()
@@ -329,4 +337,4 @@ def test_requests_carry_the_settings() -> None:
     world = World(settings=FetcherSettings(11, 12, 13, 14, BACKOFF_MS))
     request = world.fetch()
     assert (request.max_bytes, request.min_bytes, request.max_wait_ms) == (12, 13, 14)
-    assert request.topics[0].partitions[0].partition_max_bytes == 11
+    assert [asked[-1] for asked in request.partitions.values()] == [11]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metrics.sampled_stat import SampleWindow
-from ottla.protocol.apis.fetch import FetchRequest, FetchResponse
 from ottla.protocol.apis.list_offsets import ListOffsetsResponse
+from ottla.protocol.fetch_values import FetchAnswer, FetchValues
 from ottla.protocol.offset_timestamps import LATEST_TIMESTAMP
 from ottla.purgatory.pending import Pending
 from ottla.quota.replication import ReplicationQuota
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ottla.replication.acknowledgements import ReplicationWait
     from ottla.replication.isr_updates import BrokerEpochs
     from ottla.replication.partition import Partition
-    from ottla.types import TopicPartition, Uuid
+    from ottla.types import Buffer, TopicPartition, Uuid
     from tests.simulation.replicas import SimulatedReplicas
 
 TOPIC = "orders"
@@ -44,7 +44,6 @@ HEARTBEAT_MS = 200
 REQUEST_TIMEOUT_MS = 600
 FETCH_BYTES = 400
 NO_LIMIT = ReplicationQuota(SampleWindow(11, 1000))
-_Answer = FetchResponse.FetchableTopicResponse
 _Offsets = ListOffsetsResponse.ListOffsetsTopicResponse
 
 
@@ -279,51 +278,46 @@ class SimulatedBroker:
 
     # A leader
 
-    def answer(self, request: FetchRequest | ListOffsetsRequest) -> Any:
+    def answer(self, request: FetchValues | ListOffsetsRequest) -> Any:
         """Return the response to another broker."""
-        if isinstance(request, FetchRequest):
+        if isinstance(request, FetchValues):
             return self._answer_fetch(request)
         return self._answer_offsets(request)
 
-    def _answer_fetch(self, request: FetchRequest) -> FetchResponse:
-        asked = request.topics[0].partitions[0]
-        partition, state = self.partition, request.replica_state
-        answer = _Answer.PartitionData(
-            partition_index=0, high_watermark=-1, aborted_transactions=None, records=b""
-        )
-        response = FetchResponse(responses=[_Answer(topic_id=TOPIC_ID, partitions=[answer])])
+    def _answer_fetch(self, request: FetchValues) -> FetchAnswer:
+        ((key, requested),) = request.partitions.items()
+        partition = self.partition
+
+        def answered(
+            code: ErrorCode = ErrorCode.NONE,
+            records: Buffer = b"",
+            diverging: tuple[int, int] | None = None,
+        ) -> FetchAnswer:
+            offsets = (-1, -1, -1)
+            if partition is not None and not code:
+                log_of = partition.log
+                offsets = (log_of.high_watermark, -1, log_of.log_start_offset)
+            size = len(records)
+            found = (key, int(code), *offsets, None, bytes(records), size, diverging, None, -1)
+            return FetchAnswer(0, 0, [found])
+
         if partition is None:
-            answer.error_code = int(ErrorCode.UNKNOWN_TOPIC_ID)
-            return response
-        requested = (
-            asked.current_leader_epoch,
-            asked.fetch_offset,
-            asked.last_fetched_epoch,
-            asked.log_start_offset,
-            asked.partition_max_bytes,
-        )
+            return answered(ErrorCode.UNKNOWN_TOPIC_ID)
         try:
             data, diverging = partition.read_for_follower(
-                state.replica_id,
-                state.replica_epoch,
+                request.replica_id,
+                request.replica_epoch,
                 requested,
-                asked.partition_max_bytes,
+                requested[-1],
                 now_ms=self.cluster.clock.ms,
                 min_one_message=True,
             )
         except KafkaError as error:
-            answer.error_code = int(error.code)
-            return response
-        answer.high_watermark = partition.log.high_watermark
-        answer.log_start_offset = partition.log.log_start_offset
-        if diverging is not None:
-            answer.diverging_epoch = _Answer.PartitionData.EpochEndOffset(
-                epoch=diverging[0], end_offset=diverging[1]
-            )
-        elif data is not None:
-            records = data[0]
-            answer.records = records.read() if isinstance(records, FileSlice) else records
-        return response
+            return answered(error.code)
+        records = b"" if data is None else data[0]
+        if isinstance(records, FileSlice):
+            records = records.read()
+        return answered(records=records, diverging=diverging)
 
     def _answer_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         asked, partition = request.topics[0].partitions[0], self.partition

@@ -300,7 +300,11 @@ def test_followers_copy_what_leaders_wrote() -> None:
     first = data[: scan_batches(data)[0].size]
     with pytest.raises(UnexpectedAppendOffset):
         follower.writes.append_as_follower(first, leader_epoch=2, now_ms=NOW_MS)
-    broken = bytearray(data[-20:])
+    last = scan_batches(data)[-1]
+    broken = bytearray(data[last.position :])
+    unfinished = broken[:-1]
+    assert follower.writes.append_as_follower(unfinished, leader_epoch=2, now_ms=NOW_MS) is None
+    broken[-1] ^= 1
     with pytest.raises(CorruptMessage):
         follower.writes.append_as_follower(broken, leader_epoch=2, now_ms=NOW_MS)
 

@@ -19,9 +19,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ErrorCode
-from ottla.protocol.apis.fetch import FetchRequest, FetchResponse
+from ottla.protocol.fetch_values import FetchValues
 from ottla.purgatory.pending import Pending
-from ottla.storage.batches import scan_batches, whole_batches_size
+from ottla.storage.batches import whole_batches
 from tests.simulation.quorum_faults import SimulatedClock
 from tests.simulation.replica_broker import SimulatedBroker
 from tests.simulation.replica_checks import ReplicaChecks
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.protocol.apis.alter_partition import AlterPartitionRequest
+    from ottla.protocol.fetch_values import FetchAnswer
     from tests.simulation.replica_controller import Image
 
 
@@ -167,12 +168,11 @@ class Transcript:
             self.clock.ms += 50
             broker.poll(broker.fetcher)
         target, request, pending = self.fetches.pop(broker.node_id)
-        assert isinstance(request, FetchRequest)
-        asked = request.topics[0].partitions[0]
+        assert isinstance(request, FetchValues)
+        ((leader_epoch, offset, last_epoch, *_),) = request.partitions.values()
         text = (
-            f"{node}->{target.node_id} fetch from {asked.fetch_offset}, last epoch "
-            f"{asked.last_fetched_epoch}, in leader epoch {asked.current_leader_epoch} by broker "
-            f"epoch {request.replica_state.replica_epoch}"
+            f"{node}->{target.node_id} fetch from {offset}, last epoch {last_epoch}, in leader "
+            f"epoch {leader_epoch} by broker epoch {request.replica_epoch}"
         )
         self.say(text + (": lost" if fate else ""))
         if fate:
@@ -183,17 +183,15 @@ class Transcript:
         assert broker.partition is not None
         self.say(f"{node} {broker.partition.log!r}")
 
-    def _say_response(self, source: int, target: str, response: FetchResponse) -> None:
-        fetched = response.responses[0].partitions[0]
-        text = f"{source}->{target} high watermark {fetched.high_watermark}"
-        if fetched.error_code:
-            text = f"{source}->{target} {ErrorCode(fetched.error_code).name}"
-        elif fetched.diverging_epoch.epoch >= 0:
-            diverging = fetched.diverging_epoch
-            text = f"{source}->{target} epoch {diverging.epoch} ends at {diverging.end_offset}"
-        elif fetched.records:
-            view = memoryview(fetched.records)  # type: ignore[arg-type] # bytes here
-            batches = scan_batches(view[: whole_batches_size(view)])
+    def _say_response(self, source: int, target: str, response: FetchAnswer) -> None:
+        ((_, code, high_watermark, _, _, _, records, size, diverging, _),) = response.partitions
+        text = f"{source}->{target} high watermark {high_watermark}"
+        if code:
+            text = f"{source}->{target} {ErrorCode(code).name}"
+        elif diverging is not None:
+            text = f"{source}->{target} epoch {diverging[0]} ends at {diverging[1]}"
+        elif size:
+            batches = whole_batches(records)  # type: ignore[arg-type] # no file here
             text += f", records {batches[0].base_offset} to {batches[-1].last_offset}"
         self.say(text)
 

@@ -92,6 +92,13 @@ class FrameReader:
         if self._budget:
             self._budget.release(self)
 
+    def take_whole(self, received: memoryview) -> memoryview | None:
+        """As `take`; most often what was received is one frame, which is copied once then."""
+        size = len(received) - 4
+        if not self.left and 0 <= size <= self.max_bytes and _from_bytes(received[:4]) == size:
+            return memoryview(bytearray(received[4:]))
+        return self.take(received)
+
     def take(self, received: memoryview) -> memoryview | None:
         """Take bytes from the shared buffer; return the first complete frame, keep the others."""
         if not self.left and len(received) >= 4:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.network.outgoing import OutgoingConnection
-from ottla.network.request_channel import Channel
+from ottla.network.request_channel import Channel, ChannelState
 from ottla.purgatory.pending import Pending
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.clock import Clock
+    from ottla.network.request_channel import FlatRequest
     from ottla.protocol.schema import Request
     from ottla.purgatory.timing_wheel import TimerTask, TimingWheel
     from ottla.types import SendItem
@@ -33,8 +34,8 @@ Address = tuple[str, int]
 class Outgoing(NamedTuple):
     """A request whose fields depend on the version that both nodes know."""
 
-    kind: type[Request]
-    build: Callable[[int], Request]
+    kind: type[Request | FlatRequest]
+    build: Callable[[int], Request | FlatRequest]
     """Called with the version; a KafkaError that it raises fails the request."""
 
 
@@ -62,13 +63,21 @@ class NodeChannel:
         self._is_closed = False
 
     def send(
-        self, node_id: int, address: Address, request: Request, *, timeout_ms: int
+        self,
+        node_id: int,
+        address: Address,
+        request: Request | FlatRequest,
+        *,
+        timeout_ms: int,
     ) -> Pending[Any]:
         """Send a request in the newest version that both know; fails with KafkaError.
 
         BROKER_NOT_AVAILABLE while the node cannot be connected to, NETWORK_EXCEPTION when the
         connection ends before the response, UnsupportedVersion without a common version.
         """
+        link = self._links.get(node_id)
+        if link is not None and link.is_ready and link.address == address:
+            return link.submit(request, self.clock.monotonic_ms(), timeout_ms)
         prepared = Outgoing(type(request), lambda _version: request)
         return self.send_prepared(node_id, address, prepared, timeout_ms=timeout_ms)
 
@@ -87,12 +96,9 @@ class NodeChannel:
                 text = f"node {node_id} at {address[0]}:{address[1]} is not connected"
                 answer.fail(KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, text))
                 return answer
-            link = self._links[node_id] = _Link(self, node_id, address)
+            link = self._links[node_id] = _Link(self, node_id, address, self._timer)
             link.connect(self._loop)
         link.send(_Waiting(request, answer, now_ms + timeout_ms), now_ms)
-        if not answer.done:
-            task = self._timer.add(now_ms + timeout_ms, link.expire)
-            answer.on_done(lambda _: _cancel(task))
         return answer
 
     def ended(self, link: _Link, reason: str | None) -> None:
@@ -111,7 +117,7 @@ class NodeChannel:
 
     def answered(self, node_id: int) -> None:
         """Note that a node can be reached."""
-        if self._may_connect_ms.pop(node_id, None) is not None:
+        if self._may_connect_ms and self._may_connect_ms.pop(node_id, None) is not None:
             extra = {"event": f"{self.purpose}.reachable"}
             log.info("%s: %s answers again", self.purpose, _name(node_id), extra=extra)
 
@@ -133,7 +139,9 @@ class _Waiting(NamedTuple):
 class _Link:
     """One connection to one node."""
 
-    def __init__(self, owner: NodeChannel, node_id: int, address: Address) -> None:
+    def __init__(
+        self, owner: NodeChannel, node_id: int, address: Address, timer: TimingWheel
+    ) -> None:
         self.node_id = node_id
         self.address = address
         self._owner = owner
@@ -144,6 +152,9 @@ class _Link:
         self._is_closed = False
         self._timeout_ms = 0
         """Of the last request: also for the negotiation of versions."""
+        self._timer = timer
+        self._timeout: TimerTask | None = None
+        """Set while there may be requests, and late: most have their responses long before."""
 
     def connect(self, loop: asyncio.AbstractEventLoop) -> None:
         """Open the connection."""
@@ -162,6 +173,37 @@ class _Link:
             self._submit(waiting, now_ms)
         else:
             self._waiting.append(waiting)
+            self._watch(waiting.deadline_ms)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether requests leave at once."""
+        return self._channel.state is ChannelState.READY
+
+    def submit(
+        self,
+        request: Request | FlatRequest,
+        now_ms: int,
+        timeout_ms: int,
+        max_version: int | None = None,
+    ) -> Pending[Any]:
+        """Send a request on a ready connection."""
+        self._timeout_ms = timeout_ms
+        sent = self._channel.submit(
+            request, now_ms=now_ms, timeout_ms=timeout_ms, max_version=max_version
+        )
+        self._flush()
+        if not sent.done:
+            self._watch(now_ms + timeout_ms)
+        return sent
+
+    def _watch(self, deadline_ms: int) -> None:
+        """See to it that requests are looked at when one may be late."""
+        timeout = self._timeout
+        if timeout is None or deadline_ms < timeout.deadline_ms:
+            if timeout is not None:
+                timeout.cancel()
+            self._timeout = self._timer.add(deadline_ms, self._expire)
 
     def _submit(self, waiting: _Waiting, now_ms: int) -> None:
         kind, build = waiting.request
@@ -172,11 +214,7 @@ class _Link:
         except KafkaError as error:
             waiting.answer.fail(error)
             return
-        timeout_ms = waiting.deadline_ms - now_ms
-        sent = self._channel.submit(
-            request, now_ms=now_ms, timeout_ms=timeout_ms, max_version=version
-        )
-        self._flush()
+        sent = self.submit(request, now_ms, waiting.deadline_ms - now_ms, version)
         sent.on_done(lambda done: _forward(done, waiting.answer))
 
     def _flush(self) -> None:
@@ -216,11 +254,20 @@ class _Link:
         """Fail what waits for a response."""
         self._end("the connection was closed" if error is None else str(error))
 
-    def expire(self, now_ms: int) -> None:
+    def _expire(self, now_ms: int) -> None:
         """End the connection when a request waited too long for its response."""
-        late = any(one.deadline_ms <= now_ms for one in self._waiting)
-        if not self._is_closed and (late or self._channel.expire(now_ms)):
+        self._timeout = None
+        if self._is_closed:
+            return
+        if self._channel.expire(now_ms) or any(one.deadline_ms <= now_ms for one in self._waiting):
             self._end(f"no response within {self._timeout_ms} ms")
+            return
+        deadlines_ms = [one.deadline_ms for one in self._waiting]
+        sent_ms = self._channel.next_deadline_ms()
+        if sent_ms is not None:
+            deadlines_ms.append(sent_ms)
+        if deadlines_ms:
+            self._watch(min(deadlines_ms))
 
     def close(self) -> None:
         """End the connection."""
@@ -232,6 +279,8 @@ class _Link:
         self._is_closed = True
         if self._connecting is not None:
             self._connecting.cancel()
+        if self._timeout is not None:
+            self._timeout.cancel()
         self._connection.abort()
         is_fault = is_fault and bool(self._waiting or self._channel.in_flight)
         self._owner.ended(self, reason if is_fault else None)
@@ -245,10 +294,6 @@ class _Link:
 def _name(node_id: int) -> str:
     """Name a node in log lines; bootstrap controllers have negative numbers."""
     return f"node {node_id}" if node_id >= 0 else "a bootstrap controller"
-
-
-def _cancel(task: TimerTask) -> None:
-    task.cancel()
 
 
 def _forward(done: Pending[Any], answer: Pending[Any]) -> None:

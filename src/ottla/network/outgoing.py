@@ -77,7 +77,7 @@ class OutgoingConnection(asyncio.BufferedProtocol):
             if self._is_large:
                 frame = reader.advance(nbytes)
             else:
-                frame = reader.take(self._scratch[:nbytes])
+                frame = reader.take_whole(self._scratch[:nbytes])
             while frame is not None:
                 self._receiver.received(frame)
                 frame = reader.next_frame()

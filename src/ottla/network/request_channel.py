@@ -10,9 +10,10 @@ brokers for their requests to other nodes.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ottla._version import __version__
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError, UnsupportedVersion
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from ottla.protocol.schema import Request, Response
+    from ottla.protocol.versions import Versions
     from ottla.types import SendItem
 
     class Login(Protocol):
@@ -57,6 +59,23 @@ R = TypeVar("R")
 VersionLimits = dict[int, tuple[int, int]]
 
 
+class FlatRequest(ABC):
+    """A request of flat values that writes its own frame and reads the response's."""
+
+    __slots__ = ()
+    message_key: ClassVar[int]
+    versions: ClassVar[Versions]
+    latest_version_unstable: ClassVar[bool] = False
+
+    @abstractmethod
+    def write(self, version: int, correlation_id: int, client_id: str) -> bytes:
+        """Return the frame."""
+
+    @abstractmethod
+    def read_response(self, frame: memoryview, version: int) -> Any:
+        """Read a frame without its size; CorruptMessage when it is none."""
+
+
 class ChannelState(Enum):
     """The states of a connection."""
 
@@ -81,7 +100,7 @@ class InFlight:
 
     def __init__(
         self,
-        request: Request,
+        request: Request | FlatRequest,
         deadline_ms: int,
         *,
         expects_response: bool = True,
@@ -136,7 +155,7 @@ class Channel:
 
     def submit(
         self,
-        request: Request,
+        request: Request | FlatRequest,
         *,
         now_ms: int,
         timeout_ms: int,
@@ -221,7 +240,7 @@ class Channel:
         for entry in waiting:
             self._send(entry, now_ms)
 
-    def choose_version(self, request: Request, max_version: int | None = None) -> int:
+    def choose_version(self, request: Request | FlatRequest, max_version: int | None = None) -> int:
         """Return the highest version that both sides support; raise UnsupportedVersion."""
         cls = type(request)
         lowest, highest = self.versions.get(cls.message_key, (0, -1))
@@ -247,9 +266,12 @@ class Channel:
     def _transmit(self, entry: InFlight, now_ms: int) -> None:
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
-        buffers = frames.encode_request(
-            entry.request, entry.version, correlation_id, self.client_id
-        )
+        request, version = entry.request, entry.version
+        buffers: list[SendItem]
+        if isinstance(request, FlatRequest):
+            buffers = [request.write(version, correlation_id, self.client_id)]
+        else:
+            buffers = frames.encode_request(request, version, correlation_id, self.client_id)
         entry.sent_ms = self.last_used_ms = now_ms
         self.outgoing += buffers
         if self._meter is not None:
@@ -271,13 +293,17 @@ class Channel:
         if int.from_bytes(frame[:4], "big", signed=True) != correlation_id:
             raise CorruptMessage("responses arrive out of order")
         self._sent.popleft()
-        response = decode_response(entry.request, entry.version, frame)
+        request = entry.request
+        if isinstance(request, FlatRequest):
+            entry.pending.complete(request.read_response(frame, entry.version))
+            return
+        response = decode_response(request, entry.version, frame)
         throttle_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
             self.throttled_until_ms = max(self.throttled_until_ms, now_ms + throttle_ms)
         if self._meter is not None:
             self._meter.answered(
-                type(entry.request).message_key,
+                type(request).message_key,
                 len(frame) + 4,
                 refused=bool(getattr(response, "error_code", 0)),
                 sent_ms=entry.sent_ms,

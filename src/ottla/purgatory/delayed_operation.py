@@ -45,10 +45,12 @@ class DelayedOperation(ABC):
         if self.is_completed:
             return False
         self.is_completed = True
-        if self._task is not None:
-            self._task.cancel()
-        if self._forget is not None:
-            self._forget()
+        task, forget = self._task, self._forget
+        self._task = self._forget = None  # they lead back here
+        if task is not None:
+            task.cancel()
+        if forget is not None:
+            forget()
         self.on_complete()
         return True
 

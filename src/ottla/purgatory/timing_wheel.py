@@ -41,6 +41,7 @@ class TimerTask:
             return False
         del self._bucket[self]
         self._bucket = None
+        self.callback = _nothing  # it most often leads back to who holds the task
         return True
 
     def move_to(self, bucket: Bucket | None) -> None:
@@ -130,7 +131,12 @@ class TimingWheel:
     def _fire(self, bucket: Bucket, now_ms: int) -> int:
         fired = 0
         for task in sorted(bucket, key=lambda task: task.sequence):
+            callback = task.callback
             if task.cancel():  # False: an earlier callback cancelled it
                 fired += 1
-                task.callback(now_ms)
+                callback(now_ms)
         return fired
+
+
+def _nothing(_now_ms: int) -> None:
+    """Stand for the callback of a task that has fired or is cancelled."""

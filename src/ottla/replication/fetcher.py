@@ -14,35 +14,39 @@ Kafka: kafka.server.{AbstractFetcherThread, ReplicaFetcherThread}, FetchSessionH
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
-from ottla.protocol.apis.fetch import FetchRequest, FetchResponse
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from ottla.protocol.fetch_values import FetchValues
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.replication.truncation import cut_to_diverging, cut_without_epochs
-from ottla.storage.batches import whole_batches_size
 from ottla.storage.disk_errors import is_exhaustion
 from ottla.storage.log.append_info import UnexpectedAppendOffset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
+    from ottla.protocol.fetch_values import (
+        FetchAnswer,
+        FetchedPartition,
+        PartitionFetch,
+        PartitionKey,
+    )
     from ottla.replication.partition import Partition
-    from ottla.types import TopicPartition, Uuid
+    from ottla.types import TopicPartition
 
 log = logging.getLogger("ottla.replication")
 _FULL: Final = 0
 _MAX_EPOCH: Final = 0x7FFF_FFFF
-_Topic = FetchRequest.FetchTopic
-_Forgotten = FetchRequest.ForgottenTopic
 _OffsetTopic = ListOffsetsRequest.ListOffsetsTopic
 _SESSION_ERRORS: Final = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
 )
-Key: TypeAlias = "tuple[Uuid, int]"
+_SIZE: Final = 7  # in a FetchedPartition
+_new_tuple: Final = tuple.__new__
 
 
 class FetcherSettings(NamedTuple):
@@ -71,25 +75,17 @@ class FollowerLimit(Protocol):
         """Count what was fetched for listed replicas."""
 
 
-class Position(NamedTuple):
-    """What the leader has to know of a follower's log."""
-
-    leader_epoch: int
-    fetch_offset: int
-    last_fetched_epoch: int
-    log_start_offset: int
-
-
 class _Replica:
     """One partition; `sent` is the position that the leader's session has."""
 
-    __slots__ = ("key", "leader_epoch", "lookup", "partition", "position", "sent")
+    __slots__ = ("_max_bytes", "key", "leader_epoch", "lookup", "partition", "position", "sent")
 
-    def __init__(self, partition: Partition, leader_epoch: int) -> None:
+    def __init__(self, partition: Partition, leader_epoch: int, max_bytes: int) -> None:
         self.partition = partition
-        self.key: Key = (partition.topic_id, partition.topic_partition.partition)
+        self.key = _key_of(partition)
         self.leader_epoch = leader_epoch
-        self.sent: Position | None = None
+        self._max_bytes = max_bytes
+        self.sent: PartitionFetch | None = None
         self.lookup = 0
         """The timestamp of ListOffsets while the log is out of the leader's range."""
         self.moved()
@@ -97,12 +93,17 @@ class _Replica:
     def moved(self) -> None:
         """Take the position from the log."""
         log_of = self.partition.log
-        self.position = Position(
+        self.position: PartitionFetch = (
             self.leader_epoch,
             log_of.log_end_offset,
             log_of.latest_epoch,
             log_of.log_start_offset,
+            self._max_bytes,
         )
+
+
+def _key_of(partition: Partition) -> PartitionKey:
+    return "", partition.topic_id, partition.topic_partition.partition
 
 
 class ReplicaFetcher:
@@ -133,7 +134,7 @@ class ReplicaFetcher:
         self._on_fetched = on_fetched
         self._limit = limit
         self._on_failed = on_failed
-        self._replicas: dict[Key, _Replica] = {}
+        self._replicas: dict[PartitionKey, _Replica] = {}
         self._changed: dict[_Replica, None] = {}
         """Those that the next request may have to name."""
         self._delayed: dict[_Replica, int] = {}
@@ -142,13 +143,13 @@ class ReplicaFetcher:
         self._throttled_until_ms = 0
         """When the limit is looked at again, if nothing else is fetched."""
         self._lookups: dict[_Replica, None] = {}
-        self._forgotten: dict[Key, None] = {}
+        self._forgotten: dict[PartitionKey, None] = {}
         self._session_id = 0
         self._session_epoch = _FULL
         self._paused_until_ms = self._wall_ms = 0
-        self._in_flight: FetchRequest | ListOffsetsRequest | None = None
+        self._in_flight: FetchValues | ListOffsetsRequest | None = None
         self._looked_up: list[_Replica] = []
-        self.lags: dict[Key, int] = {}
+        self.lags: dict[PartitionKey, int] = {}
         """Records that a log misses up to the leader's high watermark, where there are any.
 
         0 for one that has not been fetched yet: it is not known to be in sync.
@@ -165,7 +166,7 @@ class ReplicaFetcher:
         A log without any leader epoch is cut to its high watermark: nothing tells the leader
         where it may diverge.
         """
-        replica = _Replica(partition, leader_epoch)
+        replica = _Replica(partition, leader_epoch, self._settings.max_bytes)
         self.remove(partition)
         if cut_without_epochs(partition.log, wall_ms):
             replica.moved()
@@ -176,7 +177,7 @@ class ReplicaFetcher:
 
     def remove(self, partition: Partition) -> bool:
         """Stop; what a response under way has for it is dropped. Whether it was replicated."""
-        key: Key = (partition.topic_id, partition.topic_partition.partition)
+        key = _key_of(partition)
         replica = self._replicas.pop(key, None)
         if replica is None:
             return False
@@ -217,7 +218,7 @@ class ReplicaFetcher:
     def _waiting_count(self) -> int:
         return len(self._delayed) + len(self._throttled)
 
-    def poll(self, now_ms: int) -> FetchRequest | ListOffsetsRequest | None:
+    def poll(self, now_ms: int) -> FetchValues | ListOffsetsRequest | None:
         """Return the request to be sent now, None while one is in flight or there is none."""
         if self._in_flight is not None or now_ms < self._paused_until_ms:
             return None
@@ -256,7 +257,7 @@ class ReplicaFetcher:
                 self._set_aside(replica)
                 self._throttled[replica] = None
 
-    def _fetch_request(self) -> FetchRequest:
+    def _fetch_request(self) -> FetchValues:
         settings, is_full = self._settings, self._session_epoch == _FULL
         named: Iterable[_Replica] = self._changed
         if is_full:
@@ -266,49 +267,32 @@ class ReplicaFetcher:
                 for one in self._replicas.values()
                 if one not in self._delayed and one not in self._throttled
             ]
-        topics: dict[Uuid, FetchRequest.FetchTopic] = {}
+        partitions: dict[PartitionKey, PartitionFetch] = {}
         for replica in named:
             position = replica.position
-            if position == replica.sent and not is_full:
-                continue
-            replica.sent = position
-            topic_id, index = replica.key
-            topic = topics.get(topic_id)
-            if topic is None:
-                topic = topics[topic_id] = _Topic(topic_id=topic_id, partitions=[])
-            topic.partitions.append(
-                _Topic.FetchPartition(
-                    partition=index,
-                    current_leader_epoch=position.leader_epoch,
-                    fetch_offset=position.fetch_offset,
-                    last_fetched_epoch=position.last_fetched_epoch,
-                    log_start_offset=position.log_start_offset,
-                    partition_max_bytes=settings.max_bytes,
-                )
-            )
+            if is_full or position != replica.sent:
+                replica.sent = partitions[replica.key] = position
         self._changed.clear()
-        return FetchRequest(
-            replica_state=FetchRequest.ReplicaState(
-                replica_id=self._node_id, replica_epoch=self._broker_epoch()
-            ),
-            max_wait_ms=settings.wait_max_ms,
-            min_bytes=settings.min_bytes,
-            max_bytes=settings.response_max_bytes,
-            session_id=self._session_id,
-            session_epoch=self._session_epoch,
-            topics=list(topics.values()),
-            forgotten_topics_data=self._take_forgotten(),
-        )
-
-    def _take_forgotten(self) -> list[FetchRequest.ForgottenTopic]:
-        topics: dict[Uuid, FetchRequest.ForgottenTopic] = {}
-        for topic_id, index in self._forgotten:
-            topic = topics.get(topic_id)
-            if topic is None:
-                topic = topics[topic_id] = _Forgotten(topic_id=topic_id, partitions=[])
-            topic.partitions.append(index)
+        forgotten = [*self._forgotten]
         self._forgotten.clear()
-        return list(topics.values())
+        request: FetchValues = _new_tuple(
+            FetchValues,
+            (
+                None,
+                self._node_id,
+                self._broker_epoch(),
+                settings.wait_max_ms,
+                settings.min_bytes,
+                settings.response_max_bytes,
+                0,
+                self._session_id,
+                self._session_epoch,
+                partitions,
+                forgotten,
+                "",
+            ),
+        )
+        return request
 
     def _offsets_request(self) -> ListOffsetsRequest:
         self._looked_up = list(self._lookups)
@@ -337,17 +321,17 @@ class ReplicaFetcher:
         self._paused_until_ms = now_ms + self._settings.backoff_ms
 
     def received(
-        self, response: FetchResponse | ListOffsetsResponse, now_ms: int, wall_ms: int
+        self, response: FetchAnswer | ListOffsetsResponse, now_ms: int, wall_ms: int
     ) -> None:
         """Apply the response to the request in flight; wall_ms is for the log."""
-        sent, self._in_flight = self._in_flight, None
+        self._in_flight = None
         self._wall_ms = wall_ms
         if isinstance(response, ListOffsetsResponse):
             self._received_offsets(response, now_ms)
             return
-        assert isinstance(sent, FetchRequest)
-        if response.error_code:
-            code = ErrorCode(response.error_code)
+        error_code, session_id, partitions, _ = response
+        if error_code:
+            code = ErrorCode(error_code)
             log.info("broker %d refuses a fetch: %s", self.leader_id, code.name)
             self._session_epoch = _FULL
             if code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
@@ -355,27 +339,25 @@ class ReplicaFetcher:
             if code not in _SESSION_ERRORS:
                 self._paused_until_ms = now_ms + self._settings.backoff_ms
             return
-        self._continue_session(response.session_id)
+        self._continue_session(session_id)
         if self._limit.is_on:
-            self._count(response, now_ms)
-        for topic in response.responses:
-            for fetched in topic.partitions:
-                replica = self._replicas.get((topic.topic_id, fetched.partition_index))
-                if replica is not None and replica.sent == replica.position:
-                    self._apply(replica, fetched, now_ms)
-                elif (
-                    replica is not None
-                ):  # it was added again since: not the one that was asked for
-                    self._session_epoch = _FULL  # the leader does not repeat what it has said
+            self._count(partitions, now_ms)
+        for fetched in partitions:
+            replica = self._replicas.get(fetched[0])
+            if replica is None:
+                continue
+            if replica.sent == replica.position:
+                self._apply(replica, fetched, now_ms)
+            else:  # it was added again since: not the one that was asked for
+                self._session_epoch = _FULL  # the leader does not repeat what it has said
 
-    def _count(self, response: FetchResponse, now_ms: int) -> None:
+    def _count(self, partitions: Sequence[FetchedPartition], now_ms: int) -> None:
         """Count what came for listed replicas, also for those in sync."""
         size_bytes = 0
-        for topic in response.responses:
-            for fetched in topic.partitions:
-                replica = self._replicas.get((topic.topic_id, fetched.partition_index))
-                if replica and self._limit.is_listed(replica.partition.topic_partition):
-                    size_bytes += len(fetched.records or b"")
+        for fetched in partitions:
+            replica = self._replicas.get(fetched[0])
+            if replica and self._limit.is_listed(replica.partition.topic_partition):
+                size_bytes += fetched[_SIZE]
         if size_bytes:
             self._limit.record(size_bytes, now_ms)
 
@@ -386,21 +368,19 @@ class ReplicaFetcher:
         else:
             self._session_epoch = self._session_epoch % _MAX_EPOCH + 1
 
-    def _apply(self, replica: _Replica, fetched: Any, now_ms: int) -> None:
+    def _apply(self, replica: _Replica, fetched: FetchedPartition, now_ms: int) -> None:
         """Apply what came for one partition; an error delays this one only."""
+        _, error_code, high_watermark, _, log_start_offset, _, records, _, diverging, *_ = fetched
         try:
-            if fetched.error_code:
-                self._handle_error(replica, ErrorCode(fetched.error_code), now_ms)
+            if error_code:
+                self._handle_error(replica, ErrorCode(error_code), now_ms)
                 return
-            diverging = fetched.diverging_epoch
-            if diverging.epoch >= 0:
-                cut_to_diverging(
-                    replica.partition.log, diverging.epoch, diverging.end_offset, self._wall_ms
-                )
+            if diverging is not None:
+                cut_to_diverging(replica.partition.log, *diverging, self._wall_ms)
                 self._session_epoch = _FULL  # Kafka's leader does not repeat its high watermark
                 self._moved(replica)
                 return
-            self._append(replica, fetched)
+            self._append(replica, records, high_watermark, log_start_offset)  # type: ignore[arg-type] # a buffer
         except (CorruptMessage, UnexpectedAppendOffset) as error:
             self._report(replica, f"the leader's records are refused: {error}")
             replica.moved()
@@ -418,16 +398,17 @@ class ReplicaFetcher:
         self.remove(replica.partition)
         self._on_failed(replica.partition, error)
 
-    def _append(self, replica: _Replica, fetched: Any) -> None:
+    def _append(
+        self, replica: _Replica, records: memoryview, high_watermark: int, log_start_offset: int
+    ) -> None:
         partition = replica.partition
         log_of = partition.log
-        records = memoryview(fetched.records or b"")
-        high_watermark, before = fetched.high_watermark, log_of.high_watermark
+        before = log_of.high_watermark
         info = partition.append_fetched(
-            records[: whole_batches_size(records)],
+            records,
             leader_epoch=replica.leader_epoch,
             high_watermark=high_watermark,
-            log_start_offset=fetched.log_start_offset,
+            log_start_offset=log_start_offset,
             now_ms=self._wall_ms,
         )
         lag = high_watermark - log_of.log_end_offset

@@ -288,7 +288,7 @@ class Partition:
         log_start_offset: int,
         now_ms: int,
     ) -> AppendInfo | None:
-        """Append whole batches of the leader of an epoch, and follow its watermark and log start.
+        """Append the leader's whole batches in an epoch, and follow its watermark and log start.
 
         CorruptMessage for batches that are damaged or of an older epoch than the log's last,
         UnexpectedAppendOffset for those below its end, KAFKA_STORAGE_ERROR when the disk fails.

@@ -1,6 +1,8 @@
 """Batch headers, parsed from bytes or a file without reading records.
 
-Hot path: `scan_batches` runs once per follower append and `walk_file` in every cold read
+Compiled by Cython with `batches.pxd`; runs uncompiled too.
+
+Hot path: `whole_batches` runs once per follower append and `walk_file` in every cold read
 (benchmarks/log.py).
 Kafka: org.apache.kafka.common.record.FileLogInputStream and DefaultRecordBatch's shallow fields.
 """
@@ -10,6 +12,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla import native
 from ottla.errors import CorruptMessage
 from ottla.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, NO_PRODUCER_ID, NO_TIMESTAMP
 
@@ -22,14 +25,12 @@ if TYPE_CHECKING:
 MIN_BATCH_BYTES = 14 + LOG_OVERHEAD_BYTES
 WALK_CHUNK_BYTES = 8192
 _MAGIC_POSITION = 16
+_MAGIC = 2
 _TRANSACTIONAL = 0x10
 _CONTROL = 0x20
-_V2 = Struct(">qiibIhiqqqhii")
 _PREFIX = Struct(">qiib")
 _LEGACY_TIMESTAMP = Struct(">q")
-_LENGTH = Struct(">i")
 _LENGTH_POSITION = 8
-_new_tuple = tuple.__new__  # a named tuple's own constructor is a Python function
 
 
 class BatchHeader(NamedTuple):
@@ -70,42 +71,30 @@ class BatchHeader(NamedTuple):
 
 def parse_header(view: Buffer, start: int, position: int) -> BatchHeader:
     """Parse the header at `start` of view; the caller has checked that its bytes are there."""
-    if view[start + _MAGIC_POSITION] < 2:
+    data = native.bytes_of(view)
+    magic = data[start + _MAGIC_POSITION]
+    if magic != _MAGIC:
+        if magic > _MAGIC:
+            raise CorruptMessage(f"unknown record format {magic} at position {position}")
         return _parse_legacy(view, start, position)
-    (
-        base_offset,
-        length,
-        leader_epoch,
-        magic,
-        crc,
-        attributes,
-        last_offset_delta,
-        base_timestamp,
-        max_timestamp,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        record_count,
-    ) = _V2.unpack_from(view, start)
-    if magic != 2:
-        raise CorruptMessage(f"unknown record format {magic} at position {position}")
-    header: BatchHeader = _new_tuple(
+    base_offset = native.int_at(data, start, 8)
+    header: BatchHeader = native.new_tuple(
         BatchHeader,
         (
             position,
-            length + LOG_OVERHEAD_BYTES,
+            native.int_at(data, start + 8, 4) + LOG_OVERHEAD_BYTES,
             base_offset,
-            base_offset + last_offset_delta,
-            leader_epoch,
+            base_offset + native.int_at(data, start + 23, 4),
+            native.int_at(data, start + 12, 4),
             magic,
-            crc,
-            attributes,
-            base_timestamp,
-            max_timestamp,
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            record_count,
+            native.int_at(data, start + 17, 4) & 0xFFFF_FFFF,
+            native.int_at(data, start + 21, 2),
+            native.int_at(data, start + 27, 8),
+            native.int_at(data, start + 35, 8),
+            native.int_at(data, start + 43, 8),
+            native.int_at(data, start + 51, 2),
+            native.int_at(data, start + 53, 4),
+            native.int_at(data, start + 57, 4),
         ),
     )
     return header
@@ -142,19 +131,32 @@ def header_bytes_needed(view: Buffer, start: int) -> int:
 
 def scan_batches(view: Buffer) -> list[BatchHeader]:
     """Return the headers of contiguous complete batches; CorruptMessage otherwise."""
-    headers: list[BatchHeader] = []
+    headers = whole_batches(view)
     position = 0
-    end = len(view)
-    while position < end:
-        if end - position < MIN_BATCH_BYTES or (
-            view[position + _MAGIC_POSITION] >= 2 and end - position < HEADER_BYTES
-        ):
-            raise CorruptMessage(f"{end - position} bytes at position {position} hold no batch")
-        header = parse_header(view, position, position)
-        if header.size < MIN_BATCH_BYTES or header.size > end - position:
-            raise CorruptMessage(f"a batch at position {position} claims {header.size} bytes")
-        headers.append(header)
+    for header in headers:
         position += header.size
+    if position < len(view):
+        raise CorruptMessage(f"{len(view) - position} bytes at position {position} hold no batch")
+    return headers
+
+
+def whole_batches(view: Buffer) -> list[BatchHeader]:
+    """Return the headers of the complete batches at the start of view.
+
+    CorruptMessage when one claims fewer bytes than a header has, or is of an unknown format.
+    """
+    headers: list[BatchHeader] = []
+    data = native.bytes_of(view)
+    position, end = 0, len(view)
+    while end - position >= MIN_BATCH_BYTES:
+        size = native.int_at(data, position + _LENGTH_POSITION, 4) + LOG_OVERHEAD_BYTES
+        least = HEADER_BYTES if data[position + _MAGIC_POSITION] >= _MAGIC else MIN_BATCH_BYTES
+        if size < least:
+            raise CorruptMessage(f"a batch at position {position} claims {size} bytes")
+        if size > end - position:
+            break
+        headers.append(parse_header(view, position, position))
+        position += size
     return headers
 
 
@@ -185,22 +187,5 @@ def walk_file(file: File, position: int, end: int) -> Iterator[BatchHeader]:
 
 def leading_batches_size(view: Buffer, most: int) -> int:
     """Return the bytes of the first complete batches of view, `most` at most."""
-    position, end = 0, len(view)
-    while most > 0 and position + LOG_OVERHEAD_BYTES <= end:
-        (length,) = _LENGTH.unpack_from(view, position + _LENGTH_POSITION)
-        if length < 0 or position + LOG_OVERHEAD_BYTES + length > end:
-            break
-        position += LOG_OVERHEAD_BYTES + length
-        most -= 1
-    return position
-
-
-def whole_batches_size(view: Buffer) -> int:
-    """Return the bytes of the batches at the start of view that are complete."""
-    position, end = 0, len(view)
-    while position + LOG_OVERHEAD_BYTES <= end:
-        (length,) = _LENGTH.unpack_from(view, position + _LENGTH_POSITION)
-        if length < 0 or position + LOG_OVERHEAD_BYTES + length > end:
-            break
-        position += LOG_OVERHEAD_BYTES + length
-    return position
+    batches = whole_batches(view)[:most]
+    return sum([batch.size for batch in batches])

@@ -11,9 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ottla.coordinator.group.java_hash import string_hash
+from ottla.protocol.fetch_values import FetchValues
 from ottla.replication.fetcher import FetcherSettings, ReplicaFetcher
 from ottla.replication.isr_updates import IsrUpdates
 from ottla.server.broker.directory_assignments import DirectoryAssignments
+from ottla.server.broker.follower_fetch import FollowerFetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -210,7 +212,13 @@ class Replication:
             return
         address = node.host, node.port
         nodes = self._nodes[fetcher.number]
-        sent = nodes.send(node.node_id, address, request, timeout_ms=self._timeout_ms)
+        is_fetch = isinstance(request, FetchValues)
+        sent = nodes.send(
+            node.node_id,
+            address,
+            FollowerFetch(request) if is_fetch else request,  # type: ignore[arg-type] # as the name says
+            timeout_ms=self._timeout_ms,
+        )
         sent.on_done(lambda done: self._answered(fetcher, done))
 
     def _answered(self, fetcher: ReplicaFetcher, done: Pending[Any]) -> None:

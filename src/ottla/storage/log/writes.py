@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from ottla.records.crc32c import crc32c
 from ottla.records.validator import AppendOrigin, place_checked, validate
-from ottla.storage.batches import scan_batches
+from ottla.storage.batches import whole_batches
 from ottla.storage.indexes.transaction_index import AbortedTransaction
 from ottla.storage.log.append_info import AppendInfo, UnexpectedAppendOffset
 from ottla.storage.producers.append import TRANSACTION_VERSION_UNKNOWN, follows
-from ottla.storage.producers.update import has_producers, validate_producers
+from ottla.storage.producers.update import validate_producers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from ottla.types import Buffer
 
 _CRC_START: Final = 21
+_MAGIC: Final = 2
+_NOT_PLAIN: Final = TRANSACTIONAL_FLAG | CONTROL_FLAG
 _CLIENT: Final = AppendOrigin.CLIENT
 _new_tuple: Final = tuple.__new__
 
@@ -213,11 +216,11 @@ class LogWrites:
     def append_as_follower(
         self, records: Buffer, *, leader_epoch: int, now_ms: int
     ) -> AppendInfo | None:
-        """Write batches as the leader wrote them; None when there is nothing to write.
+        """Write whole batches as the leader wrote them; None when there is nothing to write.
 
-        Batches of an epoch above `leader_epoch` and what follows them are left out. CorruptMessage
-        for wrong checksums or offsets and for an older epoch than the one before,
-        UnexpectedAppendOffset for batches below the end.
+        An incomplete batch at the end, batches of an epoch above `leader_epoch` and what
+        follows them are left out. CorruptMessage for wrong checksums or offsets and for an older
+        epoch than the one before, UnexpectedAppendOffset for batches below the end.
         """
         log = self._log
         if log.failure is not None or log.is_deleted:
@@ -235,8 +238,8 @@ class LogWrites:
                 first_offset=first.base_offset,
                 last_offset=last.last_offset,
             )
-        appends = None
-        if has_producers(batches):
+        producers, appends = _known_producers(log, batches), None
+        if producers is None:
             appends = validate_producers(
                 log.producer_state,
                 batches,
@@ -246,51 +249,83 @@ class LogWrites:
         size = last.position + last.size
         places = [(batch.last_offset, batch.max_timestamp, batch.size) for batch in batches]
         self._write((view[:size],), size, places, first.base_offset, now_ms)
-        if appends is not None:
+        if producers is not None:
+            for entry, batch in producers:
+                entry.take_next(batch)
+        elif appends is not None:
             self._apply(appends)
         if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
             log.on_flush_requested(log)
-        latest = log.leader_epochs.latest_epoch
-        for batch in batches:
-            if batch.leader_epoch != latest and batch.leader_epoch >= 0:
-                latest = batch.leader_epoch
-                log.assign_epoch(latest, batch.base_offset)
+        if last.leader_epoch != log.latest_epoch:
+            self._assign_epochs(batches)
         return AppendInfo(
             first.base_offset,
             last.last_offset,
-            max(batch.max_timestamp for batch in batches),
+            max([timestamp for _, timestamp, _ in places]),
             -1,
             log.log_start_offset,
-            sum(max(batch.record_count, 1) for batch in batches),
+            sum([max(batch.record_count, 1) for batch in batches]),
             size,
         )
 
+    def _assign_epochs(self, batches: list[BatchHeader]) -> None:
+        latest = self._log.latest_epoch
+        for batch in batches:
+            if batch.leader_epoch != latest and batch.leader_epoch >= 0:
+                latest = batch.leader_epoch
+                self._log.assign_epoch(latest, batch.base_offset)
+
     def _follower_batches(self, view: memoryview, leader_epoch: int) -> list[BatchHeader]:
-        batches: list[BatchHeader] = []
-        last_offset, epoch = -1, self._log.leader_epochs.latest_epoch
-        for batch in scan_batches(view):
-            if batch.leader_epoch > leader_epoch:
-                break
-            if batch.magic >= 2:
-                start = batch.position
-                if crc32c(view[start + _CRC_START : start + batch.size]) != batch.crc:
-                    raise CorruptMessage(
-                        f"Record is corrupt (stored crc = {batch.crc}) in topic partition "
-                        f"{self._log.topic_partition}."
-                    )
-            if batch.base_offset <= last_offset or batch.last_offset < batch.base_offset:
+        log = self._log
+        last_offset, epoch, end_offset = -1, log.latest_epoch, log.log_end_offset
+        batches = whole_batches(view)
+        for number, batch in enumerate(batches):
+            start, size, base_offset, last, batch_epoch, magic, crc, *_ = batch
+            if batch_epoch > leader_epoch:
+                return batches[:number]
+            if magic >= _MAGIC and crc32c(view[start + _CRC_START : start + size]) != crc:
                 raise CorruptMessage(
-                    f"Out of order offsets found in append to {self._log.topic_partition}: "
-                    f"{batch.base_offset} after {last_offset}"
+                    f"Record is corrupt (stored crc = {crc}) in topic partition "
+                    f"{log.topic_partition}."
                 )
-            if 0 <= batch.leader_epoch < epoch and batch.base_offset >= self._log.log_end_offset:
+            if base_offset <= last_offset or last < base_offset:
                 raise CorruptMessage(
-                    f"Records of leader epoch {batch.leader_epoch} found after epoch {epoch} in "
-                    f"append to {self._log.topic_partition}"
+                    f"Out of order offsets found in append to {log.topic_partition}: "
+                    f"{base_offset} after {last_offset}"
                 )
-            last_offset, epoch = batch.last_offset, max(epoch, batch.leader_epoch)
-            batches.append(batch)
+            if 0 <= batch_epoch < epoch and base_offset >= end_offset:
+                raise CorruptMessage(
+                    f"Records of leader epoch {batch_epoch} found after epoch {epoch} in "
+                    f"append to {log.topic_partition}"
+                )
+            last_offset = last
+            if batch_epoch > epoch:  # noqa: PLR1730 - half the cost of max()
+                epoch = batch_epoch
         return batches
+
+
+def _known_producers(
+    log: PartitionLog, batches: list[BatchHeader]
+) -> list[tuple[ProducerEntry, BatchHeader]] | None:
+    """Return the producers of batches outside of transactions, each known in the batch's epoch.
+
+    There is nothing to check then; None leaves it to `validate_producers`.
+    """
+    producers = log.producer_state.producers
+    found = []
+    for batch in batches:
+        if batch.producer_id < 0:
+            continue
+        entry = producers.get(batch.producer_id)
+        if (
+            entry is None
+            or entry.producer_epoch != batch.producer_epoch
+            or entry.transaction_first_offset >= 0
+            or batch.attributes & _NOT_PLAIN
+        ):
+            return None
+        found.append((entry, batch))
+    return found
 
 
 def _next_of(

@@ -21,7 +21,7 @@ from ottla.storage.producers.append import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from ottla.records.validator import ValidatedBatch
     from ottla.storage.batches import BatchHeader
@@ -40,14 +40,6 @@ class ProducerAppends(NamedTuple):
     appends: dict[int, ProducerAppend]
     completed: list[CompletedTransaction]
     duplicate: BatchMetadata | None = None
-
-
-def has_producers(batches: Iterable[BatchHeader | ValidatedBatch]) -> bool:
-    """Whether any batch carries a producer id; most appends are done here."""
-    for batch in batches:  # noqa: SIM110 - half the cost of any() over one batch
-        if batch.producer_id >= 0:
-            return True
-    return False
 
 
 def validate_producers(
