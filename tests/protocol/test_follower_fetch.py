@@ -72,11 +72,24 @@ def test_responses_are_read_as_by_the_codec(version: int) -> None:
         ]
         assert len(answer.partitions) == len(expected)
         for fetched, (topic_id, one) in zip(answer.partitions, expected, strict=True):
-            key, code, high_watermark, stable, start, _, records, size, diverging, leader = fetched
+            (
+                key,
+                code,
+                high_watermark,
+                stable,
+                start,
+                _,
+                records,
+                size,
+                diverging,
+                leader,
+                preferred,
+            ) = fetched
             assert key == ("", topic_id, one.partition_index)
             assert (code, high_watermark) == (one.error_code, one.high_watermark)
             assert (stable, start) == (one.last_stable_offset, one.log_start_offset)
             assert bytes(records) == bytes(one.records or b"")  # type: ignore[arg-type] # a buffer
+            assert preferred == one.preferred_read_replica
             assert size == len(one.records or b"")
             epoch, led = one.diverging_epoch, one.current_leader
             assert diverging in (None, (epoch.epoch, epoch.end_offset))

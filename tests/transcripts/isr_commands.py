@@ -184,7 +184,7 @@ class Transcript:
         self.say(f"{node} {broker.partition.log!r}")
 
     def _say_response(self, source: int, target: str, response: FetchAnswer) -> None:
-        ((_, code, high_watermark, _, _, _, records, size, diverging, _),) = response.partitions
+        ((_, code, high_watermark, _, _, _, records, size, diverging, *_),) = response.partitions
         text = f"{source}->{target} high watermark {high_watermark}"
         if code:
             text = f"{source}->{target} {ErrorCode(code).name}"

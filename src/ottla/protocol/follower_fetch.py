@@ -164,7 +164,7 @@ def _read_partition(reader: Reader, topic_id: Uuid) -> FetchedPartition:
         aborted -= 1
         reader.need(16)
         skip_tags(reader)
-    reader.integer(4, signed=True)  # the preferred replica: for consumers
+    preferred = reader.integer(4, signed=True)
     size = max(reader.uvarint() - 1, 0)
     position = reader.need(size)
     records = reader.source[position : position + size]
@@ -183,4 +183,6 @@ def _read_partition(reader: Reader, topic_id: Uuid) -> FetchedPartition:
         else:
             reader.need(tag_bytes)
     key = ("", topic_id, index)
-    return (key, code, high_watermark, stable, start, None, records, size, diverging, leader)
+    return (
+        key, code, high_watermark, stable, start, None, records, size, diverging, leader, preferred,
+    )  # fmt: skip
