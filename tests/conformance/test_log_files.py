@@ -13,7 +13,7 @@ from ottla.records.builder import encode_batch
 from ottla.records.control import encode_end_txn_marker
 from ottla.records.validator import AppendOrigin
 from ottla.server.system.files import RealDirectory
-from ottla.storage.batches import scan_batches
+from ottla.storage.batches import whole_batches
 from ottla.storage.directories.log_dir import LogDirectory
 from ottla.storage.log.append_info import FetchIsolation
 from ottla.storage.log.config import LogConfig
@@ -225,7 +225,7 @@ def test_we_read_what_kafka_wrote(stopped_kafka: tuple[RealKafka, Path], tmp_pat
     log = our_log(logs)
     assert len(log.segments) >= 3
     raw = b"".join(content for name, content in before.items() if name.endswith(".log"))
-    headers = scan_batches(raw)
+    headers = whole_batches(raw)
     assert log.log_end_offset == headers[-1].last_offset + 1
     assert log.high_watermark == log.log_end_offset
     for header in headers[:: max(1, len(headers) // 200)]:
@@ -278,7 +278,7 @@ def test_a_follower_writes_the_files_that_kafka_writes(
     )
     for name, content in before.items():
         if name.endswith(".log"):
-            for header in scan_batches(content):
+            for header in whole_batches(content):
                 data = content[header.position : header.position + header.size]
                 log.writes.append_as_follower(data, leader_epoch=1 << 30, now_ms=1_900_000_000_000)
     finish(log)

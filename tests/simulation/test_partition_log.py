@@ -21,7 +21,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.records.builder import encode_batch
 from ottla.records.control import encode_end_txn_marker
 from ottla.records.validator import AppendOrigin
-from ottla.storage.batches import BatchHeader, scan_batches
+from ottla.storage.batches import BatchHeader, whole_batches
 from ottla.storage.directories.log_dir import CLEAN_MARKER, LogDirectory
 from ottla.storage.log.append_info import FetchIsolation
 from ottla.storage.log.config import LogConfig
@@ -164,11 +164,11 @@ class _Run:
 
     def op_duplicate(self) -> None:
         """Send an idempotent producer's last batch again: answered with its old offsets."""
-        mine = [entry for entry in self.batches if scan_batches(entry[2])[0].producer_id == 7]
+        mine = [entry for entry in self.batches if whole_batches(entry[2])[0].producer_id == 7]
         if not mine or self.producers[0].sequence == 0:
             return
         base, last, data = mine[-1]
-        header = scan_batches(data)[0]
+        header = whole_batches(data)[0]
         if header.last_sequence != self.producers[0].sequence - 1:
             return
         copy = bytearray(data)
@@ -221,7 +221,7 @@ class _Run:
         self.written.setdefault(end, set()).add(bytes(copy))
 
     def keep(self, batch: bytearray) -> None:
-        header = scan_batches(batch)[0]
+        header = whole_batches(batch)[0]
         self.batches.append((header.base_offset, header.last_offset, bytes(batch)))
 
     def op_new_epoch(self) -> None:
@@ -416,7 +416,7 @@ class _Run:
         expected = None
         for segment in log.segments:
             data = segment.file.read(0, segment.size)
-            for header in scan_batches(data):
+            for header in whole_batches(data):
                 raw = data[header.position : header.position + header.size]
                 assert expected in (None, header.base_offset), (self.seed, expected, header)
                 expected = header.last_offset + 1

@@ -9,7 +9,7 @@ import pytest
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.records.builder import encode_batch
 from ottla.records.validation_rules import RecordValidationError
-from ottla.storage.batches import scan_batches
+from ottla.storage.batches import whole_batches
 from ottla.storage.log.append_info import FetchIsolation, UnexpectedAppendOffset
 from ottla.storage.log.config import LogConfig
 from ottla.storage.log.partition_log import parse_partition_name
@@ -30,7 +30,7 @@ def test_a_read_gives_the_batch_that_holds_the_offset() -> None:
     for _ in range(5):
         put(log, 3)
     data = log.reads.read(4, 10_000)
-    headers = scan_batches(content(data.records))
+    headers = whole_batches(content(data.records))
     assert [header.base_offset for header in headers] == [3, 6, 9, 12][: len(headers)]
     size = headers[0].size
     assert len(content(log.reads.read(4, 1).records)) == size
@@ -82,7 +82,7 @@ def test_reads_respect_their_limit() -> None:
     while data := content(
         log.reads.read(offset, 9000, isolation=FetchIsolation.HIGH_WATERMARK).records
     ):
-        offset = scan_batches(data)[-1].last_offset + 1
+        offset = whole_batches(data)[-1].last_offset + 1
         seen.append(offset)
     assert offset == 10
     assert log.reads.read(12, 500, isolation=FetchIsolation.HIGH_WATERMARK).records == b""
@@ -110,7 +110,7 @@ def test_every_offset_is_found_in_cold_and_warm_segments() -> None:
         put(log, 1 + number % 4, size=number)
     for _ in range(2):
         for offset in range(log.log_end_offset):
-            header = scan_batches(content(log.reads.read(offset, 1).records))[0]
+            header = whole_batches(content(log.reads.read(offset, 1).records))[0]
             assert header.base_offset <= offset <= header.last_offset
         close(log)
         log = new_log(disk, clean=True)
@@ -285,7 +285,7 @@ def test_followers_copy_what_leaders_wrote() -> None:
     for number in range(10):
         put(leader, 2, epoch=number // 4)
     data = b"".join(segment.file.read(0, segment.size) for segment in leader.segments)
-    for header in scan_batches(data):
+    for header in whole_batches(data):
         raw = data[header.position : header.position + header.size]
         if header.base_offset != 8:
             assert (
@@ -293,14 +293,14 @@ def test_followers_copy_what_leaders_wrote() -> None:
             )
     assert follower.log_end_offset == 20
     assert follower.leader_epochs.entries == [(0, 0), (1, 10), (2, 16)]
-    assert scan_batches(content(follower.reads.read(8, 1).records))[0].base_offset == 10
+    assert whole_batches(content(follower.reads.read(8, 1).records))[0].base_offset == 10
     follower.update_high_watermark(9)
     at_gap = content(follower.reads.read(6, 1000, isolation=FetchIsolation.HIGH_WATERMARK).records)
-    assert [header.base_offset for header in scan_batches(at_gap)] == [6]
-    first = data[: scan_batches(data)[0].size]
+    assert [header.base_offset for header in whole_batches(at_gap)] == [6]
+    first = data[: whole_batches(data)[0].size]
     with pytest.raises(UnexpectedAppendOffset):
         follower.writes.append_as_follower(first, leader_epoch=2, now_ms=NOW_MS)
-    last = scan_batches(data)[-1]
+    last = whole_batches(data)[-1]
     broken = bytearray(data[last.position :])
     unfinished = broken[:-1]
     assert follower.writes.append_as_follower(unfinished, leader_epoch=2, now_ms=NOW_MS) is None
@@ -332,7 +332,7 @@ def test_a_follower_skips_batches_of_a_newer_epoch() -> None:
     info = follower.writes.append_as_follower(data, leader_epoch=1, now_ms=NOW_MS)
     assert info is not None
     assert follower.log_end_offset == 1
-    rest = data[scan_batches(data)[0].size :]
+    rest = data[whole_batches(data)[0].size :]
     assert follower.writes.append_as_follower(rest, leader_epoch=1, now_ms=NOW_MS) is None
 
 

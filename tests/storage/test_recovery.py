@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.errors import CorruptMessage
-from ottla.storage.batches import scan_batches, walk_file
+from ottla.storage.batches import whole_batches, walk_file
 from ottla.storage.log.config import LogConfig
 from ottla.testing.disk import Call, SimulatedDisk
 from tests.storage.logs import NOW_MS, SMALL, close, content, flush, new_log, put, send
@@ -55,7 +55,7 @@ def test_lying_indexes_are_rebuilt(garbage: bytes) -> None:
             file.write_at(0, garbage)
     log = new_log(disk, clean=True)
     for offset in range(30):
-        header = scan_batches(content(log.reads.read(offset, 1).records))[0]
+        header = whole_batches(content(log.reads.read(offset, 1).records))[0]
         assert header.base_offset == offset
         found = log.reads.offset_for_timestamp(NOW_MS + offset)
         assert found is not None
@@ -69,7 +69,7 @@ def test_the_torn_tail_is_cut_at_every_byte() -> None:
     filled(disk, 5)
     path = "t-0/00000000000000000000.log"
     data = disk.read_file(path)
-    ends = [header.position + header.size for header in scan_batches(data)]
+    ends = [header.position + header.size for header in whole_batches(data)]
     for size in range(len(data)):
         disk = SimulatedDisk()
         disk.make("t-0")
@@ -176,7 +176,7 @@ def test_a_swap_is_finished_and_keeps_producers() -> None:
     send(log, 1, 11)
     close(log)
     data = disk.read_file("t-0/00000000000000000000.log")
-    first, *_, last = scan_batches(data)
+    first, *_, last = whole_batches(data)
     kept = data[: first.size] + data[last.position :]
     for suffix, content_ in ((".log", kept), (".index", b""), (".timeindex", b"")):
         disk.open(f"t-0/00000000000000000000{suffix}.swap", create=True).append([content_])

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.errors import CorruptMessage, KafkaError
-from ottla.storage.batches import scan_batches
+from ottla.storage.batches import whole_batches
 from ottla.storage.directories.checkpoints import decode_offsets
 from ottla.storage.directories.log_dir import decode_clean_marker, decode_meta_properties
 from ottla.storage.directories.partition_metadata import decode_partition_metadata
@@ -24,7 +24,7 @@ NAMES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 @pytest.mark.parametrize(
     "decode",
     [
-        scan_batches,
+        whole_batches,
         decode_offsets,
         decode_leader_epochs,
         decode_meta_properties,

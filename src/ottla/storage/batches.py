@@ -129,17 +129,6 @@ def header_bytes_needed(view: Buffer, start: int) -> int:
     return HEADER_BYTES if view[start + _MAGIC_POSITION] >= 2 else MIN_BATCH_BYTES
 
 
-def scan_batches(view: Buffer) -> list[BatchHeader]:
-    """Return the headers of contiguous complete batches; CorruptMessage otherwise."""
-    headers = whole_batches(view)
-    position = 0
-    for header in headers:
-        position += header.size
-    if position < len(view):
-        raise CorruptMessage(f"{len(view) - position} bytes at position {position} hold no batch")
-    return headers
-
-
 def whole_batches(view: Buffer) -> list[BatchHeader]:
     """Return the headers of the complete batches at the start of view.
 

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.storage.batches import scan_batches
+from ottla.storage.batches import whole_batches
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -94,7 +94,7 @@ def check_replicas(partition: int, replicas: Mapping[int, bytes], high_watermark
     for node, data in replicas.items():
         batches[node] = [
             (one.base_offset, one.last_offset, data[one.position : one.position + one.size])
-            for one in scan_batches(data)
+            for one in whole_batches(data)
             if one.base_offset < high_watermark
         ]
         end = batches[node][-1][1] + 1 if batches[node] else 0
