@@ -53,6 +53,9 @@ def publisher(*disks: SimulatedDisk) -> tuple[MetadataPublisher, ReplicaSet, lis
             wake=lambda: None, leave=lambda _: None, follow=lambda *_: None
         ),
         moves=SimpleNamespace(forget=lambda _: None, resume=lambda *_: None),
+        quotas=SimpleNamespace(
+            replication=SimpleNamespace(set_replicas=lambda *_: None, set_rates=lambda _: None)
+        ),
         groups=SimpleNamespace(on_topics_deleted=dropped.extend),
         metadata=SimpleNamespace(log_config=lambda _: LogConfig()),
     )
@@ -124,7 +127,7 @@ def test_a_change_that_fails_stops_no_other_change() -> None:
         on_topics_deleted=lambda topics: fail() if topics[0][0] == "x" else groups.extend(topics)
     )
     parts.metadata.log_config = lambda name: fail() if name == "u" else LogConfig()
-    parts.quotas = SimpleNamespace(update=fail)
+    parts.quotas.update = fail
     parts.telemetry = SimpleNamespace(update=lambda _, name: applied.append(name))
     one = MetadataPublisher(parts)
     u, v = topic("u", Uuid(b"u" * 16)), topic("v", Uuid(b"v" * 16))
