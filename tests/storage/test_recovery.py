@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.errors import CorruptMessage
-from ottla.storage.batches import whole_batches, walk_file
+from ottla.storage.batches import walk_file, whole_batches
 from ottla.storage.log.config import LogConfig
 from ottla.testing.disk import Call, SimulatedDisk
 from tests.storage.logs import NOW_MS, SMALL, close, content, flush, new_log, put, send
