@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.errors import CorruptMessage
 from ottla.replication.truncation import cut_to_diverging
-from ottla.storage.batches import leading_batches_size, whole_batches_size
+from ottla.storage.batches import leading_batches_size
 from ottla.storage.log.append_info import FetchIsolation, UnexpectedAppendOffset
 from ottla.types import FileSlice
 
@@ -136,7 +136,7 @@ class DirectoryMove:
         CorruptMessage when not even the first batch is whole; the last one may be cut.
         """
         if read.generation == self.partition.log.generation == self._generation:
-            size = whole_batches_size(data)
+            size = leading_batches_size(data)
             if not size:
                 raise CorruptMessage(f"no whole batch in {len(data)} bytes of {self.partition.log}")
             self._data = memoryview(data)[:size]

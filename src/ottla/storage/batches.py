@@ -174,7 +174,6 @@ def walk_file(file: File, position: int, end: int) -> Iterator[BatchHeader]:
         position += header.size
 
 
-def leading_batches_size(view: Buffer, most: int) -> int:
+def leading_batches_size(view: Buffer, most: int | None = None) -> int:
     """Return the bytes of the first complete batches of view, `most` at most."""
-    batches = whole_batches(view)[:most]
-    return sum([batch.size for batch in batches])
+    return sum([batch.size for batch in whole_batches(view)[:most]])
