@@ -197,14 +197,6 @@ def definition_of(name: str) -> Key | None:
     )
 
 
-def directory_move_rate(config: BrokerConfig) -> int:
-    """Return the bytes a second that moves between log directories may copy."""
-    name = "replica.alter.log.dirs.io.max.bytes.per.second"
-    stored = {name: config.overrides[name]} if name in config.overrides else {}
-    value = ThrottleSettings.read(stored).values[name] if stored else MAX_LONG
-    return int(value)
-
-
 def check_dynamic(changes: Mapping[str, str], *, one_broker: bool) -> list[ConfigProblem]:
     """Return the problems of dynamic changes, for one broker or for all brokers.
 

@@ -2,7 +2,8 @@
 
 `leader` limits what this broker sends to followers that are not in sync, `follower` what it fetches
 for its own replicas that lag. All bytes of listed replicas count, also of those in sync; only the
-others wait, so that a limit makes no replica fall out of sync.
+others wait, so that a limit makes no replica fall out of sync. `directories` limits what moves
+between log directories copy, of all replicas.
 
 Kafka: kafka.server.ReplicationQuotaManager, TopicConfigHandler.updateThrottledList (KIP-73).
 """
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 UNLIMITED: Final = float((1 << 63) - 1)
 LEADER_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
+DIRECTORY_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
 _ALL: Final = "*"
@@ -76,7 +78,7 @@ class ReplicationQuota:
 
 
 class ReplicationQuotas:
-    """Both limits of a broker, from the settings of brokers and topics."""
+    """The limits of a broker, from the settings of brokers and topics."""
 
     def __init__(self, config: BrokerConfig) -> None:
         """Read the sample windows."""
@@ -85,6 +87,12 @@ class ReplicationQuotas:
         )
         self.leader = ReplicationQuota(window)
         self.follower = ReplicationQuota(window)
+        self.directories = ReplicationQuota(
+            SampleWindow(
+                config.alter_log_dirs_replication_quota_window_num,
+                config.alter_log_dirs_replication_quota_window_size_seconds * 1000,
+            )
+        )
         self._node_id: int = config.node_id
 
     def set_rates(self, configs: ConfigsImage) -> None:
@@ -95,6 +103,7 @@ class ReplicationQuotas:
         }
         self.leader.limit = float(stored.get(LEADER_RATE, UNLIMITED))
         self.follower.limit = float(stored.get(FOLLOWER_RATE, UNLIMITED))
+        self.directories.limit = float(stored.get(DIRECTORY_RATE, UNLIMITED))
 
     def set_replicas(self, topic: str, settings: Mapping[str, str]) -> None:
         """Apply the lists in a topic's settings; no settings remove them."""

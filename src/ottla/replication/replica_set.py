@@ -51,6 +51,8 @@ class ReplicaSet:
         acknowledges it; who appends takes them. Most often empty."""
         self.append_count = 0
         """Appends so far: who looks now and then sees whether there were any."""
+        self.exchange_count = 0
+        """Logs that were replaced by copies in other directories, so far."""
         self.is_short_of_space = False
         """Whether some directory has less left than its reserve: clients are refused there."""
         self.refused_for_space_count = 0

@@ -45,9 +45,15 @@ class FakePartition:
     isr: list[int] = field(default_factory=lambda: [1])
 
 
-def started() -> tuple[list[FakePartition], PartitionMetrics]:
+class FakeReplicas(list[FakePartition]):
+    """A node's partitions."""
+
+    exchange_count = 0
+
+
+def started() -> tuple[FakeReplicas, PartitionMetrics]:
     """Return a node's partitions, b-0 with 5 records since its start, and their metrics."""
-    there = [FakePartition(TopicPartition(name, 0), FakeLog(7)) for name in "abc"]
+    there = FakeReplicas(FakePartition(TopicPartition(name, 0), FakeLog(7)) for name in "abc")
     replicas = cast("ReplicaSet", cast("Any", there))
     metrics = PartitionMetrics(replicas, level="partition", now_s=0.0)
     metrics.start()
@@ -80,3 +86,13 @@ def test_a_scrape_tells_one_moment(told_before: int) -> None:
     after = dict(shown(list(metrics.collect())))
     assert dict(expected)[messages] == [5, 0, 5, 0]
     assert after[messages] == [5, 0, 0]
+
+
+def test_a_replica_that_moved_to_another_directory_has_another_log() -> None:
+    """Its figures are those of the new log from then on; no record is counted twice."""
+    there, metrics = started()
+    there[1].log = FakeLog(13, size_bytes=99)
+    there.exchange_count += 1
+    found = dict(shown(list(metrics.collect())))
+    assert found[TRAFFIC[0].family.classic] == [6, 0, 6, 0]
+    assert found["kafka_log_log_size"] == [0, 99, 0]

@@ -140,6 +140,7 @@ class Broker:
             metadata,
             replicas,
             replication.directories,
+            quota=quotas.replication.directories,
             workers=move_workers,
             clock=clock,
             timer=timer,

@@ -13,9 +13,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from ottla.config.dynamic import directory_move_rate
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
-from ottla.metrics.sampled_stat import SampledStat, SampleWindow
 from ottla.replication.directory_move import DirectoryMove, MoveState, Need, Read
 
 if TYPE_CHECKING:
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.metadata.partition import PartitionRegistration
     from ottla.purgatory.timing_wheel import TimingWheel
+    from ottla.quota.replication import ReplicationQuota
     from ottla.replication.partition import Partition
     from ottla.replication.replica_set import ReplicaSet
     from ottla.server.broker.directory_assignments import DirectoryAssignments
@@ -61,6 +60,7 @@ class DirectoryMoves:
         replicas: ReplicaSet,
         assignments: DirectoryAssignments,
         *,
+        quota: ReplicationQuota,
         workers: WorkerPool,
         clock: Clock,
         timer: TimingWheel,
@@ -72,6 +72,7 @@ class DirectoryMoves:
         self._replicas = replicas
         self._logs = replicas.logs
         self._assignments = assignments
+        self._quota = quota
         self._workers = workers
         self._clock = clock
         self._timer = timer
@@ -80,11 +81,6 @@ class DirectoryMoves:
         self._moves: dict[TopicPartition, DirectoryMove] = {}
         self._queue: deque[DirectoryMove] = deque()
         self._copying: set[DirectoryMove] = set()
-        window = SampleWindow(
-            config.alter_log_dirs_replication_quota_window_num,
-            config.alter_log_dirs_replication_quota_window_size_seconds * 1000,
-        )
-        self.copied_bytes = SampledStat(window)
         self.failed_count = 0
         """Moves that ended with an error since the start."""
         self._is_closed = False
@@ -303,10 +299,10 @@ class DirectoryMoves:
     def _read(self, move: DirectoryMove, read: Read) -> None:
         """Read in a worker, unless the throttle is exceeded."""
         now_ms = self._clock.monotonic_ms()
-        if self.copied_bytes.rate(now_ms) > directory_move_rate(self._metadata.config):
+        if self._quota.is_exceeded(now_ms):
             self._later(move, _WAIT_MS)
             return
-        self.copied_bytes.record(read.piece.size, now_ms)
+        self._quota.record(read.piece.size, now_ms)
         read.piece.file.pin()
 
         def done(data: bytes | None, error: Exception | None) -> None:
@@ -374,6 +370,7 @@ class DirectoryMoves:
         """Let the future log take the place of the partition's."""
         name, old = move.partition.topic_partition, move.partition.log
         move.partition.log = self._logs.futures.promote(name, now_ms=self._clock.now_ms())
+        self._replicas.exchange_count += 1
         self.forget(name)
         log.info(
             "replica %s is in log directory %s now, up to offset %d",

@@ -33,6 +33,17 @@ _DIRECTORIES_OFFLINE = gauge(
     "kafka.log", "LogManager", "OfflineLogDirectoryCount", "Log directories whose disk failed."
 )
 _DIRECTORY_OFFLINE = gauge("kafka.log", "LogManager", "LogDirectoryOffline", "1 if it failed.")
+_DIRECTORIES_CORDONED = gauge(
+    "kafka.log", "LogManager", "CordonedLogDirectoryCount", "Directories without new partitions."
+)
+_DIRECTORY_CORDONED = gauge(
+    "kafka.log", "LogManager", "LogDirectoryCordoned", "1 if it takes no new partitions."
+)
+_MOVES = ("kafka.server", "ReplicaAlterLogDirsManager")
+_MOVE_LAG = gauge(*_MOVES, "MaxLag", "The most records that a copy in another directory misses.")
+_MOVES_FAILED = gauge(
+    *_MOVES, "FailedPartitionsCount", "Moves between log directories that failed."
+)
 _DIRECTORY_FREE = own("ottla_log_directory_free_bytes", "Bytes left on the directory's disk.")
 _DIRECTORY_RESERVE = own("ottla_log_directory_reserve_bytes", "Bytes of them kept from clients.")
 _DIRECTORY_SHORT = own(
@@ -151,6 +162,11 @@ class NodeMetrics:
         labels = tuple(label_text(logDirectory=one.path) for one in directories)
         yield Series(_DIRECTORIES_OFFLINE, _ONE, (sum(failed),))
         yield Series(_DIRECTORY_OFFLINE, labels, failed)
+        cordoned = [int(one.path in self._broker.logs.cordoned) for one in directories]
+        yield Series(_DIRECTORIES_CORDONED, _ONE, (sum(cordoned),))
+        yield Series(_DIRECTORY_CORDONED, labels, cordoned)
+        yield Series(_MOVE_LAG, _ONE, (self._broker.moves.max_lag,))
+        yield Series(_MOVES_FAILED, _ONE, (self._broker.moves.failed_count,))
         yield Series(_DIRECTORY_FREE, labels, [one.free_bytes for one in directories])
         yield Series(_DIRECTORY_RESERVE, labels, [one.reserve_bytes for one in directories])
         yield Series(_DIRECTORY_SHORT, labels, [int(one.is_short_of_space) for one in directories])

@@ -175,6 +175,7 @@ class PartitionMetrics:
         self._meters = [Meter(now_s) for _ in TRAFFIC]
         self._is_stale = False
         """Whether metadata changed since the last scrape; partitions do not change otherwise."""
+        self._exchange_count = replicas.exchange_count
 
     def start(self) -> None:
         """Begin to count: what the logs hold now is from before the start of the node."""
@@ -190,12 +191,13 @@ class PartitionMetrics:
 
         Records from before the start of the node are not counted.
         """
-        if not self._is_stale:
+        has_moved = self._exchange_count != self._replicas.exchange_count
+        if not self._is_stale and not has_moved:
             return
-        self._is_stale = False
+        self._is_stale, self._exchange_count = False, self._replicas.exchange_count
         partitions = list(self._replicas)
         leaders = [one for one in partitions if one.is_leader]
-        if partitions != self._view.partitions or leaders != self._view.leaders:
+        if has_moved or partitions != self._view.partitions or leaders != self._view.leaders:
             self._rebuild(partitions, is_first=False)
 
     def _rebuild(self, partitions: list[Partition], *, is_first: bool) -> None:

@@ -50,6 +50,9 @@ _LEADER = client_gauge(
 _FOLLOWER = client_gauge(
     "FollowerReplication", "byte-rate", "Bytes a second fetched from leaders, of listed replicas."
 )
+_DIRECTORIES = client_gauge(
+    "AlterLogDirsReplication", "byte-rate", "Bytes a second copied between log directories."
+)
 
 
 class QuotaMetrics:
@@ -60,6 +63,7 @@ class QuotaMetrics:
         self._replication = (
             (_LEADER, quotas.replication.leader),
             (_FOLLOWER, quotas.replication.follower),
+            (_DIRECTORIES, quotas.replication.directories),
         )
         self._kinds = (
             (_PRODUCE, quotas.produced),
