@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest
 from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.apis.broker_registration import BrokerRegistrationRequest
 from ottla.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
 from ottla.protocol.apis.unregister_broker import UnregisterBrokerRequest
+from ottla.protocol.apis.update_features import UpdateFeaturesRequest
 from ottla.types import Uuid
 from tests.controller.harness import DIRECTORY_ID, Harness
 
@@ -198,3 +200,26 @@ def test_an_unregistered_broker_is_gone() -> None:
         harness.ask(request)
     assert caught.value.code == ErrorCode.BROKER_ID_NOT_REGISTERED
     assert caught.value.message == "Broker ID 1 is not currently registered"
+
+
+def test_38_a_registration_is_checked_against_features_that_are_being_raised() -> None:
+    """KAFKA-18844: not against those that were committed when it came."""
+    harness = Harness().bring_up()
+    name = "eligible.leader.replicas.version"
+    update = UpdateFeaturesRequest.FeatureUpdateKey
+    lower = update(feature=name, max_version_level=0, upgrade_type=2)
+    assert harness.ask(UpdateFeaturesRequest(feature_updates=[lower])).error_code == 0
+    higher = update(feature=name, max_version_level=1, upgrade_type=1)
+    raised = harness.send(UpdateFeaturesRequest(feature_updates=[higher]))
+    assert not raised.done
+    kind = BrokerRegistrationRequest.Feature
+    features = [
+        kind(name=one, min_supported_version=levels.low, max_supported_version=levels.high)
+        for one, levels in SUPPORTED_FEATURES.items()
+        if one != name
+    ]
+    with pytest.raises(KafkaError) as caught:
+        harness.register(broker_id=2, features=features, log_dirs=[Uuid(bytes([9] * 16))])
+    assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
+    assert name in caught.value.message
+    assert raised.value.error_code == 0

@@ -100,6 +100,9 @@ class SimulatedMember:
         """All below was compared with what others committed."""
         self.committed_offset = -1
         """The high watermark that this process announced."""
+        self.is_told_to_lead = False
+        self.loaded_count = 0
+        """Snapshots that were fetched from a leader."""
         self._tick_ms = -1
         self._offered = 0
 
@@ -119,6 +122,7 @@ class SimulatedMember:
         self.life += 1
         self._tick_ms = -1
         self.committed_offset = -1
+        self.is_told_to_lead = False
         self.clock = DriftingClock(quorum.clock, quorum.rng, drifts=quorum.clocks_drift)
         self.disk.make(METADATA_LOG)
         self.disk.sync()  # as formatting does
@@ -248,6 +252,7 @@ class SimulatedMember:
 
     def became_leader(self, epoch: int, _epoch_start_offset: int, /) -> None:
         """Check that no other node led this epoch, and that all that is committed is here."""
+        self.is_told_to_lead = True
         self.quorum.checks.led(self, epoch)
 
     def batch_appended(self, last_offset: int, size_bytes: int, /) -> None:
@@ -264,12 +269,15 @@ class SimulatedMember:
         self.quorum.note(f"{self.node_id} epoch {leader.epoch} leader {leader.leader_id}")
 
     def snapshot_loaded(self, snapshot_id: OffsetAndEpoch, /) -> None:
-        """Its content was committed."""
+        """Its content was committed; a leader has it, and is not asked to load it."""
+        assert not self.is_told_to_lead, "a leader that knows that it leads loads a snapshot"
+        self.loaded_count += 1
         self.quorum.note(f"{self.node_id} snapshot {snapshot_id.offset}")
         self.quorum.checks.loaded(self, snapshot_id)
 
     def resigned(self, epoch: int, /) -> None:
         """Note it in the trace."""
+        self.is_told_to_lead = False
         self.quorum.note(f"{self.node_id} resigned {epoch}")
 
     def failed(self, error: Exception) -> None:

@@ -264,3 +264,33 @@ def test_moves_that_are_refused() -> None:
         await cluster.stop()
 
     cluster.run(work())
+
+
+@pytest.mark.parametrize("of_leader", [True, False])
+def test_41_a_move_outlives_changes_of_the_leader(of_leader: bool) -> None:  # noqa: FBT001 - parametrized
+    """KAFKA-16297: the copy of a replica that leads or follows by turns is exchanged, complete."""
+    cluster = SimulatedCluster(42, config=CONFIG)
+
+    async def work() -> None:
+        await cluster.start()
+        await _create(cluster, 3)
+        leader = _leader(cluster)
+        moving = next(one for one in cluster if (one is leader) is of_leader)
+        target = await _begin_slowly(cluster, moving)
+        for number in range(2):
+            killed = _leader(cluster)
+            if killed is None or killed is moving:
+                killed = next(one for one in cluster if one is not moving)
+            killed.kill(power=True)
+            await _produce(cluster, 50 * number, 50 * number + 50)
+            await killed.start()
+            await _until(lambda: _in_sync(cluster, 3))
+        assert len(_names(moving)) == 2, "the move is not over"
+        await _throttle(cluster, moving, None)
+        await _until(partial(_has_moved, moving, target))
+        assert (await _values(cluster, 140))[40:] == [b"%d" % number for number in range(100)]
+        ends = {one.log.log_end_offset for one in map(_replica, cluster) if one is not None}
+        assert ends == {140}
+        await cluster.stop()
+
+    cluster.run(work())

@@ -71,6 +71,25 @@ def test_33_a_leader_without_its_majority_resigns_and_another_leads() -> None:
     quorum.checks.agreed()
 
 
+def test_34_a_leader_that_lost_its_quorum_resigns_before_it_loads_a_snapshot() -> None:
+    """KAFKA-12958: who was told that it leads is told that it does not, then begins again."""
+    quorum, leader = _led()
+    assert leader.is_told_to_lead
+    _isolate(quorum, leader)
+    quorum.run(8_000)
+    (other,) = (one for one in quorum.leaders() if one is not leader)
+    for _ in range(20):
+        quorum.work()
+        quorum.run(200)
+    other.write_snapshot()
+    quorum.run(2_000)
+    before = leader.loaded_count
+    quorum.cut = set()
+    quorum.run(8_000)
+    assert leader.loaded_count == before + 1
+    quorum.checks.agreed()
+
+
 def test_39_a_replica_that_was_away_meets_voters_that_changed_twice() -> None:
     """KAFKA-17973: only the leader changes one at a time; who reads the log takes any set."""
     quorum, leader = _led(voters=5)

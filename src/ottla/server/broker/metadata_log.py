@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.metadata")
 _SHOWN_NAMES = 10
+_UNREGISTERED = (
+    "broker %d was unregistered while it runs: it leads and replicates nothing more; stop it, or "
+    "restart it to register it again"
+)
 _TABLES: Mapping[int, type[ConfigTable]] = {
     ConfigResourceType.TOPIC: TopicConfig,
     ConfigResourceType.BROKER: BrokerConfig,
@@ -52,7 +56,10 @@ class MetadataLog:
         self._topics(delta, image)
         self._leaders(delta, image)
         for broker_id, before in delta.brokers_changed.items():
-            _broker(broker_id, before, image.cluster.brokers.get(broker_id))
+            after = image.cluster.brokers.get(broker_id)
+            _broker(broker_id, before, after)
+            if after is None and broker_id == self._node_id:
+                log.warning(_UNREGISTERED, broker_id, extra={"event": "broker.unregistered"})
         for resource, changed in delta.configs_changed.items():
             _settings(resource, changed, image.configs.of(*resource))
         for name in delta.features_changed:
