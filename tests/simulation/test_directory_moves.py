@@ -285,7 +285,6 @@ def test_41_a_move_outlives_changes_of_the_leader(of_leader: bool) -> None:  # n
             await _produce(cluster, 50 * number, 50 * number + 50)
             await killed.start()
             await _until(lambda: _in_sync(cluster, 3))
-        assert len(_names(moving)) == 2, "the move is not over"
         await _throttle(cluster, moving, None)
         await _until(partial(_has_moved, moving, target))
         assert (await _values(cluster, 140))[40:] == [b"%d" % number for number in range(100)]
