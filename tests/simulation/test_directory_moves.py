@@ -237,6 +237,52 @@ def test_a_directory_that_fails_during_a_move(is_source: bool) -> None:  # noqa:
     cluster.run(work())
 
 
+def test_a_move_continues_after_a_clean_stop() -> None:
+    """With what was copied; the throttle still holds it."""
+    cluster = SimulatedCluster(36, config=CONFIG)
+
+    async def work() -> None:
+        await cluster.start()
+        await _create(cluster, 3)
+        node = cluster[3]
+        target = await _begin_slowly(cluster, node)
+        assert node.node is not None
+        (future,) = node.node.broker.logs.futures
+        copied = future.log_end_offset
+        await node.stop()
+        await node.start()
+        (future,) = node.node.broker.logs.futures
+        assert future.log_end_offset >= copied
+        await _throttle(cluster, node, None)
+        await _until(partial(_has_moved, node, target))
+        await _until(lambda: _in_sync(cluster, 3))
+        await cluster.stop()
+
+    cluster.run(work())
+
+
+def test_a_replica_comes_to_the_directory_that_was_requested_before() -> None:
+    """As the tool does for one that a reassignment adds: until then it is not available."""
+    cluster = SimulatedCluster(37, config=CONFIG)
+
+    async def work() -> None:
+        await cluster.start()
+        async with cluster.admin() as admin:
+            await admin.create_topics([NewTopic("kept", -1, -1, {}, {0: [1, 2]})])
+            await _until(lambda: _in_sync(cluster, 2))
+            node = cluster[3]
+            for _ in range(2):
+                missing = await _move(cluster, node, "/more")
+                assert missing is not None
+                assert missing.code is ErrorCode.REPLICA_NOT_AVAILABLE
+            await admin.alter_partition_reassignments({KEPT: [3, 1]})
+        await _until(lambda: _place(node) == "/more")
+        await _until(lambda: _leader(cluster) is not None and _in_sync(cluster, 2))
+        await cluster.stop()
+
+    cluster.run(work())
+
+
 def test_moves_that_are_refused() -> None:
     """Codes as of Kafka; the directory of a replica that is not there yet is remembered."""
     cluster = SimulatedCluster(35, config=CONFIG)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ErrorCode, KafkaError
@@ -167,3 +168,19 @@ def test_a_replica_that_moved_meanwhile_is_reported_where_it_lies_now() -> None:
     sender.fail()
     sender.end_pause()
     assert sender.named() == [(SECOND, [0])]
+
+
+def test_who_waits_for_a_directory_is_called_once_it_is_accepted() -> None:
+    """Not when the replica is reported in another one meanwhile, or is refused."""
+    sender, accepted = Sender(), list[int]()
+    for index in range(3):
+        sender.assignments.placed(TOPIC, index, FIRST, partial(accepted.append, index))
+    sender.assignments.wake()
+    sender.place(1, directory=SECOND)
+    assert accepted == []
+    sender.answer(2)
+    assert accepted == [0]
+    sender.end_pause()
+    assert sender.named() == [(FIRST, [2]), (SECOND, [1])]
+    sender.answer()
+    assert accepted == [0, 2]
