@@ -5,6 +5,7 @@ Kafka: org.apache.kafka.raft.KafkaNetworkChannel.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla._version import __version__
@@ -26,14 +27,16 @@ from ottla.raft.wire.requests import DEFAULT_LIMITS, FetchLimits
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ottla.clock import Clock
     from ottla.network.node_channel import Address
     from ottla.protocol.apis.api_versions import ApiVersionsResponse
     from ottla.purgatory.timing_wheel import TimingWheel
     from ottla.raft.requests import Request, Response
-    from ottla.raft.voter_set import VoterEndpoint
+    from ottla.raft.voter_set import Voter, VoterEndpoint
+
+log = logging.getLogger("ottla.raft")
 
 
 class QuorumSettings(NamedTuple):
@@ -63,6 +66,8 @@ class QuorumChannel:
         self._settings = settings
         client_id = f"raft-client-{settings.node_id}"
         self._nodes = NodeChannel("quorum", client_id, loop=loop, clock=clock, timer=timer)
+        self.foreign_controllers: set[Address] = set()
+        """Where nodes of another cluster answered."""
 
     def send(
         self, node_id: int, endpoints: tuple[VoterEndpoint, ...], request: Request
@@ -79,9 +84,27 @@ class QuorumChannel:
             failed: Pending[Response] = Pending()
             failed.fail(error)
             return failed
+
+        def checked(got: Any) -> Response:
+            response = read(got)
+            if response.error is ErrorCode.INCONSISTENT_CLUSTER_ID:
+                self._found_foreign(address)
+            return response
+
         return self._nodes.send_prepared(
             node_id, address, outgoing, timeout_ms=settings.request_timeout_ms
-        ).then(read)
+        ).then(checked)
+
+    def _found_foreign(self, address: Address) -> None:
+        """Log a node of another cluster, once an address."""
+        if address not in self.foreign_controllers:
+            self.foreign_controllers.add(address)
+            text = (
+                "quorum: the controller at %s:%d is of another cluster than %s; check "
+                "controller.quorum.bootstrap.servers and the log directory"
+            )
+            values = (*address, self._settings.cluster_id)
+            log.error(text, *values, extra={"event": "quorum.other_cluster"})
 
     def _prepared(self, request: Request) -> tuple[Outgoing, Callable[[Any], Response]]:
         """Return how a request is sent and how its response is read."""
@@ -104,6 +127,18 @@ class QuorumChannel:
         if 0 <= number < len(self._settings.bootstrap):
             return self._settings.bootstrap[number]
         return address_on(endpoints, self._settings.listener)
+
+    def why_no_leader(self, voters: Iterable[Voter]) -> str:
+        """Return why no leader is known, and what to do."""
+        if self.foreign_controllers:
+            places = ", ".join(f"{host}:{port}" for host, port in sorted(self.foreign_controllers))
+            return f"the controllers at {places} are of another cluster"
+        named = [str(one.voter_id) for one in voters]
+        named = named or [f"{host}:{port}" for host, port in self._settings.bootstrap]
+        return (
+            f"no controller leads the quorum: a majority of the voters [{', '.join(named)}] must "
+            "run; where that cannot be, see 'Repair the quorum' in docs/operations.md"
+        )
 
     def close(self) -> None:
         """Close all connections; what waits fails, and so does all that is sent later."""

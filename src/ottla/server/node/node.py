@@ -323,7 +323,7 @@ class Node:
             self._listeners.start(self._resources.controller_addresses)
             is_ready = self.controller.start()
             self._tick_controller(0)
-            await self._completed(is_ready)
+            await self._quorum_ready(is_ready)
             self.controller.add_listener(MetadataLog(self.config.node_id).metadata_changed)
             if self.config.is_broker:
                 await self._register()
@@ -344,6 +344,18 @@ class Node:
         log.info("started in %d ms", elapsed_ms, extra={"event": "node.started"})
         self.http.running()
         self._sweep_connections(self.clock.monotonic_ms())
+
+    async def _quorum_ready(self, is_ready: Pending[None]) -> None:
+        """Wait for the metadata; raises KafkaError that says why there is none."""
+        try:
+            await self._completed(is_ready)
+        except KafkaError as error:
+            if error.code is not ErrorCode.REQUEST_TIMED_OUT:
+                raise
+            code, reason = ErrorCode.REQUEST_TIMED_OUT, self._quorum_channel.why_no_leader
+            if self._quorum_channel.foreign_controllers:
+                code = ErrorCode.INCONSISTENT_CLUSTER_ID
+            raise KafkaError(code, reason(self.controller.quorum.voters)) from error
 
     async def _register(self) -> None:
         """Introduce this broker to the cluster; return when its own image knows it."""
