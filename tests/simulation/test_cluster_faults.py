@@ -25,10 +25,10 @@ YEAR_MS = 365 * 24 * 3_600_000
 
 
 def _another_node(
-    cluster: SimulatedCluster, node_id: int, host: str, **identity: str
+    cluster: SimulatedCluster, like_id: int, host: str, **identity: str
 ) -> SimulatedNode:
     """Return a broker on a new host with the identity of another node but for these lines."""
-    model = cluster[node_id]
+    model = cluster[like_id]
     lines = model.disk.content("meta.properties").decode().splitlines()
     known = dict(line.split("=", 1) for line in lines if "=" in line)
     known["directory.id"] = str(Uuid(b"another disk, ok"))
