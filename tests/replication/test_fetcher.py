@@ -95,6 +95,7 @@ class World:
         """Answer the fetch in flight."""
         answer = FetchAnswer(error_code, session_id, partitions)
         self.fetcher.received(answer, NOW_MS, NOW_MS)
+        self.fetcher.truncate(len(self.partitions), NOW_MS)
 
 
 def named(request: FetchValues) -> list[tuple[int, int]]:

@@ -74,6 +74,8 @@ class Following:
     def _poll_follower(self, role: Follower, now_ms: int) -> int:
         """Fetch; a voter whose leader does not answer stands for election."""
         member, is_due = self._member, role.deadline_ms <= now_ms
+        if is_due and member.is_voter and member.is_flushing:
+            return NEVER_MS  # its own disk is slow, which could not take a vote either
         if is_due and member.is_voter:
             member.become_prospective(now_ms)
             return now_ms
@@ -90,6 +92,11 @@ class Following:
             member.send(leader_id, role.leader.endpoints, self._next_request(role), now_ms)
             ready_ms = now_ms + member.timeouts.request_ms
         return min(role.deadline_ms, ready_ms)
+
+    def flushed(self, role: Follower, now_ms: int) -> None:
+        """Give the leader its time again when a flush, not the leader, has taken too long."""
+        if role.deadline_ms <= now_ms:
+            role.deadline_ms = now_ms + self._member.timeouts.fetch_ms
 
     def _is_writing(self, role: Follower) -> bool:
         """Write what was fetched, one step after the other; return whether a step is under way."""

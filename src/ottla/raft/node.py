@@ -184,7 +184,7 @@ class RaftNode:
             case KRaftVersionOffered(level):
                 self._reconfiguration.raise_kraft_version(level, now_ms)
             case LogFlushed(end_offset, truncation_count):
-                self._flushed(end_offset, truncation_count)
+                self._flushed(end_offset, truncation_count, now_ms)
             case ShutdownRequested():
                 self._is_stopping = True
                 if isinstance(self._member.role, Leader):
@@ -247,10 +247,12 @@ class RaftNode:
         elif isinstance(response, EpochResponse):
             self._elections.resignation_acknowledged(sent.node_id)
 
-    def _flushed(self, end_offset: int, truncation_count: int) -> None:
+    def _flushed(self, end_offset: int, truncation_count: int, now_ms: int) -> None:
         """Note what is durable; a flush of a log that was cut since says nothing."""
         member = self._member
         member.is_flushing = False
+        if isinstance(member.role, Follower):
+            self._following.flushed(member.role, now_ms)
         if truncation_count != member.truncation_count:
             return
         member.durable_end_offset = max(member.durable_end_offset, end_offset)

@@ -4,7 +4,8 @@
 partitions whose position changed since the one before (KIP-227): idle partitions cost nothing.
 There is no truncation before fetching (KIP-595): each fetch says which epoch its log ends with; a
 leader whose log has another there answers with the end of the epoch that both may share, and the
-follower truncates and fetches from where it agrees. A log outside of the leader's range begins at
+follower truncates and fetches from where it agrees. Thousands of logs may have to be cut after one
+response: `truncate` cuts some at a time. A log outside of the leader's range begins at
 the leader's start, or loses what the leader does not have, after ListOffsets.
 
 Hot path: `poll` and `received`. benchmarks/against_kafka.
@@ -20,7 +21,11 @@ from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from ottla.protocol.fetch_values import FetchValues
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from ottla.replication.truncation import cut_to_diverging, cut_without_epochs
+from ottla.replication.truncation import (
+    cut_to_diverging,
+    cut_without_epochs,
+    diverging_target,
+)
 from ottla.storage.disk_errors import is_exhaustion
 from ottla.storage.log.append_info import UnexpectedAppendOffset
 
@@ -34,11 +39,13 @@ if TYPE_CHECKING:
         PartitionKey,
     )
     from ottla.replication.partition import Partition
+    from ottla.storage.log.partition_log import PartitionLog
     from ottla.types import TopicPartition
 
 log = logging.getLogger("ottla.replication")
 _FULL: Final = 0
 _MAX_EPOCH: Final = 0x7FFF_FFFF
+_NEVER_MS: Final = 1 << 62
 _OffsetTopic = ListOffsetsRequest.ListOffsetsTopic
 _SESSION_ERRORS: Final = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -144,6 +151,8 @@ class ReplicaFetcher:
         """When the limit is looked at again, if nothing else is fetched."""
         self._lookups: dict[_Replica, None] = {}
         self._forgotten: dict[PartitionKey, None] = {}
+        self._cuts: dict[_Replica, tuple[int, int]] = {}
+        """Those that must be truncated first, with the epoch and its end in the leader's log."""
         self._session_id = 0
         self._session_epoch = _FULL
         self._paused_until_ms = self._wall_ms = 0
@@ -186,6 +195,7 @@ class ReplicaFetcher:
         self._delayed.pop(replica, None)
         self._throttled.pop(replica, None)
         self._lookups.pop(replica, None)
+        self._cuts.pop(replica, None)
         return True
 
     def _set_aside(self, replica: _Replica) -> None:
@@ -212,7 +222,7 @@ class ReplicaFetcher:
             due_ms = min(self._delayed.values(), default=self._throttled_until_ms)
             if self._throttled:
                 due_ms = min(due_ms, self._throttled_until_ms)
-        return max(due_ms, self._paused_until_ms)
+        return None if due_ms == _NEVER_MS else max(due_ms, self._paused_until_ms)
 
     @property
     def _waiting_count(self) -> int:
@@ -376,9 +386,10 @@ class ReplicaFetcher:
                 self._handle_error(replica, ErrorCode(error_code), now_ms)
                 return
             if diverging is not None:
-                cut_to_diverging(replica.partition.log, *diverging, self._wall_ms)
+                self._set_aside(replica)
+                self._delayed[replica] = _NEVER_MS
+                self._cuts[replica] = diverging
                 self._session_epoch = _FULL  # Kafka's leader does not repeat its high watermark
-                self._moved(replica)
                 return
             self._append(replica, records, high_watermark, log_start_offset)  # type: ignore[arg-type] # a buffer
         except (CorruptMessage, UnexpectedAppendOffset) as error:
@@ -419,6 +430,33 @@ class ReplicaFetcher:
         self._moved(replica)
         if info is not None or log_of.high_watermark != before:
             self._on_fetched(partition)
+
+    # Truncation
+
+    @property
+    def cuts(self) -> list[tuple[PartitionLog, int]]:
+        """The logs that must be truncated before they are fetched again, with their next ends."""
+        return [
+            (replica.partition.log, diverging_target(replica.partition.log, *diverging))
+            for replica, diverging in self._cuts.items()
+        ]
+
+    def truncate(self, max_count: int, wall_ms: int) -> bool:
+        """Truncate so many of those logs; return whether some are left."""
+        for replica in list(self._cuts)[:max_count]:
+            epoch, end_offset = self._cuts.pop(replica)
+            try:
+                cut_to_diverging(replica.partition.log, epoch, end_offset, wall_ms)
+            except KafkaError as error:
+                self._report(replica, str(error))
+                self.remove(replica.partition)
+                self._on_fetched(replica.partition)
+                continue
+            del self._delayed[replica]
+            self._forgotten.pop(replica.key, None)
+            replica.moved()
+            self._changed[replica] = None
+        return bool(self._cuts)
 
     def _moved(self, replica: _Replica) -> None:
         replica.moved()

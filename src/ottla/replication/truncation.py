@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from ottla.storage.log.partition_log import PartitionLog
 
 
-def cut_to_diverging(log: PartitionLog, epoch: int, end_offset: int, now_ms: int) -> None:
-    """Cut the log to the end of the largest epoch up to the leader's that the log has.
+def diverging_target(log: PartitionLog, epoch: int, end_offset: int) -> int:
+    """Return where to cut: at the end of the largest epoch up to the leader's that the log has.
 
     When that is an older one the next fetch finds out how much of it the leader has.
     """
@@ -22,6 +22,12 @@ def cut_to_diverging(log: PartitionLog, epoch: int, end_offset: int, now_ms: int
     target = min(own_end, log.log_end_offset)
     if own_epoch in (epoch, -1):
         target = min(target, end_offset)
+    return target
+
+
+def cut_to_diverging(log: PartitionLog, epoch: int, end_offset: int, now_ms: int) -> None:
+    """Cut the log to its `diverging_target`."""
+    target = diverging_target(log, epoch, end_offset)
     log.truncation.truncate_to(target, now_ms=now_ms)
 
 

@@ -369,6 +369,7 @@ class DirectoryMoves:
     def _exchange(self, move: DirectoryMove) -> None:
         """Let the future log take the place of the partition's."""
         name, old = move.partition.topic_partition, move.partition.log
+        move.partition.changed()
         move.partition.log = self._logs.futures.promote(name, now_ms=self._clock.now_ms())
         self._replicas.exchange_count += 1
         self.forget(name)

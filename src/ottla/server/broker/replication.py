@@ -8,7 +8,7 @@ Kafka: kafka.server.{AbstractFetcherManager, ReplicaManager}, BrokerBlockingSend
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.coordinator.group.java_hash import string_hash
 from ottla.protocol.fetch_values import FetchValues
@@ -30,7 +30,11 @@ if TYPE_CHECKING:
     from ottla.replication.replica_set import ReplicaSet
     from ottla.server.broker.metadata import BrokerMetadata
     from ottla.server.controller.channel import ControllerChannel
+    from ottla.server.system.environment import RunInWorker
     from ottla.types import TopicPartition
+
+TRUNCATIONS_AT_ONCE: Final = 20
+"""Logs that are truncated in one go: some milliseconds."""
 
 
 class RegisteredBrokers:
@@ -59,7 +63,7 @@ class RegisteredBrokers:
 class Replication:
     """Drives the fetchers: sends their requests, hands them the responses, wakes them in time."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - its environment, by name
         self,
         metadata: BrokerMetadata,
         replicas: ReplicaSet,
@@ -70,6 +74,7 @@ class Replication:
         clock: Clock,
         timer: TimingWheel,
         limit: FollowerLimit,
+        run_in_worker: RunInWorker,
     ) -> None:
         """Take the channel to the active controller; new_nodes(number) makes a fetcher's own."""
         config = metadata.config
@@ -82,6 +87,7 @@ class Replication:
         self._clock = clock
         self._timer = timer
         self._limit = limit
+        self._run_in_worker = run_in_worker
         self._listener = config.inter_broker_endpoint_name
         self._timeout_ms: int = config.replica_socket_timeout_ms
         self._check_interval_ms = max(config.replica_lag_time_max_ms // 2, 1)
@@ -229,7 +235,34 @@ class Replication:
             fetcher.failed(now_ms)
         else:
             fetcher.received(done.value, now_ms, self._clock.now_ms())
+            if fetcher.cuts:
+                self._prepare_truncation(fetcher)
         self._drive(fetcher)
+
+    def _prepare_truncation(self, fetcher: ReplicaFetcher) -> None:
+        """Store lower recovery points first, which waits for the disk in a worker."""
+        checkpoints = self._replicas.logs.checkpoints.lower(fetcher.cuts)
+        left = len(checkpoints)
+        if not left:
+            self._truncate(fetcher)
+
+        def stored() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                self._truncate(fetcher)
+
+        for checkpoint in checkpoints:
+            checkpoint.start(self._run_in_worker, stored)
+
+    def _truncate(self, fetcher: ReplicaFetcher) -> None:
+        """Truncate some logs now and the others later: requests are served meanwhile."""
+        if self._is_closed:
+            return
+        if fetcher.truncate(TRUNCATIONS_AT_ONCE, self._clock.now_ms()):
+            self._call_later(0, lambda: self._truncate(fetcher))
+        else:
+            self._drive(fetcher)
 
     def _drive_later(self, fetcher: ReplicaFetcher) -> None:
         """Look again when the fetcher has something to do; of several times the last counts."""

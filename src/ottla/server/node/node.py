@@ -211,6 +211,7 @@ class Node:
             clock=self.clock,
             timer=timer,
             limit=self._quotas.replication.follower,
+            run_in_worker=self._resources.workers.disk.run,
         )
 
     def _make_broker(self, replicas: ReplicaSet) -> Broker:

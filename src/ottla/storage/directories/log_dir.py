@@ -63,7 +63,6 @@ class LogDirectory:
         """Whether clients' records for this directory are refused."""
         self._lock: Lock | None = None
         self._is_open = False
-        self.checkpoints_under_way = 0
         self._checkpoints = 0
         self._begun: dict[str, int] = {}  # checkpoint name → newest sequence of any content
         self._in_place: dict[str, int] = {}  # checkpoint name → sequence of the file's content
@@ -141,6 +140,10 @@ class LogDirectory:
     def is_behind(self, name: str) -> bool:
         """Whether a checkpoint's newest content is not in place: being written, or failed."""
         return self._begun.get(name, 0) > self._in_place.get(name, 0)
+
+    def has_newer(self, name: str, sequence: int) -> bool:
+        """Whether a checkpoint's content in place is newer than that of a sequence number."""
+        return self._in_place.get(name, 0) > sequence
 
     def write_offsets_to_new_file(
         self, name: str, offsets: Mapping[TopicPartition, int], sequence: int

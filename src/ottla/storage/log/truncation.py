@@ -153,10 +153,15 @@ class LogTruncation:
         )
         self._set_end(offset)
 
+    def lower_recovery_point(self, offset: int) -> None:
+        """Lower it before a truncation; a flush under way must not raise it again."""
+        log = self._log
+        log.generation += 1
+        log.recovery_point = min(log.recovery_point, offset)
+
     def _lower_recovery_point(self, offset: int) -> None:
         log = self._log
-        log.generation += 1  # a flush under way must not raise it again
-        log.recovery_point = min(log.recovery_point, offset)
+        self.lower_recovery_point(offset)
         log.on_recovery_point_lowered(log)
         if log.failure is not None:
             raise log.failure

@@ -16,7 +16,7 @@ from ottla.storage.directories.checkpoints import (
 from ottla.storage.disk_errors import is_exhaustion
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from ottla.storage.directories.log_dir import LogDirectory
     from ottla.storage.log.partition_log import PartitionLog
@@ -33,6 +33,9 @@ class CheckpointQueue:
         self._requested: dict[str, LogDirectory] = {}
         self._stored: dict[tuple[str, TopicPartition], int] = {}
         """The recovery points in the files, by directory and partition."""
+        self._under_way: dict[CheckpointJob, None] = {}
+        self._lowering: dict[PartitionLog, LoweredCheckpoint] = {}
+        """Logs whose lowered recovery points are not durable."""
 
     def request(self, log_dir: LogDirectory) -> None:
         """Request recovery-point and log-start checkpoints of one directory."""
@@ -96,8 +99,7 @@ class CheckpointQueue:
         log_dir = self._table.directory_of(log)
         if log_dir is None:
             return
-        stored = self._stored.get((log_dir.path, partition), 0)
-        if log.recovery_point < stored or log_dir.checkpoints_under_way:
+        if self._is_higher(log_dir, log) or log in self._lowering:
             self.write_now(log_dir)
             if log_dir.is_online and log_dir.is_behind(RECOVERY_POINT_CHECKPOINT):
                 raise KafkaError(
@@ -105,6 +107,51 @@ class CheckpointQueue:
                     f"no descriptor was left to write a checkpoint in {log_dir.path} before "
                     f"{partition} is truncated",
                 )
+
+    def _is_higher(self, log_dir: LogDirectory, log: PartitionLog) -> bool:
+        """Whether a recovery point is stored, or about to be, that is higher than the log's."""
+        partition, recovery_point = log.topic_partition, log.recovery_point
+        return self._stored.get((log_dir.path, partition), 0) > recovery_point or any(
+            job.recovery_point_of(log_dir, partition) > recovery_point for job in self._under_way
+        )
+
+    def lower(self, cuts: Iterable[tuple[PartitionLog, int]]) -> list[LoweredCheckpoint]:
+        """Lower the recovery points of logs that are to be truncated, each to an offset.
+
+        Return the checkpoints that must be durable before: run them in workers and truncate when
+        the last is done; none when nothing higher is stored. A truncation without it has to wait
+        for the disk itself.
+        """
+        lowered: dict[LogDirectory, list[PartitionLog]] = {}
+        for log, offset in cuts:
+            log.truncation.lower_recovery_point(offset)
+            log_dir = self._table.directory_of(log)
+            if log_dir is not None and (self._is_higher(log_dir, log) or log in self._lowering):
+                lowered.setdefault(log_dir, []).append(log)
+        return [self._lowered(log_dir, logs) for log_dir, logs in lowered.items()]
+
+    def _lowered(self, log_dir: LogDirectory, logs: list[PartitionLog]) -> LoweredCheckpoint:
+        checkpoint = LoweredCheckpoint(self, self._job(log_dir), log_dir, logs)
+        self._lowering.update(dict.fromkeys(logs, checkpoint))
+        return checkpoint
+
+    def synced(
+        self, checkpoint: LoweredCheckpoint, log_dir: LogDirectory, error: Exception | None
+    ) -> None:
+        """Take note that a lowered checkpoint is durable, or that the directory failed."""
+        for log in checkpoint.logs:
+            if self._lowering.get(log) is checkpoint:
+                del self._lowering[log]
+        if error is not None and not is_exhaustion(error):
+            self._table.fail(log_dir, error)
+
+    def ended(self, job: CheckpointJob) -> None:
+        """Forget a job."""
+        self._under_way.pop(job, None)
+
+    def begun(self, job: CheckpointJob) -> None:
+        """Remember a job, which may store recovery points that are lowered meanwhile."""
+        self._under_way[job] = None
 
     def loaded(self, log_dir: LogDirectory, offsets: Mapping[TopicPartition, int]) -> None:
         """Record the recovery points that a start found in a directory's file."""
@@ -143,7 +190,15 @@ class CheckpointJob:
         self._log_dir = log_dir
         self._files = files
         self._sequence = log_dir.begin_checkpoint(files)
-        log_dir.checkpoints_under_way += 1
+        queue.begun(self)
+
+    def recovery_point_of(self, log_dir: LogDirectory, partition: TopicPartition) -> int:
+        """Return what the job may store; -1 for nothing, or when newer content is in place."""
+        if log_dir is not self._log_dir or log_dir.has_newer(
+            RECOVERY_POINT_CHECKPOINT, self._sequence
+        ):
+            return -1
+        return self._files.get(RECOVERY_POINT_CHECKPOINT, {}).get(partition, -1)
 
     def run(self) -> None:
         """Write the temporary files durably."""
@@ -152,7 +207,7 @@ class CheckpointJob:
 
     def done(self, error: BaseException | None) -> None:
         """Rename the files, or put the directory offline; without descriptors retry later."""
-        self._log_dir.checkpoints_under_way -= 1
+        self._queue.ended(self)
         if self._log_dir.failure is not None:
             return
         placed: list[str] = []
@@ -184,3 +239,35 @@ class CheckpointJob:
                 self._log_dir.directory.sync()
             except OSError as failure:
                 self._table.fail(self._log_dir, failure)
+
+
+class LoweredCheckpoint:
+    """A checkpoint that is durable, with its name, when its second job is done."""
+
+    def __init__(
+        self,
+        queue: CheckpointQueue,
+        job: CheckpointJob,
+        log_dir: LogDirectory,
+        logs: list[PartitionLog],
+    ) -> None:
+        self.logs = logs
+        self._queue = queue
+        self._job = job
+        self._log_dir = log_dir
+
+    def start(self, run_in_worker: Callable[..., object], then: Callable[[], None]) -> None:
+        """Write it; run_in_worker(job, done) calls done(result, error).
+
+        then() is called also when the disk fails.
+        """
+
+        def placed(_none: object, error: Exception | None) -> None:
+            self._job.done(error)
+            run_in_worker(self._log_dir.directory.sync, durable)
+
+        def durable(_none: object, error: Exception | None) -> None:
+            self._queue.synced(self, self._log_dir, error)
+            then()
+
+        run_in_worker(self._job.run, placed)

@@ -98,8 +98,15 @@ class SimulatedWorkers:
 
     def _carry_out(self, job: _Job) -> None:
         if job in self._running:
-            job.carry_out()
+            self._carry_out_now(job)
             self._after(self._finish, job)
+
+    def _carry_out_now(self, job: _Job) -> None:
+        self._loop.is_in_worker = True
+        try:
+            job.carry_out()
+        finally:
+            self._loop.is_in_worker = False
 
     def _finish(self, job: _Job) -> None:
         if self._running.pop(job, job) is None:
@@ -115,7 +122,7 @@ class SimulatedWorkers:
         self._running.clear()
         self._waiting.clear()
         for job in jobs:
-            job.carry_out()
+            self._carry_out_now(job)
             self._loop.call_soon(job.finish)
 
 

@@ -93,6 +93,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.trace = trace or Trace()
         self.now_us = 0
         """Virtual microseconds since the loop was made."""
+        self.is_in_worker = False
+        """Whether a worker's job runs: what it waits for delays no one else."""
         self.failures: list[BaseException] = []
         """What callbacks raised; `run_until_complete` raises the first of them."""
         self.on_turn: Callable[[], None] | None = None

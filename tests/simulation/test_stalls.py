@@ -1,0 +1,169 @@
+"""A node's loop waits for no disk, and a slow disk does not delay the answers of a voter."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ottla import NewTopic
+from ottla.raft.driver import RaftDriver
+from ottla.testing.simulation import SimulatedCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.purgatory.pending import Pending
+    from ottla.replication.partition import Partition
+    from ottla.testing.simulation.node import SimulatedNode
+
+PARTITIONS = 90
+STALL_US = 10_000_000
+FETCH_TIMEOUT_S = 2.0
+"""controller.quorum.fetch.timeout.ms"""
+FLUSHES = {
+    "broker.session.timeout.ms": "3000",
+    "log.flush.interval.ms": "100",
+    "log.flush.scheduler.interval.ms": "100",
+    "log.flush.offset.checkpoint.interval.ms": "1000",
+}
+"""Recovery points are stored soon: a truncation has to lower them first."""
+
+
+class FileCalls:
+    """Counts calls of files outside of workers, and flushes among them."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self.cluster = cluster
+        self.flushes: list[str] = []
+        self.truncations: dict[int, int] = {}
+        """By moment."""
+        for node in cluster:
+            node.disk.on_call = partial(self._called, node.disk.on_call)
+
+    def _called(
+        self, then: Callable[[str, str, int], None] | None, kind: str, path: str, size: int
+    ) -> None:
+        loop = self.cluster.loop
+        if not loop.is_in_worker:
+            if "sync" in kind:
+                self.flushes.append(f"{kind} {path}")
+            if kind == "truncate":
+                self.truncations[loop.now_us] = self.truncations.get(loop.now_us, 0) + 1
+        if then is not None:
+            then(kind, path, size)
+
+
+async def _until(condition: Callable[[], Any], limit_s: float = 120.0) -> None:
+    async with asyncio.timeout(limit_s):
+        while not condition():  # noqa: ASYNC110 - virtual time costs nothing
+            await asyncio.sleep(0.05)
+
+
+def _hosted(node: SimulatedNode) -> list[Partition]:
+    return [] if node.node is None else list(node.node.broker.replicas)
+
+
+def _are_in_sync(cluster: SimulatedCluster) -> bool:
+    leaders = [one for node in cluster for one in _hosted(node) if one.is_leader]
+    return len(leaders) == PARTITIONS and all(len(one.isr) == 3 for one in leaders)
+
+
+async def _diverge(cluster: SimulatedCluster) -> None:
+    """Let node 3 write to the partitions that it leads while the others elect new leaders."""
+    async with cluster.producer(acks="1") as producer:
+        for number in range(PARTITIONS):
+            await producer.send("t", b"v", partition=number)
+        await producer.flush()
+        await asyncio.sleep(1)
+        cluster.partition([3, "client"], [1, 2])
+        for one in _hosted(cluster[3]):
+            if one.is_leader:
+                await producer.send("t", b"lost", partition=one.topic_partition.partition)
+        await producer.flush()
+    await asyncio.sleep(10)
+
+
+def test_no_flush_is_waited_for_by_the_loop() -> None:
+    """Topics are created, leaders change and logs are truncated below their recovery points."""
+    cluster = SimulatedCluster(21, config=FLUSHES)
+
+    async def work() -> None:
+        await cluster.start()
+        calls = FileCalls(cluster)
+        async with cluster.admin() as admin:
+            await admin.create_topics([NewTopic("t", PARTITIONS, 3)])
+        await _until(lambda: _are_in_sync(cluster))
+        await _diverge(cluster)
+        assert any(one.log.log_end_offset > 1 for one in _hosted(cluster[3]))
+        calls.truncations.clear()
+        cluster.heal()
+        await _until(lambda: _are_in_sync(cluster))
+        assert all(one.log.log_end_offset == 1 for node in cluster for one in _hosted(node))
+        assert calls.flushes == []
+        assert len(calls.truncations) >= 2, "some at a time"
+
+    cluster.run(work())
+
+
+class Answers:
+    """The longest time that a voter needed to answer another one, a long poll included."""
+
+    def __init__(self, cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.longest_us = 0
+        self.count = 0
+        self._cluster = cluster
+        self._waiting: dict[Pending[Any], int] = {}
+        request = RaftDriver.request
+        monkeypatch.setattr(
+            RaftDriver, "request", lambda driver, asked: self._asked(request(driver, asked))
+        )
+
+    def _asked(self, answer: Pending[Any]) -> Pending[Any]:
+        self._waiting[answer] = self._cluster.loop.now_us
+        answer.on_done(self._answered)
+        return answer
+
+    def _answered(self, answer: Pending[Any]) -> None:
+        self.longest_us = max(self.longest_us, self._until_now(answer))
+        self.count += 1
+        del self._waiting[answer]
+
+    def _until_now(self, answer: Pending[Any]) -> int:
+        return self._cluster.loop.now_us - self._waiting[answer]
+
+    def are_in_time(self) -> bool:
+        """Whether there are answers, each within half of the fetch timeout."""
+        longest_us = max([self.longest_us, *map(self._until_now, self._waiting)])
+        return self.count > 0 and longest_us < FETCH_TIMEOUT_S / 2 * 1e6
+
+
+@pytest.mark.parametrize("is_active", [True, False])
+def test_a_voter_answers_while_its_disk_stalls(
+    is_active: bool,  # noqa: FBT001 - parametrized
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No epoch ends; a metadata change waits for the disk of the active controller only."""
+    cluster = SimulatedCluster(22)
+
+    async def work() -> None:
+        await cluster.start()
+        active = cluster.active_controller
+        stalled = next(node for node in cluster if (node is active) == is_active)
+        async with cluster.admin() as admin:
+            before = await admin.describe_metadata_quorum()
+            answers = Answers(cluster, monkeypatch)
+            stalled.disk_latency_us = (STALL_US, STALL_US)
+            created = asyncio.create_task(admin.create_topics(["first", "second"]))
+            await asyncio.sleep(STALL_US / 1e6)
+            assert created.done() or is_active
+            assert answers.are_in_time()
+            stalled.disk_latency_us = (50, 3000)
+            await created
+            now = await admin.describe_metadata_quorum()
+        assert answers.are_in_time()
+        assert (now.leader_id, now.leader_epoch) == (before.leader_id, before.leader_epoch)
+
+    cluster.run(work())
