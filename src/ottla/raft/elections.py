@@ -104,6 +104,8 @@ class Elections:
         for voter_id in sorted(role.unacknowledged):
             voter = member.voters.latest.get(voter_id)
             ready_ms = member.in_flight.ready_ms(voter_id, now_ms)
+            if len(role.unacknowledged) > 1 and voter_id == role.preferred[0].node_id:
+                ready_ms = max(ready_ms, role.successor_due_ms)
             if voter is not None and ready_ms <= now_ms:
                 request = EndQuorumEpoch(role.leader, role.preferred)
                 member.send(voter_id, voter.endpoints, request, now_ms)
@@ -173,7 +175,7 @@ class Elections:
             role = self._member.role
             if isinstance(role, Follower) and role.leader.leader_id == request.leader.leader_id:
                 role.deadline_ms = now_ms + self._backoff_ms(request.preferred)
-                role.has_fetched = False  # nothing speaks for this leader now
+                role.has_fetched, role.is_ended = False, True
         self._respond(token, EpochResponse(error, self._member.leader))
 
     def _backoff_ms(self, preferred: tuple[ReplicaKey, ...]) -> int:

@@ -176,8 +176,9 @@ class Following:
         member, role = self._member, self._member.role
         if not isinstance(role, Follower) or request.epoch != role.epoch:
             return
-        role.deadline_ms = now_ms + member.timeouts.fetch_ms
-        role.has_fetched = True
+        if not role.is_ended:
+            role.deadline_ms = now_ms + member.timeouts.fetch_ms
+            role.has_fetched = True
         if role.unwritten or role.snapshot is not None or not self._is_at_end(request):
             return  # the response to another fetch came first
         if response.diverging is not None:

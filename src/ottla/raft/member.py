@@ -24,7 +24,7 @@ from ottla.raft.messages import (
 from ottla.raft.quorum_state import NO_NODE, ElectionState
 from ottla.raft.requests import NO_LEADER, LeaderAndEpoch, ReplicaKey
 from ottla.raft.roles import TRANSITIONS, Candidate, Follower, Prospective, Resigned, Unattached
-from ottla.raft.timeouts import Timeouts
+from ottla.raft.timeouts import SUCCESSOR_DELAY_MS, Timeouts
 from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class Member:
             voted = ReplicaKey(election.voted_id, election.voted_directory_id)
         if leader_id == self.key.node_id:  # it led: it may not vote in this epoch again
             leader = LeaderAndEpoch(leader_id, epoch)
-            return Resigned(leader, deadline_ms, voted=voted or self.key)
+            return Resigned(leader, now_ms, voted=voted or self.key)
         known = self.voters.latest.get(leader_id)
         if known is not None and known.endpoints:
             leader = LeaderAndEpoch(leader_id, epoch, known.endpoints)
@@ -280,6 +280,7 @@ class Member:
                 voted=self.role.voted,
                 preferred=preferred,
                 unacknowledged=unacknowledged,
+                successor_due_ms=now_ms + SUCCESSOR_DELAY_MS,
             )
         )
 

@@ -45,6 +45,7 @@ class Follower:
         "epoch",
         "has_fetched",
         "has_reported",
+        "is_ended",
         "leader",
         "leader_high_watermark",
         "snapshot",
@@ -60,6 +61,8 @@ class Follower:
         """When a voter without a successful fetch starts an election."""
         self.voted = voted
         self.has_fetched = False
+        self.is_ended = False
+        """Whether the leader has resigned: what it answered before speaks no more for it."""
         self.leader_high_watermark = -1
         self.update_due_ms = deadline_ms
         """When this voter may tell the leader its new address."""
@@ -70,9 +73,12 @@ class Follower:
         self.snapshot: Download | None = None
 
     def grants(self, candidate: ReplicaKey, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:
-        """Whether a candidate gets the vote: while the leader answers, none does."""
-        del candidate
-        return is_pre_vote and is_up_to_date and not self.has_fetched
+        """Whether a candidate gets the vote: while the leader answers, none does.
+
+        A leader that asks for votes itself was started again and leads no more.
+        """
+        has_leader = self.has_fetched and candidate.node_id != self.leader.leader_id
+        return is_pre_vote and is_up_to_date and not has_leader
 
 
 class Download:
@@ -126,7 +132,15 @@ class Candidate:
 class Resigned:
     """Led its epoch and leads it no more; tells the voters and waits for the next epoch."""
 
-    __slots__ = ("deadline_ms", "epoch", "leader", "preferred", "unacknowledged", "voted")
+    __slots__ = (
+        "deadline_ms",
+        "epoch",
+        "leader",
+        "preferred",
+        "successor_due_ms",
+        "unacknowledged",
+        "voted",
+    )
 
     def __init__(
         self,
@@ -136,6 +150,7 @@ class Resigned:
         voted: ReplicaKey | None,
         preferred: tuple[ReplicaKey, ...] = (),
         unacknowledged: frozenset[int] = frozenset(),
+        successor_due_ms: int = 0,
     ) -> None:
         self.epoch = leader.epoch
         self.leader = leader
@@ -144,6 +159,9 @@ class Resigned:
         self.preferred = preferred
         """The successors, the one with the longest log first."""
         self.unacknowledged = unacknowledged
+        self.successor_due_ms = successor_due_ms
+        """When the first successor is told at the latest; before it, the others have to know:
+        they refuse votes as long as they believe in this leader."""
 
     def grants(self, candidate: ReplicaKey, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:
         """Whether a candidate gets the vote: not in an epoch in which this node led."""

@@ -200,14 +200,13 @@ class Node:
 
     def _make_replication(self, replicas: ReplicaSet) -> Replication:
         timer, loop = self._resources.timer, self._resources.loop
-        name = f"broker-{self.config.node_id}-fetcher"
         connect = partial(NodeChannel, "replication", loop=loop, clock=self.clock, timer=timer)
         return Replication(
             self._metadata,
             replicas,
             broker_epoch=lambda: self._lifecycle.broker_epoch,
             controller=self._forwarding,
-            new_nodes=lambda number: connect(f"{name}-{number}"),
+            new_nodes=lambda number: connect(f"broker-{self.config.node_id}-fetcher-{number}"),
             clock=self.clock,
             timer=timer,
             limit=self._quotas.replication.follower,

@@ -1,0 +1,56 @@
+"""How soon another controller is active after one that stopped, or that started again."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ottla.testing.simulation import SimulatedCluster
+
+ELECTION_TIMEOUT_US = 1_000_000
+"""controller.quorum.election.timeout.ms: no election may have to wait for it."""
+
+
+async def _until_active(cluster: SimulatedCluster, *but: int) -> None:
+    async with asyncio.timeout(30):
+        while (active := cluster.active_controller) is None or active in {cluster[n] for n in but}:  # noqa: ASYNC110 - virtual time
+            await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("seed", [100, 157, 160, 201])
+def test_a_stopped_controller_hands_over_at_once(seed: int) -> None:
+    """The second follower knows of it, whatever the leader has answered before."""
+    cluster = SimulatedCluster(seed)
+
+    async def work() -> None:
+        await cluster.start()
+        active = cluster.active_controller
+        stopped = next(number for number in (1, 2, 3) if cluster[number] is active)
+        stopping = asyncio.create_task(cluster.stop(stopped))
+        while active is not None and active.node is not None and active.node.controller.active:  # noqa: ASYNC110 - virtual time
+            await asyncio.sleep(0.001)
+        begun_us = cluster.loop.now_us
+        await _until_active(cluster, stopped)
+        assert cluster.loop.now_us - begun_us < ELECTION_TIMEOUT_US // 4
+        await stopping
+
+    cluster.run(work())
+
+
+def test_a_controller_that_starts_again_is_elected_at_once() -> None:
+    """Its followers need not wait for the end of their fetches: a leader asks for no votes."""
+    cluster = SimulatedCluster(41)
+
+    async def work() -> None:
+        await cluster.start()
+        active = cluster.active_controller
+        killed = next(number for number in (1, 2, 3) if cluster[number] is active)
+        cluster.kill(killed)
+        begun_us = cluster.loop.now_us
+        starting = asyncio.create_task(cluster.start(killed))
+        await _until_active(cluster)
+        assert cluster.loop.now_us - begun_us < ELECTION_TIMEOUT_US // 4
+        await starting
+
+    cluster.run(work())
