@@ -163,9 +163,13 @@ class ClusterChecks:
         """Check a vote that others may know: it is durable, and the only one of its epoch."""
         view.is_vote_open = False
         role = view.member.role
-        if role.voted is None or view.driver.failure is not None:
+        if view.driver.failure is not None:
             return
         stored = durable_election(view.host.disk)
+        if isinstance(role, Leader) and stored.leader_epoch == role.epoch:
+            assert stored.voted_id == view.node_id, f"{view.name} leads and stores {stored}"
+        if role.voted is None:
+            return
         assert stored.leader_epoch >= role.epoch, (
             f"{view.name} voted in epoch {role.epoch}; durable is {stored}"
         )
