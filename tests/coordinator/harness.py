@@ -65,14 +65,15 @@ class MemoryLog:
         self.on_high_watermark(partition, self.end_offset(partition))
 
     def read(self, partition: int, offset: int, max_bytes: int) -> bytes:
+        """Return what a log returns: the first batch complete, the last one cut at the limit."""
         limit = max_bytes if self.slice_bytes is None else self.slice_bytes
         found = b""
         for batch in self.batches.get(partition, ()):
             if RecordBatch(batch).next_offset <= offset:
                 continue
-            if found and len(found) + len(batch) > limit:
+            found += batch[: limit - len(found)] if found else batch
+            if len(found) >= limit:
                 break
-            found += batch
         return found
 
     def max_batch_bytes(self, partition: int) -> int:

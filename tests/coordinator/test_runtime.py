@@ -235,6 +235,35 @@ def test_loads_what_others_wrote() -> None:
     assert shard.events == ["end 7 True", "end 7 False", "loaded"]
 
 
+@pytest.mark.parametrize("slice_bytes", [70, 100, 150, 200, 333])
+def test_slices_that_end_within_a_batch_load_everything(slice_bytes: int) -> None:
+    """A log larger than a slice: the batch that is cut comes whole in the next slice."""
+    bench = Bench()
+    bench.runtime.on_elected(0, 1)
+    for number in range(40):
+        bench.count("a" * (1 + number % 3))
+    bench.runtime.on_resigned(0)
+    bench.log.slice_bytes = slice_bytes
+    bench.runtime.on_elected(0, 2)
+    for now_ms in range(1, 100):
+        bench.advance(now_ms)
+    assert not bench.faults
+    assert [bench.committed(name) for name in ("a", "aa", "aaa")] == [14, 13, 13]
+
+
+def test_a_log_that_ends_within_a_batch_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left can never be read as a whole batch."""
+    bench = Bench()
+    bench.runtime.on_elected(0, 1)
+    bench.count("a")
+    bench.runtime.on_resigned(0)
+    left = bench.log.batches[0][0][:-1]
+    monkeypatch.setattr(bench.log, "read", lambda *_: left)
+    bench.runtime.on_elected(0, 2)
+    text = "partition 0 is damaged after offset 0: A record batch is truncated"
+    assert str(bench.faults[0]).startswith(text)
+
+
 def test_corrupt_log_fails_the_partition_only() -> None:
     """A partition that cannot be replayed answers 16 until a new election tries again."""
     bench = Bench()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ottla.errors import CorruptMessage
 from ottla.records.batches import iterate_batches
 from ottla.records.control import ControlRecordType, decode_control_type
 
@@ -42,12 +43,15 @@ class Loader:
         if self.position >= self.target:
             return True
         data = self._log.read(self._partition, self.position, SLICE_BYTES)
-        for batch in iterate_batches(memoryview(data)):
+        begin = self.position
+        for batch in iterate_batches(memoryview(data), partial_tail=True):
             if batch.base_offset >= self.target:
                 self.position = self.target
                 return True
             self._replay(batch)
             self.position = max(self.position, batch.next_offset)
+        if len(data) and self.position == begin:
+            raise CorruptMessage(f"A record batch is truncated: {len(data)} bytes are left.")
         return not len(data) or self.position >= self.target
 
     def _replay(self, batch: RecordBatch) -> None:

@@ -23,7 +23,10 @@ class CoordinatorLog(Protocol):
         """
 
     def read(self, partition: int, offset: int, max_bytes: int) -> Buffer:
-        """Return complete batches from offset on, at least one of any size; empty at the end."""
+        """Return batches from offset on; empty at the end.
+
+        The first one is complete, however large; the last one may be cut after max_bytes.
+        """
 
     def max_batch_bytes(self, partition: int) -> int:
         """Return the maximum size of a batch."""

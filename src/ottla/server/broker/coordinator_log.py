@@ -49,7 +49,7 @@ class TopicLog:
         return info.last_offset + 1
 
     def read(self, partition: int, offset: int, max_bytes: int) -> Buffer:
-        """Return whole batches from offset on."""
+        """Return batches from offset on, the last one cut after max_bytes."""
         log = self._partition(partition).log
         records = log.reads.read(
             offset, max_bytes, isolation=FetchIsolation.LOG_END, min_one_message=True
