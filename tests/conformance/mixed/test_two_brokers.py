@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla import Admin, Consumer, NewTopic, Producer, TopicPartition
+from ottla import Admin, Consumer, KafkaError, NewTopic, Producer, TopicPartition
 from ottla.clients.admin.configs import ConfigResource, ResourceType
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.fetch import FetchRequest
@@ -212,6 +212,37 @@ def test_a_partition_of_the_other_broker_is_answered_alike(cluster: Cluster, ver
         mine = _answer(ours, fetch("only-on-2", offset=0, epoch=epoch), version)
         assert mine == _answer(theirs, fetch("only-on-1", offset=0, epoch=epoch), version)
         assert mine["error"] == "NOT_LEADER_OR_FOLLOWER"
+
+
+def _hints(address: str, request: FetchRequest) -> tuple[str, tuple[int, int], list[int]]:
+    """Return the error, the leader that the answer names, and the nodes with an address."""
+    peer = Peer(address)
+    answer = peer.ask(request, 17)
+    peer.close()
+    one = answer.responses[0].partitions[0]
+    leader = one.current_leader.leader_id, one.current_leader.leader_epoch
+    return (
+        ErrorCode(one.error_code).name,
+        leader,
+        [node.node_id for node in answer.node_endpoints],
+    )
+
+
+@pytest.mark.parametrize(("topic", "epoch"), [("only-on-{}", -1), ("led-by-{}", 7)])
+def test_leaders_are_named_alike(cluster: Cluster, topic: str, epoch: int) -> None:
+    """KIP-951: also of a partition that the broker does not have; with topic ids."""
+    ours, theirs = (cluster.node(number).address for number in (1, 2))
+    found = []
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        for address, leader in ((ours, 2), (theirs, 1)):
+            name = topic.format(leader)
+            described = admin.describe_topics([name])[name]
+            assert not isinstance(described, KafkaError)
+            request = fetch(name, offset=0, epoch=epoch)
+            request.topics[0].topic_id = described.topic_id
+            code, named, nodes = _hints(address, request)
+            found.append((code, named == (leader, 0), named == (-1, -1), nodes == [leader]))
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize(("leader", "reader"), [(1, 2), (2, 1)])
