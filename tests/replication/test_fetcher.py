@@ -15,6 +15,7 @@ from ottla.quota.replication import ReplicationQuota
 from ottla.records.builder import encode_batch
 from ottla.replication.fetcher import FetcherSettings, ReplicaFetcher
 from ottla.replication.partition import Partition
+from ottla.replication.traffic import ReplicationTraffic
 from ottla.storage.log.config import LogConfig
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.testing.disk import SimulatedDisk
@@ -57,6 +58,7 @@ class World:
 
     def __init__(self, partitions: int = 1, settings: FetcherSettings = SETTINGS) -> None:
         self.moved: list[int] = []
+        self.traffic = ReplicationTraffic()
         self.limit = ReplicationQuota(SampleWindow(11, 1000))
         self.failed: list[tuple[int, ErrorCode]] = []
         self.fetcher = ReplicaFetcher(
@@ -66,6 +68,7 @@ class World:
             broker_epoch=lambda: 12,
             on_fetched=lambda one: self.moved.append(one.topic_partition.partition),
             limit=self.limit,
+            traffic=self.traffic,
             on_failed=lambda one, error: self.failed.append(
                 (one.topic_partition.partition, error.code)
             ),

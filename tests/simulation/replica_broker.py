@@ -245,6 +245,7 @@ class SimulatedBroker:
             broker_epoch=lambda: self.broker_epoch,
             on_fetched=self.replicas.fetched,
             limit=NO_LIMIT,
+            traffic=self.replicas.traffic,
             on_failed=self.replicas.failed,
         )
         self.fetcher.add(partition, leader_epoch, self.cluster.clock.ms)

@@ -67,6 +67,22 @@ async def _move(cluster: SimulatedCluster, target: list[int]) -> None:
     assert list(changed.values()) == [None]
 
 
+def _counted(cluster: SimulatedCluster, leader: int, follower: int) -> None:
+    """Check the metrics of a move: the leader also sent the records to its first follower."""
+    sent, fetched = (cluster[one].node for one in (leader, follower))
+    assert sent is not None
+    assert fetched is not None
+    replica = _replica(cluster, leader)
+    assert replica is not None
+    size = replica.log.size_bytes
+    out, into = sent.broker.replicas.traffic, fetched.broker.replicas.traffic
+    assert out.bytes_out - out.moved_bytes_out >= size
+    assert out.moved_bytes_out >= size, "with the beginnings of batches that did not fit"
+    assert (into.bytes_in, into.moved_bytes_in) == (size, size)
+    assert replica.bytes_out == 0, "these are what consumers are sent"
+    assert replica.bytes_in == size
+
+
 @pytest.mark.parametrize("names", [LEADER, FOLLOWER], ids=["leader", "follower"])
 def test_a_throttled_reassignment_takes_its_time(names: dict[str, str]) -> None:
     """600 KB at 50 KB/s; the first eleven seconds' worth comes at once, as in Kafka."""
@@ -85,6 +101,7 @@ def test_a_throttled_reassignment_takes_its_time(names: dict[str, str]) -> None:
         took_s = cluster.loop.time() - started_s
         expected_s = COUNT * SIZE_BYTES / (RATE // 5) - 11
         assert expected_s * 0.8 < took_s < expected_s * 1.4
+        _counted(cluster, leader=1, follower=3)
         await cluster.stop()
 
     cluster.run(work())

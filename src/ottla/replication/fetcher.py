@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         PartitionKey,
     )
     from ottla.replication.partition import Partition
+    from ottla.replication.traffic import ReplicationTraffic
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.types import TopicPartition
 
@@ -125,21 +126,22 @@ class ReplicaFetcher:
         broker_epoch: Callable[[], int],
         on_fetched: Callable[[Partition], None],
         limit: FollowerLimit,
+        traffic: ReplicationTraffic,
         on_failed: Callable[[Partition, KafkaError], None],
-        number: int = 0,
     ) -> None:
         """on_fetched(partition) is called when its log or high watermark moved.
 
-        on_failed(partition, error) is called when it is not replicated any more. number: of several
-        with the same leader.
+        on_failed(partition, error) is called when it is not replicated any more.
         """
         self.leader_id = leader_id
-        self.number = number
+        self.number = 0
+        """Of several with the same leader."""
         self._node_id = node_id
         self._settings = settings
         self._broker_epoch = broker_epoch
         self._on_fetched = on_fetched
         self._limit = limit
+        self._traffic = traffic
         self._on_failed = on_failed
         self._replicas: dict[PartitionKey, _Replica] = {}
         self._changed: dict[_Replica, None] = {}
@@ -422,6 +424,10 @@ class ReplicaFetcher:
             log_start_offset=log_start_offset,
             now_ms=self._wall_ms,
         )
+        if info is not None:
+            self._traffic.bytes_in += info.size_bytes
+            if partition.adding and self._node_id in partition.adding:
+                self._traffic.moved_bytes_in += info.size_bytes
         lag = high_watermark - log_of.log_end_offset
         if lag > 0:
             self.lags[replica.key] = lag

@@ -41,6 +41,7 @@ class Partition:
 
     __slots__ = (
         "_watching",
+        "adding",
         "append_count",
         "bytes_in",
         "bytes_out",
@@ -85,6 +86,8 @@ class Partition:
         self.partition_epoch = -1
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
+        self.adding: tuple[int, ...] = ()
+        """Replicas that a reassignment adds; set from the metadata, for metrics."""
         self.min_insync_replicas = 1
         self.append_count = self.failed_append_count = self.read_count = 0
         self.bytes_in = self.bytes_out = 0
@@ -297,8 +300,6 @@ class Partition:
         info = None
         if len(records):
             info = log.writes.append_as_follower(records, leader_epoch=leader_epoch, now_ms=now_ms)
-            if info is not None:
-                self.bytes_in += info.size_bytes
         if high_watermark > log.high_watermark:
             log.update_high_watermark(high_watermark)
         if log_start_offset > log.log_start_offset:

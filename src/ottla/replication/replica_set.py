@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.validator import AppendOrigin
 from ottla.replication.partition import ACKS_ALL, Partition
+from ottla.replication.traffic import ReplicationTraffic
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class ReplicaSet:
         self.awaiting_replication: list[tuple[LeaderState, int]] = []
         """Appends with acks=all of the request under way, each with the high watermark that
         acknowledges it; who appends takes them. Most often empty."""
+        self.traffic = ReplicationTraffic()
         self.append_count = 0
         """Appends so far: who looks now and then sees whether there were any."""
         self.exchange_count = 0

@@ -169,9 +169,10 @@ class Replication:
                 broker_epoch=lambda: self._brokers.broker_epoch,
                 on_fetched=self._replicas.fetched,
                 limit=self._limit,
-                number=number,
+                traffic=self._replicas.traffic,
                 on_failed=self._replicas.failed,
             )
+            fetcher.number = number
         return fetcher
 
     def reconfigure(self, config: BrokerConfig) -> None:

@@ -495,9 +495,12 @@ class FetchRead:
     def response(self) -> FetchAnswer:
         """Return the response; with a session it names what has changed."""
         results, session = self._results, self.session
-        for fetched, replica in zip(results, self._replicas, strict=True):
-            if replica is not None:
-                replica.bytes_out += fetched[_SIZE]
+        if self._replica_id < 0:
+            for fetched, replica in zip(results, self._replicas, strict=True):
+                if replica is not None:
+                    replica.bytes_out += fetched[_SIZE]
+        elif self.size_bytes:
+            self._count_replicated()
         session_id = INVALID_SESSION_ID
         if session is not None:
             session_id = session.session_id
@@ -510,6 +513,14 @@ class FetchRead:
         leaders = () if self._leader_ids is None else self._leaders(self._leader_ids)
         answer: FetchAnswer = _new_tuple(FetchAnswer, (0, session_id, results, leaders))
         return answer
+
+    def _count_replicated(self) -> None:
+        """Count what a follower is sent."""
+        traffic = self._ctx.broker.replicas.traffic
+        traffic.bytes_out += self.size_bytes
+        for fetched, replica in zip(self._results, self._replicas, strict=True):
+            if replica is not None and self._replica_id in replica.adding:
+                traffic.moved_bytes_out += fetched[_SIZE]
 
     def _count(self, limit: ReplicationQuota) -> None:
         """Count what followers are sent of listed partitions, also those in sync."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.metrics.families import Kind, Series, client_gauge, gauge, label_text, own
+from ottla.metrics.families import Kind, Series, client_gauge, gauge, label_text, meter, own
 from ottla.server.metrics.cluster import ClusterMetrics
 from ottla.server.metrics.groups import GroupMetrics
 from ottla.server.metrics.loop import LoopWatch
@@ -63,6 +63,15 @@ _SESSION_PARTITIONS = gauge(
     "FetchSessionCache",
     "NumIncrementalFetchPartitionsCached",
     "Partitions in them.",
+)
+_REPLICATED_IN, _REPLICATED_OUT, _MOVED_IN, _MOVED_OUT = (
+    meter("kafka.server", "BrokerTopicMetrics", name, text)
+    for name, text in (
+        ("ReplicationBytesInPerSec", "Bytes fetched from leaders."),
+        ("ReplicationBytesOutPerSec", "Bytes sent to followers."),
+        ("ReassignmentBytesInPerSec", "Of these for replicas that a reassignment adds here."),
+        ("ReassignmentBytesOutPerSec", "Of these to replicas that a reassignment adds."),
+    )
 )
 _CONNECTIONS = client_gauge("socket-server-metrics", "connection-count", "Open connections.")
 _CONNECTIONS_NAME = _CONNECTIONS._replace(classic=_CONNECTIONS.reporter)
@@ -179,6 +188,11 @@ class NodeMetrics:
         yield Series(_DELAYED, fetches, (broker.delayed_fetches.delayed_count,))
         yield Series(_SESSIONS, _ONE, (len(broker.fetch_sessions),))
         yield Series(_SESSION_PARTITIONS, _ONE, (broker.fetch_sessions.partition_count,))
+        traffic = broker.replicas.traffic
+        yield Series(_REPLICATED_IN, _ONE, (traffic.bytes_in,))
+        yield Series(_REPLICATED_OUT, _ONE, (traffic.bytes_out,))
+        yield Series(_MOVED_IN, _ONE, (traffic.moved_bytes_in,))
+        yield Series(_MOVED_OUT, _ONE, (traffic.moved_bytes_out,))
         listeners = self._listeners
         labels = tuple(label_text(listener=one.name, networkProcessor=0) for one in listeners)
         open_now = [len(one.connections) for one in listeners]
