@@ -48,6 +48,8 @@ def converse(state: ShellState) -> None:
             _answer(line, state)
         except LeaveShell:
             return
+        except KeyboardInterrupt:  # in a long listing
+            click.echo("^C")
 
 
 def _answer(line: str, state: ShellState) -> None:

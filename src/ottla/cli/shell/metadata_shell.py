@@ -123,6 +123,8 @@ def metadata_shell(snapshot: str, words: list[str]) -> None:
                 converse(state)
     except ShellError as error:
         fail(f"Unexpected error: {error}")
+    except BrokenPipeError:
+        raise  # the reader of the output has ended
     except OSError as error:
         fail(f"Unexpected error: {_disk_text(error, path)}")
     except OttlaError as error:
