@@ -105,3 +105,34 @@ def test_acknowledged_records_outlive_a_log_directory(of_leader: bool) -> None: 
         await cluster.stop()
 
     cluster.run(work())
+
+
+def test_the_metadata_log_may_have_a_directory_of_its_own() -> None:
+    """It holds no partitions; one that fails among log.dirs stops no node."""
+    config = {**SETTINGS, "log.dirs": f"/data,{SECOND}", "metadata.log.dir": "/metadata"}
+    cluster = SimulatedCluster(22, config=config)
+
+    async def work() -> None:
+        await cluster.start()
+        await _create(cluster)
+        async with cluster.producer(acks="all") as producer:
+            for number in range(20):
+                await producer.send("kept", b"%d" % number)
+            await producer.flush()
+        node = cluster[1]
+        assert any(one.startswith("__cluster_metadata-0") for one in node.disks["/metadata"].list())
+        assert not any(one.startswith("__cluster") for one in node.disks["/data"].list())
+        node.disks["/data"].fail(lambda call: call.kind != "read", times=1_000_000)
+        async with cluster.admin() as admin:
+            await admin.create_topics([NewTopic("new", 6, 3)])
+        await _until(lambda: _online_count(cluster[2], 1) == 1)
+        assert node.node is not None
+        assert not node.node.halted.is_set()
+        node.kill(power=True)
+        await node.start()
+        await _until(lambda: _in_sync(cluster, 3))
+        assert await _values(cluster, 20) == [b"%d" % number for number in range(20)]
+        assert not any("-0" in one for one in node.disks["/metadata"].list() if "__" not in one)
+        await cluster.stop()
+
+    cluster.run(work())

@@ -95,6 +95,7 @@ def test_topics_settings_and_quotas_are_told_without_secrets(
         secrets = ("listener.name.x.ssl.key.password", "vault.token")
         outcome = await admin.alter_configs({broker: dict.fromkeys(secrets, SECRET)})
         assert set(outcome.values()) == {None}
+        await admin.alter_configs({broker: {"follower.replication.throttled.rate": "900"}})
         limits = {"producer_byte_rate": 1024.0}
         await admin.alter_client_quotas([QuotaChange({"client-id": "loader"}, limits)])
         await admin.delete_topics(["orders"])
@@ -114,6 +115,7 @@ def test_topics_settings_and_quotas_are_told_without_secrets(
         "settings of broker 1 changed: listener.name.x.ssl.key.password=[hidden], "
         "vault.token=[hidden]"
     ) in told
+    assert "settings of broker 1 changed: follower.replication.throttled.rate=900" in told
     assert "quota of client-id loader is now producer_byte_rate=1024.0" in told
     assert any(one.startswith("topic orders deleted, id ") for one in told)
     assert SECRET not in caplog.text

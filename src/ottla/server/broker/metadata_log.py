@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from ottla.config.broker import BrokerConfig
 from ottla.config.definition import Type
+from ottla.config.dynamic import definition_of
 from ottla.config.group import ClientMetricsConfig, GroupConfig
 from ottla.config.topic import TopicConfig
 from ottla.metadata.resources import ConfigResource, ConfigResourceType
@@ -31,7 +31,6 @@ _UNREGISTERED = (
 )
 _TABLES: Mapping[int, type[ConfigTable]] = {
     ConfigResourceType.TOPIC: TopicConfig,
-    ConfigResourceType.BROKER: BrokerConfig,
     ConfigResourceType.CLIENT_METRICS: ClientMetricsConfig,
     ConfigResourceType.GROUP: GroupConfig,
 }
@@ -134,7 +133,8 @@ def _settings(
     known = _TABLES[resource.type].keys if resource.type in _TABLES else {}
     new = {}
     for name in changed:
-        definition = known.get(name)
+        is_brokers = resource.type == ConfigResourceType.BROKER
+        definition = definition_of(name) if is_brokers else known.get(name)
         is_shown = definition is not None and definition.type is not Type.PASSWORD
         new[name] = (stored[name] if is_shown else "[hidden]") if name in stored else "[default]"
     log.info("settings of %s changed: %s", where, _pairs(new), extra={"event": "config.changed"})

@@ -110,6 +110,6 @@ def _alter(broker: Broker, partition: TopicPartition, path: str) -> ErrorCode:
     except KafkaError as error:
         text = "replica %s is not moved to log directory %s: %s"
         extra = {"event": "replica.not_moved", "partition": str(partition)}
-        log.warning(text, partition, path, error, extra=extra)
+        log.info(text, partition, path, error, extra=extra)
         return error.code
     return ErrorCode.NONE

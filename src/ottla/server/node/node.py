@@ -119,7 +119,7 @@ class Node:
             on_untold=self._halt,
         )
         self._logs = LogSet(
-            resources.log_dirs,
+            resources.data_dirs,
             config_for=self._metadata.log_config,
             rng=resources.environment.rng,
             cordoned=cordoned_directories(config),
@@ -390,7 +390,7 @@ class Node:
             self.http.opened(found)
             return found.topic_id not in topics.by_id
 
-        log_dirs = self._resources.log_dirs
+        log_dirs = self._resources.data_dirs
         self.http.recovering(log_dirs)
         begin_ms = self.clock.monotonic_ms()
         loaded: Pending[None] = Pending()
@@ -434,7 +434,7 @@ class Node:
 
     def _cordoned_ids(self, config: BrokerConfig) -> list[Uuid]:
         paths = cordoned_directories(config)
-        found = [one.directory_id for one in self._resources.log_dirs if one.path in paths]
+        found = [one.directory_id for one in self._resources.data_dirs if one.path in paths]
         return [one for one in found if one is not None]
 
     def _sweep_connections(self, now_ms: int) -> None:

@@ -76,8 +76,10 @@ class NodeResources:
             held.callback(self.http_port.close)
             self.log_dirs: list[LogDirectory] = []
             held.callback(self.release_directories)
-            for path in config.data_directories:
+            for path in dict.fromkeys((*config.data_directories, config.metadata_directory)):
                 self._lock(config, path)
+            self.data_dirs = [one for one in self.log_dirs if one.path in config.data_directories]
+            """Those of partitions: metadata.log.dir may be another one."""
             self.identity = identify(config, self.log_dirs, environment, may_format=may_format)
             self._held = held.pop_all()
         metadata_path = config.metadata_directory

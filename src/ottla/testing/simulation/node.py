@@ -79,11 +79,13 @@ class SimulatedNode:
         self._clock_step_ms = 0
         self._environment: SimulatedEnvironment | None = None
         self.config = {**defaults_of(host), **(config or {})}
+        paths = self.config["log.dirs"].split(",")
+        if "metadata.log.dir" in self.config:
+            paths.append(self.config["metadata.log.dir"])
         self.disks = {
-            path: self._make_disk(number, path)
-            for number, path in enumerate(self.config["log.dirs"].split(","))
+            path: self._make_disk(number, path) for number, path in enumerate(dict.fromkeys(paths))
         }
-        """One for each of log.dirs."""
+        """One for each of log.dirs and for metadata.log.dir."""
         self.disk = next(iter(self.disks.values()))
         self.life_count = 0
         """How often a node was started."""
