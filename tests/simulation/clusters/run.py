@@ -106,6 +106,8 @@ class ClusterRun:
         await self._until(self._is_in_sync, "not all replicas are in sync")
         await self._until(lambda: all(job.done() for job in jobs), "clients are not done")
         await self._serve_again()
+        await self._lose_one()
+        await self._until(self._is_in_sync, "not all replicas are in sync")
         await self._until(self._is_equal, "replicas differ")
         self._check_contents()
         self.cluster.loop.on_turn = None
@@ -131,6 +133,15 @@ class ClusterRun:
                 consumer.assign([TopicPartition("again", index) for index in range(2)])
                 while not await consumer.poll(timeout=1.0):
                     pass
+
+    async def _lose_one(self) -> None:
+        """Kill a node: the others lead and acknowledge; then start it again."""
+        victim = self.faults.rng.choice(list(self.cluster))
+        victim.kill(power=False)
+        async with asyncio.timeout(HEALED_S), self.cluster.producer(acks="all") as producer:
+            for topic, index in self.work.partitions():
+                await self.work.send_one(producer, topic, index)
+        await victim.start()
 
     # In the end
 

@@ -92,6 +92,13 @@ class ClusterWork:
                 continue
             self._acknowledged(topic, placed.partition, placed.offset, value)
 
+    async def send_one(self, producer: AsyncProducer, topic: str, partition: int) -> None:
+        """Send a record and wait until it is acknowledged."""
+        value = b"%d" % self.sent
+        self.sent += 1
+        placed = await producer.send_and_wait(topic, value, partition=partition)
+        self._acknowledged(topic, partition, placed.offset, value)
+
     def _acknowledged(self, topic: str, partition: int, offset: int, value: bytes) -> None:
         log = self.checks.named_log(topic, partition)
         assert offset < log.end_offset, (
@@ -105,7 +112,7 @@ class ClusterWork:
     async def _read(self) -> None:
         """Read all partitions from the start: no offset is left out and none comes twice."""
         async with self.cluster.consumer(auto_offset_reset="earliest") as consumer:
-            consumer.assign([TopicPartition(*one) for one in self._partitions()])
+            consumer.assign([TopicPartition(*one) for one in self.partitions()])
             while not (self.is_over and self._has_read_all()):
                 await self._poll(consumer)
 
@@ -124,13 +131,14 @@ class ClusterWork:
             assert record.offset < log.end_offset, f"{record.offset} of {key} is not committed"
             self.read[key] = expected + 1
 
-    def _partitions(self) -> list[tuple[str, int]]:
+    def partitions(self) -> list[tuple[str, int]]:
+        """Return the partitions that stay."""
         return [(name, index) for name, count in PARTITIONS.items() for index in range(count)]
 
     def _has_read_all(self) -> bool:
         return all(
             self.read.get(key, 0) >= self.checks.named_log(*key).end_offset
-            for key in self._partitions()
+            for key in self.partitions()
         )
 
     async def _join(self) -> None:
@@ -191,7 +199,7 @@ class ClusterWork:
 
         As in Kafka a move that takes back what another one is adding would have no end.
         """
-        partition = TopicPartition(*self.rng.choice(self._partitions()))
+        partition = TopicPartition(*self.rng.choice(self.partitions()))
         lasting = await admin.list_partition_reassignments()
         target = None if partition in lasting else self.rng.sample(self._brokers, 3)
         await admin.alter_partition_reassignments({partition: target})
