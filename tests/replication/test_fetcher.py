@@ -98,7 +98,7 @@ class World:
         """Answer the fetch in flight."""
         answer = FetchAnswer(error_code, session_id, partitions)
         self.fetcher.received(answer, NOW_MS, NOW_MS)
-        self.fetcher.truncate(len(self.partitions), NOW_MS)
+        self.fetcher.truncate(len(self.partitions), NOW_MS, NOW_MS)
 
 
 def named(request: FetchValues) -> list[tuple[int, int]]:
@@ -342,3 +342,21 @@ def test_requests_carry_the_settings() -> None:
     request = world.fetch()
     assert (request.max_bytes, request.min_bytes, request.max_wait_ms) == (12, 13, 14)
     assert [asked[-1] for asked in request.partitions.values()] == [11]
+
+
+def test_logs_are_truncated_some_at_a_time() -> None:
+    """A partition that is to be truncated is not fetched; the others are."""
+    world = World(3)
+    world.fetch()
+    world.answer(*(fetched(index, batch(0, 2), high_watermark=0) for index in range(3)))
+    world.fetch()
+    diverging = [fetched(index, diverging=(EPOCH, 1)) for index in (0, 1)]
+    world.fetcher.received(FetchAnswer(0, 7, diverging), NOW_MS, NOW_MS)
+    assert [offset for _, offset in world.fetcher.cuts] == [1, 1]
+    assert named(world.fetch()) == [(2, 2)]
+    world.fetcher.received(FetchAnswer(0, 7, ()), NOW_MS, NOW_MS)
+    assert world.fetcher.truncate(1, NOW_MS, NOW_MS)
+    assert named(world.fetch()) == [(0, 0)]
+    world.fetcher.received(FetchAnswer(0, 7, ()), NOW_MS, NOW_MS)
+    assert not world.fetcher.truncate(1, NOW_MS, NOW_MS)
+    assert named(world.fetch()) == [(1, 0)]

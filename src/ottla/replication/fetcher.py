@@ -447,16 +447,14 @@ class ReplicaFetcher:
             for replica, diverging in self._cuts.items()
         ]
 
-    def truncate(self, max_count: int, wall_ms: int) -> bool:
+    def truncate(self, max_count: int, now_ms: int, wall_ms: int) -> bool:
         """Truncate so many of those logs; return whether some are left."""
         for replica in list(self._cuts)[:max_count]:
             epoch, end_offset = self._cuts.pop(replica)
             try:
                 cut_to_diverging(replica.partition.log, epoch, end_offset, wall_ms)
             except KafkaError as error:
-                self._report(replica, str(error))
-                self.remove(replica.partition)
-                self._on_fetched(replica.partition)
+                self._fail(replica, error, now_ms)
                 continue
             del self._delayed[replica]
             self._forgotten.pop(replica.key, None)

@@ -260,7 +260,8 @@ class Replication:
         """Truncate some logs now and the others later: requests are served meanwhile."""
         if self._is_closed:
             return
-        if fetcher.truncate(TRUNCATIONS_AT_ONCE, self._clock.now_ms()):
+        now_ms = self._clock.monotonic_ms()
+        if fetcher.truncate(TRUNCATIONS_AT_ONCE, now_ms, self._clock.now_ms()):
             self._call_later(0, lambda: self._truncate(fetcher))
         else:
             self._drive(fetcher)
