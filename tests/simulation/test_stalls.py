@@ -167,3 +167,29 @@ def test_a_voter_answers_while_its_disk_stalls(
         assert (now.leader_id, now.leader_epoch) == (before.leader_id, before.leader_epoch)
 
     cluster.run(work())
+
+
+def test_a_voter_answers_while_its_logs_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker loads them, which takes ten seconds here; the quorum goes on with it."""
+    cluster = SimulatedCluster(23)
+
+    async def work() -> None:
+        await cluster.start()
+        async with cluster.admin() as admin:
+            await admin.create_topics([NewTopic("t", PARTITIONS, 3)])
+        active = cluster.active_controller
+        killed = next(number for number in (1, 2, 3) if cluster[number] is not active)
+        cluster.kill(killed)
+        answers = Answers(cluster, monkeypatch)
+        cluster[killed].disk_latency_us = (STALL_US, STALL_US)
+        starting = asyncio.create_task(cluster.start(killed))
+        await asyncio.sleep(STALL_US / 2e6)
+        node = cluster[killed].node
+        assert node is not None
+        assert not list(node.broker.replicas.logs)
+        assert cluster.active_controller is active
+        cluster[killed].disk_latency_us = (50, 3000)
+        await starting
+        assert answers.are_in_time()
+
+    cluster.run(work())
