@@ -1,7 +1,8 @@
 """Third-party clients on three nodes that are stopped, killed and started under them.
 
 Each client's ordinary programs (`clients/stock.py`): an idempotent producer with acks=all, and two
-members of a group. OTTLA_TEST_LAYOUTS=all runs all clients, for longer.
+members of a group. OTTLA_TEST_LAYOUTS=all runs all clients, for longer, except kafkajs: the
+session of its members is 6 s, shorter than some failovers, and its program ends with it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tests.conformance.clients.stock import (
     places,
     records_in,
 )
-from tests.conformance.clients.target import ClusterTarget, running_cluster
+from tests.conformance.clients.target import running_cluster
 from tests.conformance.clusters.history import check_replicas
 from tests.conformance.clusters.load import wait_for
 
@@ -35,10 +36,13 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.conformance, pytest.mark.timeout(900)]
 LONG = os.environ.get("OTTLA_TEST_LAYOUTS") == "all"
 NAMES = ("java", "franz-go", "sarama")
-SELECTED = [one for one in CLIENTS if LONG or one.name in NAMES]
+SELECTED = [one for one in CLIENTS if one.name in NAMES or (LONG and one.name != "kafkajs")]
 PARTITIONS = 4
 RECORDS = 4000 if LONG else 500
 PAUSE_MS = 30
+_OWN_TIME = {"message.timestamp.type": "LogAppendTime"}
+"""The programs' records are of 2023: a start of a node forgets producers whose last record is older
+than producer.id.expiration.ms, as Kafka's does, and a record that is sent again is then doubled."""
 
 
 @pytest.fixture
@@ -70,7 +74,9 @@ class Programs(NamedTuple):
 
 
 def _start(cluster: Cluster, client: Client, stack: ExitStack) -> Programs:
-    topic = ClusterTarget(cluster).create_topic(f"faults-{client.name}", PARTITIONS)
+    topic = f"faults-{client.name}"
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        admin.create_topic(topic, partitions=PARTITIONS, configs=_OWN_TIME)
     consume = ("consume", cluster.bootstrap, topic, f"group-{topic}", "0")
     members = [stack.enter_context(Program(client, *consume)) for _ in range(2)]
     produce = ("produce", cluster.bootstrap, topic, str(RECORDS), "lz4", "0", str(PAUSE_MS))
