@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ottla.errors import ErrorCode
 
 
@@ -26,11 +24,8 @@ class ReplicationWait(Protocol):
         """Take the result for the partition at this position of the request."""
 
 
-class _Entry(NamedTuple):
-    required_offset: int
-    order: int
-    wait: ReplicationWait
-    position: int
+_Entry = tuple[int, int, ReplicationWait, int]
+"""Required offset, a number that tells equal offsets apart, who waits, and its position."""
 
 
 class Acknowledgements:
@@ -49,18 +44,18 @@ class Acknowledgements:
         """Wait until everything below an offset is replicated."""
         entries = self._entries
         self._count += 1
-        entry = _Entry(required_offset, self._count, wait, position)
-        if entries and entries[-1].required_offset > required_offset:  # a repeated batch
+        entry = (required_offset, self._count, wait, position)
+        if entries and entries[-1][0] > required_offset:  # a repeated batch
             insort(entries, entry)
         else:
             entries.append(entry)
 
-    def complete(self, high_watermark: int, code: Callable[[], ErrorCode]) -> None:
-        """Acknowledge all that lies below the high watermark, each with code()."""
+    def complete(self, high_watermark: int, code: ErrorCode) -> None:
+        """Acknowledge all that lies below the high watermark."""
         entries = self._entries
-        while entries and entries[0].required_offset <= high_watermark:
+        while entries and entries[0][0] <= high_watermark:
             _, _, wait, position = entries.popleft()
-            wait.acknowledged(position, code())
+            wait.acknowledged(position, code)
 
     def fail(self, code: ErrorCode) -> None:
         """End all waits: the partition is no longer led here in the epoch of the append."""
@@ -71,5 +66,5 @@ class Acknowledgements:
     def forget_expired(self) -> None:
         """Drop the oldest entries whose requests are answered."""
         entries = self._entries
-        while entries and entries[0].wait.is_over:
+        while entries and entries[0][2].is_over:
             entries.popleft()

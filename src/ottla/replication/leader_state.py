@@ -193,7 +193,7 @@ class LeaderState:
             return False
         log_of.update_high_watermark(offset)
         if self.acknowledgements:
-            self.acknowledgements.complete(offset, self._code)
+            self.acknowledgements.complete(offset, self._code())
         self._environment.high_watermark_moved(partition)
         return True
 

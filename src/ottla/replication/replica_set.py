@@ -33,8 +33,13 @@ class ReplicaSet:
     """Partitions by (topic, partition), their storage, and the listeners of appends."""
 
     def __init__(
-        self, node_id: int, logs: LogSet, internal_topics: Collection[str] = frozenset()
+        self,
+        node_id: int,
+        logs: LogSet,
+        internal_topics: Collection[str] = frozenset(),
+        call_soon: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
+        """call_soon(callback) calls back after what the loop does now; None: at once."""
         self.node_id = node_id
         self.logs = logs
         self._internal_topics = internal_topics
@@ -43,6 +48,9 @@ class ReplicaSet:
         """The same partitions, by their topics' ids."""
         self._listeners: list[Callable[[Partition], object]] = []
         self._log_end_listeners: list[Callable[[PartitionLog], object]] = []
+        self._call_soon = call_soon or _call
+        self._appended: dict[PartitionLog, None] = {}
+        """Logs of replicated partitions with appends that followers were not told of."""
         self.environment: LeaderEnvironment | None = None
         """What leaders need to replicate; set before the first partition is hosted."""
         self.has_partition: Callable[[str, int], bool] | None = None
@@ -218,8 +226,16 @@ class ReplicaSet:
         leading.appended()
         if required_acks == ACKS_ALL and origin is _CLIENT and info[1] >= log.high_watermark:
             self.awaiting_replication.append((leading, info[1] + 1))
-        for listener in self._log_end_listeners:
-            listener(log)
+        self._appended[log] = None
+        if len(self._appended) == 1:
+            self._call_soon(self._wake_followers)
+
+    def _wake_followers(self) -> None:
+        """Answer the followers that wait: with all that one turn of the loop has appended."""
+        appended, self._appended = self._appended, {}
+        for log in appended:
+            for listener in self._log_end_listeners:
+                listener(log)
 
     def high_watermark_moved(self, partition: Partition) -> None:
         """Wake who waits for committed records of a replicated partition."""
@@ -292,3 +308,7 @@ class ReplicaSet:
 def _committed(partition: Partition) -> None:
     if partition.on_commit is not None:
         partition.on_commit(partition)
+
+
+def _call(callback: Callable[[], None]) -> None:
+    callback()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.purgatory.expiries import Expiries
 from ottla.purgatory.purgatory import Purgatory
 from ottla.replication.fetch_session import FetchSessionCache
 from ottla.replication.replica_selector import RackAwareReplicaSelector
@@ -45,6 +46,7 @@ class Broker:
         "controller",
         "decompression",
         "delayed_fetches",
+        "expiries",
         "fetch_max_bytes",
         "fetch_sessions",
         "groups",
@@ -132,6 +134,8 @@ class Broker:
             else None
         )
         """What refers consumers to near replicas (KIP-392); its name was checked at the start."""
+        self.expiries = Expiries(timer)
+        """Produce requests that wait for other replicas."""
         self.delayed_fetches: Purgatory[DelayedFetch] = Purgatory("Fetch", timer)
         replicas.has_partition = metadata.has_partition
         replicas.on_high_watermark(self.delayed_fetches.check_and_complete)

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from ottla.protocol.produce_values import PartitionAnswer, PartitionRecords, ProduceValues
     from ottla.purgatory.pending import Pending
-    from ottla.purgatory.timing_wheel import TimerTask
     from ottla.replication.leader_state import LeaderState
     from ottla.replication.partition import Partition
     from ottla.server.requests.context import Context
@@ -105,20 +104,24 @@ def _is_scattered(partitions: list[PartitionRecords]) -> bool:
 class ReplicationWaits:
     """The acknowledgements of all replicas that one request waits for, until its timeout."""
 
+    __slots__ = ("_answers", "_open", "_then", "deadline_ms", "is_over")
+
     def __init__(
-        self, answers: list[PartitionAnswer], count: int, then: Callable[[], object]
+        self, answers: list[PartitionAnswer], deadline_ms: int, then: Callable[[], object]
     ) -> None:
         self._answers = answers
-        self._remaining = count
         self._then = then
         self._open: dict[int, LeaderState] = {}
+        """Who acknowledges, by positions in the request."""
+        self.deadline_ms = deadline_ms
         self.is_over = False
-        self.timeout: TimerTask | None = None
 
-    def add(self, position: int, leading: LeaderState, required_offset: int) -> None:
-        """Wait for one partition."""
-        self._open[position] = leading
-        leading.acknowledge(required_offset, self, position)
+    def begin(self, awaited: list[tuple[int, LeaderState, int]]) -> None:
+        """Wait for partitions: position in the request, leader and required offset of each."""
+        for position, leading, _ in awaited:
+            self._open[position] = leading
+        for position, leading, required_offset in awaited:
+            leading.acknowledge(required_offset, self, position)
 
     def acknowledged(self, position: int, code: ErrorCode) -> None:
         """Take the result for the partition at this position of the request."""
@@ -126,18 +129,15 @@ class ReplicationWaits:
             return
         if code:
             self._fail(position, code)
-        self._remaining -= 1
-        if not self._remaining:
+        if not self._open:
             self.is_over = True
-            if self.timeout is not None:
-                self.timeout.cancel()
             self._then()
 
     def _fail(self, position: int, code: ErrorCode) -> None:
         topic, index, *_ = self._answers[position]
         self._answers[position] = topic, index, int(code), -1, -1, -1, (), None
 
-    def expire(self, _now_ms: int) -> None:
+    def expire(self) -> None:
         """Answer REQUEST_TIMED_OUT where an acknowledgement is missing."""
         self.is_over = True
         waiting, self._open = self._open, {}
@@ -154,11 +154,29 @@ def after_replication(
     then: Callable[[], object],
 ) -> None:
     """Continue once what was just appended is replicated and flushed, where it has to be."""
-    replicas = ctx.broker.replicas
+    broker = ctx.broker
+    replicas = broker.replicas
     awaiting, replicas.awaiting_replication = replicas.awaiting_replication, []
     if not awaiting:
         after_flushes(ctx, answers, then)
         return
+    if replicas.overdue_flushes:
+        then = _after_both(then)
+        after_flushes(ctx, answers, then)
+    if len(answers) == 1:
+        leading, required_offset = awaiting[0]
+        awaited = [(0, leading, required_offset)]
+    else:
+        awaited = _with_positions(awaiting, answers)
+    timeout_ms = request.timeout_ms
+    waits = ReplicationWaits(answers, broker.clock.monotonic_ms() + timeout_ms, then)
+    waits.begin(awaited)
+    if not waits.is_over:
+        broker.expiries.add(timeout_ms, waits)
+
+
+def _after_both(then: Callable[[], object]) -> Callable[[], None]:
+    """Return what is to be called twice before it continues."""
     is_half_over = False
 
     def half_is_over() -> None:
@@ -167,18 +185,21 @@ def after_replication(
             then()
         is_half_over = True
 
-    after_flushes(ctx, answers, half_is_over)
-    waits = ReplicationWaits(answers, len(awaiting), half_is_over)
+    return half_is_over
+
+
+def _with_positions(
+    awaiting: list[tuple[LeaderState, int]], answers: list[PartitionAnswer]
+) -> list[tuple[int, LeaderState, int]]:
     positions = {one[:2]: number for number, one in enumerate(answers)}
+    found = []
     for leading, required_offset in awaiting:
         name, index = leading.partition.topic_partition
         position = positions.get((name, index))
         if position is None:
             position = positions[leading.partition.topic_id, index]
-        waits.add(position, leading, required_offset)
-    if not waits.is_over:
-        deadline_ms = ctx.broker.clock.monotonic_ms() + request.timeout_ms
-        waits.timeout = ctx.broker.timer.add(deadline_ms, waits.expire)
+        found.append((position, leading, required_offset))
+    return found
 
 
 def after_flushes(ctx: Context, answers: list[PartitionAnswer], then: Callable[[], object]) -> None:

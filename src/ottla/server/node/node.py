@@ -125,7 +125,7 @@ class Node:
             cordoned=cordoned_directories(config),
             max_producers=config.own.producer_states_max,
         )
-        replicas = ReplicaSet(config.node_id, self._logs, INTERNAL_TOPICS)
+        replicas = ReplicaSet(config.node_id, self._logs, INTERNAL_TOPICS, resources.loop.call_soon)
         self._replication = self._make_replication(replicas)
         self.broker = self._make_broker(replicas)
         self._maintenance = Maintenance(
