@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ottla.purgatory.expiries import Expiries
+import pytest
+
+from ottla.purgatory.expiries import SWEEP_SIZE, Expiries
 from ottla.purgatory.timing_wheel import TimingWheel
 
 
@@ -29,7 +31,6 @@ def test_each_expires_at_its_own_deadline_and_none_that_is_over() -> None:
         one = waits[timeout_ms, now_ms] = Waiting(now_ms + timeout_ms)
         expiries.add(timeout_ms, one)
     waits[100, 10].is_over = True
-    assert len(expiries) == 3
     for now_ms in range(20, 130):
         timer.advance(now_ms)
         for one in waits.values():
@@ -38,13 +39,20 @@ def test_each_expires_at_its_own_deadline_and_none_that_is_over() -> None:
     assert len(timer) == len(expiries) == 0
 
 
-def test_what_is_over_is_let_go_when_others_come() -> None:
-    """A queue does not grow with the requests of its timeout."""
+@pytest.mark.parametrize("first_is_over", [True, False])
+def test_what_is_over_is_let_go_when_others_come(first_is_over: bool) -> None:  # noqa: FBT001
+    """A queue does not grow with the requests of its timeout, also behind one that waits."""
     timer = TimingWheel(0)
     expiries = Expiries(timer)
+    first = Waiting(30_000)
+    expiries.add(30_000, first)
+    first.is_over = first_is_over
     for _ in range(1000):
         one = Waiting(30_000)
         expiries.add(30_000, one)
         one.is_over = True
-    assert len(expiries._queues[30_000]) == 1
+        assert len(expiries) <= SWEEP_SIZE + 1
     assert len(timer) == 1
+    timer.advance(30_000)
+    assert first.is_expired is not first_is_over
+    assert len(expiries) == len(timer) == 0

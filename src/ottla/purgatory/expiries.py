@@ -10,10 +10,13 @@ benchmarks/against_kafka/replicated.py.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from ottla.purgatory.timing_wheel import TimingWheel
+
+
+SWEEP_SIZE: Final = 64
 
 
 class Expiring(Protocol):
@@ -27,37 +30,59 @@ class Expiring(Protocol):
         """End the wait: the deadline has passed."""
 
 
+class _Queue:
+    """What waits equally long; at times what is over is removed from its middle."""
+
+    __slots__ = ("next_sweep_size", "waiting")
+
+    def __init__(self, first: Expiring) -> None:
+        self.waiting = deque((first,))
+        self.next_sweep_size = SWEEP_SIZE
+
+    def add(self, waiting: Expiring) -> None:
+        """Append it; drop what is over before it."""
+        queue = self.waiting
+        while queue and queue[0].is_over:
+            queue.popleft()
+        if len(queue) >= self.next_sweep_size:  # the first waits longer than those behind it
+            self.waiting = queue = deque([one for one in queue if not one.is_over])
+            self.next_sweep_size = max(SWEEP_SIZE, 2 * len(queue))
+        queue.append(waiting)
+
+
 class Expiries:
     """All that waits, by how long it waits at most."""
 
     def __init__(self, timer: TimingWheel) -> None:
         self._timer = timer
-        self._queues: dict[int, deque[Expiring]] = {}
+        self._queues: dict[int, _Queue] = {}
 
     def __len__(self) -> int:
-        return sum(not one.is_over for queue in self._queues.values() for one in queue)
+        """Return how many are held, those included that are over and were not removed yet."""
+        return sum(len(queue.waiting) for queue in self._queues.values())
 
     def add(self, timeout_ms: int, waiting: Expiring) -> None:
         """Expire it at its deadline, which is timeout_ms from now."""
         queue = self._queues.get(timeout_ms)
         if queue is None:
-            self._queues[timeout_ms] = deque((waiting,))
+            self._queues[timeout_ms] = _Queue(waiting)
             self._watch(timeout_ms, waiting.deadline_ms)
-            return
-        while queue and queue[0].is_over:
-            queue.popleft()
-        queue.append(waiting)
+        else:
+            queue.add(waiting)
 
     def _watch(self, timeout_ms: int, deadline_ms: int) -> None:
         self._timer.add(deadline_ms, lambda now_ms: self._expire(timeout_ms, now_ms))
 
     def _expire(self, timeout_ms: int, now_ms: int) -> None:
         queue = self._queues[timeout_ms]
-        while queue and (queue[0].is_over or queue[0].deadline_ms <= now_ms):
-            first = queue.popleft()
+        while queue.waiting:  # looked up each time: who expires may add others
+            first = queue.waiting[0]
+            if not first.is_over and first.deadline_ms > now_ms:
+                break
+            queue.waiting.popleft()
             if not first.is_over:
                 first.expire()
-        if queue:
-            self._watch(timeout_ms, queue[0].deadline_ms)
+        if queue.waiting:
+            self._watch(timeout_ms, queue.waiting[0].deadline_ms)
         else:
             del self._queues[timeout_ms]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ottla.types import Buffer, TopicPartition, Uuid
 
 ACKS_ALL = -1
+_LOG_END: Final = FetchIsolation.LOG_END  # an enum's members are found slowly
 NO_EPOCH = -1
 """The client does not know which leader it asks."""
 
@@ -256,15 +257,18 @@ class Partition:
         """
         self.read_count += 1
         epoch, fetch_offset, last_fetched_epoch, log_start_offset, _ = requested
-        self.check_leader(max(NO_EPOCH, epoch))
+        log = self.log
+        if not self.is_leader or log.failure is not None or 0 <= epoch != self.leader_epoch:
+            self.check_leader(max(NO_EPOCH, epoch))
         if self.leading is None:
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
         follower = self.leading.check_follower(broker_id, broker_epoch, knows_epoch=epoch >= 0)
-        if last_fetched_epoch >= 0:
+        is_within = log.log_start_offset <= fetch_offset <= log.log_end_offset
+        if last_fetched_epoch >= 0 and not (is_within and last_fetched_epoch == log.latest_epoch):
             diverging = self.diverging_epoch(last_fetched_epoch, fetch_offset)
             if diverging is not None:
                 return None, diverging
-        data = self.log.reads.find(fetch_offset, max_bytes, FetchIsolation.LOG_END, min_one_message)
+        data = log.reads.find(fetch_offset, max_bytes, _LOG_END, min_one_message)
         if not is_repeated:
             self.leading.fetched(follower, fetch_offset, log_start_offset, now_ms, broker_epoch)
         return data, None
