@@ -5,7 +5,7 @@ Kafka: kafka.cluster.Partition.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replication.leader_state import LeaderState

@@ -20,7 +20,7 @@ X, Y, Z = Uuid(b"x" * 16), Uuid(b"y" * 16), Uuid(b"z" * 16)
 
 def topic(name: str, topic_id: Uuid) -> Any:
     partition = SimpleNamespace(
-        replicas=(1,), isr=(1,), leader=1, leader_epoch=0, partition_epoch=0
+        replicas=(1,), adding_replicas=(), isr=(1,), leader=1, leader_epoch=0, partition_epoch=0
     )
     return SimpleNamespace(name=name, topic_id=topic_id, partitions={0: partition})
 
