@@ -238,6 +238,17 @@ def test_the_log_start_follows_the_leaders() -> None:
     assert (asked[1], asked[3]) == (2, 1)
 
 
+def test_a_leaders_log_may_begin_within_a_batch() -> None:
+    """Records were deleted up to there; the batch comes whole, and its rest is what is served."""
+    world = World()
+    world.log.truncation.truncate_fully_and_start_at(5, now_ms=NOW_MS)
+    world.fetcher.add(world.partitions[0], EPOCH, NOW_MS)
+    assert named(world.fetch()) == [(0, 5)]
+    world.answer(fetched(0, batch(3, 4), high_watermark=7, log_start_offset=5))
+    assert (world.log.log_start_offset, world.log.log_end_offset) == (5, 7)
+    assert named(world.fetch()) == [(0, 7)]
+
+
 def test_a_fenced_partition_waits_for_the_metadata() -> None:
     """A leader of a newer epoch has refused it."""
     world = World()
