@@ -8,7 +8,7 @@ from typing import Any
 from ottla.errors import ErrorCode
 from ottla.metadata.resources import ConfigResource, ConfigResourceType
 from ottla.replication.replica_set import ReplicaSet
-from ottla.server.broker.publisher import MetadataPublisher
+from ottla.server.broker.publisher import PARTITIONS_IN_A_TURN, MetadataPublisher
 from ottla.storage.log.config import LogConfig
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import Uuid
@@ -59,7 +59,7 @@ def publisher(*disks: SimulatedDisk) -> tuple[MetadataPublisher, ReplicaSet, lis
         groups=SimpleNamespace(on_topics_deleted=dropped.extend),
         metadata=SimpleNamespace(log_config=lambda _: LogConfig()),
     )
-    return MetadataPublisher(broker), replicas, dropped
+    return MetadataPublisher(broker, lambda callback: callback()), replicas, dropped
 
 
 def test_a_disk_that_fails_while_a_topic_is_deleted_stops_no_other_change() -> None:
@@ -114,6 +114,33 @@ def test_only_new_partitions_are_made_while_a_directory_is_offline() -> None:
     assert replicas.find("z", 0) is not None
 
 
+def test_thousands_of_partitions_are_changed_in_several_turns() -> None:
+    """Votes, heartbeats and clients come between; what is deleted meanwhile is left out."""
+    one, replicas, _ = publisher(SimulatedDisk())
+    turns: list[Any] = []
+    one._call_soon = turns.append
+    x, y = topic("x", X), topic("y", Y)
+    count = 2 * PARTITIONS_IN_A_TURN + 10
+    x.partitions = dict.fromkeys(range(count), x.partitions[0])
+    one.metadata_changed(*change(x, partitions_changed={X: dict.fromkeys(range(count))}))
+    assert len(replicas) == PARTITIONS_IN_A_TURN
+    _, image = change(x, y)
+    delta, _ = change(partitions_changed={Y: {0: None}})
+    del x.partitions[count - 1]
+    one.metadata_changed(delta, image)
+    assert replicas.find("y", 0) is None, "in its turn"
+    one._change_partitions(image)
+    assert len(replicas) == 2 * PARTITIONS_IN_A_TURN
+    one._change_partitions(image)
+    assert len(replicas) == count
+    assert replicas.find("y", 0) is not None
+    assert not one._is_changing
+    one.metadata_changed(*change(x, partitions_changed={X: dict.fromkeys(range(count - 1))}))
+    one.close()
+    turns[-1]()
+    assert not one._is_changing
+
+
 def test_a_change_that_fails_stops_no_other_change() -> None:
     """Whatever the error is: the other topics, partitions, quotas and settings are applied."""
     one, replicas, groups = publisher(SimulatedDisk())
@@ -129,7 +156,7 @@ def test_a_change_that_fails_stops_no_other_change() -> None:
     parts.metadata.log_config = lambda name: fail() if name == "u" else LogConfig()
     parts.quotas.update = fail
     parts.telemetry = SimpleNamespace(update=lambda _, name: applied.append(name))
-    one = MetadataPublisher(parts)
+    one = MetadataPublisher(parts, lambda callback: callback())
     u, v = topic("u", Uuid(b"u" * 16)), topic("v", Uuid(b"v" * 16))
     delta, image = change(
         u,

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.resources import ConfigResourceType
 from ottla.server.broker.internal_topics import OFFSETS_TOPIC
 from ottla.server.node.dynamic_settings import cordoned_directories
-from ottla.types import TopicPartition
+from ottla.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,14 +26,21 @@ if TYPE_CHECKING:
     from ottla.server.broker.broker import Broker
 
 log = logging.getLogger("ottla.broker")
+PARTITIONS_IN_A_TURN: Final = 100
 _NOT_REMOVED = "a partition is not removed: %s; check the disk, a restart removes it again"
 
 
 class MetadataPublisher:
     """Hosts, leads, reconfigures and removes partitions as the metadata requires."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        """call_soon(callback) calls back in the next turn of the loop."""
         self._broker = broker
+        self._call_soon = call_soon
+        self._changed: dict[tuple[Uuid, int], bool] = {}
+        """Partitions that are still to be changed, in order, with whether they are new here."""
+        self._is_changing = False
+        """Whether partitions are being changed, now or in the next turn."""
         self._metadata = broker.metadata
         self._clock = broker.clock
         self._replicas = broker.replicas
@@ -54,15 +61,15 @@ class MetadataPublisher:
         now_ms = self._clock.now_ms()
         for topic in delta.topics_deleted.values():
             self._apply(f"deletion of {topic.name}", self._drop_topic, topic, now_ms)
+        changed = self._changed
         for topic_id, partitions in delta.partitions_changed.items():
-            topic = image.topics.by_id[topic_id]
             for index, before in partitions.items():
                 is_new = not delta.is_snapshot and (
                     before is None or self._node_id not in before.replicas
                 )
-                host = partial(self._host_partition, is_new=is_new)
-                self._apply(f"change of {topic.name}-{index}", host, topic, index, now_ms)
-        self._replication.wake()
+                changed[topic_id, index] = changed.get((topic_id, index), False) or is_new
+        if not self._is_changing:
+            self._change_partitions(image)
         if delta.quotas_changed:
             quotas = image.quotas.by_entity
             update = self._broker.quotas.update
@@ -75,6 +82,33 @@ class MetadataPublisher:
                 self._apply(what, self._broker.telemetry.update, image, resource.name)
         if any(one.type == ConfigResourceType.BROKER for one in delta.configs_changed):
             self._apply("change of brokers' settings", self._reconfigure_all)
+
+    def _change_partitions(self, image: MetadataImage) -> None:
+        """Bring partitions to what the image says of them now: so many in a turn of the loop.
+
+        A change of thousands (a broker that died, a topic of a thousand partitions) must not hold
+        up votes, heartbeats and clients.
+        """
+        now_ms, changed = self._clock.now_ms(), self._changed
+        self._is_changing = True
+        for _ in range(PARTITIONS_IN_A_TURN):
+            if not changed:
+                break
+            key = next(iter(changed))
+            is_new = changed.pop(key)
+            topic_id, index = key
+            topic = image.topics.by_id.get(topic_id)
+            if topic is not None and index in topic.partitions:  # else deleted meanwhile
+                host = partial(self._host_partition, is_new=is_new)
+                self._apply(f"change of {topic.name}-{index}", host, topic, index, now_ms)
+        self._is_changing = bool(changed)
+        if changed:
+            self._call_soon(partial(self._change_partitions, image))
+        self._replication.wake()
+
+    def close(self) -> None:
+        """Change no more partitions."""
+        self._changed.clear()
 
     def _apply(self, what: str, change: Callable[..., None], *arguments: object) -> None:
         try:

@@ -128,6 +128,7 @@ class Node:
         replicas = ReplicaSet(config.node_id, self._logs, INTERNAL_TOPICS, resources.loop.call_soon)
         self._replication = self._make_replication(replicas)
         self.broker = self._make_broker(replicas)
+        self._publisher = MetadataPublisher(self.broker, resources.loop.call_soon)
         self._maintenance = Maintenance(
             replicas,
             config,
@@ -412,7 +413,7 @@ class Node:
     async def _join_cluster(self) -> None:
         """Take over the metadata, and be unfenced."""
         self._metadata.settings.on_change(self._reconfigured)
-        self.controller.add_listener(MetadataPublisher(self.broker).metadata_changed)
+        self.controller.add_listener(self._publisher.metadata_changed)
         self.controller.add_listener(lambda _delta, _image: self._lifecycle.metadata_published())
         for log_dir in self._logs.directories:
             if not log_dir.is_online:
@@ -529,6 +530,7 @@ class Node:
         self._listeners.close()
         self.broker.decompression.close()
         self.broker.moves.close()
+        self._publisher.close()
         self._maintenance.stop()
         self.broker.delayed_fetches.complete_all()
         self.broker.groups.close()
@@ -562,6 +564,7 @@ class Node:
         self._listeners.close()
         self.broker.decompression.close()
         self.broker.moves.close()
+        self._publisher.close()
         self._maintenance.stop()
         self._lifecycle.stop()
         self._close_channels()
