@@ -52,6 +52,7 @@ NOTICED_BY_OPERATION = {
 NOTICED_BY_SEED = {"FlushJob._run: self.directory.sync()": 3}
 OPENED = "LogDirectory.open: directory.sync()"
 CHECKPOINT = "CheckpointJob.run_now: self._log_dir.directory.sync()"
+LOWERED = "LoweredCheckpoint._make_durable: self._log_dir.directory.sync()"
 PRODUCERS = "FlushJob._run: open_directory.sync_file(name)"
 TRANSACTIONS = "TransactionIndex.replace: self.directory.write_file_atomically(self.path, data)"
 REPAIR_CHECKPOINTS = (
@@ -72,6 +73,7 @@ NOTICED_AFTER_A_CALL = {
     FETCHED_NAME,
     OPENED,
     CHECKPOINT,
+    LOWERED,
     PRODUCERS,
     SNAPSHOT,
     TRANSACTIONS,
@@ -161,6 +163,27 @@ def _checkpoint_is_lost(seed: int) -> bool:
     if not disk.exists(RECOVERY_POINT_CHECKPOINT):
         return True
     return decode_offsets(disk.content(RECOVERY_POINT_CHECKPOINT)).get(A) != log.recovery_point
+
+
+def _lowered_point_rises(seed: int) -> bool:
+    """Cut a log below the recovery point that is stored: the stored one must not come back."""
+    disk = SimulatedDisk(seed)
+    logs = open_set(disk)
+    log = make(logs)
+    put(log)
+    put(log)
+    drain(logs)
+    flush(log)
+    logs.checkpoints.write_now(logs.table.log_dirs[A])
+
+    def run_in_worker(job: Callable[[], None], done: Callable[..., None]) -> None:
+        job()
+        done(None, None)
+
+    (lowered,) = logs.checkpoints.lower([(log, 1)])
+    lowered.start(run_in_worker, lambda: None)
+    disk.crash()
+    return decode_offsets(disk.content(RECOVERY_POINT_CHECKPOINT)).get(A, 0) > 1
 
 
 def _producer_is_forgotten(seed: int) -> bool:
@@ -274,6 +297,7 @@ def _removed_segments_return(seed: int) -> bool:
     [
         (OPENED, _marker_returns),
         (CHECKPOINT, _checkpoint_is_lost),
+        (LOWERED, _lowered_point_rises),
         (PRODUCERS, _producer_is_forgotten),
         (SNAPSHOT, _snapshot_is_lost),
         (FETCHED, _fetched_snapshot_is_lost),

@@ -21,6 +21,8 @@ COMPILED_MODULES: Final = (
     "ottla.protocol.request_header",
     "ottla.protocol.produce_values",
     "ottla.protocol.fetch_values",
+    "ottla.protocol.follower_fetch",
+    "ottla.storage.batches",
     "ottla.clients.producer.batches",
     "ottla.clients.producer.accumulator",
     "ottla.clients.producer.partitioner",

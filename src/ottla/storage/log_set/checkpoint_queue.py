@@ -264,10 +264,13 @@ class LoweredCheckpoint:
 
         def placed(_none: object, error: Exception | None) -> None:
             self._job.done(error)
-            run_in_worker(self._log_dir.directory.sync, durable)
+            run_in_worker(self._make_durable, durable)
 
         def durable(_none: object, error: Exception | None) -> None:
             self._queue.synced(self, self._log_dir, error)
             then()
 
         run_in_worker(self._job.run, placed)
+
+    def _make_durable(self) -> None:
+        self._log_dir.directory.sync()
