@@ -207,7 +207,7 @@ def _described(node: Node, version: int, first: str) -> list[Any]:
             one.is_cordoned,
             one.total_bytes > 0,
             [
-                (topic.name, part.partition_index, part.is_future_key, part.offset_lag > 0)
+                (topic.name, part.partition_index, part.is_future_key)
                 for topic in one.topics
                 for part in topic.partitions
             ],

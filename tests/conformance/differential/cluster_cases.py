@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.errors import ErrorCode
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.apis.add_raft_voter import AddRaftVoterRequest
+from ottla.protocol.apis.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from ottla.protocol.apis.api_versions import ApiVersionsRequest
 from ottla.protocol.apis.describe_cluster import DescribeClusterRequest
 from ottla.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
@@ -151,7 +152,32 @@ def _dirs(*topics: tuple[str, list[int]]) -> Fields:
     return fields
 
 
+def _moves(topic: str, partition: int, path: str | None = None) -> Fields:
+    """Return the request for a directory; None stands for the node's only one."""
+
+    def fields(at: Side, version: int) -> dict[str, Any]:
+        at.filled("on-disk")
+        found = path or at.ask(ApiKey.DESCRIBE_LOG_DIRS, 4, topics=None).results[0].log_dir
+        topics = [{"name": topic, "partitions": [partition]}]
+        return {"dirs": [{"path": found, "topics": topics}]}
+
+    return fields
+
+
 DIRECTORIES = [
+    case(AlterReplicaLogDirsRequest, "valid, where it is", _moves("on-disk", 0)),
+    case(
+        AlterReplicaLogDirsRequest,
+        "unknown directory",
+        _moves("on-disk", 0, "/nowhere"),
+        errors={E_.LOG_DIR_NOT_FOUND},
+    ),
+    case(
+        AlterReplicaLogDirsRequest,
+        "unknown topic",
+        _moves("absent", 0),
+        errors={E_.UNKNOWN_TOPIC_OR_PARTITION},
+    ),
     case(DescribeLogDirsRequest, "valid, one topic", _dirs(("on-disk", [0]))),
     case(DescribeLogDirsRequest, "unknown partition", _dirs(("on-disk", [5]))),
     case(DescribeLogDirsRequest, "unknown topic", _dirs(("absent", [0]))),
