@@ -11,7 +11,7 @@ from ottla.errors import ErrorCode
 from ottla.protocol.records.raft import VotersRecord
 from ottla.raft.control_records import decode_control_message
 from ottla.raft.leader import Leader
-from ottla.raft.requests import Fetch, ReplicaKey, Vote
+from ottla.raft.requests import Fetch, FetchSnapshot, ReplicaKey, UpdateVoter, Vote
 from ottla.raft.roles import Candidate, Follower
 from ottla.raft.voter_set import voter_set_of
 from tests.simulation.durable_state import (
@@ -202,8 +202,8 @@ class QuorumChecks:
             self._vote(source, request)
 
     def asked(self, source: SimulatedMember, target: SimulatedMember, request: Request) -> None:
-        """Note when the leader last heard of a voter."""
-        if isinstance(request, Fetch):
+        """Note when the leader last heard of a voter: also of a snapshot, or of its address."""
+        if isinstance(request, (Fetch, FetchSnapshot, UpdateVoter)):
             self._fetched_ms[target.node_id, source.node_id] = self._quorum.clock.ms
 
     def answered(self, target: SimulatedMember, request: Request, response: Any) -> None:
