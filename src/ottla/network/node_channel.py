@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.network.outgoing import OutgoingConnection
-from ottla.network.request_channel import Channel, ChannelState
+from ottla.network.request_channel import Channel
 from ottla.purgatory.pending import Pending
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class NodeChannel:
         self.client_id = client_id
         self.clock = clock
         self._loop = loop
-        self._timer = timer
+        self.timer = timer
         self._links: dict[int, _Link] = {}
         self._may_connect_ms: dict[int, int] = {}
         """When a node whose connection failed is tried again."""
@@ -96,7 +96,7 @@ class NodeChannel:
                 text = f"node {node_id} at {address[0]}:{address[1]} is not connected"
                 answer.fail(KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, text))
                 return answer
-            link = self._links[node_id] = _Link(self, node_id, address, self._timer)
+            link = self._links[node_id] = _Link(self, node_id, address)
             link.connect(self._loop)
         link.send(_Waiting(request, answer, now_ms + timeout_ms), now_ms)
         return answer
@@ -139,9 +139,7 @@ class _Waiting(NamedTuple):
 class _Link:
     """One connection to one node."""
 
-    def __init__(
-        self, owner: NodeChannel, node_id: int, address: Address, timer: TimingWheel
-    ) -> None:
+    def __init__(self, owner: NodeChannel, node_id: int, address: Address) -> None:
         self.node_id = node_id
         self.address = address
         self._owner = owner
@@ -152,7 +150,6 @@ class _Link:
         self._is_closed = False
         self._timeout_ms = 0
         """Of the last request: also for the negotiation of versions."""
-        self._timer = timer
         self._timeout: TimerTask | None = None
         """Set while there may be requests, and late: most have their responses long before."""
 
@@ -169,7 +166,7 @@ class _Link:
     def send(self, waiting: _Waiting, now_ms: int) -> None:
         """Send a request now or when the connection is ready."""
         self._timeout_ms = waiting.deadline_ms - now_ms
-        if self._channel.ready:
+        if self.is_ready:
             self._submit(waiting, now_ms)
         else:
             self._waiting.append(waiting)
@@ -178,7 +175,7 @@ class _Link:
     @property
     def is_ready(self) -> bool:
         """Whether requests leave at once."""
-        return self._channel.state is ChannelState.READY
+        return self._channel.ready
 
     def submit(
         self,
@@ -203,7 +200,7 @@ class _Link:
         if timeout is None or deadline_ms < timeout.deadline_ms:
             if timeout is not None:
                 timeout.cancel()
-            self._timeout = self._timer.add(deadline_ms, self._expire)
+            self._timeout = self._owner.timer.add(deadline_ms, self._expire)
 
     def _submit(self, waiting: _Waiting, now_ms: int) -> None:
         kind, build = waiting.request

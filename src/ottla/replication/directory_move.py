@@ -16,9 +16,10 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.errors import CorruptMessage
+from ottla.replication.log_copy import append_copied, follow_offsets
 from ottla.replication.truncation import cut_to_diverging
 from ottla.storage.batches import leading_batches_size
-from ottla.storage.log.append_info import FetchIsolation, UnexpectedAppendOffset
+from ottla.storage.log.append_info import FetchIsolation
 from ottla.types import FileSlice
 
 if TYPE_CHECKING:
@@ -151,26 +152,12 @@ class DirectoryMove:
     def _append(self, now_ms: int) -> None:
         size = leading_batches_size(self._data, APPEND_BATCHES)
         records, self._data = self._data[:size], self._data[size:]
-        future = self.future
-        try:
-            future.writes.append_as_follower(records, leader_epoch=_ANY_EPOCH, now_ms=now_ms)
-        except UnexpectedAppendOffset as error:
-            # the log's start may lie within its first batch, which only comes whole
-            is_empty = future.log_end_offset == future.log_start_offset
-            if not is_empty or error.last_offset < future.log_end_offset:
-                raise
-            future.truncation.truncate_fully_and_start_at(error.first_offset, now_ms=now_ms)
-            future.writes.append_as_follower(records, leader_epoch=_ANY_EPOCH, now_ms=now_ms)
+        append_copied(self.future, records, leader_epoch=_ANY_EPOCH, now_ms=now_ms)
         self._follow()
 
     def _follow(self) -> None:
-        """Take over the high watermark and the log's start."""
-        current, future = self.partition.log, self.future
-        if current.high_watermark > future.high_watermark:
-            future.update_high_watermark(current.high_watermark)
-        start = min(current.log_start_offset, future.high_watermark)
-        if start > future.log_start_offset:
-            future.truncation.delete_records_before(start)
+        current = self.partition.log
+        follow_offsets(self.future, current.high_watermark, current.log_start_offset)
 
     # Truncation
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replication.leader_state import LeaderState
-from ottla.storage.log.append_info import FetchIsolation, UnexpectedAppendOffset
+from ottla.replication.log_copy import append_copied, follow_offsets
+from ottla.storage.log.append_info import FetchIsolation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -300,24 +301,8 @@ class Partition:
         CorruptMessage for batches that are damaged or of an older epoch than the log's last,
         UnexpectedAppendOffset for those below its end, KAFKA_STORAGE_ERROR when the disk fails.
         """
-        log = self.log
         info = None
         if len(records):
-            try:
-                info = log.writes.append_as_follower(
-                    records, leader_epoch=leader_epoch, now_ms=now_ms
-                )
-            except UnexpectedAppendOffset as error:
-                is_empty = log.log_end_offset == log.log_start_offset
-                if not is_empty or error.last_offset < log.log_end_offset:
-                    raise
-                # the leader's log begins within a batch, which only comes whole
-                log.truncation.truncate_fully_and_start_at(error.first_offset, now_ms=now_ms)
-                info = log.writes.append_as_follower(
-                    records, leader_epoch=leader_epoch, now_ms=now_ms
-                )
-        if high_watermark > log.high_watermark:
-            log.update_high_watermark(high_watermark)
-        if log_start_offset > log.log_start_offset:
-            log.truncation.delete_records_before(min(log_start_offset, log.high_watermark))
+            info = append_copied(self.log, records, leader_epoch=leader_epoch, now_ms=now_ms)
+        follow_offsets(self.log, high_watermark, log_start_offset)
         return info

@@ -17,13 +17,23 @@ def string_hash(text: str) -> int:
     units = text.encode("utf-16-be", "surrogatepass")
     for index in range(0, len(units), 2):
         value = (31 * value + (units[index] << 8 | units[index + 1])) & 0xFFFF_FFFF
-    return value - 0x1_0000_0000 if value & 0x8000_0000 else value
+    return _as_int(value)
+
+
+def _as_int(value: int) -> int:
+    """Return the low 32 bits as a signed number."""
+    return ((value + 0x8000_0000) & 0xFFFF_FFFF) - 0x8000_0000
+
+
+def java_index(value: int, count: int) -> int:
+    """Return Utils.abs(value) % count; the value overflows as an int does."""
+    signed = _as_int(value)
+    return (0 if signed == -0x8000_0000 else abs(signed)) % count
 
 
 def partition_for(key: str, partition_count: int) -> int:
     """Return the partition of a coordinator's topic that owns key."""
-    value = string_hash(key)
-    return (0 if value == -0x8000_0000 else abs(value)) % partition_count
+    return java_index(string_hash(key), partition_count)
 
 
 def in_hash_map_order(keys: Iterable[str]) -> list[str]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.replication.directory_move import DirectoryMove, MoveState, Need, Read
+from ottla.storage.directories.partition_dir_names import check_future_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from ottla.types import TopicPartition
 
 log = logging.getLogger("ottla.replication")
-MAX_NAME: Final = 255
 _PAUSE_MS: Final = 1
 """After each piece that was appended."""
 _WAIT_MS: Final = 100
@@ -129,8 +129,10 @@ class DirectoryMoves:
 
     def _target(self, name: TopicPartition, path: str) -> LogDirectory:
         """Return the directory; KafkaError when no replica may move there."""
-        if len(f"{name}.{'0' * 32}-future") > MAX_NAME:
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic name is too long.")
+        try:
+            check_future_name(name)
+        except ValueError as error:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)) from error
         found = next((one for one in self._logs.directories if one.path == path), None)
         if found is None:
             text = f"Log dir {path} is not found in the config."

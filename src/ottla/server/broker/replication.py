@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.coordinator.group.java_hash import string_hash
+from ottla.coordinator.group.java_hash import java_index, string_hash
 from ottla.protocol.fetch_values import FetchValues
 from ottla.replication.fetcher import FetcherSettings, ReplicaFetcher
 from ottla.replication.isr_updates import IsrUpdates
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
     from ottla.network.node_channel import NodeChannel
+    from ottla.network.request_channel import FlatRequest
+    from ottla.protocol.schema import Request
     from ottla.purgatory.pending import Pending
     from ottla.purgatory.timing_wheel import TimerTask, TimingWheel
     from ottla.replication.fetcher import FollowerLimit
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from ottla.server.broker.metadata import BrokerMetadata
     from ottla.server.controller.channel import ControllerChannel
     from ottla.server.system.environment import RunInWorker
+    from ottla.storage.log.partition_log import PartitionLog
     from ottla.types import TopicPartition
 
 TRUNCATIONS_AT_ONCE: Final = 20
@@ -219,13 +222,9 @@ class Replication:
             return
         address = node.host, node.port
         nodes = self._nodes[fetcher.number]
-        is_fetch = isinstance(request, FetchValues)
-        sent = nodes.send(
-            node.node_id,
-            address,
-            FollowerFetch(request) if is_fetch else request,  # type: ignore[arg-type] # as the name says
-            timeout_ms=self._timeout_ms,
-        )
+        outgoing: FlatRequest | Request
+        outgoing = FollowerFetch(request) if isinstance(request, FetchValues) else request
+        sent = nodes.send(node.node_id, address, outgoing, timeout_ms=self._timeout_ms)
         sent.on_done(lambda done: self._answered(fetcher, done))
 
     def _answered(self, fetcher: ReplicaFetcher, done: Pending[Any]) -> None:
@@ -236,13 +235,16 @@ class Replication:
             fetcher.failed(now_ms)
         else:
             fetcher.received(done.value, now_ms, self._clock.now_ms())
-            if fetcher.cuts:
-                self._prepare_truncation(fetcher)
+            cuts = fetcher.cuts
+            if cuts:
+                self._prepare_truncation(fetcher, cuts)
         self._drive(fetcher)
 
-    def _prepare_truncation(self, fetcher: ReplicaFetcher) -> None:
+    def _prepare_truncation(
+        self, fetcher: ReplicaFetcher, cuts: list[tuple[PartitionLog, int]]
+    ) -> None:
         """Store lower recovery points first, which waits for the disk in a worker."""
-        checkpoints = self._replicas.logs.checkpoints.lower(fetcher.cuts)
+        checkpoints = self._replicas.logs.checkpoints.lower(cuts)
         left = len(checkpoints)
         if not left:
             self._truncate(fetcher)
@@ -285,7 +287,4 @@ class Replication:
 def fetcher_number(partition: TopicPartition, count: int) -> int:
     """Return which of so many fetchers of a leader replicates a partition."""
     topic, index = partition
-    value = (31 * string_hash(topic) + index) & 0xFFFF_FFFF
-    if value & 0x8000_0000:
-        value = 0 if value == 0x8000_0000 else 0x1_0000_0000 - value
-    return value % count
+    return java_index(31 * string_hash(topic) + index, count)

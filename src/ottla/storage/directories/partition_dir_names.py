@@ -13,7 +13,7 @@ from ottla.storage.directories.partition_metadata import (
     decode_partition_metadata,
 )
 from ottla.storage.directory import join
-from ottla.storage.log.partition_log import parse_partition_name
+from ottla.storage.log.partition_log import FUTURE_SUFFIX, parse_partition_name
 
 if TYPE_CHECKING:
     from ottla.storage.directory import Directory
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
-FUTURE_SUFFIX = "-future"
 _LONGEST_NAME = 255
+_RANDOM_DIGITS = 32
 
 
 class RandomBits(Protocol):
@@ -48,10 +48,14 @@ def future_name(partition: TopicPartition, rng: RandomBits) -> str:
 
     Unlike other marked names it is never truncated: it has to name the topic.
     """
-    name = f"{partition}.{rng.getrandbits(128):032x}{FUTURE_SUFFIX}"
-    if len(name) > _LONGEST_NAME:
+    check_future_name(partition)
+    return f"{partition}.{rng.getrandbits(128):032x}{FUTURE_SUFFIX}"
+
+
+def check_future_name(partition: TopicPartition) -> None:
+    """Raise ValueError when the topic's name is too long for a future log."""
+    if len(f"{partition}.") + _RANDOM_DIGITS + len(FUTURE_SUFFIX) > _LONGEST_NAME:
         raise ValueError("The topic name is too long.")
-    return name
 
 
 def future_partition_of(name: str) -> TopicPartition | None:

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from ottla.types import OffsetAndEpoch
 
 log = logging.getLogger("ottla.storage")
+FUTURE_SUFFIX = "-future"
+"""Of the directory of a copy on its way to another log directory (KIP-113)."""
 
 
 class PartitionLog:
@@ -274,7 +276,7 @@ class PartitionLog:
     @property
     def is_future(self) -> bool:
         """Whether it is a copy that is not the partition's log yet."""
-        return self.name.endswith("-future")
+        return self.name.endswith(FUTURE_SUFFIX)
 
     def release(self) -> None:
         """Give every descriptor back."""

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.directories.partition_dir_names import DELETE_SUFFIX, future_name, marked_name
-from ottla.storage.log.partition_log import PartitionLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from ottla.storage.directories.loader import BrokenLog, FoundLog
     from ottla.storage.directories.log_dir import LogDirectory
+    from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.log_set.log_set import LogSet
     from ottla.types import TopicPartition, Uuid
 
@@ -63,26 +63,8 @@ class FutureLogs:
                 f"Can not create log for {partition} because log directories "
                 f"{', '.join(offline)} are offline",
             )
-        # offsets of a log that was here before must not come back after a crash
-        logs.checkpoints.write_pending_now(log_dir)
-        try:
-            log = PartitionLog.open(
-                log_dir.directory,
-                future_name(partition, logs.rng),
-                topic_partition=partition,
-                topic_id=topic_id,
-                config=logs.config_for(partition.topic),
-                now_ms=now_ms,
-                clean=True,
-                events=logs.events,
-            )
-        except OSError as error:
-            logs.fail(log_dir, error)
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                f"Error while creating log for {partition} in dir {log_dir.path}: {error}",
-            ) from error
-        logs.preferred.pop(partition, None)
+        name = future_name(partition, logs.rng)
+        log = logs.open_new(log_dir, name, partition, topic_id=topic_id, now_ms=now_ms)
         self._table.add_future(log_dir, log)
         logs.flushes.request(log)
         return log

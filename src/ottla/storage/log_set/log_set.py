@@ -284,12 +284,30 @@ class LogSet:
         log_dir = self.preferred.get(partition)
         if log_dir is None or not log_dir.is_online:
             log_dir = self._choose(directory_id)
+        log = self.open_new(log_dir, str(partition), partition, topic_id=topic_id, now_ms=now_ms)
+        self.table.add(log_dir, log)
+        self.flushes.request(log)
+        return log
+
+    def open_new(
+        self,
+        log_dir: LogDirectory,
+        name: str,
+        partition: TopicPartition,
+        *,
+        topic_id: Uuid,
+        now_ms: int,
+    ) -> PartitionLog:
+        """Return a new log in a directory of this name; the table is the caller's.
+
+        KAFKA_STORAGE_ERROR when the disk fails.
+        """
         # the previous topic's offsets must not come back after a crash (KAFKA-12257)
         self.checkpoints.write_pending_now(log_dir)
         try:
             log = PartitionLog.open(
                 log_dir.directory,
-                str(partition),
+                name,
                 topic_partition=partition,
                 topic_id=topic_id,
                 config=self.config_for(partition.topic),
@@ -304,8 +322,6 @@ class LogSet:
                 f"Error while creating log for {partition} in dir {log_dir.path}: {error}",
             ) from error
         self.preferred.pop(partition, None)
-        self.table.add(log_dir, log)
-        self.flushes.request(log)
         return log
 
     def _refuse_second(self, partition: TopicPartition, *, is_new: bool) -> None:
