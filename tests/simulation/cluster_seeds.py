@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import gc
 import sys
-import time
-import zlib
 
 from tests.simulation.clusters.run import ROUNDS, ClusterRun
-from tests.simulation.quorum_seeds import SeedFailed, main
+from tests.simulation.seed_runs import SeedFailed, SeedResult, SeedRuns
 
 PROGRESS_SEEDS = 20
 _failed: list[ClusterRun] = []
@@ -29,33 +27,12 @@ def run_seed(seed: int, *, rounds: int = ROUNDS) -> ClusterRun:
         raise SeedFailed(seed, run.events, error) from error
 
 
-def run_seeds(first: int, last: int, *, max_events: int) -> int:
-    """Run seeds until one fails or max_events have happened; return the exit code."""
-    began_s = time.process_time()
-    events = digest = acknowledged = 0
+def _result(seed: int) -> SeedResult:
     gc.disable()  # a run leaves cycles, and little else is to be found by looking for them
-    for seed in range(first, last + 1):
-        try:
-            run = run_seed(seed)
-        except SeedFailed as error:
-            print(f"{error}\nafter {events + error.events:,} events; replay it with")
-            print(f"  scripts/simulate --cluster --seeds {seed}", flush=True)
-            return 1
-        events += run.events
-        acknowledged += len(run.work.acknowledged)
-        digest = zlib.crc32(f"{run.cluster.trace.digest()} {run.events}".encode(), digest)
-        del run
-        gc.collect()
-        is_last = seed == last or events >= max_events
-        if is_last or (seed - first + 1) % PROGRESS_SEEDS == 0:
-            rate = events / max(time.process_time() - began_s, 0.001)
-            text = f"seeds {first}-{seed}: {events:,} events, {rate:,.0f} a second"
-            print(f"{text}, {acknowledged:,} records acknowledged", flush=True)
-        if is_last:
-            break
-    print(f"no seed failed, digest {digest:08x}")
-    return 0
+    gc.collect()  # what the run before has left
+    run = run_seed(seed)
+    return SeedResult(run.events, run.cluster.trace.digest(), len(run.work.acknowledged))
 
 
 if __name__ == "__main__":
-    sys.exit(main(run_seeds, __doc__))
+    sys.exit(SeedRuns("--cluster", _result, progress=PROGRESS_SEEDS).main(__doc__))

@@ -6,18 +6,13 @@ that replays it. `scripts/simulate --quorum` calls it.
 
 from __future__ import annotations
 
-import argparse
-import logging
 import sys
-import time
-import zlib
 from typing import TYPE_CHECKING
 
 from tests.simulation.quorum import SimulatedMember, SimulatedQuorum
+from tests.simulation.seed_runs import SeedFailed, SeedResult, SeedRuns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ottla.raft.node import RaftNode
 
 HEALED_MS = 15_000
@@ -25,15 +20,6 @@ ISOLATED_MS = 10_000
 SETTLED_MS = 5_000
 JOINED_ROUNDS = 30
 PROGRESS_SEEDS = 200
-
-
-class SeedFailed(AssertionError):
-    """An invariant does not hold; `events` is the number of events until then."""
-
-    def __init__(self, seed: int, events: int, error: Exception) -> None:
-        super().__init__(f"seed {seed}, event {events}: {type(error).__name__}: {error}")
-        self.seed = seed
-        self.events = events
 
 
 def run_seed(
@@ -115,39 +101,10 @@ def _node(member: SimulatedMember) -> RaftNode:
     return member.driver.node
 
 
-def run_seeds(first: int, last: int, *, max_events: int) -> int:
-    """Run seeds until one fails or max_events have happened; return the exit code."""
-    began_s = time.process_time()
-    events = digest = 0
-    for seed in range(first, last + 1):
-        try:
-            quorum = run_seed(seed)
-        except SeedFailed as error:
-            print(f"{error}\nafter {events + error.events:,} events; replay it with")
-            print(f"  scripts/simulate --quorum --seeds {seed}")
-            return 1
-        events += quorum.events
-        digest = zlib.crc32(f"{quorum.trace} {quorum.events}".encode(), digest)
-        is_last = seed == last or events >= max_events
-        if is_last or (seed - first + 1) % PROGRESS_SEEDS == 0:
-            rate = events / max(time.process_time() - began_s, 0.001)
-            print(f"seeds {first}-{seed}: {events:,} events, {rate:,.0f} a second", flush=True)
-        if is_last:
-            break
-    print(f"no seed failed, digest {digest:08x}")
-    return 0
-
-
-def main(run: Callable[..., int], document: str | None) -> int:
-    """Run what the command line says; return the exit code."""
-    parser = argparse.ArgumentParser(description=(document or "").partition("\n")[0])
-    parser.add_argument("--seeds", default="0-99", metavar="FIRST-LAST")
-    parser.add_argument("--max-events", type=int, default=1 << 60, metavar="COUNT")
-    options = parser.parse_args()
-    logging.disable(logging.CRITICAL)
-    first, _, last = options.seeds.partition("-")
-    return run(int(first), int(last or first), max_events=options.max_events)
+def _result(seed: int) -> SeedResult:
+    quorum = run_seed(seed)
+    return SeedResult(quorum.events, quorum.trace)
 
 
 if __name__ == "__main__":
-    sys.exit(main(run_seeds, __doc__))
+    sys.exit(SeedRuns("--quorum", _result, progress=PROGRESS_SEEDS).main(__doc__))

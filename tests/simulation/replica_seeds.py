@@ -7,11 +7,9 @@ that replays it. `scripts/simulate --replicas` calls it.
 from __future__ import annotations
 
 import sys
-import time
-import zlib
 
-from tests.simulation.quorum_seeds import SeedFailed, main
 from tests.simulation.replicas import SimulatedReplicas
+from tests.simulation.seed_runs import SeedFailed, SeedResult, SeedRuns
 
 HEALED_MS = 12_000
 PROGRESS_SEEDS = 100
@@ -48,30 +46,10 @@ def _run(cluster: SimulatedReplicas, rounds: int) -> None:
     cluster.check_agreement()
 
 
-def run_seeds(first: int, last: int, *, max_events: int) -> int:
-    """Run seeds until one fails or max_events have happened; return the exit code."""
-    began_s = time.process_time()
-    events = digest = acknowledged = 0
-    for seed in range(first, last + 1):
-        try:
-            cluster = run_seed(seed)
-        except SeedFailed as error:
-            print(f"{error}\nafter {events + error.events:,} events; replay it with")
-            print(f"  scripts/simulate --replicas --seeds {seed}")
-            return 1
-        events += cluster.events
-        acknowledged += len(cluster.checks.acknowledged)
-        digest = zlib.crc32(f"{cluster.trace} {cluster.events}".encode(), digest)
-        is_last = seed == last or events >= max_events
-        if is_last or (seed - first + 1) % PROGRESS_SEEDS == 0:
-            rate = events / max(time.process_time() - began_s, 0.001)
-            text = f"seeds {first}-{seed}: {events:,} events, {rate:,.0f} a second"
-            print(f"{text}, {acknowledged:,} records acknowledged", flush=True)
-        if is_last:
-            break
-    print(f"no seed failed, digest {digest:08x}")
-    return 0
+def _result(seed: int) -> SeedResult:
+    cluster = run_seed(seed)
+    return SeedResult(cluster.events, cluster.trace, len(cluster.checks.acknowledged))
 
 
 if __name__ == "__main__":
-    sys.exit(main(run_seeds, __doc__))
+    sys.exit(SeedRuns("--replicas", _result, progress=PROGRESS_SEEDS).main(__doc__))
