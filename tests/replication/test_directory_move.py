@@ -16,7 +16,7 @@ from ottla.storage.log.append_info import FetchIsolation
 from ottla.storage.log.config import LogConfig
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import FileSlice
-from tests.storage.logs import NOW_MS, TOPIC_ID
+from tests.storage.logs import NOW_MS, TOPIC_ID, flush
 from tests.storage.sets import A, drain, finish, make, open_set
 
 if TYPE_CHECKING:
@@ -131,6 +131,7 @@ def test_what_was_read_before_a_truncation_is_dropped() -> None:
     assert isinstance(need, Read)
     data = need.piece.read()
     world.log.truncation.truncate_to(1, now_ms=NOW_MS)
+    flush(world.log)
     world.append(epoch=1, size=70)
     world.move.received(need, data)
     assert world.advance() is Need.ASSIGNMENT
@@ -177,6 +178,7 @@ def test_random_changes_of_a_log_that_moves(seed: int) -> None:
             log = world.log
             to = rng.randint(log.log_start_offset, log.log_end_offset)
             world.log.truncation.truncate_to(to, now_ms=NOW_MS)
+            flush(world.log)
             epoch += 1
         elif action == 7 and rng.random() < 0.3:
             to = rng.randint(world.log.log_start_offset, world.log.high_watermark)

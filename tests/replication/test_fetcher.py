@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.errors import ErrorCode
+from ottla.errors import ErrorCode, KafkaError
 from ottla.metrics.sampled_stat import SampleWindow
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from ottla.protocol.fetch_values import FetchAnswer, FetchedPartition, FetchValues
@@ -20,6 +20,7 @@ from ottla.storage.log.config import LogConfig
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import TopicPartition, Uuid
+from tests.storage.logs import flush
 
 NOW_MS = 1_000_000
 EPOCH = 3
@@ -99,6 +100,12 @@ class World:
         answer = FetchAnswer(error_code, session_id, partitions)
         self.fetcher.received(answer, NOW_MS, NOW_MS)
         self.fetcher.truncate(len(self.partitions), NOW_MS, NOW_MS)
+
+    def flush(self) -> None:
+        """Make truncations durable."""
+        for log, token in self.fetcher.take_unflushed().items():
+            flush(log)
+            self.fetcher.flushed(token)
 
 
 def named(request: FetchValues) -> list[tuple[int, int]]:
@@ -192,6 +199,7 @@ def test_a_log_that_diverges_is_truncated_to_where_both_agree() -> None:
     world.answer(fetched(0, batch(0, 3, epoch=1) + batch(3, 3, epoch=2)))
     world.fetch()
     world.answer(fetched(0, diverging=(1, 2)))
+    world.flush()
     (asked,) = world.fetch().partitions.values()
     assert asked[1:3] == (0, -1), "the batch is cut as a whole"
 
@@ -223,6 +231,7 @@ def test_a_log_beyond_the_leaders_end_is_truncated() -> None:
     found = _Offsets.ListOffsetsPartitionResponse(partition_index=0, offset=2)
     response = ListOffsetsResponse(topics=[_Offsets(name="t", partitions=[found])])
     world.fetcher.received(response, NOW_MS, NOW_MS)
+    world.flush()
     assert named(world.fetch()) == [(0, 2)]
 
 
@@ -355,6 +364,23 @@ def test_requests_carry_the_settings() -> None:
     assert [asked[-1] for asked in request.partitions.values()] == [11]
 
 
+def test_nothing_is_fetched_over_a_truncation_that_is_not_durable() -> None:
+    """After a power cut bytes that were cut could stand below newer records."""
+    world = World()
+    world.fetch()
+    world.answer(fetched(0, batch(0) + batch(1)))
+    world.fetch()
+    world.answer(fetched(0, diverging=(EPOCH, 1)))
+    assert world.log.log_end_offset == 1
+    assert world.fetcher.poll(NOW_MS + 100 * BACKOFF_MS) is None
+    with pytest.raises(KafkaError, match="is not durable yet"):
+        world.log.writes.append_as_leader(memoryview(bytearray(batch(0))), EPOCH + 1, NOW_MS)
+    world.fetcher.add(world.partitions[0], EPOCH + 1, NOW_MS)
+    assert world.fetcher.poll(NOW_MS) is None, "nor from the next leader"
+    world.flush()
+    assert named(world.fetch()) == [(0, 1)]
+
+
 def test_logs_are_truncated_some_at_a_time() -> None:
     """A partition that is to be truncated is not fetched; the others are."""
     world = World(3)
@@ -367,7 +393,9 @@ def test_logs_are_truncated_some_at_a_time() -> None:
     assert named(world.fetch()) == [(2, 2)]
     world.fetcher.received(FetchAnswer(0, 7, ()), NOW_MS, NOW_MS)
     assert world.fetcher.truncate(1, NOW_MS, NOW_MS)
+    world.flush()
     assert named(world.fetch()) == [(0, 0)]
     world.fetcher.received(FetchAnswer(0, 7, ()), NOW_MS, NOW_MS)
     assert not world.fetcher.truncate(1, NOW_MS, NOW_MS)
+    world.flush()
     assert named(world.fetch()) == [(1, 0)]

@@ -173,10 +173,7 @@ class SimulatedBroker:
         rng = self.cluster.rng
         self.cluster.happen(rng.randrange(50, 3000), self.guarded, self.life, self.flush)
         if self.partition is not None:
-            job = self.partition.log.flushes.start(self.cluster.clock.ms)
-            if job is not None:
-                job.run()
-                self.partition.log.flushes.completed(job)
+            flush(self.partition.log, self.cluster.clock.ms)
 
     # Metadata
 
@@ -256,6 +253,11 @@ class SimulatedBroker:
         if fetcher is not self.fetcher:
             return
         now_ms = self.cluster.clock.ms
+        for log, token in fetcher.take_unflushed().items():
+            delay_ms = self.cluster.rng.randrange(1, 200)
+            self.cluster.happen(
+                delay_ms, self.guarded, self.life, self._flush_cut, fetcher, log, token
+            )
         request = fetcher.poll(now_ms)
         if request is None:
             if fetcher.due_ms is not None:
@@ -277,6 +279,14 @@ class SimulatedBroker:
 
         target = self.cluster.brokers[fetcher.leader_id]
         self.cluster.exchange(self, target, request).on_done(done)
+
+    def _flush_cut(self, fetcher: ReplicaFetcher, log: PartitionLog, token: object) -> None:
+        """Make a truncation durable: nothing was fetched since."""
+        if self.partition is None or self.partition.log is not log:
+            return  # it was dropped
+        flush(log, self.cluster.clock.ms)
+        fetcher.flushed(token)
+        self.poll(fetcher)
 
     # A leader
 
@@ -405,6 +415,14 @@ class ProduceWait:
             partition = self._broker.partition
             if partition is not None and partition.leading is not None:
                 partition.leading.acknowledgements.forget_expired()
+
+
+def flush(log: PartitionLog, now_ms: int) -> None:
+    """Make a log durable up to its end."""
+    job = log.flushes.start(now_ms)
+    if job is not None:
+        job.run()
+        log.flushes.completed(job)
 
 
 def complete(pending: Pending[Any], response: Any) -> None:

@@ -2,7 +2,8 @@
 
 - Everything that some high watermark covers is committed: it never changes, and whoever else has a
   high watermark above it has the same there.
-- Each new leader's log holds everything that is committed.
+- Each new leader's log holds everything that is committed in epochs up to its own: one that learns
+  late that it led is no new one.
 - A producer is acknowledged only what is committed, and what is acknowledged has its offset.
 - In one leader epoch the leader's high watermark never goes back; no replica truncates below its
   own.
@@ -10,6 +11,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.records.batches import iterate_batches
@@ -35,6 +37,8 @@ class ReplicaChecks:
 
     def __init__(self) -> None:
         self.committed: list[Written] = []
+        self._committed_in: list[int] = []
+        """The leader epochs in which the offsets were committed."""
         self.acknowledged: dict[bytes, int] = {}
         """Value → offset."""
         self._checked: dict[int, int] = {}
@@ -68,22 +72,25 @@ class ReplicaChecks:
         )
         if high_watermark > before:
             self._own[node_id] = high_watermark
-            self._compare(broker, log, high_watermark)
+            self._compare(broker, log, high_watermark, partition.leader_epoch)
         if partition.is_leader:
             key = node_id, partition.leader_epoch
             if key not in self._watermarks:
-                self._led(broker, log)
+                self._led(broker, log, partition.leader_epoch)
             assert high_watermark >= self._watermarks.get(key, 0)
             self._watermarks[key] = high_watermark
 
-    def _led(self, broker: SimulatedBroker, log: PartitionLog) -> None:
-        assert log.log_end_offset >= self.end_offset, (
-            f"the new leader {broker.node_id} ends at {log.log_end_offset}, committed is all below "
-            f"{self.end_offset}"
+    def _led(self, broker: SimulatedBroker, log: PartitionLog, leader_epoch: int) -> None:
+        end_offset = bisect_right(self._committed_in, leader_epoch)
+        assert log.log_end_offset >= end_offset, (
+            f"the new leader {broker.node_id} of epoch {leader_epoch} ends at "
+            f"{log.log_end_offset}, committed is all below {end_offset}"
         )
-        self._compare(broker, log, self.end_offset)
+        self._compare(broker, log, end_offset, leader_epoch)
 
-    def _compare(self, broker: SimulatedBroker, log: PartitionLog, end_offset: int) -> None:
+    def _compare(
+        self, broker: SimulatedBroker, log: PartitionLog, end_offset: int, leader_epoch: int
+    ) -> None:
         start = self._checked.get(broker.node_id, 0)
         if start >= end_offset:
             return
@@ -92,6 +99,7 @@ class ReplicaChecks:
             assert offset in written, f"{broker.node_id} lacks the committed offset {offset}"
             if offset == len(self.committed):
                 self.committed.append(written[offset])
+                self._committed_in.append(max([leader_epoch, *self._committed_in[-1:]]))
             assert self.committed[offset] == written[offset], (
                 f"{broker.node_id} has {written[offset]} at {offset}, committed is "
                 f"{self.committed[offset]}"

@@ -152,6 +152,7 @@ def test_the_high_watermark_stays_inside_the_log() -> None:
     log.truncation.truncate_fully_and_start_at(70, now_ms=NOW_MS)
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (70, 70, 70)
     assert log.leader_epochs.entries == []
+    flush(log)
     assert put(log).first_offset == 70
 
 
@@ -167,6 +168,7 @@ def test_truncation_cuts_exactly_there() -> None:
         after = b"".join(segment.file.read(0, segment.size) for segment in log.segments)
         assert before.startswith(after)
         assert log.size_bytes == len(after)
+        flush(log)
         assert put(log).first_offset == target
         assert new_log(disk).log_end_offset == target + 1
 
@@ -196,6 +198,7 @@ def test_truncate_to_an_empty_segment_append_and_roll() -> None:
     put(log)
     log.truncation.truncate_to(1, now_ms=NOW_MS)
     log.roll(NOW_MS)
+    flush(log)
     put(log)
     log.roll(NOW_MS)
     assert log.segments.base_offsets == [0, 1, 2]
@@ -417,10 +420,12 @@ def test_a_flush_started_before_a_truncation_counts_for_nothing() -> None:
     assert job is not None
     assert log.flushes.start() is None
     log.truncation.truncate_to(2, now_ms=NOW_MS)
-    put(log)
     job.run()
     log.flushes.completed(job)
     assert log.recovery_point <= 2
+    assert code_of(put, log) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    flush(log)
+    put(log)
     flush(log)
     assert log.recovery_point == 3
     assert log.flushes.start() is None

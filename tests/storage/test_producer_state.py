@@ -279,9 +279,11 @@ def test_truncation_takes_producers_back() -> None:
     log = new_log(disk, clean=True)
     log.truncation.truncate_to(8, now_ms=NOW_MS)
     assert log.producer_state.producers[1].last_sequence == 3
+    flush(log)
     assert send(log, 1, 4).first_offset == 8
     send(log, 2, 0, transactional=True)
     log.truncation.truncate_to(9, now_ms=NOW_MS)
+    flush(log)
     for _ in range(3):
         put(log)
     log.update_high_watermark(12)

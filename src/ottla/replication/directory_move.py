@@ -105,6 +105,8 @@ class DirectoryMove:
             self._data = memoryview(b"")
             self._agree(now_ms)
             self._generation = current.generation
+        if not future.is_cut_durable:
+            return Need.FLUSH
         if len(self._data):
             self._append(now_ms)
         if len(self._data):

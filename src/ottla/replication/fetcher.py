@@ -4,9 +4,10 @@
 partitions whose position changed since the one before (KIP-227): idle partitions cost nothing.
 There is no truncation before fetching (KIP-595): each fetch says which epoch its log ends with; a
 leader whose log has another there answers with the end of the epoch that both may share, and the
-follower truncates and fetches from where it agrees. Thousands of logs may have to be cut after one
-response: `truncate` cuts some at a time. A log outside of the leader's range begins at
-the leader's start, or loses what the leader does not have, after ListOffsets.
+follower truncates and fetches from where it agrees, once the cut is durable: after a power cut
+bytes that were cut could stand below newer ones. Thousands of logs may have to be cut after one
+response: `truncate` cuts some at a time. A log outside of the leader's range begins at the leader's
+start, or loses what the leader does not have, after ListOffsets.
 
 Hot path: `poll` and `received`. benchmarks/against_kafka.
 Kafka: kafka.server.{AbstractFetcherThread, ReplicaFetcherThread}, FetchSessionHandler.
@@ -155,6 +156,8 @@ class ReplicaFetcher:
         self._forgotten: dict[PartitionKey, None] = {}
         self._cuts: dict[_Replica, tuple[int, int]] = {}
         """Those that must be truncated first, with the epoch and its end in the leader's log."""
+        self._unflushed: dict[PartitionLog, _Replica] = {}
+        """Those that are fetched again when their truncation is durable, and nobody flushes yet."""
         self._session_id = 0
         self._session_epoch = _FULL
         self._paused_until_ms = self._wall_ms = 0
@@ -182,9 +185,9 @@ class ReplicaFetcher:
         if cut_without_epochs(partition.log, wall_ms):
             replica.moved()
         self._replicas[replica.key] = replica
-        self._changed[replica] = None
         self.lags[replica.key] = 0
         self._forgotten.pop(replica.key, None)
+        self._continue(replica)
 
     def remove(self, partition: Partition) -> bool:
         """Stop; what a response under way has for it is dropped. Whether it was replicated."""
@@ -198,6 +201,7 @@ class ReplicaFetcher:
         self._throttled.pop(replica, None)
         self._lookups.pop(replica, None)
         self._cuts.pop(replica, None)
+        self._unflushed.pop(partition.log, None)
         return True
 
     def _set_aside(self, replica: _Replica) -> None:
@@ -237,9 +241,7 @@ class ReplicaFetcher:
         if self._delayed:
             for replica in [one for one, due_ms in self._delayed.items() if due_ms <= now_ms]:
                 del self._delayed[replica]
-                self._changed[replica] = None
-                if replica.lookup:
-                    self._lookups[replica] = None
+                self._continue(replica)
         if self._limit.is_on or self._throttled:
             self._apply_limit(now_ms)
         if self._lookups:
@@ -459,8 +461,30 @@ class ReplicaFetcher:
             del self._delayed[replica]
             self._forgotten.pop(replica.key, None)
             replica.moved()
-            self._changed[replica] = None
+            self._continue(replica)
         return bool(self._cuts)
+
+    def _continue(self, replica: _Replica) -> None:
+        """Fetch it, or look it up, with the next request: when no truncation has to be flushed."""
+        if replica.partition.log.is_cut_durable:
+            self._changed[replica] = None
+            if replica.lookup:
+                self._lookups[replica] = None
+            return
+        self._set_aside(replica)
+        self._delayed[replica] = _NEVER_MS
+        self._unflushed[replica.partition.log] = replica
+
+    def take_unflushed(self) -> dict[PartitionLog, object]:
+        """Return the logs that have to be flushed, each with a token for `flushed`."""
+        taken, self._unflushed = self._unflushed, {}
+        return dict(taken)
+
+    def flushed(self, token: object) -> None:
+        """Fetch a log again: its truncation is durable."""
+        if isinstance(token, _Replica) and self._replicas.get(token.key) is token:
+            del self._delayed[token]
+            self._continue(token)
 
     def _moved(self, replica: _Replica) -> None:
         replica.moved()
@@ -529,4 +553,4 @@ class ReplicaFetcher:
             log_of.truncation.truncate_fully_and_start_at(offset, now_ms=self._wall_ms)
         replica.lookup = 0
         self._moved(replica)
-        self._changed[replica] = None
+        self._continue(replica)

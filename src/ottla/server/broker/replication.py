@@ -206,9 +206,21 @@ class Replication:
         for fetcher in changed:
             self._drive(fetcher)
 
+    def _flush(self, log: PartitionLog, fetcher: ReplicaFetcher, token: object) -> None:
+        """Make a truncation durable, then fetch the log; a failed disk is reported elsewhere."""
+
+        def flushed(done: Pending[None]) -> None:
+            if done.error is None:
+                fetcher.flushed(token)
+                self._drive(fetcher)
+
+        self._replicas.logs.flushes.make_durable(log).on_done(flushed)
+
     def _drive(self, fetcher: ReplicaFetcher) -> None:
         if self._is_closed:
             return
+        for log, token in fetcher.take_unflushed().items():
+            self._flush(log, fetcher, token)
         now_ms = self._clock.monotonic_ms()
         request = fetcher.poll(now_ms)
         if request is None:

@@ -42,6 +42,12 @@ class FlushWaits:
         self.overdue.clear()
         return taken
 
+    def add(self, log: PartitionLog) -> Pending[None]:
+        """Begin to wait for one log, up to its end; `settle` completes or fails the result."""
+        wait: Pending[None] = Pending()
+        self._waiting.setdefault(log, []).append((log.log_end_offset, wait))
+        return wait
+
     def hand_over(self, old: PartitionLog, new: PartitionLog) -> None:
         """Let what waits for a log wait for the one that takes its place."""
         waits = self._waiting.pop(old, None)
@@ -63,7 +69,8 @@ class FlushWaits:
         left: list[tuple[int, Pending[None]]] = []
         for target, wait in waits:
             # truncated records are not waited for
-            if error is not None or min(target, log.log_end_offset) <= log.recovery_point:
+            is_durable = min(target, log.log_end_offset) <= log.recovery_point
+            if error is not None or (is_durable and log.is_cut_durable):
                 over.append(wait)
             else:
                 left.append((target, wait))

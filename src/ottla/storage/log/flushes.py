@@ -65,6 +65,7 @@ class LogFlushes:
         log = self._log
         return (
             end <= log.recovery_point
+            and log.is_cut_durable
             and self._names_are_durable
             and not log.segments.active.needs_sync  # it was cut: what is gone may come back
             and log.metadata_is_durable
@@ -129,6 +130,7 @@ class LogFlushes:
         if job.generation == log.generation:
             log.recovery_point = max(log.recovery_point, job.offset)
             log.durable_names_version = job.names_version
+            log.is_cut_durable = True
         if job.epochs is not None:
             log.leader_epochs.written_version = job.epochs_version
         if job.partition_metadata is not None:

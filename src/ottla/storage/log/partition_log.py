@@ -88,6 +88,9 @@ class PartitionLog:
         self.names_version = 1
         self.durable_names_version = 0
         self.generation = 0
+        self.is_cut_durable = True
+        """False from a truncation until its flush. Nothing is appended meanwhile: after a power cut
+        bytes that were cut could stand below newer ones."""
         self.is_flushing = False
         self.removals: list[tuple[int, Segment]] = []
         self.last_flush_ms = 0
@@ -223,6 +226,14 @@ class PartitionLog:
             ErrorCode.KAFKA_STORAGE_ERROR, f"Error while {what} {self.topic_partition}: {error}"
         )
 
+    def check_cut_is_durable(self) -> None:
+        """Raise NOT_LEADER_OR_FOLLOWER, upon which clients try again, while a truncation is not."""
+        if not self.is_cut_durable:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"the truncation of {self.topic_partition} is not durable yet",
+            )
+
     def _undo_roll(self, old: Segment, base_offset: int) -> bool:
         """Remove half a new segment, so that the old one can go on; whether that worked."""
         if old.base_offset == base_offset:
@@ -266,7 +277,7 @@ class PartitionLog:
         segment.roll_jitter_ms = _jitter(self.name, base, self.config)
         self.segments.add(segment)
         self.log_end_offset = max(self.log_end_offset, base)
-        self.active_is_prepared = True
+        self.active_is_prepared = self.is_cut_durable
         self.names_version += 1
         self.on_flush_requested(self)
         text = "segment rolled in %s at offset %d; the last one has %d bytes"

@@ -116,7 +116,8 @@ class LogTruncation:
         """Cut the log so that offset is the next to be written; return whether anything changed.
 
         A batch that holds offset goes as a whole, and the log ends where it began.
-        `on_recovery_point_lowered` is called first, which may wait for the disk.
+        `on_recovery_point_lowered` is called first, which may wait for the disk. The log takes
+        appends again after a flush.
         """
         log = self._log
         if offset < 0:
@@ -143,10 +144,11 @@ class LogTruncation:
         if batch is not None:
             offset = min(offset, batch.base_offset)
         self._lower_recovery_point(offset)
+        log.is_cut_durable = log.active_is_prepared = False
         log.leader_epochs.truncate_from_end(offset)
         log.log_start_offset = min(log.log_start_offset, offset)
         self._delete_segments(later, now_ms)
-        cut = self._truncate_segment(target, offset, now_ms)
+        cut = target.truncate_to(offset, now_ms=now_ms)
         log.size_bytes -= cut
         rebuild_producer_state(
             log.producer_state, log.segments, log.log_start_offset, offset, now_ms=now_ms
@@ -166,10 +168,6 @@ class LogTruncation:
         if log.failure is not None:
             raise log.failure
 
-    def _truncate_segment(self, segment: Segment, offset: int, now_ms: int) -> int:
-        self._log.active_is_prepared = False
-        return segment.truncate_to(offset, now_ms=now_ms)
-
     def _set_end(self, offset: int) -> None:
         log = self._log
         log.log_end_offset = offset
@@ -179,7 +177,10 @@ class LogTruncation:
         log.on_flush_requested(log)
 
     def truncate_fully_and_start_at(self, offset: int, *, now_ms: int) -> None:
-        """Drop everything and begin at offset: the log is too far behind its leader's start."""
+        """Drop everything and begin at offset: the log is too far behind its leader's start.
+
+        Appends may follow at once: new files do not mix with what a power cut brings back.
+        """
         log = self._log
         try:
             self._lower_recovery_point(min(offset, log.log_start_offset))
@@ -197,6 +198,6 @@ class LogTruncation:
         log.leader_epochs.clear()
         log.size_bytes = 0
         log.log_start_offset = log.high_watermark = offset
-        log.active_is_prepared = True
+        log.active_is_prepared = log.is_cut_durable
         log.names_version += 1
         self._set_end(offset)

@@ -162,6 +162,7 @@ class LogWrites:
             )
         try:
             if not log.active_is_prepared:
+                log.check_cut_is_durable()
                 active.become_active()
                 log.active_is_prepared = True
             if active.should_roll(size, largest, last_offset, now_ms, config):

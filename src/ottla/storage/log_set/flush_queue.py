@@ -56,6 +56,17 @@ class FlushQueue:
         self.request(log)
         self.waits.overdue.append(log)
 
+    def make_durable(self, log: PartitionLog) -> Pending[None]:
+        """Flush a log soon, up to its end; the Pending fails as those of `wait_for_overdue`.
+
+        Of thousands most have to wait for the next `take`.
+        """
+        wait = self.waits.add(log)
+        self.request(log)
+        if self.count_under_way < MAX_FLUSHES:
+            self._awaited(log)
+        return wait
+
     def request_due(self, now_ms: int) -> None:
         """Request the flushes that are due by flush.ms or flush.messages."""
         for log in self._table:
