@@ -157,7 +157,7 @@ class ReplicaFetcher:
         self._cuts: dict[_Replica, tuple[int, int]] = {}
         """Those that must be truncated first, with the epoch and its end in the leader's log."""
         self._unflushed: dict[PartitionLog, _Replica] = {}
-        """Those that are fetched again when their truncation is durable, whose flush has not begun."""
+        """Those that wait for the flush of their truncation, which has not begun."""
         self._session_id = 0
         self._session_epoch = _FULL
         self._paused_until_ms = self._wall_ms = 0
