@@ -116,6 +116,8 @@ class FakeCluster:
         self.committed: dict[tuple[str, TopicPartition], int] = {}
         self.down: set[int] = set()
         self.serving = 0
+        self.names_leaders = False
+        """Whether refusals say who leads (KIP-951)."""
         self.next_producer_id = 1000
         self.handlers: dict[type[Request], Callable[[Any], Any]] = {
             ApiVersionsRequest: self.api_versions,
@@ -142,6 +144,18 @@ class FakeCluster:
         """Return a topic's name, whichever way a request names it."""
         given = getattr(topic, "name", "") or getattr(topic, "topic", "")
         return given or next((n for n, i in self.topic_ids.items() if i == topic.topic_id), "")
+
+    def refer(self, response: Any, answer: Any, key: TopicPartition) -> None:
+        """Name the leader in the answer for a partition, and its address."""
+        leader_id = self.leaders[key]
+        if not self.names_leaders or leader_id == self.serving:
+            return
+        answer.current_leader = type(answer).LeaderIdAndEpoch(
+            leader_id=leader_id, leader_epoch=self.logs[key].leader_epoch
+        )
+        host, port = self.brokers[leader_id]
+        node = type(response).NodeEndpoint(node_id=leader_id, host=host, port=port)
+        response.node_endpoints = [node]
 
     def requests(self, cls: type[Request]) -> list[Any]:
         """Return the requests of a class that arrived."""
@@ -204,7 +218,7 @@ class FakeCluster:
     def produce(self, request: ProduceRequest) -> Response:
         """Append."""
         cls = ProduceResponse.TopicProduceResponse
-        responses = []
+        response = ProduceResponse(responses=[])
         for topic in request.topic_data:
             name = self.name_of(topic)
             answers = []
@@ -219,13 +233,16 @@ class FakeCluster:
                         index=part.index, error_code=code, base_offset=base
                     )
                 )
-            responses.append(cls(name=name, topic_id=topic.topic_id, partition_responses=answers))
-        return ProduceResponse(responses=responses)
+                self.refer(response, answers[-1], key)
+            response.responses.append(
+                cls(name=name, topic_id=topic.topic_id, partition_responses=answers)
+            )
+        return response
 
     def fetch(self, request: FetchRequest) -> Response:
         """Read; without sessions, so that every request is a full one."""
         cls = FetchResponse.FetchableTopicResponse
-        responses = []
+        response = FetchResponse(responses=[])
         for topic in request.topics:
             name = self.name_of(topic)
             answers = []
@@ -248,8 +265,9 @@ class FakeCluster:
                         records=b"" if code else log.read(part.fetch_offset),
                     )
                 )
-            responses.append(cls(topic=name, topic_id=topic.topic_id, partitions=answers))
-        return FetchResponse(responses=responses)
+                self.refer(response, answers[-1], key)
+            response.responses.append(cls(topic=name, topic_id=topic.topic_id, partitions=answers))
+        return response
 
     def list_offsets(self, request: ListOffsetsRequest) -> Response:
         """Answer earliest and latest."""

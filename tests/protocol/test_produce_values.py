@@ -12,11 +12,11 @@ from ottla.protocol import codec, frames
 from ottla.protocol.apis.produce import ProduceRequest, ProduceResponse
 from ottla.protocol.flat import reader_over
 from ottla.protocol.produce_values import read_produce, write_produce
+from ottla.types import Node, Uuid
 from tests.protocol.messages import random_message
 
 if TYPE_CHECKING:
     from ottla.protocol.produce_values import PartitionAnswer
-    from ottla.types import Uuid
 
 VERSIONS = range(ProduceRequest.versions.lowest, ProduceRequest.versions.highest + 1)
 PartitionResponse = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
@@ -67,7 +67,9 @@ def response_of(answers: list[PartitionAnswer], version: int, throttle: int) -> 
     """Return the message that the answers stand for."""
     topics: list[Any] = []
     last: str | bytes | None = None
-    for topic, index, code, base_offset, append_time_ms, log_start, errors, message in answers:
+    nodes: dict[int, Any] = {}
+    for answer in answers:
+        topic, index, code, base_offset, append_time_ms, log_start, errors, message, leader = answer
         if topic != last:
             named = {"topic_id": topic} if version >= 13 else {"name": topic}
             topics.append(
@@ -90,11 +92,21 @@ def response_of(answers: list[PartitionAnswer], version: int, throttle: int) -> 
                 error_message=message,
             )
         )
-    return ProduceResponse(responses=topics, throttle_time_ms=throttle)
+        if leader is not None and version >= 10:
+            leader_id, epoch, node = leader
+            known = PartitionResponse.LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=epoch)
+            topics[-1].partition_responses[-1].current_leader = known
+            if node is not None:
+                nodes[leader_id] = ProduceResponse.NodeEndpoint(**node._asdict())
+    endpoints = [nodes[leader_id] for leader_id in sorted(nodes)]
+    return ProduceResponse(responses=topics, throttle_time_ms=throttle, node_endpoints=endpoints)
 
 
 def random_answer(rng: Random, topic: str | Uuid) -> PartitionAnswer:
     """Return an answer, with errors now and then."""
+    node_id = rng.randrange(4)
+    node = Node(node_id, f"host-{node_id}", 9092 + node_id, None if node_id & 1 else "rack")
+    leader = node_id, rng.randrange(1 << 31), rng.choice((None, node))
     errors = [(n, rng.choice((None, "bad key é"))) for n in range(rng.choice((0, 0, 2)))]
     return (
         topic,
@@ -105,6 +117,7 @@ def random_answer(rng: Random, topic: str | Uuid) -> PartitionAnswer:
         rng.randrange(-1, 1 << 50),
         errors,
         rng.choice((None, None, "why" * 90)),
+        rng.choice((None, leader)),
     )
 
 
@@ -125,6 +138,4 @@ def test_responses_are_written_as_by_the_codec(version: int) -> None:
 
 def codec_id(rng: Random) -> Uuid:
     """Return a random topic id."""
-    from ottla.types import Uuid
-
     return Uuid(rng.randbytes(16))

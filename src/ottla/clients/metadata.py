@@ -13,9 +13,11 @@ from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.types import Node, TopicPartition, Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
+    from ottla.protocol.apis.fetch import FetchResponse
     from ottla.protocol.apis.metadata import MetadataResponse
+    from ottla.protocol.apis.produce import ProduceResponse
 
 NO_LEADER = -1
 
@@ -194,6 +196,14 @@ class ClusterMetadata:
             elif not self.all_topics:
                 self.topic_error = topic_error(topic.name, topic.error)
         return topic
+
+    def update_nodes(
+        self,
+        endpoints: Sequence[ProduceResponse.NodeEndpoint] | Sequence[FetchResponse.NodeEndpoint],
+    ) -> None:
+        """Add the addresses of leaders that a Produce or Fetch response names (KIP-951)."""
+        for one in endpoints:
+            self.brokers[one.node_id] = Node(one.node_id, one.host, one.port, one.rack)
 
     def update_leader(self, partition: TopicPartition, leader: int, epoch: int) -> bool:
         """Apply a leader from a Produce or Fetch response (KIP-951); True if it is newer."""

@@ -3,7 +3,7 @@ import cython
 
 from ottla cimport native
 from ottla.protocol.flat cimport (
-    encode_count, encode_text, read_count, read_nullable_text, read_text, read_uuid, skip_tags,
+    read_count, read_nullable_text, read_text, read_uuid, skip_tags,
     write_count, write_text,
 )
 from ottla.protocol.walker cimport Reader, Writer, writer_into

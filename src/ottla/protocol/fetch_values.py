@@ -12,14 +12,11 @@ Kafka: FetchRequest, FetchResponse (key 1).
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla import native
 from ottla.errors import CorruptMessage
 from ottla.protocol.flat import (
-    encode_count,
-    encode_text,
     read_count,
     read_nullable_text,
     read_text,
@@ -28,7 +25,7 @@ from ottla.protocol.flat import (
     write_count,
     write_text,
 )
-from ottla.protocol.primitives import encode_uvarint
+from ottla.protocol.node_endpoints import endpoint_tags
 from ottla.protocol.walker import writer_into
 from ottla.types import ZERO_UUID, FileSlice, Uuid
 
@@ -50,12 +47,10 @@ _NO_REPLICA: Final = -1
 _NO_EPOCH: Final = -1
 _CLUSTER_ID_TAG: Final = 0
 _REPLICA_STATE_TAG: Final = 1
-_INT32: Final = Struct(">i")
 _DIVERGING_TAG: Final = 0
 _LEADER_TAG: Final = 1
 _DIVERGING_BYTES: Final = 13
 _LEADER_BYTES: Final = 9
-_ENDPOINTS_TAG: Final = 0
 
 
 PartitionKey = tuple[str, Uuid, int]
@@ -380,10 +375,4 @@ def _write_partition_tags(writer: Writer, fetched: FetchedPartition) -> None:
 def _response_tags(endpoints: Sequence[Node], version: int) -> bytes:
     if not endpoints or version < _ENDPOINTS_FROM:
         return b"\0"
-    parts = [encode_count(len(endpoints), True)]
-    for node in endpoints:
-        parts += (_INT32.pack(node.node_id), encode_text(node.host, True), _INT32.pack(node.port))
-        parts.append(b"\0" if node.rack is None else encode_text(node.rack, True))
-        parts.append(b"\0")
-    body = b"".join(parts)
-    return bytes((1, _ENDPOINTS_TAG)) + encode_uvarint(len(body)) + body
+    return endpoint_tags(endpoints)

@@ -19,10 +19,14 @@ cdef object _read(Reader reader, int version)
 
 @cython.locals(
     flexible=cython.bint, writer=Writer, number=cython.Py_ssize_t, end=cython.Py_ssize_t,
+    tags=bytes,
 )
 cpdef bytes write_produce(
     list answers, int correlation_id, int version, int throttle_time_ms
 )
+
+@cython.locals(answer=tuple, found=dict)
+cdef bytes _response_tags(list answers, int version)
 
 @cython.locals(end=cython.Py_ssize_t)
 cdef Py_ssize_t _end_of_topic(list answers, Py_ssize_t start) except -1

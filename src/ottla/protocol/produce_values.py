@@ -26,18 +26,22 @@ from ottla.protocol.flat import (
     write_nullable_text,
     write_text,
 )
+from ottla.protocol.node_endpoints import endpoint_tags
 from ottla.protocol.walker import writer_into
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ottla.protocol.walker import Reader, Writer
-    from ottla.types import Uuid
+    from ottla.types import Node, Uuid
 
 _FLEXIBLE_FROM: Final = 9
 _TOPIC_IDS_FROM: Final = 13
 _LOG_START_FROM: Final = 5
 _RECORD_ERRORS_FROM: Final = 8
+_LEADERS_FROM: Final = 10
+_LEADER_TAG: Final = 0
+_LEADER_BYTES: Final = 9
 
 
 PartitionRecords = tuple["str | Uuid", int, "memoryview | None"]
@@ -58,12 +62,21 @@ class ProduceValues(NamedTuple):
 
 
 PartitionAnswer = tuple[
-    "str | Uuid", int, int, int, int, int, "Sequence[tuple[int, str | None]]", "str | None"
+    "str | Uuid",
+    int,
+    int,
+    int,
+    int,
+    int,
+    "Sequence[tuple[int, str | None]]",
+    "str | None",
+    "tuple[int, int, Node | None] | None",
 ]
 """What a client is answered for one partition.
 
 Topic and partition, error code, base offset, time of the append (ms) and the log's start offset, -1
-for none; per record its index in the batch and message (KIP-467); message. Plain as above.
+for none; per record its index in the batch and message (KIP-467); message; id, epoch and address of
+the leader where it is another broker (KIP-951). Plain as above.
 """
 
 
@@ -139,8 +152,23 @@ def write_produce(
             writer.byte(0)
     writer.integer(throttle_time_ms, 4)
     if flexible:
-        writer.byte(0)
+        tags = _response_tags(answers, version)
+        writer.run(tags, len(tags))
     return writer.frame(0)
+
+
+def _response_tags(answers: list[PartitionAnswer], version: int) -> bytes:
+    """Return the addresses of the leaders that are named, each once."""
+    found: dict[int, Node] | None = None
+    for answer in answers:
+        leader = answer[8]
+        if leader is not None and leader[2] is not None:
+            if found is None:
+                found = {}
+            found[leader[0]] = leader[2]
+    if found is None or version < _LEADERS_FROM:
+        return b"\0"
+    return endpoint_tags([found[node_id] for node_id in sorted(found)])
 
 
 def _end_of_topic(answers: list[PartitionAnswer], start: int) -> int:
@@ -161,7 +189,7 @@ def _count_topics(answers: list[PartitionAnswer]) -> int:
 
 
 def _write_partition(writer: Writer, answer: tuple[Any, ...], version: int) -> None:
-    _, index, code, base_offset, append_time_ms, log_start, record_errors, message = answer
+    _, index, code, base_offset, append_time_ms, log_start, record_errors, message, leader = answer
     flexible = version >= _FLEXIBLE_FROM
     writer.integer(index, 4)
     writer.integer(code, 2)
@@ -178,4 +206,12 @@ def _write_partition(writer: Writer, answer: tuple[Any, ...], version: int) -> N
                 writer.byte(0)
         write_nullable_text(writer, message, flexible)
     if flexible:
-        writer.byte(0)
+        if leader is None or version < _LEADERS_FROM:
+            writer.byte(0)
+        else:
+            writer.byte(1)
+            writer.byte(_LEADER_TAG)
+            writer.byte(_LEADER_BYTES)
+            writer.integer(leader[0], 4)
+            writer.integer(leader[1], 4)
+            writer.byte(0)

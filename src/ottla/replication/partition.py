@@ -51,11 +51,13 @@ class Partition:
         "failed_append_count",
         "is_internal",
         "is_leader",
+        "is_reassigning",
         "isr",
         "leader_epoch",
         "leader_id",
         "leading",
         "log",
+        "messages_in",
         "min_insync_replicas",
         "on_commit",
         "partition_epoch",
@@ -90,9 +92,10 @@ class Partition:
         self.isr: tuple[int, ...] = ()
         self.adding: tuple[int, ...] = ()
         """Replicas that a reassignment adds; set from the metadata, for metrics."""
+        self.is_reassigning = False
         self.min_insync_replicas = 1
         self.append_count = self.failed_append_count = self.read_count = 0
-        self.bytes_in = self.bytes_out = 0
+        self.messages_in = self.bytes_in = self.bytes_out = 0
         """Counted since the node started, for metrics."""
         self.on_commit: Callable[[Partition], None] | None = None
         self.environment = environment

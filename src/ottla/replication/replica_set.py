@@ -198,6 +198,7 @@ class ReplicaSet:
                 self._disk_failed(partition, error.__cause__)
             raise
         partition.append_count += 1
+        partition.messages_in += info.record_count
         partition.bytes_in += info.size_bytes
         self.append_count += 1
         leading = partition.leading

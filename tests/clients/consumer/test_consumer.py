@@ -13,6 +13,7 @@ from ottla.clients.consumer.subscription import Subscription
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.protocol.apis.fetch import FetchRequest, FetchResponse
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.protocol.apis.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
@@ -25,6 +26,7 @@ from ottla.types import TopicPartition, Uuid
 from tests.clients.simulated import (
     LOSE_ANSWER,
     LOSE_REQUEST,
+    NEVER_ANSWER,
     FakeCluster,
     Simulation,
     consumer_settings,
@@ -184,6 +186,23 @@ def test_a_dead_leader_is_left_for_its_successor(fault: str | None) -> None:
     rig.cluster.logs[T0].leader_epoch += 1
     rig.write(b"b")
     assert rig.read(2) == [b"a", b"b"]
+
+
+def test_a_leader_that_a_refusal_names_is_read_from_at_once() -> None:
+    """KIP-951: without a backoff, also where the metadata lacks the leader's address."""
+    rig = Rig(retry_backoff_ms=1000)
+    rig.write(b"a")
+    rig.assign(T0)
+    rig.read(1)
+    rig.cluster.brokers[2] = ("broker", 9002)
+    rig.cluster.leaders[T0] = 2
+    rig.cluster.logs[T0].leader_epoch += 1
+    rig.cluster.names_leaders = True
+    rig.cluster.faults[MetadataRequest] = [NEVER_ANSWER]
+    rig.write(b"b")
+    began_ms = rig.sim.now_ms
+    assert rig.read(2) == [b"a", b"b"]
+    assert rig.sim.now_ms - began_ms < 100
 
 
 def test_a_position_above_a_truncated_log_goes_back_to_the_cut() -> None:

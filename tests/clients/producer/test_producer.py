@@ -12,6 +12,7 @@ from ottla.clients.producer.accumulator import Accumulator
 from ottla.clients.producer.batches import Deliveries
 from ottla.clients.producer.sender import Sender
 from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.protocol.apis.produce import ProduceRequest, ProduceResponse
 from ottla.types import TopicPartition
 from tests.clients.simulated import (
@@ -168,6 +169,21 @@ def test_a_leader_that_moved_is_found_again() -> None:
     rig.send(b"b")
     rig.finish()
     assert rig.cluster.seen[-1][0] == 2
+    assert rig.cluster.logs[T0].values == [b"a", b"b"]
+
+
+def test_a_leader_that_a_refusal_names_is_sent_to_at_once() -> None:
+    """KIP-951: without a backoff, also where the metadata lacks the leader's address."""
+    rig = Rig(retry_backoff_ms=1000)
+    rig.send(b"a")
+    rig.finish()
+    rig.cluster.brokers[2] = ("broker", 9002)
+    rig.cluster.leaders[T0] = 2
+    rig.cluster.logs[T0].leader_epoch += 1
+    rig.cluster.names_leaders = True
+    rig.cluster.faults[MetadataRequest] = [NEVER_ANSWER]
+    rig.send(b"b")
+    rig.finish(limit_ms=20)
     assert rig.cluster.logs[T0].values == [b"a", b"b"]
 
 

@@ -17,6 +17,8 @@ from ottla.errors import ErrorCode
 from ottla.protocol.apis.fetch import FetchRequest
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest
 from ottla.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from ottla.protocol.apis.produce import ProduceRequest
+from ottla.records.builder import encode_batch
 from tests.conformance.clusters.load import wait_for
 from tests.conformance.clusters.nodes import KAFKA, OTTLA, Cluster
 from tests.server.requests.untrusted_clients import Peer
@@ -24,6 +26,7 @@ from tests.server.requests.untrusted_clients import Peer
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from ottla.types import Uuid
     from tests.conformance.kafka import Kafka
 
 pytestmark = [pytest.mark.conformance, pytest.mark.timeout(300)]
@@ -243,6 +246,52 @@ def test_leaders_are_named_alike(cluster: Cluster, topic: str, epoch: int) -> No
             code, named, nodes = _hints(address, request)
             found.append((code, named == (leader, 0), named == (-1, -1), nodes == [leader]))
     assert found[0] == found[1]
+
+
+def _refused_produce(address: str, name: str, topic_id: Uuid, version: int) -> dict[str, Any]:
+    """Return what a producer is answered by a broker that does not lead."""
+    topic = ProduceRequest.TopicProduceData(
+        name=name,
+        topic_id=topic_id,
+        partition_data=[
+            ProduceRequest.TopicProduceData.PartitionProduceData(
+                index=0, records=encode_batch([(1, None, b"v", ())])
+            )
+        ],
+    )
+    peer = Peer(address)
+    answer = peer.ask(ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic]), version)
+    peer.close()
+    one = answer.responses[0].partition_responses[0]
+    return {
+        "error": ErrorCode(one.error_code).name,
+        "message": one.error_message,
+        "start": one.log_start_offset,
+        "leader": (one.current_leader.leader_id, one.current_leader.leader_epoch),
+        "nodes": [node.node_id for node in answer.node_endpoints],
+    }
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+@pytest.mark.parametrize("name", ["led-by-{}", "only-on-{}"])
+def test_producers_are_referred_to_the_leader_alike(
+    cluster: Cluster, name: str, version: int
+) -> None:
+    """KIP-951: from version 10 on, by a follower and by a broker without the partition."""
+    ours, theirs = (cluster.node(number).address for number in (1, 2))
+    found = []
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        for address, leader in ((ours, 2), (theirs, 1)):
+            topic = name.format(leader)
+            described = admin.describe_topics([topic])[topic]
+            assert not isinstance(described, KafkaError)
+            answer = _refused_produce(address, topic, described.topic_id, version)
+            nodes, named = answer["nodes"], answer["leader"]
+            assert nodes == ([leader] if version >= 10 else [])
+            assert named == ((leader, 0) if version >= 10 else (-1, -1))
+            found.append({**answer, "nodes": len(nodes), "leader": named[1]})
+    assert found[0] == found[1]
+    assert found[0]["error"] == "NOT_LEADER_OR_FOLLOWER"
 
 
 @pytest.mark.parametrize(("leader", "reader"), [(1, 2), (2, 1)])

@@ -33,6 +33,7 @@ class FakePartition:
 
     topic_partition: TopicPartition
     log: FakeLog
+    messages_in: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
     append_count: int = 0
@@ -42,6 +43,8 @@ class FakePartition:
     leader_id: int = 1
     effective_min_isr: int = 1
     replicas: tuple[int, ...] = (1,)
+    adding: tuple[int, ...] = ()
+    is_reassigning: bool = False
     isr: list[int] = field(default_factory=lambda: [1])
 
 
@@ -56,8 +59,8 @@ def started() -> tuple[FakeReplicas, PartitionMetrics]:
     there = FakeReplicas(FakePartition(TopicPartition(name, 0), FakeLog(7)) for name in "abc")
     replicas = cast("ReplicaSet", cast("Any", there))
     metrics = PartitionMetrics(replicas, level="partition", now_s=0.0)
-    metrics.start()
-    there[1].log.log_end_offset += 5
+    metrics.refresh()
+    there[1].messages_in += 5
     return there, metrics
 
 
@@ -94,5 +97,32 @@ def test_a_replica_that_moved_to_another_directory_has_another_log() -> None:
     there[1].log = FakeLog(13, size_bytes=99)
     there.exchange_count += 1
     found = dict(shown(list(metrics.collect())))
-    assert found[TRAFFIC[0].family.classic] == [6, 0, 6, 0]
+    assert found[TRAFFIC[0].family.classic] == [5, 0, 5, 0]
     assert found["kafka_log_log_size"] == [0, 99, 0]
+
+
+def test_what_a_follower_copies_is_not_counted_as_produced() -> None:
+    """MessagesInPerSec and BytesInPerSec are what clients and coordinators append, as in Kafka."""
+    there, metrics = started()
+    there[0].is_leader = False
+    there[0].log.log_end_offset += 100
+    metrics.metadata_changed()
+    found = dict(shown(list(metrics.collect())))
+    assert found[TRAFFIC[0].family.classic] == [5, 0, 5, 0]
+
+
+def test_replicas_that_a_reassignment_adds_are_not_missed() -> None:
+    """KIP-352: they do not make a partition under-replicated; a removal is a move, too."""
+    there, metrics = started()
+    there[0].replicas, there[0].adding, there[0].is_reassigning = (1, 2, 3), (2, 3), True
+    there[1].replicas, there[1].adding, there[1].is_reassigning = (1, 2, 3), (3,), True
+    there[2].replicas, there[2].isr, there[2].is_reassigning = (1, 2), [1, 2], True
+    metrics.metadata_changed()
+    found = dict(shown(list(metrics.collect())))
+    manager = "kafka_server_replicamanager_"
+    assert found[f"{manager}reassigningpartitions"] == [3]
+    assert found[f"{manager}underreplicatedpartitions"] == [1]
+    assert found["kafka_cluster_partition_underreplicated"] == [0, 1, 0]
+    assert found["kafka_cluster_partition_replicascount"] == [1, 2, 2]
+    assert found["kafka_topic_partition_replicas"] == [3, 3, 2]
+    assert found["kafka_topic_partition_under_replicated_partition"] == [1, 1, 0]

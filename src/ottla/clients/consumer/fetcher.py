@@ -237,6 +237,7 @@ class Fetcher:
                 self.client.metadata.mark_stale()
             return
         session.answered(response.session_id)
+        self.client.metadata.update_nodes(response.node_endpoints)
         answers = [one for topic in response.responses for one in topic.partitions]
         size = sum(len(one.records or b"") for one in answers)
         if size:

@@ -263,6 +263,7 @@ class Sender:
             for queue, batch in sent:
                 self._acknowledged(queue, batch, -1, -1)
             return
+        self.client.metadata.update_nodes(done.value.node_endpoints)
         answers = self._index(done.value)
         for queue, batch in sent:
             answer = answers.get(queue.topic_partition)
@@ -307,10 +308,9 @@ class Sender:
 
     def _refused(self, queue: PartitionQueue, batch: ProducerBatch, answer: Any) -> None:
         leader = answer.current_leader
-        if leader.leader_id >= 0:
-            self.client.metadata.update_leader(
-                queue.topic_partition, leader.leader_id, leader.leader_epoch
-            )
+        is_led_elsewhere = leader.leader_id >= 0 and self.client.metadata.update_leader(
+            queue.topic_partition, leader.leader_id, leader.leader_epoch
+        )
         if answer.record_errors:
             batch.record_errors = {
                 one.batch_index: one.batch_index_error_message or answer.error_message or ""
@@ -322,7 +322,7 @@ class Sender:
                 lambda done: self._failed(queue, batch, _too_large(batch, done))
             )
         else:
-            self._failed(queue, batch, error)
+            self._failed(queue, batch, error, retries_at_once=is_led_elsewhere)
 
     def _request_limit(self, topic: str) -> Pending[Any]:
         """Request max.message.bytes, for the text of an error."""
@@ -331,7 +331,14 @@ class Sender:
         )
         return self.client.send(ANY_NODE, DescribeConfigsRequest(resources=[resource]))
 
-    def _failed(self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError) -> None:
+    def _failed(
+        self,
+        queue: PartitionQueue,
+        batch: ProducerBatch,
+        error: KafkaError,
+        *,
+        retries_at_once: bool = False,
+    ) -> None:
         if error.code in STALE_METADATA:
             self.client.metadata.mark_stale()
         if batch.done:  # expired while in flight
@@ -361,7 +368,8 @@ class Sender:
             self._fail_batch(queue, batch, error)
             return
         queue.last_error = error
-        batch.retry_at_ms = now_ms + self.client.backoff.after(batch.attempts)
+        backoff_ms = 0 if retries_at_once else self.client.backoff.after(batch.attempts)
+        batch.retry_at_ms = now_ms + backoff_ms
         self._metrics.retried(batch)
         self._requeue(queue, batch)
 

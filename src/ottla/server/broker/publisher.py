@@ -164,6 +164,7 @@ class MetadataPublisher:
         self._report_directory(partition, image)
         partition.reconfigure(self._metadata.log_config(name).min_insync_replicas)
         partition.adding = image.adding_replicas
+        partition.is_reassigning = image.is_reassigning
         if not partition.assign(image.replicas, image.isr, image.partition_epoch):
             return
         if image.leader == self._node_id:

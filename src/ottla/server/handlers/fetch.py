@@ -15,6 +15,7 @@ from ottla.purgatory.pending import Pending
 from ottla.replication.delayed_fetch import DelayedFetch
 from ottla.replication.fetch_session import INITIAL_EPOCH, INVALID_SESSION_ID, CachedPartition
 from ottla.replication.partition import NO_EPOCH
+from ottla.server.handlers.current_leader import current_leader
 from ottla.server.requests.api import Form, handles
 from ottla.server.requests.page_cache import when_warm
 from ottla.storage.log.append_info import FetchIsolation
@@ -448,8 +449,9 @@ class FetchRead:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         leader = None
         if code in _LED_ELSEWHERE and version >= _LEADERS_FROM:
-            leader = self._leader_of(key, replica)
-            self._leader_ids = (self._leader_ids or set()) | {leader[0]}
+            leader = current_leader(self._ctx, key[1], key[2], replica)
+            if leader is not None:
+                self._leader_ids = (self._leader_ids or set()) | {leader[0]}
         self._replicas.append(replica)
         if is_known or self._was_known:
             self._results.append((key, int(code), -1, -1, -1, None, b"", 0, None, leader, -1))
@@ -459,14 +461,6 @@ class FetchRead:
             self.unknown = {}
         self.unknown[key] = unknown
         self._results.append(unknown)  # Kafka answers for these before it reads
-
-    def _leader_of(self, key: PartitionKey, replica: Partition | None) -> tuple[int, int]:
-        """Return id and epoch of a partition's leader, -1 where it is not known."""
-        if replica is not None:
-            return replica.leader_id, replica.leader_epoch
-        topic = self._ctx.broker.image.topics.by_id.get(key[1])
-        known = None if topic is None else topic.partitions.get(key[2])
-        return (-1, -1) if known is None else (known.leader, known.leader_epoch)
 
     def _end_negative_limit(self) -> None:
         """Continue with a limit of zero after the first read, as Kafka."""

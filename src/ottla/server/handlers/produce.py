@@ -109,14 +109,14 @@ def _append(
         info = replicas.append(partition, records, request.acks, ctx.now_ms)  # type: ignore[arg-type] # checked above
     except KafkaError as error:
         _log_refusal(ctx, part, error)
-        return failed(part, error, partition)
+        return failed(ctx, part, error, partition)
     except OffloadRequired as large:
         assert partition is not None
         checked = ctx.broker.decompression.check(large, now_ms=ctx.now_ms, client=ctx.client)
         later.append(_Later(part, partition, checked))
-        return topic, index, 0, -1, -1, -1, (), None
+        return topic, index, 0, -1, -1, -1, (), None, None
     first_offset, append_time_ms, log_start_offset = info[0], info[3], info[4]
-    return topic, index, 0, first_offset, append_time_ms, log_start_offset, (), None
+    return topic, index, 0, first_offset, append_time_ms, log_start_offset, (), None, None
 
 
 def _unacknowledged(ctx: Context, answers: list[PartitionAnswer]) -> list[PartitionAnswer] | None:
@@ -216,19 +216,19 @@ def _append_checked(ctx: Context, request: ProduceValues, one: _Later) -> Partit
     name, index = partition.topic_partition
     try:
         if replicas.find(name, index) is not partition:
-            return failed(part, _not_held(ctx, part))
+            return failed(ctx, part, _not_held(ctx, part), None)
         info = replicas.append(
             partition, one.checked.value, request.acks, ctx.broker.clock.now_ms()
         )
     except KafkaError as error:
         _log_refusal(ctx, part, error)
-        return failed(part, error, partition)
+        return failed(ctx, part, error, partition)
     except Exception as error:
         extra = {"event": "request.failed", "client": ctx.client}
         log.exception("append failed; report this traceback as a bug", exc_info=error, extra=extra)
-        return failed(part, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR), partition)
+        return failed(ctx, part, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR), partition)
     first_offset, append_time_ms = info.first_offset, info.log_append_time_ms
-    return part[0], index, 0, first_offset, append_time_ms, info.log_start_offset, (), None
+    return part[0], index, 0, first_offset, append_time_ms, info.log_start_offset, (), None, None
 
 
 def _not_held(ctx: Context, part: PartitionRecords) -> KafkaError:

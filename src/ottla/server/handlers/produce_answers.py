@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch_errors import UnreadableRecords
 from ottla.records.validation_rules import RecordValidationError
+from ottla.server.handlers.current_leader import current_leader
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from ottla.replication.leader_state import LeaderState
     from ottla.replication.partition import Partition
     from ottla.server.requests.context import Context
-    from ottla.types import Uuid
+    from ottla.types import Node, Uuid
 
 # Kafka answers the log's start with all other errors of an append
 _WITHOUT_LOG_START = frozenset(
@@ -42,7 +43,7 @@ _WITHOUT_LOG_START = frozenset(
 
 
 def failed(
-    part: PartitionRecords, error: KafkaError, partition: Partition | None = None
+    ctx: Context, part: PartitionRecords, error: KafkaError, partition: Partition | None
 ) -> PartitionAnswer:
     """Return the answer for a refusal; as in Kafka only few of them carry a message."""
     log_start_offset = -1
@@ -57,9 +58,23 @@ def failed(
     elif partition is not None and error.code not in _WITHOUT_LOG_START:
         partition.failed_append_count += 1  # Kafka leaves out what clients must expect
         log_start_offset = partition.log.log_start_offset
-    code = int(error.code)
     topic, index, _ = part
-    return topic, index, code, -1, -1, log_start_offset, record_errors, message
+    code, leader = int(error.code), None
+    if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        leader = _leader_elsewhere(ctx, topic, index, partition)
+    return topic, index, code, -1, -1, log_start_offset, record_errors, message, leader
+
+
+def _leader_elsewhere(
+    ctx: Context, topic: str | Uuid, index: int, partition: Partition | None
+) -> tuple[int, int, Node | None] | None:
+    """Return the leader that a client is referred to, with its address (KIP-951)."""
+    known = current_leader(ctx, topic, index, partition)
+    if known is None:
+        return None
+    leader = ctx.broker.image.cluster.brokers.get(known[0])
+    is_alive = leader is not None and not leader.fenced
+    return *known, leader.node(ctx.listener_name) if leader is not None and is_alive else None
 
 
 def fail_request(request: ProduceValues, error: KafkaError) -> list[PartitionAnswer] | None:
@@ -68,7 +83,7 @@ def fail_request(request: ProduceValues, error: KafkaError) -> list[PartitionAns
         return None
     message = error.message if error.message != error.code.text else None
     return [
-        (topic, index, int(error.code), -1, -1, -1, (), message)
+        (topic, index, int(error.code), -1, -1, -1, (), message, None)
         for topic, index, _ in without_repeats(request.partitions)
     ]
 
@@ -104,11 +119,16 @@ def _is_scattered(partitions: list[PartitionRecords]) -> bool:
 class ReplicationWaits:
     """The acknowledgements of all replicas that one request waits for, until its timeout."""
 
-    __slots__ = ("_answers", "_open", "_then", "deadline_ms", "is_over")
+    __slots__ = ("_answers", "_ctx", "_open", "_then", "deadline_ms", "is_over")
 
     def __init__(
-        self, answers: list[PartitionAnswer], deadline_ms: int, then: Callable[[], object]
+        self,
+        ctx: Context,
+        answers: list[PartitionAnswer],
+        deadline_ms: int,
+        then: Callable[[], object],
     ) -> None:
+        self._ctx = ctx
         self._answers = answers
         self._then = then
         self._open: dict[int, LeaderState] = {}
@@ -125,24 +145,29 @@ class ReplicationWaits:
 
     def acknowledged(self, position: int, code: ErrorCode) -> None:
         """Take the result for the partition at this position of the request."""
-        if self._open.pop(position, None) is None:
+        leading = self._open.pop(position, None)
+        if leading is None:
             return
         if code:
-            self._fail(position, code)
+            self._fail(position, code, leading)
         if not self._open:
             self.is_over = True
             self._then()
 
-    def _fail(self, position: int, code: ErrorCode) -> None:
+    def _fail(self, position: int, code: ErrorCode, leading: LeaderState) -> None:
         topic, index, *_ = self._answers[position]
-        self._answers[position] = topic, index, int(code), -1, -1, -1, (), None
+        leader = None
+        if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            partition = self._ctx.broker.replicas.find(*leading.partition.topic_partition)
+            leader = _leader_elsewhere(self._ctx, topic, index, partition)
+        self._answers[position] = topic, index, int(code), -1, -1, -1, (), None, leader
 
     def expire(self) -> None:
         """Answer REQUEST_TIMED_OUT where an acknowledgement is missing."""
         self.is_over = True
         waiting, self._open = self._open, {}
         for position, leading in waiting.items():
-            self._fail(position, ErrorCode.REQUEST_TIMED_OUT)
+            self._fail(position, ErrorCode.REQUEST_TIMED_OUT, leading)
             leading.acknowledgements.forget_expired()
         self._then()
 
@@ -169,7 +194,7 @@ def after_replication(
     else:
         awaited = _with_positions(awaiting, answers)
     timeout_ms = request.timeout_ms
-    waits = ReplicationWaits(answers, broker.clock.monotonic_ms() + timeout_ms, then)
+    waits = ReplicationWaits(ctx, answers, broker.clock.monotonic_ms() + timeout_ms, then)
     waits.begin(awaited)
     if not waits.is_over:
         broker.expiries.add(timeout_ms, waits)
@@ -231,4 +256,4 @@ def _mark_unflushed(
         wait = waits.get(TopicPartition(name or "", index))
         if not error_code and wait is not None and isinstance(wait.error, KafkaError):
             code = int(wait.error.code)
-            answers[number] = (topic, index, code, -1, -1, -1, (), None)
+            answers[number] = (topic, index, code, -1, -1, -1, (), None, None)

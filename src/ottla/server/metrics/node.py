@@ -134,7 +134,6 @@ class NodeMetrics:
 
     def start(self) -> None:
         """Begin to measure the loop and to count changes of metadata."""
-        self._partitions.start()
         self._controller.add_listener(self._metadata_changed)
         self._watch.start()
 

@@ -1,8 +1,8 @@
 """Metrics of this node's topics and partitions: a few milliseconds for ten thousand partitions.
 
 Label texts are built when the set of partitions changes, values that depend only on metadata when
-metadata change, and all others in one comprehension for each family. Messages and bytes are derived
-from log offsets and from the counters of partitions.
+metadata change, and all others in one comprehension for each family. Messages and bytes are counted
+by the partitions, where clients and coordinators append: what followers copy is not among them.
 
 Kafka: kafka.cluster.Partition, UnifiedLog, ReplicaManager and BrokerTopicMetrics; and what
 kafka_exporter reports about topics.
@@ -18,7 +18,7 @@ from ottla.metrics.families import Family, Series, gauge, label_text, meter, own
 from ottla.metrics.rates import Meter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ottla.replication.partition import Partition
     from ottla.replication.replica_set import ReplicaSet
@@ -78,6 +78,9 @@ _UNDER_MIN_ISR_COUNT = gauge(
 _AT_MIN_ISR_COUNT = gauge(
     "kafka.server", "ReplicaManager", "AtMinIsrPartitionCount", "Led here, just enough in sync."
 )
+_REASSIGNING_COUNT = gauge(
+    "kafka.server", "ReplicaManager", "ReassigningPartitions", "Led here, with other replicas soon."
+)
 
 
 class Traffic(NamedTuple):
@@ -86,29 +89,23 @@ class Traffic(NamedTuple):
     family: Family
     rates: tuple[Family, ...]
     read: attrgetter[int]
-    is_of_log: bool
-    """Whether it is an attribute of the partition's log."""
 
-    def counts(self, view: _View) -> list[int]:
+    def counts(self, partitions: Iterable[Partition]) -> list[int]:
         """Return each partition's count."""
-        return list(map(self.read, view.logs if self.is_of_log else view.partitions))
-
-    def count_of(self, partition: Partition) -> int:
-        """Return one partition's count."""
-        return self.read(partition.log if self.is_of_log else partition)
+        return list(map(self.read, partitions))
 
 
 _WINDOWS = ("oneminuterate", "fiveminuterate", "fifteenminuterate", "meanrate")
 
 
-def _traffic(name: str, attribute: str, text: str, *, is_of_log: bool = False) -> Traffic:
+def _traffic(name: str, attribute: str, text: str) -> Traffic:
     place = ("kafka.server", "BrokerTopicMetrics", name)
     rates = tuple(rate(*place, window, f"{text} A second, all topics.") for window in _WINDOWS)
-    return Traffic(meter(*place, text), rates, attrgetter(attribute), is_of_log)
+    return Traffic(meter(*place, text), rates, attrgetter(attribute))
 
 
 TRAFFIC = (
-    _traffic("MessagesInPerSec", "log_end_offset", "Records appended.", is_of_log=True),
+    _traffic("MessagesInPerSec", "messages_in", "Records appended."),
     _traffic("BytesInPerSec", "bytes_in", "Bytes appended."),
     _traffic("BytesOutPerSec", "bytes_out", "Bytes read by consumers."),
     _traffic("TotalProduceRequestsPerSec", "append_count", "Appends, refused ones included."),
@@ -119,15 +116,6 @@ TRAFFIC = (
         "Appends refused but for what clients must expect.",
     ),
 )
-
-
-class _Counted(NamedTuple):
-    """Where totals start; immutable, so that a running scrape sees one state."""
-
-    baselines: tuple[dict[Partition, int], ...]
-    """By traffic: each partition's count when the node began to count."""
-    ended: tuple[int, ...]
-    """By traffic: the counts of removed partitions."""
 
 
 class _View(NamedTuple):
@@ -146,21 +134,26 @@ class _View(NamedTuple):
     led_labels: tuple[str, ...]
     led_counts: tuple[int, ...]
     """Partitions led here, by topic."""
-    counted: _Counted
-    baseline_sums: dict[int, list[int]]
-    """By number of the traffic: one for each topic."""
+    ended: tuple[int, ...]
+    """By traffic: the counts of removed partitions."""
 
 
 class _Standing(NamedTuple):
     """Values that depend on the partitions' metadata; rebuilt when metadata change."""
 
     replicas: list[int]
+    settled_replicas: list[int]
+    """Without those that a reassignment adds (KIP-352)."""
     in_sync: list[int]
     under_replicated: list[int]
+    """Fewer in sync than there are settled ones."""
+    is_incomplete: list[int]
+    """Fewer in sync than all replicas."""
     under_min_isr: list[int]
     at_min_isr: list[int]
     leader: list[int]
     is_preferred: list[int]
+    reassigning_count: int
 
 
 class PartitionMetrics:
@@ -169,17 +162,12 @@ class PartitionMetrics:
     def __init__(self, replicas: ReplicaSet, *, level: str, now_s: float) -> None:
         self._replicas = replicas
         self._level = level
-        nothing = _Counted(tuple({} for _ in TRAFFIC), (0,) * len(TRAFFIC))
-        self._view = _view([], nothing)
+        self._view = _view([], (0,) * len(TRAFFIC))
         self._standing: _Standing | None = None
         self._meters = [Meter(now_s) for _ in TRAFFIC]
-        self._is_stale = False
+        self._is_stale = True
         """Whether metadata changed since the last scrape; partitions do not change otherwise."""
         self._exchange_count = replicas.exchange_count
-
-    def start(self) -> None:
-        """Begin to count: what the logs hold now is from before the start of the node."""
-        self._rebuild(list(self._replicas), is_first=True)
 
     def metadata_changed(self) -> None:
         """Read partitions, replicas and in-sync sets again with the next scrape."""
@@ -187,10 +175,7 @@ class PartitionMetrics:
         self._is_stale = True
 
     def refresh(self) -> None:
-        """Find added and removed partitions; the counts of removed ones stay in the totals.
-
-        Records from before the start of the node are not counted.
-        """
+        """Find added and removed partitions; the counts of removed ones stay in the totals."""
         has_moved = self._exchange_count != self._replicas.exchange_count
         if not self._is_stale and not has_moved:
             return
@@ -198,18 +183,15 @@ class PartitionMetrics:
         partitions = list(self._replicas)
         leaders = [one for one in partitions if one.is_leader]
         if has_moved or partitions != self._view.partitions or leaders != self._view.leaders:
-            self._rebuild(partitions, is_first=False)
+            self._rebuild(partitions)
 
-    def _rebuild(self, partitions: list[Partition], *, is_first: bool) -> None:
-        there = set(partitions)
-        counted = self._view.counted
-        baselines, ended = [], []
-        for one, before, total in zip(TRAFFIC, counted.baselines, counted.ended, strict=True):
-            gone = [key for key in before if key not in there]
-            ended.append(total + sum(one.count_of(key) - before[key] for key in gone))
-            first = {key: one.count_of(key) for key in partitions} if is_first else {}
-            baselines.append({key: before.get(key, first.get(key, 0)) for key in partitions})
-        self._view = _view(partitions, _Counted(tuple(baselines), tuple(ended)))
+    def _rebuild(self, partitions: list[Partition]) -> None:
+        there, view = set(partitions), self._view
+        gone = [one for one in view.partitions if one not in there]
+        ended = tuple(
+            before + sum(one.counts(gone)) for one, before in zip(TRAFFIC, view.ended, strict=True)
+        )
+        self._view = _view(partitions, ended)
         self._standing = None
 
     def tick(self, now_s: float) -> None:
@@ -220,9 +202,7 @@ class PartitionMetrics:
 
     def _total(self, number: int) -> int:
         view = self._view
-        baselines = view.counted.baselines[number]
-        counts = TRAFFIC[number].counts(view)
-        return view.counted.ended[number] + sum(counts) - sum(baselines.values())
+        return view.ended[number] + sum(TRAFFIC[number].counts(view.partitions))
 
     def collect(self) -> Iterator[Series]:
         """Yield all series of one set of partitions, each within about a millisecond.
@@ -250,13 +230,12 @@ class PartitionMetrics:
         yield Series(_UNDER_REPLICATED_COUNT, _ONE, (sum(standing.under_replicated),))
         yield Series(_UNDER_MIN_ISR_COUNT, _ONE, (sum(standing.under_min_isr),))
         yield Series(_AT_MIN_ISR_COUNT, _ONE, (sum(standing.at_min_isr),))
+        yield Series(_REASSIGNING_COUNT, _ONE, (standing.reassigning_count,))
 
     def _topics(self, number: int, traffic: Traffic, view: _View) -> Iterator[Series]:
-        counts, sums = traffic.counts(view), _baseline_sums(number, view)
-        by_topic = [
-            sum(counts[a:b]) - base for (_, a, b), base in zip(view.topics, sums, strict=True)
-        ]
-        total = view.counted.ended[number] + sum(by_topic)
+        counts = traffic.counts(view.partitions)
+        by_topic = [sum(counts[first:end]) for _, first, end in view.topics]
+        total = view.ended[number] + sum(by_topic)
         yield Series(traffic.family, view.traffic_labels, [total, *by_topic])
         one = self._meters[number]
         values = (
@@ -267,15 +246,6 @@ class PartitionMetrics:
         )
         for family, value in zip(traffic.rates, values, strict=True):
             yield Series(family, _ONE, (value,))
-
-
-def _baseline_sums(number: int, view: _View) -> list[int]:
-    """Return each topic's count when the node began to count; kept in the view."""
-    sums = view.baseline_sums.get(number)
-    if sums is None:
-        base = list(map(view.counted.baselines[number].__getitem__, view.partitions))
-        sums = view.baseline_sums[number] = [sum(base[a:b]) for _, a, b in view.topics]
-    return sums
 
 
 def _logs(view: _View) -> Iterator[Series]:
@@ -295,19 +265,19 @@ def _leaders(view: _View, standing: _Standing) -> Iterator[Series]:
         (_UNDER_REPLICATED, standing.under_replicated),
         (_UNDER_MIN_ISR, standing.under_min_isr),
         (_AT_MIN_ISR, standing.at_min_isr),
-        (_REPLICAS, standing.replicas),
+        (_REPLICAS, standing.settled_replicas),
         (_IN_SYNC, standing.in_sync),
         (_LEADER, standing.leader),
         (_TOPIC_REPLICAS, standing.replicas),
         (_TOPIC_IN_SYNC, standing.in_sync),
         (_IS_PREFERRED, standing.is_preferred),
-        (_TOPIC_UNDER_REPLICATED, standing.under_replicated),
+        (_TOPIC_UNDER_REPLICATED, standing.is_incomplete),
     ):
         yield Series(family, labels, values)
     yield Series(_TOPIC_PARTITIONS, view.led_labels, view.led_counts)
 
 
-def _view(partitions: list[Partition], counted: _Counted) -> _View:
+def _view(partitions: list[Partition], ended: tuple[int, ...]) -> _View:
     logs = [one.log for one in partitions]
     labels = _labels(partitions)
     leaders = [one for one in partitions if one.is_leader]
@@ -331,8 +301,7 @@ def _view(partitions: list[Partition], counted: _Counted) -> _View:
         ("", *(label_text(topic=name) for name, _, _ in topics)),
         tuple(label_text(topic=name) for name in led),
         tuple(led.values()),
-        counted,
-        {},
+        ended,
     )
 
 
@@ -348,14 +317,21 @@ def _labels(partitions: Sequence[Partition]) -> tuple[str, ...]:
 
 def _standing(leaders: list[Partition]) -> _Standing:
     replicas = [len(one.replicas) for one in leaders]
+    settled = [
+        count if not one.adding else len({*one.replicas} - {*one.adding})
+        for one, count in zip(leaders, replicas, strict=True)
+    ]
     in_sync = [len(one.isr) for one in leaders]
     needed = [one.effective_min_isr for one in leaders]
     return _Standing(
         replicas,
+        settled,
         in_sync,
+        [int(a < b) for a, b in zip(in_sync, settled, strict=True)],
         [int(a < b) for a, b in zip(in_sync, replicas, strict=True)],
         [int(a < b) for a, b in zip(in_sync, needed, strict=True)],
         [int(a == b) for a, b in zip(in_sync, needed, strict=True)],
         [one.leader_id for one in leaders],
         [int(one.replicas[:1] == (one.leader_id,)) for one in leaders],
+        sum(one.is_reassigning for one in leaders),
     )
