@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Plant bugs in the quorum or in replication one at a time; check that the simulation finds them.
 
-    .venv/bin/python scripts/planted_quorum_bugs.py [--replicas | --cluster] [--only NAME,NAME]
-        [--sample COUNT] [--max-events COUNT]
+    .venv/bin/python scripts/planted_quorum_bugs.py [--replicas | --cluster | --independent]
+        [--only NAME,NAME] [--sample COUNT] [--max-events COUNT]
 
 `tests/simulation/planted_quorum_bugs.toml` lists the edits (`planted_replica_bugs.toml` with
-`--replicas`, `planted_cluster_bugs.toml` with `--cluster`). For each bug the seeds 0, 1, 2 … of
-`tests/simulation/quorum_seeds.py` (`replica_seeds.py`, `cluster_seeds.py`) run on a copy of the
-sources until one fails. Prints the seed, the number of events until then and the failure; exits
-with 1 when a bug is not found within `--max-events`.
+`--replicas`, `planted_cluster_bugs.toml` with `--cluster`, `planted_independent_bugs.toml` with
+`--independent`). For each bug the seeds 0, 1, 2 … of `tests/simulation/quorum_seeds.py`
+(`replica_seeds.py`; `cluster_seeds.py` for the two others) run on a copy of the sources until one
+fails. Prints the seed, the number of events until then and the failure; exits with 1 when a bug is
+not found within `--max-events`.
 
 Kafka: none.
 """
@@ -29,7 +30,8 @@ from planted_bugs import BROKEN_PLANT, ROOT, Edit, Plant, copy_sources, environm
 SIMULATIONS = ROOT / "tests" / "simulation"
 PARTS = ("quorum", "replica")
 MAX_EVENTS = 10_000_000
-TIME_LIMIT_S = 1200
+MIN_TIME_LIMIT_S = 1200
+SLOWEST_EVENTS_PER_SECOND = 3000
 FAILED = re.compile(
     r"^seed (?P<seed>\d+), event \d+: (?P<why>[^\n]*).*?after (?P<count>[\d,]+) ",
     re.DOTALL | re.MULTILINE,
@@ -37,7 +39,7 @@ FAILED = re.compile(
 
 
 def read_plants(subject: str) -> list[Plant]:
-    """Return all plants in "quorum", "replica" or "cluster"; the field `test` is the bug's name."""
+    """Return all plants of a data file; the field `test` is the bug's name."""
     path = SIMULATIONS / f"planted_{subject}_bugs.toml"
     data = tomllib.loads(path.read_text(encoding="utf-8"))
     known = []
@@ -57,8 +59,9 @@ def read_plants(subject: str) -> list[Plant]:
 
 def run_seeds(subject: str, sources: Path, max_events: int) -> str:
     """Run seeds on a copy until one fails; return what is printed."""
-    module = f"tests.simulation.{subject}_seeds"
-    command = [sys.executable, "-m", module, "--seeds", "0-999999"]
+    simulation = "cluster" if subject == "independent" else subject
+    command = [sys.executable, "-m", f"tests.simulation.{simulation}_seeds", "--seeds", "0-999999"]
+    limit_s = max(MIN_TIME_LIMIT_S, max_events // SLOWEST_EVENTS_PER_SECOND)
     try:
         done = subprocess.run(
             [*command, "--max-events", str(max_events)],
@@ -67,10 +70,10 @@ def run_seeds(subject: str, sources: Path, max_events: int) -> str:
             capture_output=True,
             text=True,
             check=False,
-            timeout=TIME_LIMIT_S,
+            timeout=limit_s,
         )
     except subprocess.TimeoutExpired:
-        return f"no end within {TIME_LIMIT_S} s"
+        return f"no end within {limit_s} s"
     return done.stdout + done.stderr
 
 
@@ -97,13 +100,20 @@ def find(subject: str, plant: Plant, sources: Path, max_events: int) -> bool:
 def main() -> int:
     """Plant all bugs and print the results; return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--replicas", action="store_true", help="bugs of replication")
-    parser.add_argument("--cluster", action="store_true", help="bugs that whole clusters find")
+    subjects = parser.add_mutually_exclusive_group()
+    for option, subject, what in (
+        ("--replicas", "replica", "bugs of replication"),
+        ("--cluster", "cluster", "bugs that whole clusters find"),
+        ("--independent", "independent", "those of someone who wrote no check"),
+    ):
+        subjects.add_argument(
+            option, dest="subject", action="store_const", const=subject, help=what
+        )
     parser.add_argument("--only", metavar="NAMES", help="only these bugs")
     parser.add_argument("--sample", metavar="COUNT", type=int, help="only so many, always the same")
     parser.add_argument("--max-events", metavar="COUNT", type=int, default=MAX_EVENTS)
     options = parser.parse_args()
-    subject = "replica" if options.replicas else "cluster" if options.cluster else "quorum"
+    subject = options.subject or "quorum"
     plants = read_plants(subject)
     if options.only:
         plants = [plant for plant in plants if plant.test in options.only.split(",")]

@@ -31,6 +31,8 @@ def test_each_old_text_occurs_once() -> None:
     simulated = [
         *bugs("simulation/planted_quorum_bugs.toml"),
         *bugs("simulation/planted_replica_bugs.toml"),
+        *bugs("simulation/planted_cluster_bugs.toml"),
+        *bugs("simulation/planted_independent_bugs.toml"),
     ]
     all_bugs = [*bugs(), *simulated]
     wrong = [
