@@ -220,6 +220,21 @@ def test_a_log_below_the_leaders_start_begins_again_there() -> None:
     assert (world.log.log_start_offset, world.log.high_watermark) == (40, 40)
 
 
+def test_a_log_that_begins_again_stays_in_the_session() -> None:
+    """It left the session for the lookup: the request that names it again does not forget it."""
+    world = World(2)
+    world.fetch()
+    world.answer(fetched(0, error_code=int(ErrorCode.OFFSET_OUT_OF_RANGE)))
+    for offset in (50, 40):
+        world.fetcher.poll(NOW_MS)
+        found = _Offsets.ListOffsetsPartitionResponse(partition_index=0, offset=offset)
+        response = ListOffsetsResponse(topics=[_Offsets(name="t", partitions=[found])])
+        world.fetcher.received(response, NOW_MS, NOW_MS)
+    request = world.fetch()
+    assert named(request) == [(0, 40)]
+    assert request.forgotten == []
+
+
 def test_a_log_beyond_the_leaders_end_is_truncated() -> None:
     """After an unclean election."""
     world = World()

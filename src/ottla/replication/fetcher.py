@@ -186,7 +186,6 @@ class ReplicaFetcher:
             replica.moved()
         self._replicas[replica.key] = replica
         self.lags[replica.key] = 0
-        self._forgotten.pop(replica.key, None)
         self._continue(replica)
 
     def remove(self, partition: Partition) -> bool:
@@ -287,7 +286,8 @@ class ReplicaFetcher:
             if is_full or position != replica.sent:
                 replica.sent = partitions[replica.key] = position
         self._changed.clear()
-        forgotten = [*self._forgotten]
+        # the leader forgets last: what is named again must not be forgotten
+        forgotten = [key for key in self._forgotten if key not in partitions]
         self._forgotten.clear()
         request: FetchValues = _new_tuple(
             FetchValues,
@@ -459,7 +459,6 @@ class ReplicaFetcher:
                 self._fail(replica, error, now_ms)
                 continue
             del self._delayed[replica]
-            self._forgotten.pop(replica.key, None)
             replica.moved()
             self._continue(replica)
         return bool(self._cuts)

@@ -1,9 +1,9 @@
 """What must hold in a whole cluster, checked after each turn of the loop, of what changed.
 
-- Logs, that of the metadata too: `committed_logs`.
-- One leader an epoch; a disk gives one vote an epoch, and holds it before it is known; a process
-  that starts gives no second one; what the quorum commits is durable on a majority of its voters;
-  snapshots name those that are committed.
+- Logs, that of the metadata too: `committed_logs`, `cuts`.
+- One leader an epoch; a disk gives one vote an epoch, and holds it before it is known; no process
+  forgets a vote in its epoch, also not over a start; what the quorum commits is durable on a
+  majority of its voters; snapshots name those that are committed.
 - A broker leads what its own metadata says, and nothing else; in-sync replicas are replicas, and
   have what their leader has committed.
 - Equal offsets of the metadata log mean equal metadata.
@@ -21,6 +21,7 @@ from ottla.raft.log_check import METADATA_LOG
 from ottla.raft.requests import ReplicaKey
 from ottla.raft.snapshot import snapshot_name
 from tests.simulation.clusters.committed_logs import CommittedLog, CommittedMetadata, Replica
+from tests.simulation.clusters.cuts import Cuts
 from tests.simulation.durable_state import durable_election, has_unsynced_records, holds_durably
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ottla.raft.member import Role
     from ottla.replication.partition import Partition
     from ottla.server.node.node import Node
+    from ottla.storage.log.partition_log import PartitionLog
     from ottla.testing.simulation import SimulatedCluster
     from ottla.testing.simulation.node import SimulatedNode
     from ottla.types import OffsetAndEpoch
@@ -81,6 +83,7 @@ class ClusterChecks:
         """Offset and epoch → checksum of the metadata."""
         self._moved: dict[tuple[NodeView, Partition], None] = {}
         self._changed: dict[NodeView, None] = {}
+        self._cuts = Cuts(self._committed_of)
         for host in cluster:
             host.on_built = self._built
         cluster.loop.on_turn = self._check
@@ -92,6 +95,7 @@ class ClusterChecks:
         view = NodeView(host, host.node)
         self._starts(view)
         self.views.append(view)
+        self._cuts.watch(view.name, view.node.broker.replicas.logs)
         view.node.broker.replicas.on_high_watermark(
             lambda moved: self._moved.setdefault((view, moved))
         )
@@ -121,6 +125,7 @@ class ClusterChecks:
     # After a turn
 
     def _check(self) -> None:
+        self._cuts.check()
         for view in self.views:
             if view.member.role is not view.role:
                 self._role_changed(view)
@@ -149,12 +154,20 @@ class ClusterChecks:
             assert not role.grants(other, is_up_to_date=True, is_pre_vote=False), (
                 f"{view.name} starts and may vote again in epoch {role.epoch}"
             )
+        if stored.leader_epoch == role.epoch and stored.voted_id >= 0:
+            assert role.voted is not None, f"{view.name} starts without its vote: {stored}"
+            assert role.voted.node_id == stored.voted_id, f"{role.voted} starts, and not {stored}"
 
     def _role_changed(self, view: NodeView) -> None:
         before = view.role
         if isinstance(before, Leader):  # it may have committed, and resigned after that
             self._metadata_committed(view, before)
         role = view.role = view.member.role
+        if before is not None and before.epoch == role.epoch and before.voted is not None:
+            assert role.voted == before.voted, (
+                f"{view.name} votes for {role.voted} in epoch {role.epoch}, before for "
+                f"{before.voted}"
+            )
         view.is_vote_open = True
         if isinstance(role, Leader):
             self.metadata.led(view.metadata, role.epoch)
@@ -243,6 +256,9 @@ class ClusterChecks:
                 f"{replica.owner} commits {partition.topic_partition} up to {end_offset}; "
                 f"{view.name} is in sync and ends at {other.log.log_end_offset}"
             )
+
+    def _committed_of(self, log: PartitionLog) -> CommittedLog | None:
+        return self.logs.get((log.topic_id or b"", log.topic_partition.partition))
 
     def log_of(self, partition: Partition) -> CommittedLog:
         """Return what is committed of a partition."""

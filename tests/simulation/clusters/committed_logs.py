@@ -132,6 +132,15 @@ class CommittedLog:
             )
         self._compare(replica, high_watermark)
 
+    def shared_end(self, replica: Replica) -> int:
+        """Return up to where a replica that was not compared yet has what is committed."""
+        end_offset = replica.log.log_start_offset
+        for batch in replica.unchecked(self.end_offset):
+            if self._batches.get(batch.base_offset) != batch:
+                break
+            end_offset = batch.next_offset
+        return end_offset
+
     def _compare(self, replica: Replica, end_offset: int) -> None:
         for batch in replica.unchecked(end_offset):
             base = batch.base_offset

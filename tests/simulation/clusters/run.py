@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla import TopicPartition
 from ottla.records.batches import iterate_batches
@@ -172,11 +172,17 @@ class ClusterRun:
 
     def _is_equal(self) -> bool:
         """Whether each replica ends with what is committed; what is below was compared."""
+        starts: dict[Any, int] = {}
         for _, partition in self._partitions():
             log, known = partition.log, self.checks.log_of(partition)
             if not log.log_end_offset == log.high_watermark == known.end_offset:
                 return False
-        return True
+            if partition.is_leader:
+                starts[partition.topic_partition] = log.log_start_offset
+        return all(
+            partition.log.log_start_offset >= starts.get(partition.topic_partition, 0)
+            for _, partition in self._partitions()
+        )
 
     def _check_contents(self) -> None:
         for view in self.checks.views:
@@ -189,13 +195,25 @@ class ClusterRun:
                 found[key] = {one.offset: bytes(one.value or b"") for one in records}
         assert self.work.acknowledged, "nothing was acknowledged"
         for (topic, index, offset), value in self.work.acknowledged.items():
+            if offset < self.work.deleted.get(TopicPartition(topic, index), 0):
+                continue
             there = found[topic, index].get(offset)
             assert there == value, (
                 f"{topic}-{index} at {offset}: {value!r} was acknowledged, {there!r} is there"
             )
         for (topic, index), stored in found.items():
-            values = [int(value) for value in stored.values()] if topic == KEPT else []
-            assert values == sorted(set(values)), f"{topic}-{index}: records twice or out of order"
+            if topic == KEPT:
+                self._check_order(f"{topic}-{index}", list(stored.values()))
+
+    def _check_order(self, name: str, values: list[bytes]) -> None:
+        """Check that each idempotent producer's records are there once and in order."""
+        last: dict[int, int] = {}
+        assert len(set(values)) == len(values), f"{name} has records twice"
+        for value in values:
+            producer = self.work.producers.get(value, 0)
+            before = last.get(producer, -1)
+            assert int(value) > before, f"{name} has {value!r} after {before}"
+            last[producer] = int(value)
 
 
 def _records(partition: Partition) -> Iterator[Record]:

@@ -6,16 +6,17 @@ import asyncio
 from random import Random
 from typing import TYPE_CHECKING
 
-from ottla import NewTopic, TopicPartition
+from ottla import TopicPartition
 from ottla.clients.admin.quorum import VoterEndpoint
 from ottla.errors import KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Sequence
     from typing import Any
 
     from ottla.clients.admin.admin import AsyncAdmin
     from ottla.clients.consumer.consumer import AsyncConsumer
+    from ottla.clients.consumer.record_decoder import ConsumerRecord
     from ottla.clients.producer.producer import AsyncProducer
     from ottla.testing.simulation import SimulatedCluster
     from tests.simulation.clusters.checks import ClusterChecks
@@ -25,6 +26,10 @@ PARTITIONS = {KEPT: 3, PLAIN: 2}
 GROUP = "readers"
 CONTROLLER = "CONTROLLER"
 CONTROLLER_PORT = 9093
+SOME = 3
+"""Names of topics that come and go."""
+MAX_LIFE_S = 20.0
+"""How long an idempotent producer lives."""
 _ADMIN_LIMIT_S = 30.0
 
 
@@ -43,7 +48,15 @@ class ClusterWork:
         self.group_read: set[tuple[str, int, int]] = set()
         """What members of the group got, in any order and more than once."""
         self.is_over = False
-        self._topic_count = 0
+        self.producers: dict[bytes, int] = {}
+        """Value → the number of the producer that sent it."""
+        self._producer_ids: dict[int, int] = {}
+        """Producer id → the number of the producer that has it."""
+        self.deleted: dict[TopicPartition, int] = {}
+        """Partition → below which offset an administrator may have deleted the records."""
+        self._committed: dict[TopicPartition, int] = {}
+        """The group's offsets that the coordinator has acknowledged."""
+        self._producer_count = 0
         self._brokers = [
             number
             for number, host in enumerate(cluster, start=1)
@@ -59,8 +72,8 @@ class ClusterWork:
     def jobs(self) -> list[Coroutine[Any, Any, None]]:
         """Return what is to run until `is_over`."""
         return [
-            self._produce(KEPT, enable_idempotence=True),
-            self._produce(PLAIN, enable_idempotence=False),
+            self._produce_idempotently(),
+            self._produce(),
             self._read(),
             self._join(),
             self._administer(),
@@ -68,19 +81,37 @@ class ClusterWork:
 
     # Producers
 
-    async def _produce(self, topic: str, **settings: Any) -> None:
+    async def _produce(self) -> None:
         async with self.cluster.producer(
-            acks="all", delivery_timeout_ms=60_000, **settings
+            acks="all", delivery_timeout_ms=60_000, enable_idempotence=False
         ) as producer:
             while not self.is_over:
-                await self._send_some(producer, topic)
+                await self._send_some(producer, PLAIN)
                 await asyncio.sleep(self.rng.random() * 0.2)
+
+    async def _produce_idempotently(self) -> None:
+        """Send with one producer after the other: each has an own id."""
+        while not self.is_over:
+            self._producer_count += 1
+            lasts_s = self.cluster.loop.time() + self.rng.random() * MAX_LIFE_S
+            async with self.cluster.producer(acks="all", delivery_timeout_ms=60_000) as producer:
+                while self.cluster.loop.time() < lasts_s and not self.is_over:
+                    await self._send_some(producer, KEPT)
+                    self._check_producer_id(producer)
+                    await asyncio.sleep(self.rng.random() * 0.2)
+
+    def _check_producer_id(self, producer: AsyncProducer) -> None:
+        producer_id = producer._core.sender.producer_id
+        if producer_id >= 0:
+            known = self._producer_ids.setdefault(producer_id, self._producer_count)
+            assert known == self._producer_count, f"two producers have the id {producer_id}"
 
     async def _send_some(self, producer: AsyncProducer, topic: str) -> None:
         waits = []
         for _ in range(self.rng.randrange(1, 20)):
             value, partition = b"%d" % self.sent, self.sent % PARTITIONS[topic]
             self.sent += 1
+            self.producers[value] = self._producer_count if topic == KEPT else 0
             try:
                 waits.append((value, await producer.send(topic, value, partition=partition)))
             except KafkaError:  # no metadata in time: it was never sent
@@ -146,14 +177,32 @@ class ClusterWork:
         while not self.is_over or not self._has_group_read_all():
             lasts_s = self.cluster.loop.time() + self.rng.random() * 30
             async with self.cluster.consumer(
-                KEPT, group_id=GROUP, auto_offset_reset="earliest"
+                KEPT, group_id=GROUP, auto_offset_reset="earliest", enable_auto_commit=False
             ) as consumer:
                 while self.cluster.loop.time() < lasts_s and not self._is_done():
                     try:
                         polled = await consumer.poll(timeout=0.5)
+                        self.group_read.update(
+                            (one.topic, one.partition, one.offset) for one in polled
+                        )
+                        await self._commit(consumer, polled)
                     except KafkaError:
                         continue
-                    self.group_read.update((one.topic, one.partition, one.offset) for one in polled)
+
+    async def _commit(self, consumer: AsyncConsumer, polled: Sequence[ConsumerRecord]) -> None:
+        """Commit what was read now and then; what the coordinator has committed stays."""
+        if not polled or self.rng.random() < 0.5:
+            return
+        before = dict(self._committed)
+        found = await consumer.committed(consumer.assignment, timeout=5)
+        for partition, committed in found.items():
+            known, offset = before.get(partition, 0), 0 if committed is None else committed.offset
+            assert offset >= known, (
+                f"the group committed {known} of {partition}; now it is {offset}"
+            )
+        offsets = {TopicPartition(one.topic, one.partition): one.offset + 1 for one in polled}
+        await consumer.commit(offsets, timeout=5)
+        self._committed.update(offsets)
 
     def _is_done(self) -> bool:
         return self.is_over and self._has_group_read_all()
@@ -172,6 +221,7 @@ class ClusterWork:
                     (
                         self._create_topic,
                         self._delete_topic,
+                        self._delete_records,
                         self._reassign,
                         self._reassign,
                         self._elect,
@@ -185,14 +235,25 @@ class ClusterWork:
                     continue
 
     async def _create_topic(self, admin: AsyncAdmin) -> None:
-        self._topic_count += 1
-        new = NewTopic(f"some-{self._topic_count}", self.rng.randrange(1, 4), 3)
-        await admin.create_topics([new])
+        """Create a topic, perhaps under the name of a deleted one, and write to it."""
+        name = f"some-{self.rng.randrange(SOME)}"
+        await admin.create_topic(name, self.rng.randrange(1, 4), 3)
+        async with self.cluster.producer(acks="all") as producer:
+            placed = await producer.send_and_wait(name, b"first", partition=0)
+        assert placed.offset == 0, f"the first record of the new {name} is at {placed.offset}"
 
     async def _delete_topic(self, admin: AsyncAdmin) -> None:
         names = sorted(one.name for one in await admin.list_topics() if one.name[:5] == "some-")
         if names:
             await admin.delete_topics([self.rng.choice(names)])
+
+    async def _delete_records(self, admin: AsyncAdmin) -> None:
+        """Delete records that were read."""
+        partition = TopicPartition(PLAIN, self.rng.randrange(PARTITIONS[PLAIN]))
+        read = self.read.get((partition.topic, partition.partition), 0)
+        offset = max(self.deleted.get(partition, 0), self.rng.randrange(read + 1))
+        self.deleted[partition] = offset
+        await admin.delete_records({partition: offset})
 
     async def _reassign(self, admin: AsyncAdmin) -> None:
         """Move a partition to other brokers; a move that lasts is cancelled.
