@@ -5,6 +5,7 @@ Read straight from the disk's inodes, so that the code under test has no say in 
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.raft.log_check import METADATA_LOG
@@ -13,9 +14,13 @@ from ottla.raft.snapshot import parse_snapshot_name
 from ottla.testing.inodes import DirectoryNode, FileNode
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ottla.testing.disk import SimulatedDisk
 
-_BATCH_HEAD_BYTES = 27
+_BATCH_HEAD = Struct(">qii7xi")
+"""Base offset, length, leader epoch, last offset delta."""
+_LENGTH_END = 12
 
 
 class DurableBatch(NamedTuple):
@@ -36,6 +41,8 @@ def _durable_files(disk: SimulatedDisk) -> dict[str, FileNode]:
 
 def _prefix_bytes(file: FileNode) -> int:
     """Return how many of a file's first bytes no power cut changes."""
+    if not file.changes:
+        return len(file.data)
     changed = (one.position for one in file.changes if one.data is None or one.data != one.replaced)
     return min([len(file.data), *changed])  # after a failing flush, what it had is written again
 
@@ -44,13 +51,13 @@ def has_unsynced_records(disk: SimulatedDisk) -> bool:
     """Whether the log has bytes or segments that a power cut can take."""
     directory = disk._root.names.get(METADATA_LOG)
     assert isinstance(directory, DirectoryNode)
-    return any(
-        isinstance(file, FileNode)
-        and name.endswith(".log")
-        and bool(file.data)
-        and (_prefix_bytes(file) < len(file.data) or directory.durable.get(name) is not file)
-        for name, file in directory.names.items()
-    )
+    for name, file in directory.names.items():
+        if name.endswith(".log") and isinstance(file, FileNode) and file.data:
+            if directory.durable.get(name) is not file:
+                return True
+            if file.changes and _prefix_bytes(file) < len(file.data):
+                return True
+    return False
 
 
 def has_unsynced_cut(disk: SimulatedDisk) -> bool:
@@ -78,23 +85,25 @@ def holds_durably(disk: SimulatedDisk, end_offset: int, epoch: int) -> bool:
     )
 
 
-def _batches(disk: SimulatedDisk) -> list[DurableBatch]:
-    """Return the durable batches, newest first."""
-    batches = []
+def _batches(disk: SimulatedDisk) -> Iterator[DurableBatch]:
+    """Yield the durable batches, newest first."""
     files = _durable_files(disk)
-    for name in sorted(name for name in files if name.endswith(".log")):
-        data, position = files[name].data, 0
-        end = _prefix_bytes(files[name])
-        while position + _BATCH_HEAD_BYTES <= end:
-            size = 12 + int.from_bytes(data[position + 8 : position + 12])
-            if size <= _BATCH_HEAD_BYTES or position + size > end:
-                break
-            base = int.from_bytes(data[position : position + 8])
-            delta = int.from_bytes(data[position + 23 : position + 27])
-            epoch = int.from_bytes(data[position + 12 : position + 16])
-            batches.append(DurableBatch(base, base + delta + 1, epoch))
-            position += size
-    return batches[::-1]
+    for name in sorted((name for name in files if name.endswith(".log")), reverse=True):
+        yield from reversed(_batches_of(files[name]))
+
+
+def _batches_of(file: FileNode) -> list[DurableBatch]:
+    """Return the durable batches of a segment."""
+    batches = []
+    data, position, end = file.data, 0, _prefix_bytes(file)
+    while position + _BATCH_HEAD.size <= end:
+        base, length, epoch, delta = _BATCH_HEAD.unpack_from(data, position)
+        size = _LENGTH_END + length
+        if size <= _BATCH_HEAD.size or position + size > end:
+            break
+        batches.append(DurableBatch(base, base + delta + 1, epoch))
+        position += size
+    return batches
 
 
 def durable_election(disk: SimulatedDisk) -> ElectionState:

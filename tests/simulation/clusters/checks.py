@@ -57,6 +57,14 @@ class NodeView:
         """Whether the election state is being stored."""
         self.snapshot_id: OffsetAndEpoch | None = None
         self.partitions: dict[Partition, Replica] = {}
+        self.has_moved = True
+        """Whether the quorum's machine did anything since it was looked at."""
+        self._on_deadline, self.driver._on_deadline = self.driver._on_deadline, self._moves
+
+    def _moves(self, deadline_ms: int) -> None:
+        """Take note that the driver has carried out effects: at the end of all it asks for time."""
+        self.has_moved = True
+        self._on_deadline(deadline_ms)
 
     def replica(self, partition: Partition) -> Replica:
         """Return the log of a partition: a new one when the log was replaced."""
@@ -106,6 +114,7 @@ class ClusterChecks:
     def _died(self, view: NodeView) -> None:
         """Look at a process once more: what it did in its last turn may be on its way."""
         self._changed.pop(view, None)
+        view.has_moved = True
         self._check()
         self.views = [one for one in self.views if one is not view]
 
@@ -127,12 +136,9 @@ class ClusterChecks:
     def _check(self) -> None:
         self._cuts.check()
         for view in self.views:
-            if view.member.role is not view.role:
-                self._role_changed(view)
-            if view.is_vote_open and not view.driver._is_persisting:
-                self._vote_is_known(view)
-            if view.metadata.log.high_watermark != view.metadata.high_watermark:
-                self._metadata_committed(view, view.member.role)
+            if view.has_moved:
+                view.has_moved = False
+                self._check_member(view)
         if self._moved:
             moved, self._moved = self._moved, {}
             for view, partition in moved:
@@ -143,6 +149,14 @@ class ClusterChecks:
                 self._check_leaders(view)
 
     # The quorum
+
+    def _check_member(self, view: NodeView) -> None:
+        if view.member.role is not view.role:
+            self._role_changed(view)
+        if view.is_vote_open and not view.driver._is_persisting:
+            self._vote_is_known(view)
+        if view.metadata.log.high_watermark != view.metadata.high_watermark:
+            self._metadata_committed(view, view.member.role)
 
     def _starts(self, view: NodeView) -> None:
         """Check that a process does not vote again in an epoch in which its disk did."""
@@ -271,7 +285,10 @@ class ClusterChecks:
 
     def named_log(self, topic: str, index: int) -> CommittedLog:
         """Return what is committed of a partition of the newest topic with this name."""
-        return self._newest.setdefault((topic, index), CommittedLog(f"{topic}-{index}"))
+        known = self._newest.get((topic, index))
+        if known is None:
+            known = self._newest[topic, index] = CommittedLog(f"{topic}-{index}")
+        return known
 
     def _check_leaders(self, view: NodeView) -> None:
         """Check that a broker leads by its own metadata."""

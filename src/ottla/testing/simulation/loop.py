@@ -9,9 +9,9 @@ Kafka: org.apache.kafka.common.utils.MockTime and its MockScheduler.
 from __future__ import annotations
 
 import asyncio
-from contextvars import Context, copy_context
+from contextvars import copy_context
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, TypeVarTuple
 
 from ottla.testing.disk import SimulatedCrash
 from ottla.testing.simulation.process import PROCESS
@@ -19,7 +19,10 @@ from ottla.testing.simulation.trace import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from contextvars import Context
 
+_WorldEvent: TypeAlias = "tuple[Callable[..., object], tuple[Any, ...]]"
+"""A callback of the world itself, which belongs to no process, with its arguments."""
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
 _MIN_CANCELLED = 256
@@ -27,8 +30,6 @@ TURN_US = 10
 """How long a turn takes, so that callbacks which schedule themselves again see time pass."""
 MAX_BUSY_TURNS = 20_000
 """Turns without a pause after which a run is given up: a real loop would be at 100 % CPU."""
-_OUTSIDE = Context()
-"""Callbacks of the world itself, which belong to no process."""
 
 
 def _clock_rate() -> float:
@@ -62,19 +63,63 @@ class _Handle(asyncio.Handle):
     __slots__ = ()
 
     def __init__(
+        self, callback: Callable[..., object], args: tuple[Any, ...], context: Context
+    ) -> None:
+        self._callback = callback
+        self._args = args
+        self._context = context
+        self._cancelled = False
+
+    def __repr__(self) -> str:
+        return f"<callback {self._callback}>"
+
+    def cancel(self) -> None:
+        """Do not call back."""
+        self._cancelled = True
+        self._callback = _none
+        self._args = ()
+
+
+class _Timer(asyncio.TimerHandle):
+    """A callback at a time; made as `_Handle` is."""
+
+    __slots__ = ()
+
+    def __init__(
         self,
+        when_us: int,
         callback: Callable[..., object],
         args: tuple[Any, ...],
         loop: SimulatedLoop,
         context: Context,
     ) -> None:
+        self._when = when_us / 1_000_000
         self._callback = callback
         self._args = args
         self._loop = loop
         self._context = context
         self._cancelled = False
-        self._repr = None
-        self._source_traceback = None
+        self._scheduled = True
+
+    def __repr__(self) -> str:
+        return f"<timer {self._callback}>"
+
+    def cancel(self) -> None:
+        """Do not call back."""
+        if not self._cancelled:
+            self._cancelled = True
+            self._callback = _none
+            self._args = ()
+            if self._scheduled:
+                self._loop._timer_handle_cancelled(self)  # noqa: SLF001 - as the base class does
+
+
+def _is_cancelled(event: _Timer | _WorldEvent) -> bool:
+    return type(event) is _Timer and event._cancelled  # noqa: SLF001 - as the base class does
+
+
+def _none() -> None:
+    """Stand in for the callback of a cancelled handle."""
 
 
 class Deadlock(RuntimeError):
@@ -102,7 +147,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.sockets: dict[int, WatchedSocket] = {}
         """By descriptor."""
         self._connector: Connector | None = None
-        self._timers: list[tuple[int, int, asyncio.Handle]] = []
+        self._timers: list[tuple[int, int, _Timer | _WorldEvent]] = []
         self._timer_count = 0
         self._busy_turns = 0
         self._cancelled_count = 0
@@ -148,14 +193,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         args: tuple[Any, ...],
         context: Context | None,
     ) -> asyncio.TimerHandle:
-        timer = asyncio.TimerHandle(when_us / 1_000_000, callback, args, self, context)
-        timer._scheduled = True  # type: ignore[attr-defined] # noqa: SLF001 - it reports its cancellation then
-        self._push(when_us, timer)
-        return timer
-
-    def _push(self, when_us: int, handle: asyncio.Handle) -> None:
+        given = copy_context() if context is None else context
+        timer = _Timer(when_us, callback, args, self, given)
         self._timer_count += 1
-        heappush(self._timers, (when_us, self._timer_count, handle))
+        heappush(self._timers, (when_us, self._timer_count, timer))
+        return timer
 
     def happen_after(self, delay_us: int, callback: Callable[..., object], *args: Any) -> None:
         """Let an event of the world happen: a message, the end of a disk operation."""
@@ -165,7 +207,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self, when_us: int, callback: Callable[..., object], args: tuple[Any, ...]
     ) -> None:
         """Let an event of the world happen at a time."""
-        self._push(when_us, _Handle(callback, args, self, _OUTSIDE))
+        self._timer_count += 1
+        heappush(self._timers, (when_us, self._timer_count, (callback, args)))
 
     def call_soon(
         self,
@@ -175,41 +218,46 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     ) -> asyncio.Handle:
         """Call back in the next turn."""
         given = copy_context() if context is None else context
-        handle = _Handle(callback, args, self, given)
+        handle = _Handle(callback, args, given)
         self._ready.append(handle)  # type: ignore[attr-defined] # the base class's queue
         return handle
 
     def _timer_handle_cancelled(self, _handle: asyncio.TimerHandle) -> None:
         self._cancelled_count += 1
         if self._cancelled_count > _MIN_CANCELLED and 2 * self._cancelled_count > len(self._timers):
-            self._timers = [one for one in self._timers if not one[2].cancelled()]
+            self._timers = [one for one in self._timers if not _is_cancelled(one[2])]
             heapify(self._timers)
             self._cancelled_count = 0
 
     # Running
 
-    def _run_once(self) -> None:
+    def _run_once(self) -> None:  # noqa: C901 - a function more costs each turn its call
+        """Run turns until the loop is to stop; the base class asks for them one at a time."""
         ready: Any = self._ready  # type: ignore[attr-defined] # the base class's queue
-        if ready:
-            self._step(ready)
-        elif not self._stopping:  # type: ignore[attr-defined] # as above
-            self._busy_turns = 0
-            self._jump(ready)
-        for _ in range(len(ready)):
-            handle = ready.popleft()
-            if handle._cancelled:  # noqa: SLF001 - as the base class does
-                continue
-            context = handle._context  # noqa: SLF001 - whose callback it is
-            process = context.get(PROCESS)
-            if process is None or process.is_alive:
+        while True:
+            if ready:
+                self._step(ready)
+            elif not self._stopping:  # type: ignore[attr-defined] # as above
+                self._jump(ready)
+            for _ in range(len(ready)):
+                handle = ready.popleft()
                 try:
-                    context.run(handle._callback, *handle._args)  # noqa: SLF001 - as Handle._run does
+                    if type(handle) is tuple:
+                        callback, args = handle
+                        callback(*args)
+                    elif not handle._cancelled:  # noqa: SLF001 - as the base class does
+                        context = handle._context  # noqa: SLF001 - whose callback it is
+                        process = context.get(PROCESS)
+                        if process is None or process.is_alive:
+                            context.run(handle._callback, *handle._args)  # noqa: SLF001 - as Handle._run does
                 except (SystemExit, KeyboardInterrupt):
                     raise
                 except BaseException as error:  # noqa: BLE001 - as Handle._run does
                     self.call_exception_handler({"exception": error, "handle": handle})
-        if self.on_turn is not None:
-            self.on_turn()
+            if self.on_turn is not None:
+                self.on_turn()
+            if self._stopping:  # type: ignore[attr-defined] # as above
+                return
 
     def _step(self, ready: Any) -> None:
         """Let a busy turn take its time."""
@@ -223,8 +271,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def _jump(self, ready: Any) -> None:
         """Move the time to the next timer."""
+        self._busy_turns = 0
         timers = self._timers
-        while timers and timers[0][2]._cancelled:  # noqa: SLF001 - as above
+        while timers and _is_cancelled(timers[0][2]):
             heappop(timers)
             self._cancelled_count -= 1
         if not timers:
@@ -236,14 +285,14 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         timers, now_us = self._timers, self.now_us
         while timers and timers[0][0] <= now_us:
             _, number, handle = heappop(timers)
-            if handle._cancelled:  # noqa: SLF001 - as above
-                self._cancelled_count -= 1
-                continue
-            if type(handle) is asyncio.TimerHandle:
-                handle._scheduled = False  # type: ignore[attr-defined] # noqa: SLF001 - as above
-                process = handle._context.get(PROCESS)  # type: ignore[attr-defined] # noqa: SLF001 - as above
+            if type(handle) is _Timer:
+                if handle._cancelled:  # noqa: SLF001 - as the base class does
+                    self._cancelled_count -= 1
+                    continue
+                handle._scheduled = False  # noqa: SLF001 - as above
+                process = handle._context.get(PROCESS)  # noqa: SLF001 - whose callback it is
                 if process is None or process.is_alive:
-                    self.trace.add(now_us, "timer", str(number))
+                    self.trace.add(now_us, "timer", number)
             ready.append(handle)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:

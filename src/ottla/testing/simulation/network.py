@@ -109,7 +109,7 @@ class _Pipe:
         if self._network.cuts and self._is_held(self._arrive, data):
             return
         loop = self._network.loop
-        loop.trace.add(loop.now_us, "message", f"{self.number} {len(data)} {crc32(data)}")
+        loop.trace.add(loop.now_us, "message", self.number, len(data), crc32(data))
         self._end.arrived(data)
 
 
@@ -522,14 +522,14 @@ class SimulatedNetwork:
 
     def cut(self, one: str, other: str, *, one_way: bool = False) -> None:
         """Let nothing arrive until `heal`; with one_way bytes of the second host still do."""
-        self.loop.trace.add(self.loop.now_us, "cut", f"{one} {other} {one_way}")
+        self.loop.trace.add(self.loop.now_us, "cut", one, other, one_way)
         self.cuts[one, other] = None
         if not one_way:
             self.cuts[other, one] = None
 
     def heal(self) -> None:
         """Let everything arrive, also what was sent meanwhile."""
-        self.loop.trace.add(self.loop.now_us, "heal", str(len(self.held)))
+        self.loop.trace.add(self.loop.now_us, "heal", len(self.held))
         self.cuts.clear()
         held, self.held = self.held, {}
         for pipe in held:

@@ -149,8 +149,9 @@ class SimulatedNode:
         return disk
 
     def _file_call(self, disk: SimulatedDisk, mount: str, kind: str, path: str, size: int) -> None:
-        disk.now_ms = self.loop.now_us // 1000
-        self.trace.add(self.loop.now_us, "file", f"{kind} {mount}{path} {size}")
+        loop = self.loop
+        disk.now_ms = loop.now_us // 1000
+        loop.trace.add(loop.now_us, "file", kind, mount + path, size)
 
     def _crashed(self) -> None:
         if self._process is not None:
