@@ -49,7 +49,7 @@ NOTICED_BY_OPERATION = {
     "RECOVERY_POINT_PATH, encode_offsets({_PARTITION: offset}))": 66,
 }
 """By place: a file operation of the sweep at which a power cut shows it, tried first."""
-NOTICED_BY_SEED = {"FlushJob._run: self.directory.sync()": 3}
+NOTICED_BY_SEED = {"SharedSync.run: self._directory.sync()": 3}
 OPENED = "LogDirectory.open: directory.sync()"
 CHECKPOINT = "CheckpointJob.run_now: self._log_dir.directory.sync()"
 LOWERED = "LoweredCheckpoint._make_durable: self._log_dir.directory.sync()"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pytest
 
     from ottla.purgatory.pending import Pending
+    from ottla.storage.log.flush import SharedSync
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.log_set.jobs import StorageJob
 
@@ -165,8 +166,11 @@ def test_a_flush_that_cannot_begin_fails_too(monkeypatch: pytest.MonkeyPatch) ->
     flushes = Flushes(1)
     put(flushes.a)
 
-    def refuse(_flushes: LogFlushes, _now_ms: int, *, is_whole: bool) -> None:
+    def refuse(
+        _flushes: LogFlushes, _now_ms: int, *, is_whole: bool, names: SharedSync | None
+    ) -> None:
         assert is_whole
+        assert names is None
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from OSError(errno.EIO, "simulated")
 
     monkeypatch.setattr(LogFlushes, "start", refuse)

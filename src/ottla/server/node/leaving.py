@@ -11,17 +11,22 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.storage.log_set.jobs import run_all
+
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from ottla.metadata.image import MetadataImage
     from ottla.server.controller.quorum_view import QuorumView
+    from ottla.server.system.environment import Environment
+    from ottla.storage.log_set.log_set import LogSet
 
 log = logging.getLogger("ottla.node")
 CONTROLLED_SHUTDOWN_LIMIT_S: Final = 5.0
 _LINGER_LIMIT_S: Final = 1.0
 _LINGER_LOOK_S: Final = 0.01
 _QUORUM_LOOK_S: Final = 0.05
+_CLOSING_WORKERS: Final = 8
 
 
 async def controlled_shutdown(
@@ -70,3 +75,15 @@ async def let_others_leave(image: MetadataImage) -> None:
         async with asyncio.timeout(_LINGER_LIMIT_S):
             while any(one.is_leaving for one in brokers.values()):  # noqa: ASYNC110 - rare, and short
                 await asyncio.sleep(_LINGER_LOOK_S)
+
+
+async def close_logs(
+    logs: LogSet, environment: Environment, loop: asyncio.AbstractEventLoop
+) -> None:
+    """Flush and close the logs, many at a time: their syncs share the file system's work."""
+    workers = environment.start_workers(loop, _CLOSING_WORKERS)
+    for jobs in logs.closing_jobs():
+        closed = loop.create_future()
+        run_all(jobs, workers.run).on_done(lambda _done, closed=closed: closed.set_result(None))  # type: ignore[misc] # a lambda's default binds the loop's value
+        await closed
+    workers.close()

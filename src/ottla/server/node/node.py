@@ -42,7 +42,7 @@ from ottla.server.controller.quorum_requests import QuorumRequests
 from ottla.server.http.endpoint import HttpEndpoint
 from ottla.server.logging.limits import report_suppressed
 from ottla.server.node.dynamic_settings import DynamicSettings, cordoned_directories
-from ottla.server.node.leaving import controlled_shutdown, let_others_leave
+from ottla.server.node.leaving import close_logs, controlled_shutdown, let_others_leave
 from ottla.server.node.lifecycle import BrokerLifecycle
 from ottla.server.node.listeners import ListenerRole, NodeListeners
 from ottla.server.node.reporters import reporters_refusal
@@ -547,6 +547,7 @@ class Node:
         self._quorum_channel.close()
         extra = {"event": "node.stopping"}
         log.info("stopping: flushing and closing %d logs", len(self._logs), extra=extra)
+        await close_logs(self._logs, resources.environment, resources.loop)
         self._logs.shutdown(self._lifecycle.broker_epoch)
         resources.close()
         elapsed_ms = self.clock.monotonic_ms() - begin_ms

@@ -19,6 +19,25 @@ if TYPE_CHECKING:
     from ottla.storage.segments.segment import Segment
 
 
+class SharedSync:
+    """The sync of a log directory for all jobs that are handed out together.
+
+    The first that needs it does it. Two at the same moment may both do it.
+    """
+
+    __slots__ = ("_directory", "_is_done")
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+        self._is_done = False
+
+    def run(self) -> None:
+        """Make durable which partitions the directory held when the jobs were made."""
+        if not self._is_done:
+            self._directory.sync()
+            self._is_done = True
+
+
 class FlushJob:
     """Makes a log durable up to `offset`; `run` is safe in a worker and raises OSError.
 
@@ -27,11 +46,11 @@ class FlushJob:
     """
 
     __slots__ = (
-        "directory",
         "epochs",
         "epochs_version",
         "files",
         "generation",
+        "names",
         "names_version",
         "offset",
         "open_directory",
@@ -41,8 +60,9 @@ class FlushJob:
         "vanished",
     )
 
-    def __init__(self, directory: Directory, *, offset: int, generation: int) -> None:
-        self.directory = directory
+    def __init__(self, names: SharedSync, *, offset: int, generation: int) -> None:
+        self.names = names
+        """Makes the name of the partition's directory durable."""
         self.open_directory: OpenDirectory | None = None
         """The partition's directory; None when the job changes no name in it."""
         self.offset = offset
@@ -76,7 +96,7 @@ class FlushJob:
         open_directory = self.open_directory
         if open_directory is not None and self.partition_metadata is not None:
             replace_file(open_directory, PARTITION_METADATA, self.partition_metadata)
-            self.directory.sync()  # the partition's own name
+            self.names.run()
         for file in self.files:
             file.sync()
         if open_directory is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ottla.storage.directories.partition_metadata import encode_partition_metadata
 from ottla.storage.disk_errors import is_exhaustion
-from ottla.storage.log.flush import FlushJob
+from ottla.storage.log.flush import FlushJob, SharedSync
 from ottla.storage.producers.snapshot import SNAPSHOT_SUFFIX
 from ottla.storage.segments.segment import file_name
 
@@ -25,23 +25,29 @@ class LogFlushes:
     def __init__(self, log: PartitionLog) -> None:
         self._log = log
 
-    def start(self, now_ms: int = 0, *, is_whole: bool = True) -> FlushJob | None:
+    def start(
+        self, now_ms: int = 0, *, is_whole: bool = True, names: SharedSync | None = None
+    ) -> FlushJob | None:
         """Hand out what makes the log durable up to its end; None when it is, or a job runs.
 
-        When it is not to be whole: up to its active segment, as a roll asks for. Run the job in a
-        worker, then call `completed` with it and the OSError, if any.
+        When it is not to be whole: up to its active segment, as a roll asks for. Jobs that are
+        handed out together share `names`. Run the job in a worker, then call `completed` with it
+        and the OSError, if any.
         """
         log = self._log
         if log.is_flushing or log.is_deleted:
             return None
-        return self._make_flush(now_ms, is_whole=is_whole)
+        return self._make_flush(now_ms, names, is_whole=is_whole)
 
-    def _make_flush(self, now_ms: int, *, is_whole: bool = True) -> FlushJob | None:
+    def _make_flush(
+        self, now_ms: int, names: SharedSync | None, *, is_whole: bool = True
+    ) -> FlushJob | None:
         log = self._log
         end = log.log_end_offset if is_whole else log.segments.active.base_offset
         if self._is_durable_up_to(end):
             return None
-        job = FlushJob(log.directory, offset=end, generation=log.generation)
+        names = names or SharedSync(log.directory)
+        job = FlushJob(names, offset=end, generation=log.generation)
         try:
             self._fill(job, is_whole=is_whole)
         except OSError as error:
@@ -63,13 +69,15 @@ class LogFlushes:
 
     def _is_durable_up_to(self, end: int) -> bool:
         log = self._log
+        if log.is_new and log.names_version == 1:
+            return True
         return (
             end <= log.recovery_point
             and log.is_cut_durable
             and self._names_are_durable
             and not log.segments.active.needs_sync  # it was cut: what is gone may come back
             and log.metadata_is_durable
-            and not log.leader_epochs.is_dirty
+            and not log.leader_epochs.must_be_written
             and not log.producer_state.unsynced_snapshots
         )
 
@@ -83,8 +91,9 @@ class LogFlushes:
         job.names_version = log.names_version
         if not log.metadata_is_durable and log.topic_id is not None:
             job.partition_metadata = encode_partition_metadata(log.topic_id)
-        if log.leader_epochs.is_dirty:
-            job.epochs = log.leader_epochs.encode()
+        epochs = log.leader_epochs
+        if epochs.must_be_written or (epochs.is_dirty and job.offset > log.recovery_point):
+            job.epochs = epochs.encode()
             job.epochs_version = log.leader_epochs.version
         job.snapshots = [
             file_name(offset, SNAPSHOT_SUFFIX) for offset in log.producer_state.unsynced_snapshots
@@ -132,7 +141,7 @@ class LogFlushes:
             log.durable_names_version = job.names_version
             log.is_cut_durable = True
         if job.epochs is not None:
-            log.leader_epochs.written_version = job.epochs_version
+            log.leader_epochs.written(job.epochs_version)
         if job.partition_metadata is not None:
             log.metadata_is_durable = True
 
@@ -158,10 +167,10 @@ class LogFlushes:
         """Forget producers that were silent for too long."""
         self._log.producer_state.remove_expired(now_ms)
 
-    def close(self) -> FlushJob | None:
+    def close(self, names: SharedSync | None = None) -> FlushJob | None:
         """Write what a clean start needs and hand out the last job; files close when it is done.
 
-        Call `flush_completed` and then `release` as after `start_flush`.
+        Call `completed` as after `start`, and then `release`.
         """
         log = self._log
         if log.failure is None and not log.is_deleted:
@@ -172,7 +181,7 @@ class LogFlushes:
             except OSError as error:
                 log.failure = error
                 raise log.storage_error("closing", error) from error
-        return self._make_flush(log.last_flush_ms) if log.failure is None else None
+        return self._make_flush(log.last_flush_ms, names) if log.failure is None else None
 
     def close_now(self) -> None:
         """Close and do the last job here, which waits for the disk; `release` is the caller's.

@@ -27,14 +27,15 @@ class EpochEntry(NamedTuple):
 
 
 class LeaderEpochs:
-    """The epochs of one log; `version` grows with every change that must be written."""
+    """The epochs of one log; `version` grows with every change."""
 
-    __slots__ = ("entries", "version", "written_version")
+    __slots__ = ("_removal_version", "entries", "version", "written_version")
 
     def __init__(self, entries: list[EpochEntry] | None = None) -> None:
         self.entries: list[EpochEntry] = entries or []
         self.version = 0
         self.written_version = 0
+        self._removal_version = 0
 
     @property
     def latest_epoch(self) -> int:
@@ -45,6 +46,19 @@ class LeaderEpochs:
     def is_dirty(self) -> bool:
         """Whether the file differs from memory."""
         return self.version != self.written_version
+
+    @property
+    def must_be_written(self) -> bool:
+        """Whether the file holds entries that are not true any more.
+
+        A new epoch can wait for the flush of its first records: without any it says nothing that
+        the records before do not say.
+        """
+        return self._removal_version > self.written_version
+
+    def written(self, version: int) -> None:
+        """Take note that the file holds what was current at a version."""
+        self.written_version = version
 
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Record that epoch begins at start_offset and remove entries that contradict it."""
@@ -85,7 +99,7 @@ class LeaderEpochs:
         entries = self.entries
         if end_offset >= 0 and entries and entries[-1].start_offset >= end_offset:
             self.entries = [entry for entry in entries if entry.start_offset < end_offset]
-            self.version += 1
+            self.replaced()
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Drop the epochs that end before the log's new start; the one covering it begins there."""
@@ -93,22 +107,27 @@ class LeaderEpochs:
         if number and self.entries[number - 1].start_offset < start_offset:
             first = EpochEntry(self.entries[number - 1].epoch, start_offset)
             self.entries = [first, *self.entries[number:]]
-            self.version += 1
+            self.replaced()
         elif number > 1:
             self.entries = self.entries[number - 1 :]
-            self.version += 1
+            self.replaced()
 
     def clear(self) -> None:
         """Drop all epochs."""
         if self.entries:
             self.entries = []
-            self.version += 1
+            self.replaced()
 
     def take_over(self, other: LeaderEpochs) -> None:
         """Become those of a log with equal records: an epoch may have none yet."""
         if self.entries != other.entries:
             self.entries = list(other.entries)
-            self.version += 1
+            self.replaced()
+
+    def replaced(self) -> None:
+        """Take note that the file must be written again, whether or not records follow."""
+        self.version += 1
+        self._removal_version = self.version
 
     def encode(self) -> bytes:
         """Return the file's text."""

@@ -84,9 +84,11 @@ class PartitionLog:
         self.on_flush_requested, self.on_flush_overdue, self.on_recovery_point_lowered = events
         self.first_unstable_offset = self.producer_state.first_unstable_offset
         self.active_is_prepared = False
-        self.metadata_is_durable = topic_id is None
+        self.is_new = loaded.is_new
+        """Whether nothing was ever written to it: a power cut has nothing to take away."""
+        self.metadata_is_durable = topic_id is None or loaded.is_durable
         self.names_version = 1
-        self.durable_names_version = 0
+        self.durable_names_version = int(loaded.is_durable)
         self.generation = 0
         self.is_cut_durable = True
         """False from a truncation until its flush. Nothing is appended meanwhile: after a power cut
@@ -173,6 +175,12 @@ class PartitionLog:
         data = encode_partition_metadata(self.topic_id)
         self.directory.write_file_atomically(path, data, sync=False)
         self.metadata_is_durable = False
+        if not self.is_new:
+            self.on_flush_requested(self)
+
+    def first_written(self) -> None:
+        """Take note that the log is no longer empty: its names must become durable."""
+        self.is_new = False
         self.on_flush_requested(self)
 
     # Offsets
@@ -206,8 +214,7 @@ class PartitionLog:
     def assign_epoch(self, epoch: int, start_offset: int | None = None) -> None:
         """Note that a new leader begins, here when start_offset is None (KAFKA-7415)."""
         start = self.log_end_offset if start_offset is None else start_offset
-        if self.leader_epochs.assign(epoch, start):
-            self.on_flush_requested(self)
+        self.leader_epochs.assign(epoch, start)
 
     def epoch_end_offset(self, epoch: int) -> OffsetAndEpoch:
         """Return where the largest epoch at or below this one ends; (-1, -1) when unknown."""

@@ -53,6 +53,10 @@ class LoadedLog(NamedTuple):
     log_end_offset: int
     recovery_point: int
     truncated_bytes: int
+    is_new: bool
+    """Whether no record was ever written, as far as the files tell after a clean stop."""
+    is_durable: bool
+    """Whether a clean stop flushed all files and names and nothing was changed since."""
 
 
 class LogLoader:
@@ -83,6 +87,8 @@ class LogLoader:
         self._torn_transactions: list[Segment] = []
         self._unreadable: list[Segment] = []
         self._flushed_offset = 0
+        self._is_changed = False
+        """Whether files or names are not what the last process left."""
 
     def load(self, *, recovery_point: int, log_start_offset: int, clean: bool) -> LoadedLog:
         """Open everything; with `clean` false recover from recovery_point on.
@@ -91,8 +97,9 @@ class LogLoader:
         so they are not cut off as a torn tail is.
         """
         self._flushed_offset = _ALL if clean else recovery_point
-        names = self._directory.list(self._subdirectory)
-        names = finish_swaps(self._directory, self._subdirectory, names)
+        found = self._directory.list(self._subdirectory)
+        names = finish_swaps(self._directory, self._subdirectory, found)
+        self._is_changed = names != found
         self._epochs = self._read_epochs(names)
         self._state.find_snapshots(names)
         self._open_segments(names)
@@ -116,6 +123,7 @@ class LogLoader:
             self._start_over(log_start_offset)
         if not self._segments:
             self._segments = [self._create_segment(log_start_offset)]
+            self._is_changed = True
             log_end_offset = log_start_offset
         segments = SegmentList(self._segments)
         start = max(log_start_offset, segments[0].base_offset)
@@ -135,6 +143,8 @@ class LogLoader:
             log_end_offset,
             log_end_offset if clean else min(recovery_point, log_end_offset),
             truncated,
+            is_new=clean and log_end_offset == 0,
+            is_durable=clean and log_end_offset > 0 and not self._is_changed,
         )
 
     def _read_epochs(self, names: list[str]) -> LeaderEpochs:
@@ -154,6 +164,7 @@ class LogLoader:
                 for header in walk_file(segment.file, 0, segment.size):
                     if header.leader_epoch > self._epochs.latest_epoch:
                         self._epochs.assign(header.leader_epoch, header.base_offset)
+                        self._epochs.replaced()
             segment.close_files()
 
     def _create_segment(self, base_offset: int) -> Segment:
@@ -174,6 +185,7 @@ class LogLoader:
             base_offset = int(stem)
             if dot + suffix in _INDEX_SUFFIXES and stem + LOG_SUFFIX not in present:
                 self._directory.remove(join(self._subdirectory, name))
+                self._is_changed = True
             elif dot + suffix == LOG_SUFFIX:
                 segment = Segment.open(
                     self._directory,
@@ -194,6 +206,7 @@ class LogLoader:
         if not self._segments:
             return 0
         if clean:
+            self._is_changed |= bool(self._unreadable or self._torn_transactions)
             for segment in self._unreadable:
                 rebuild_indexes(segment)
             if self._epochs_lost:

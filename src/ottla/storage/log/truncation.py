@@ -183,7 +183,7 @@ class LogTruncation:
         """
         log = self._log
         try:
-            self._lower_recovery_point(min(offset, log.log_start_offset))
+            self._lower_recovery_point(0)  # nothing is durable until the new segment's name is
             old = list(log.segments)
             for segment in old:
                 segment.remove_files()

@@ -165,6 +165,8 @@ class LogWrites:
                 log.check_cut_is_durable()
                 active.become_active()
                 log.active_is_prepared = True
+                if log.is_new:
+                    log.first_written()
             if active.should_roll(size, largest, last_offset, now_ms, config):
                 active = log.roll(now_ms, base_offset=first_offset)
             active.append(buffers, size, batches)

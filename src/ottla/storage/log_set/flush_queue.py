@@ -8,11 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.errors import KafkaError
+from ottla.storage.log.flush import SharedSync
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.purgatory.pending import Pending
+    from ottla.storage.directories.log_dir import LogDirectory
     from ottla.storage.log.flush import FlushJob
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.log_set.checkpoint_queue import CheckpointQueue
@@ -91,14 +93,17 @@ class FlushQueue:
     def take(self, now_ms: int) -> list[StorageJob]:
         """Return the jobs of requested flushes; some may be left for the next call."""
         jobs: list[StorageJob] = []
+        names: dict[LogDirectory, SharedSync] = {}
         for log in list(self._requested):
             if self.count_under_way >= MAX_FLUSHES:
                 break
             if log.is_flushing:
                 continue
             del self._requested[log]
-            if self._table.holds(log):
-                jobs.extend(self._begin(log, now_ms))
+            log_dir = self._table.directory_of(log)
+            if log_dir is not None:
+                shared = names.setdefault(log_dir, SharedSync(log_dir.directory))
+                jobs.extend(self._begin(log, now_ms, names=shared))
         return jobs
 
     def take_one(self, log: PartitionLog, now_ms: int) -> list[StorageJob]:
@@ -117,10 +122,17 @@ class FlushQueue:
         self._requested.pop(log, None)
         return self._begin(log, now_ms, is_whole=True)
 
-    def _begin(self, log: PartitionLog, now_ms: int, *, is_whole: bool = False) -> list[StorageJob]:
+    def _begin(
+        self,
+        log: PartitionLog,
+        now_ms: int,
+        *,
+        is_whole: bool = False,
+        names: SharedSync | None = None,
+    ) -> list[StorageJob]:
         try:
             is_whole = is_whole or log in self.waits or log.flushes.is_due(now_ms)
-            job = log.flushes.start(now_ms, is_whole=is_whole)
+            job = log.flushes.start(now_ms, is_whole=is_whole, names=names)
         except KafkaError as error:
             log_dir = self._table.directory_of(log)
             assert log_dir is not None

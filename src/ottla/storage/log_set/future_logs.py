@@ -111,6 +111,7 @@ class FutureLogs:
         future.renamed(str(partition))
         table.add(log_dir, future)
         future.metadata_is_durable = future.topic_id is None  # its flush makes the name durable
+        future.is_new = False
         logs.flushes.request(future)
         logs.checkpoints.request(log_dir)
         return future

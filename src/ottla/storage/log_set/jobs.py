@@ -5,7 +5,17 @@ Kafka: the background tasks of kafka.log.LogManager.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from ottla.purgatory.pending import Pending
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    RunInWorker = Callable[
+        [Callable[[], None], Callable[[None, Exception | None], None]],
+        object,
+    ]
 
 
 class StorageJob(Protocol):
@@ -16,3 +26,20 @@ class StorageJob(Protocol):
 
     def done(self, error: BaseException | None) -> None:
         """Apply the result on the owner's thread."""
+
+
+def run_all(jobs: Sequence[StorageJob], run_in_worker: RunInWorker) -> Pending[None]:
+    """Run jobs in workers; complete when the last is done, whether or not some failed."""
+    all_done: Pending[None] = Pending()
+    left = len(jobs)
+
+    def finished(job: StorageJob, error: Exception | None) -> None:
+        nonlocal left
+        job.done(error)
+        left -= 1
+        if not left:
+            all_done.complete(None)
+
+    for job in jobs:
+        run_in_worker(job.run, lambda _none, error, job=job: finished(job, error))  # type: ignore[misc] # a lambda's default binds the loop's value
+    return all_done

@@ -27,6 +27,7 @@ from ottla.storage.disk_errors import is_exhaustion
 from ottla.storage.log.events import LogEvents
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log_set.checkpoint_queue import CheckpointQueue
+from ottla.storage.log_set.closing import LogClosing
 from ottla.storage.log_set.flush_queue import FlushQueue
 from ottla.storage.log_set.future_logs import FutureLogs
 from ottla.storage.log_set.removal_queue import Removal, RemovalQueue
@@ -63,6 +64,7 @@ class LogSet:
         self.flushes = FlushQueue(self.table, self.checkpoints)
         self.removals = RemovalQueue(self.table)
         self.futures = FutureLogs(self)
+        self._closing = LogClosing(self.table)
         self.events = LogEvents(
             self.flushes.request,
             self.flushes.request_overdue,
@@ -198,8 +200,7 @@ class LogSet:
             if log.is_future and log.topic_id is None:
                 self.futures.found(log_dir, log, now_ms)
             elif log.topic_id is None or (is_stray is not None and is_stray(log)):
-                log.release()
-                self.set_aside(log)
+                self._remove_stray(log_dir, log, now_ms)
                 has_strays = True
             elif log.is_future:
                 self.futures.found(log_dir, log, now_ms)
@@ -218,17 +219,25 @@ class LogSet:
             delay_ms = self.config_for(marked_topic(name)).file_delete_delay_ms
             self.removals.add(Removal(now_ms + delay_ms, log_dir, name))
         self.checkpoints.loaded(log_dir, loader.recovery_points)
-        # bytes written from now on, also by the next log of that name, are not flushed
-        held = {log.topic_partition for log in self.table.logs_in(log_dir)} | {*self.broken}
-        if (
-            has_strays
-            or not loader.checkpointed <= held
-            or any(
-                log.recovery_point < loader.recovery_points.get(log.topic_partition, 0)
-                for log in self.table.logs_in(log_dir)
-            )
-        ):
+        if has_strays or self._is_checkpoint_untrue(log_dir, loader):
             self.checkpoints.write_now(log_dir)
+
+    def _is_checkpoint_untrue(self, log_dir: LogDirectory, loader: DirectoryLoader) -> bool:
+        """Whether bytes written from now on, also by the next log of a name, would seem flushed."""
+        logs = self.table.logs_in(log_dir)
+        held = {log.topic_partition for log in logs} | {*self.broken}
+        points = loader.recovery_points
+        return not loader.checkpointed <= held or any(
+            log.recovery_point < points.get(log.topic_partition, 0) for log in logs
+        )
+
+    def _remove_stray(self, log_dir: LogDirectory, log: PartitionLog, now_ms: int) -> None:
+        """Set a log aside; one that is empty and nameless was created when power failed."""
+        if log.topic_id is None and log.log_end_offset == 0 and not log.truncated_bytes:
+            self.retire(log, log_dir, now_ms)
+        else:
+            log.release()
+            self.set_aside(log)
 
     def set_aside(self, log: FoundLog) -> None:
         """Rename a stray log: it is neither deleted nor served."""
@@ -437,19 +446,28 @@ class LogSet:
 
     # Stop
 
+    def closing_jobs(self) -> Iterator[list[StorageJob]]:
+        """Close the logs as `shutdown` does, but let the caller run what waits for the disk.
+
+        A list must be done before the next is taken.
+        """
+        return self._closing.batches() if self._is_loaded else iter(())
+
     def shutdown(self, broker_epoch: int = -1) -> None:
         """Flush and close all logs; write the clean shutdown marker where all is durable.
 
-        Waits for the disk: the node's loop is otherwise idle by then. A running
+        Waits for the disk; `closing_jobs` may have run in workers before. A running
         `RetentionCheck` must have stopped (KAFKA-13315). Logs that were never loaded are not
         recovered: their checkpoints stay, and the next start recovers them.
         """
         if self.is_closed:
             return
         self.is_closed = True
+        for jobs in self.closing_jobs():
+            for job in jobs:
+                _run_now(job)
         for log_dir in self.online_directories if self._is_loaded else ():
             try:
-                self._close_logs(log_dir)
                 self.checkpoints.write_all_now(log_dir)
                 if log_dir.is_online and self._is_settled(log_dir):
                     log_dir.mark_clean(broker_epoch)
@@ -464,11 +482,16 @@ class LogSet:
         is_behind = any(map(log_dir.is_behind, names))
         if any(broken.log_dir is log_dir for broken in self.broken.values()):
             return False  # a clean start would not look for the damage again
-        return not is_behind and all(log.flushes.is_durable for log in self.table.logs_in(log_dir))
+        return not is_behind and all(
+            log.failure is None and log.flushes.is_durable for log in self.table.logs_in(log_dir)
+        )
 
-    def _close_logs(self, log_dir: LogDirectory) -> None:
-        for log in self.table.logs_in(log_dir):
-            log.flushes.close_now()
-            if log.failure is not None:
-                raise log.failure
-            log.release()
+
+def _run_now(job: StorageJob) -> None:
+    """Run a job on this thread, which waits for the disk."""
+    error = None
+    try:
+        job.run()
+    except OSError as failure:
+        error = failure
+    job.done(error)

@@ -1,0 +1,89 @@
+"""The close of all logs at a clean stop, as jobs that may run side by side.
+
+Syncs that wait together share the file system's work: thousands of logs one after another would
+wait for each alone.
+
+Kafka: LogManager.shutdown, which has num.recovery.threads.per.data.dir threads for each directory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.errors import KafkaError
+from ottla.storage.log.flush import SharedSync
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ottla.storage.directories.log_dir import LogDirectory
+    from ottla.storage.log.flush import FlushJob
+    from ottla.storage.log.partition_log import PartitionLog
+    from ottla.storage.log_set.jobs import StorageJob
+    from ottla.storage.log_set.table import LogTable
+
+LOGS_AT_ONCE: Final = 128
+"""Logs that are being closed at a time: each holds descriptors until its job is done."""
+
+
+class LogClosing:
+    """Closes each log once; a directory whose log cannot be closed goes offline."""
+
+    def __init__(self, table: LogTable) -> None:
+        self._table = table
+        self._closed: set[PartitionLog] = set()
+
+    def batches(self) -> Iterator[list[StorageJob]]:
+        """Close the logs and yield their last jobs: a list must be done before the next is taken.
+
+        No other job of a log may be under way.
+        """
+        for log_dir in self._table.online_directories:
+            logs = [one for one in self._table.logs_in(log_dir) if one not in self._closed]
+            for start in range(0, len(logs), LOGS_AT_ONCE):
+                names = SharedSync(log_dir.directory)
+                batch = logs[start : start + LOGS_AT_ONCE]
+                jobs = [job for log in batch for job in self._close(log_dir, log, names)]
+                if jobs:
+                    yield jobs
+
+    def _close(
+        self, log_dir: LogDirectory, log: PartitionLog, names: SharedSync
+    ) -> list[StorageJob]:
+        """Return the job that makes a log durable; none when it is, and is closed now."""
+        if not log_dir.is_online:
+            return []
+        self._closed.add(log)
+        try:
+            job = log.flushes.close(names)
+        except KafkaError as error:
+            self._table.fail(log_dir, error.__cause__)
+            return []
+        if job is None:
+            log.release()
+            return []
+        return [LogClose(self._table, log_dir, log, job)]
+
+
+class LogClose:
+    """Makes one log durable, then gives its descriptors back."""
+
+    __slots__ = ("_job", "_log", "_log_dir", "_table", "run")
+
+    def __init__(
+        self, table: LogTable, log_dir: LogDirectory, log: PartitionLog, job: FlushJob
+    ) -> None:
+        self._table = table
+        self._log_dir = log_dir
+        self._log = log
+        self._job = job
+        self.run = job.run
+
+    def done(self, error: BaseException | None) -> None:
+        """Take note that all is durable, or put the directory offline."""
+        failure = error if error is None or isinstance(error, OSError) else OSError(str(error))
+        try:
+            self._log.flushes.completed(self._job, failure)
+        except KafkaError as storage_error:
+            self._table.fail(self._log_dir, storage_error.__cause__)
+        self._log.release()
