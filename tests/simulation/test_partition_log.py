@@ -205,6 +205,8 @@ class _Run:
                 memoryview(batch), leader_epoch=self.epoch, now_ms=self.now_ms, origin=origin
             )
         except KafkaError as error:
+            if self.awaits_flush(error):
+                return False
             if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
                 raise AssertionError(self.seed) from error
             if log.log_end_offset > end:
@@ -212,6 +214,14 @@ class _Run:
             raise
         self.keep(batch)
         return True
+
+    def awaits_flush(self, error: KafkaError) -> bool:
+        """Whether an append was refused since a truncation is not durable, which may be now."""
+        is_refused = error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert not is_refused or not self.log.is_cut_durable
+        if is_refused and self.rng.random() < 0.5:
+            self.op_flush()
+        return is_refused
 
     def note(self, batch: bytearray, end: int) -> None:
         """Remember bytes that may reach the disk from now on."""
@@ -283,6 +293,9 @@ class _Run:
             log.writes.append_as_follower(
                 b"".join(pieces), leader_epoch=self.epoch, now_ms=self.now_ms
             )
+        except KafkaError as error:
+            if not self.awaits_flush(error):
+                raise
         finally:
             if log.log_end_offset > end:
                 for piece in pieces:
