@@ -6,9 +6,11 @@ import pytest
 
 from ottla.controller.configs import AlterOperation
 from ottla.errors import ErrorCode
+from ottla.metadata.framing import MessageAndVersion
 from ottla.metadata.resources import ConfigResourceType
 from ottla.protocol.apis.alter_configs import AlterConfigsRequest
 from ottla.protocol.apis.delete_topics import DeleteTopicsRequest
+from ottla.protocol.records.metadata import ConfigRecord
 from ottla.types import ZERO_UUID
 from tests.controller.harness import Harness, incremental_change
 
@@ -205,3 +207,14 @@ def test_deleting_a_topic_removes_its_settings(harness: Harness) -> None:
     assert harness.ask(request).responses[0].error_code == 0
     assert harness.create("alpha").error_code == ErrorCode.NONE
     assert not harness.image.configs.topic("alpha")
+
+
+def test_a_stored_setting_that_was_removed_is_ignored(harness: Harness) -> None:
+    """Else no other setting of the topic could be changed: all of them are checked."""
+    record = ConfigRecord(
+        resource_type=TOPIC, resource_name="alpha", name="message.format.version", value="2.8"
+    )
+    harness.node._runtime._append([MessageAndVersion(record, 0)])
+    harness.run_turn()
+    assert _alter(harness, TOPIC, "alpha", ("retention.ms", SET, "1000")) == (0, None)
+    assert harness.image.configs.topic("alpha") == {"retention.ms": "1000"}

@@ -246,3 +246,24 @@ def test_listeners_get_everything_once_whenever_they_are_added() -> None:
         ("early", False, [B]),
         ("late", False, [B]),
     ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "is_kept"),
+    [
+        (2, "retention.ms", True),
+        (2, "message.format.version", False),
+        (4, "message.format.version", True),
+        (8, "retention.ms", False),
+        (16, "interval.ms", True),
+        (16, "retention.ms", False),
+        (32, "consumer.session.timeout.ms", True),
+        (32, "no.such", False),
+    ],
+)
+def test_settings_that_do_not_exist_are_ignored(kind: int, name: str, *, is_kept: bool) -> None:
+    """An upgraded cluster may have stored some; of brokers plugins may have any."""
+    image = MetadataImage()
+    record = kinds.ConfigRecord(resource_type=kind, resource_name="a", name=name, value="1")
+    image.apply(_records(record), END)
+    assert dict(image.configs.of(kind, "a")) == ({name: "1"} if is_kept else {})

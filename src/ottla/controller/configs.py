@@ -19,6 +19,7 @@ from ottla.controller.result import ControllerResult, specific_message
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.bootstrap import MIN_INSYNC_REPLICAS
 from ottla.metadata.framing import MessageAndVersion
+from ottla.metadata.image.configs import is_supported
 from ottla.metadata.resources import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType
 from ottla.protocol.apis.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from ottla.protocol.apis.incremental_alter_configs import (
@@ -145,6 +146,8 @@ class ConfigControl:
 
     def replay_config(self, record: ConfigRecord) -> None:
         """Set or (null) remove one setting."""
+        if not is_supported(record.resource_type, record.name):
+            return
         resource = ConfigResource(record.resource_type, record.resource_name)
         settings = dict(self.of(resource))
         if record.value is None:

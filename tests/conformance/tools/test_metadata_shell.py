@@ -14,6 +14,7 @@ import pytest
 
 from ottla import Admin
 from ottla.cli.shell.metadata_shell import EXAMPLES
+from ottla.protocol.records.metadata import ConfigRecord
 from tests.cli.metadata_snapshot import quota, write_snapshot
 from tests.conformance.clients.node_process import running_node
 
@@ -145,6 +146,20 @@ def both(kafka: Kafka, directory: Path, *arguments: str, stdin: str = "") -> Ans
 def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write a snapshot with every kind of node."""
     return write_snapshot(tmp_path_factory.mktemp("shell"))
+
+
+def test_settings_that_do_not_exist_are_left_out(kafka: Kafka, tmp_path: Path) -> None:
+    """Those of topics, groups, client metrics and loggers; brokers may have any."""
+    names = ("no.such", "message.format.version", "retention.ms", "ssl.keystore.password")
+    more = [
+        ConfigRecord(resource_type=kind, resource_name=resource, name=name, value="v")
+        for kind, resource in ((2, "u"), (4, ""), (4, "5"), (8, "5"), (16, "u"), (32, "u"))
+        for name in (*names, "interval.ms", "consumer.session.timeout.ms")
+    ]
+    path = str(write_snapshot(tmp_path, *more))
+    shown = both(kafka, tmp_path, "-s", path, "tree", "/image/configs").out
+    assert "TOPIC:u" in shown
+    assert "BROKER_LOGGER" not in shown
 
 
 def test_a_walk_through_every_node(kafka: Kafka, snapshot: Path) -> None:

@@ -1,13 +1,19 @@
 """Stored settings by resource.
 
-Kafka: org.apache.kafka.image.{ConfigurationsImage, ConfigurationsDelta}.
+Settings that no resource of their kind has are left out, as in Kafka (KAFKA-19851): a cluster that
+was upgraded may have some that were removed since.
+
+Kafka: org.apache.kafka.image.{ConfigurationsImage, ConfigurationsDelta},
+org.apache.kafka.server.config.DefaultSupportedConfigChecker.
 """
 
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from ottla.config.group import ClientMetricsConfig, GroupConfig
+from ottla.config.topic_settings import TopicSettings
 from ottla.metadata.framing import MessageAndVersion
 from ottla.metadata.resources import ConfigResource, ConfigResourceType
 from ottla.protocol.records.metadata import ConfigRecord
@@ -18,6 +24,21 @@ if TYPE_CHECKING:
     from ottla.metadata.delta import MetadataDelta
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
+_TABLES: Final = MappingProxyType(
+    {
+        int(ConfigResourceType.TOPIC): TopicSettings,
+        int(ConfigResourceType.CLIENT_METRICS): ClientMetricsConfig,
+        int(ConfigResourceType.GROUP): GroupConfig,
+    }
+)
+
+
+def is_supported(resource_type: int, name: str) -> bool:
+    """Whether resources of a kind have a setting of this name; brokers may have any."""
+    if resource_type == ConfigResourceType.BROKER:
+        return True
+    table = _TABLES.get(resource_type)
+    return table is not None and name in table.keys
 
 
 class ConfigsImage:
@@ -42,6 +63,8 @@ class ConfigsImage:
 
     def replay_config(self, record: ConfigRecord, delta: MetadataDelta) -> None:
         """Set or (null) remove one setting."""
+        if not is_supported(record.resource_type, record.name):
+            return
         resource = ConfigResource(record.resource_type, record.resource_name)
         settings = self.by_resource.get(resource)
         old = None if settings is None else settings.get(record.name)
