@@ -154,3 +154,62 @@ def test_31_the_log_is_not_cut_below_its_high_watermark() -> None:
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     log.truncate_to(4, now_ms=0)
     assert log.end_offset == 4
+
+
+def _offsets(log: ReplicatedLog, offset: int) -> list[int]:
+    return [batch.base_offset for batch in log.read(offset)]
+
+
+def test_batches_wait_in_memory_for_the_flush_before_them() -> None:
+    """They are at the log's end for readers; the file gets one with each flush."""
+    log = _open(SimulatedDisk())
+    _append(log)
+    _append_one(log)
+    job = log.start_flush(0)
+    assert job is not None
+    for _ in range(3):
+        _append_one(log)
+    assert (log.written_end_offset, log.end_offset, log.is_durable) == (2, 5, False)
+    assert _offsets(log, 1) == [1, 2, 3, 4]
+    assert _offsets(log, 3) == [3, 4]
+    assert len(log.read_bytes(1, 1)) == len(log.read_bytes(3, 1))
+    assert log.read_bytes(2, 10_000) == bytes(log.read_bytes(2, 1)) + log.read_bytes(3, 10_000)
+    assert log.divergence(5, 1) is None
+    log.update_high_watermark(4)
+    job.run()
+    log.flush_completed(job)
+    for end_offset in (3, 4, 5):
+        assert not log.is_durable
+        assert log.log.high_watermark == min(4, log.written_end_offset)
+        _flush_part(log)
+        assert (log.written_end_offset, log.end_offset) == (end_offset, 5)
+    assert log.is_durable
+    assert _offsets(log, 0) == [0, 1, 2, 3, 4]
+
+
+def _flush_part(log: ReplicatedLog) -> None:
+    job = log.start_flush(0)
+    assert job is not None
+    job.run()
+    log.flush_completed(job)
+
+
+def test_a_truncation_removes_batches_that_wait() -> None:
+    """What is committed stays, also where it waits."""
+    disk = SimulatedDisk()
+    log = _open(disk)
+    _append(log)
+    _append_one(log)
+    job = log.start_flush(0)
+    assert job is not None
+    for _ in range(3):
+        _append_one(log)
+    log.update_high_watermark(3)
+    with pytest.raises(KafkaError, match="below the current high watermark 3"):
+        log.truncate_to(2, now_ms=0)
+    log.truncate_to(3, now_ms=0)
+    assert _offsets(log, 0) == [0, 1, 2]
+    job.run()
+    log.flush_completed(job)
+    log.close(is_to_be_flushed=True)
+    assert _open(disk).end_offset == 2
