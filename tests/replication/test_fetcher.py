@@ -97,8 +97,12 @@ class World:
         self, *partitions: FetchedPartition, session_id: int = 7, error_code: int = 0
     ) -> None:
         """Answer the fetch in flight."""
-        answer = FetchAnswer(error_code, session_id, partitions)
-        self.fetcher.received(answer, NOW_MS, NOW_MS)
+        self.receive(FetchAnswer(error_code, session_id, partitions))
+
+    def receive(self, response: FetchAnswer | ListOffsetsResponse) -> None:
+        """Take a response, and truncate what has to be truncated after it."""
+        self.fetcher.received(response, NOW_MS, NOW_MS)
+        self.fetcher.take_cuts()
         self.fetcher.truncate(len(self.partitions), NOW_MS, NOW_MS)
 
     def flush(self) -> None:
@@ -215,7 +219,7 @@ def test_a_log_below_the_leaders_start_begins_again_there() -> None:
         assert request.replica_id == 2
         found = _Offsets.ListOffsetsPartitionResponse(partition_index=0, offset=offset)
         response = ListOffsetsResponse(topics=[_Offsets(name="t", partitions=[found])])
-        world.fetcher.received(response, NOW_MS, NOW_MS)
+        world.receive(response)
     assert named(world.fetch()) == [(0, 40)]
     assert (world.log.log_start_offset, world.log.high_watermark) == (40, 40)
 
@@ -229,7 +233,7 @@ def test_a_log_that_begins_again_stays_in_the_session() -> None:
         world.fetcher.poll(NOW_MS)
         found = _Offsets.ListOffsetsPartitionResponse(partition_index=0, offset=offset)
         response = ListOffsetsResponse(topics=[_Offsets(name="t", partitions=[found])])
-        world.fetcher.received(response, NOW_MS, NOW_MS)
+        world.receive(response)
     request = world.fetch()
     assert named(request) == [(0, 40)]
     assert request.forgotten == []
@@ -245,7 +249,7 @@ def test_a_log_beyond_the_leaders_end_is_truncated() -> None:
     assert isinstance(world.fetcher.poll(NOW_MS), ListOffsetsRequest)
     found = _Offsets.ListOffsetsPartitionResponse(partition_index=0, offset=2)
     response = ListOffsetsResponse(topics=[_Offsets(name="t", partitions=[found])])
-    world.fetcher.received(response, NOW_MS, NOW_MS)
+    world.receive(response)
     world.flush()
     assert named(world.fetch()) == [(0, 2)]
 
@@ -404,7 +408,7 @@ def test_logs_are_truncated_some_at_a_time() -> None:
     world.fetch()
     diverging = [fetched(index, diverging=(EPOCH, 1)) for index in (0, 1)]
     world.fetcher.received(FetchAnswer(0, 7, diverging), NOW_MS, NOW_MS)
-    assert [offset for _, offset in world.fetcher.cuts] == [1, 1]
+    assert [offset for _, offset in world.fetcher.take_cuts()] == [1, 1]
     assert named(world.fetch()) == [(2, 2)]
     world.fetcher.received(FetchAnswer(0, 7, ()), NOW_MS, NOW_MS)
     assert world.fetcher.truncate(1, NOW_MS, NOW_MS)

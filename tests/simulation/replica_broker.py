@@ -273,6 +273,7 @@ class SimulatedBroker:
                 fetcher.failed(now_ms)
             else:
                 fetcher.received(pending.value, now_ms, now_ms)
+                fetcher.take_cuts()
                 fetcher.truncate(1, now_ms, now_ms)
             pause_ms = self.cluster.rng.randrange(1, 40)
             self.cluster.happen(pause_ms, self.guarded, self.life, self.poll, fetcher)

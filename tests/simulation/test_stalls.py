@@ -1,8 +1,12 @@
-"""A node's loop waits for no disk, and a slow disk does not delay the answers of a voter."""
+"""A node's loop waits for no disk, and a slow disk does not delay the answers of a voter.
+
+OTTLA_TEST_PARTITIONS=3000 truncates that many logs.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +23,7 @@ if TYPE_CHECKING:
     from ottla.replication.partition import Partition
     from ottla.testing.simulation.node import SimulatedNode
 
-PARTITIONS = 90
+PARTITIONS = int(os.environ.get("OTTLA_TEST_PARTITIONS", "120"))
 STALL_US = 10_000_000
 FETCH_TIMEOUT_S = 2.0
 """controller.quorum.fetch.timeout.ms"""
@@ -86,28 +90,6 @@ async def _diverge(cluster: SimulatedCluster) -> None:
     await asyncio.sleep(10)
 
 
-def test_no_flush_is_waited_for_by_the_loop() -> None:
-    """Topics are created, leaders change and logs are truncated below their recovery points."""
-    cluster = SimulatedCluster(21, config=FLUSHES)
-
-    async def work() -> None:
-        await cluster.start()
-        calls = FileCalls(cluster)
-        async with cluster.admin() as admin:
-            await admin.create_topics([NewTopic("t", PARTITIONS, 3)])
-        await _until(lambda: _are_in_sync(cluster))
-        await _diverge(cluster)
-        assert any(one.log.log_end_offset > 1 for one in _hosted(cluster[3]))
-        calls.truncations.clear()
-        cluster.heal()
-        await _until(lambda: _are_in_sync(cluster))
-        assert all(one.log.log_end_offset == 1 for node in cluster for one in _hosted(node))
-        assert calls.flushes == []
-        assert len(calls.truncations) >= 2, "some at a time"
-
-    cluster.run(work())
-
-
 class Answers:
     """The longest time that a voter needed to answer another one, a long poll included."""
 
@@ -138,6 +120,32 @@ class Answers:
         """Whether there are answers, each within half of the fetch timeout."""
         longest_us = max([self.longest_us, *map(self._until_now, self._waiting)])
         return self.count > 0 and longest_us < FETCH_TIMEOUT_S / 2 * 1e6
+
+
+def test_a_voter_answers_while_its_logs_are_truncated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of a leader's logs are cut below their stored recovery points; no flush is waited for."""
+    cluster = SimulatedCluster(21, config=FLUSHES)
+
+    async def work() -> None:
+        await cluster.start()
+        calls = FileCalls(cluster)
+        async with cluster.admin() as admin:
+            replicas = {number: [3, 1, 2] for number in range(PARTITIONS)}
+            await admin.create_topics([NewTopic("t", assignments=replicas)])
+        await _until(lambda: _are_in_sync(cluster))
+        await _diverge(cluster)
+        assert all(one.log.log_end_offset > 1 for one in _hosted(cluster[3]))
+        calls.truncations.clear()
+        answers = Answers(cluster, monkeypatch)
+        cluster.heal()
+        await _until(lambda: _are_in_sync(cluster))
+        assert all(one.log.log_end_offset == 1 for node in cluster for one in _hosted(node))
+        assert answers.are_in_time()
+        assert calls.flushes == []
+        assert sum(calls.truncations.values()) >= 2 * PARTITIONS, "of a log and its time index"
+        assert len(calls.truncations) > 2, "some at a time"
+
+    cluster.run(work())
 
 
 @pytest.mark.parametrize("is_active", [True, False])

@@ -81,6 +81,7 @@ class Transcript:
         self.produced: Counter[str] = Counter()
         self.lines: list[str] = []
         self.requests: deque[tuple[Broker, AlterPartitionRequest, Pending[Any]]] = deque()
+        self.flushes: list[Callable[[], None]] = []
         self.fetches: dict[int, tuple[SimulatedBroker, Any, Pending[Any]]] = {}
         self.brokers: dict[int, SimulatedBroker] = {}
         self.controller = ModelController(self, (1, 2, 3))  # type: ignore[arg-type] # in its place
@@ -91,8 +92,10 @@ class Transcript:
 
     # What brokers and controller ask of a simulation
 
-    def happen(self, _delay_ms: int, _action: Callable[..., None], *_arguments: Any) -> None:
-        """Let nothing happen by the clock."""
+    def happen(self, _delay_ms: int, action: Callable[..., None], *arguments: Any) -> None:
+        """Let nothing happen by the clock; truncations are flushed before the next fetch."""
+        if "_flush_cut" in [getattr(one, "__name__", "") for one in arguments]:
+            self.flushes.append(lambda: action(*arguments))
 
     def decided(self, image: Image) -> None:
         """Say what the controller decided."""
@@ -167,6 +170,8 @@ class Transcript:
         if broker.node_id not in self.fetches and broker.fetcher is not None:
             self.clock.ms += 50
             broker.poll(broker.fetcher)
+            while self.flushes:
+                self.flushes.pop()()
         target, request, pending = self.fetches.pop(broker.node_id)
         assert isinstance(request, FetchValues)
         ((leader_epoch, offset, last_epoch, *_),) = request.partitions.values()

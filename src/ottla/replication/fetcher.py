@@ -22,11 +22,7 @@ from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from ottla.protocol.fetch_values import FetchValues
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from ottla.replication.truncation import (
-    cut_to_diverging,
-    cut_without_epochs,
-    diverging_target,
-)
+from ottla.replication.truncation import Cut, cut_without_epochs
 from ottla.storage.disk_errors import is_exhaustion
 from ottla.storage.log.append_info import UnexpectedAppendOffset
 
@@ -154,8 +150,10 @@ class ReplicaFetcher:
         """When the limit is looked at again, if nothing else is fetched."""
         self._lookups: dict[_Replica, None] = {}
         self._forgotten: dict[PartitionKey, None] = {}
-        self._cuts: dict[_Replica, tuple[int, int]] = {}
-        """Those that must be truncated first, with the epoch and its end in the leader's log."""
+        self._cuts: dict[_Replica, Cut] = {}
+        """Those that must be truncated first."""
+        self._prepared: dict[_Replica, Cut] = {}
+        """Those of them that `truncate` may truncate now."""
         self._unflushed: dict[PartitionLog, _Replica] = {}
         """Those that wait for the flush of their truncation, which has not begun."""
         self._session_id = 0
@@ -200,6 +198,7 @@ class ReplicaFetcher:
         self._throttled.pop(replica, None)
         self._lookups.pop(replica, None)
         self._cuts.pop(replica, None)
+        self._prepared.pop(replica, None)
         self._unflushed.pop(partition.log, None)
         return True
 
@@ -390,9 +389,8 @@ class ReplicaFetcher:
                 self._handle_error(replica, ErrorCode(error_code), now_ms)
                 return
             if diverging is not None:
-                self._set_aside(replica)
-                self._delayed[replica] = _NEVER_MS
-                self._cuts[replica] = diverging
+                epoch, end_offset = diverging
+                self._cut(replica, Cut(end_offset, epoch))
                 self._session_epoch = _FULL  # Kafka's leader does not repeat its high watermark
                 return
             self._append(replica, records, high_watermark, log_start_offset)  # type: ignore[arg-type] # a buffer
@@ -441,27 +439,34 @@ class ReplicaFetcher:
 
     # Truncation
 
-    @property
-    def cuts(self) -> list[tuple[PartitionLog, int]]:
-        """The logs that must be truncated before they are fetched again, with their next ends."""
-        return [
-            (replica.partition.log, diverging_target(replica.partition.log, *diverging))
-            for replica, diverging in self._cuts.items()
-        ]
+    def _cut(self, replica: _Replica, cut: Cut) -> None:
+        """Truncate it before it is fetched again."""
+        self._set_aside(replica)
+        self._delayed[replica] = _NEVER_MS
+        self._cuts[replica] = cut
+
+    def take_cuts(self) -> list[tuple[PartitionLog, int]]:
+        """Return the logs that must be truncated, each with an offset below which all stays.
+
+        `truncate` follows once no higher recovery point of theirs is stored.
+        """
+        cuts, self._cuts = self._cuts, {}
+        self._prepared.update(cuts)
+        return [(one.partition.log, cut.target(one.partition.log)) for one, cut in cuts.items()]
 
     def truncate(self, max_count: int, now_ms: int, wall_ms: int) -> bool:
-        """Truncate so many of those logs; return whether some are left."""
-        for replica in list(self._cuts)[:max_count]:
-            epoch, end_offset = self._cuts.pop(replica)
+        """Truncate so many of the logs that were taken; return whether some are left."""
+        for replica in list(self._prepared)[:max_count]:
+            cut = self._prepared.pop(replica)
             try:
-                cut_to_diverging(replica.partition.log, epoch, end_offset, wall_ms)
+                cut.apply(replica.partition.log, wall_ms)
             except KafkaError as error:
                 self._fail(replica, error, now_ms)
                 continue
             del self._delayed[replica]
             replica.moved()
             self._continue(replica)
-        return bool(self._cuts)
+        return bool(self._prepared)
 
     def _continue(self, replica: _Replica) -> None:
         """Fetch it, or look it up, with the next request: when no truncation has to be flushed."""
@@ -546,10 +551,10 @@ class ReplicaFetcher:
             return
         if replica.lookup == LATEST_TIMESTAMP:
             self._report(replica, f"the log is truncated to the leader's end at {offset}")
-            log_of.truncation.truncate_to(offset, now_ms=self._wall_ms)
+            self._cut(replica, Cut(offset))
         elif offset > log_of.log_end_offset:
             self._report(replica, f"the log begins again at the leader's start at {offset}")
-            log_of.truncation.truncate_fully_and_start_at(offset, now_ms=self._wall_ms)
+            self._cut(replica, Cut(offset, is_restart=True))
         replica.lookup = 0
-        self._moved(replica)
-        self._continue(replica)
+        if replica not in self._cuts:
+            self._continue(replica)

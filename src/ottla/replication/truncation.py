@@ -5,10 +5,37 @@ Kafka: AbstractFetcherThread.getOffsetTruncationState (KIP-101, KIP-279, KIP-595
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from ottla.storage.log.partition_log import PartitionLog
+
+
+class Cut(NamedTuple):
+    """What a follower has to remove from its log before it fetches on."""
+
+    end_offset: int
+    epoch: int | None = None
+    """The leader's epoch that ends there; None: the log is cut there whatever its epochs are."""
+    is_restart: bool = False
+    """Whether the log is emptied and begins there."""
+
+    def target(self, log: PartitionLog) -> int:
+        """Return an offset below which everything stays."""
+        if self.is_restart:
+            return min(self.end_offset, log.log_start_offset)
+        if self.epoch is None:
+            return self.end_offset
+        return diverging_target(log, self.epoch, self.end_offset)
+
+    def apply(self, log: PartitionLog, now_ms: int) -> None:
+        """Truncate the log."""
+        if self.is_restart:
+            log.truncation.truncate_fully_and_start_at(self.end_offset, now_ms=now_ms)
+        elif self.epoch is None:
+            log.truncation.truncate_to(self.end_offset, now_ms=now_ms)
+        else:
+            cut_to_diverging(log, self.epoch, self.end_offset, now_ms)
 
 
 def diverging_target(log: PartitionLog, epoch: int, end_offset: int) -> int:

@@ -106,6 +106,8 @@ class Replication:
         """By the leader and the number of the fetcher."""
         self._leaders: dict[Partition, ReplicaFetcher] = {}
         self._changed: dict[ReplicaFetcher, None] = {}
+        self._truncating: set[ReplicaFetcher] = set()
+        """Those whose logs are being truncated, or recovery points stored for it."""
         self._tasks: dict[ReplicaFetcher, TimerTask] = {}
         self._is_closed = False
         replicas.environment = IsrUpdates(
@@ -247,15 +249,20 @@ class Replication:
             fetcher.failed(now_ms)
         else:
             fetcher.received(done.value, now_ms, self._clock.now_ms())
-            cuts = fetcher.cuts
-            if cuts:
-                self._prepare_truncation(fetcher, cuts)
+            if fetcher not in self._truncating:
+                self._prepare_truncation(fetcher)
         self._drive(fetcher)
 
-    def _prepare_truncation(
-        self, fetcher: ReplicaFetcher, cuts: list[tuple[PartitionLog, int]]
-    ) -> None:
-        """Store lower recovery points first, which waits for the disk in a worker."""
+    def _prepare_truncation(self, fetcher: ReplicaFetcher) -> None:
+        """Store lower recovery points first, which waits for the disk in a worker.
+
+        What must be truncated after later responses follows when these logs are.
+        """
+        cuts = fetcher.take_cuts()
+        if not cuts:
+            self._truncating.discard(fetcher)
+            return
+        self._truncating.add(fetcher)
         checkpoints = self._replicas.logs.checkpoints.lower(cuts)
         left = len(checkpoints)
         if not left:
@@ -278,6 +285,7 @@ class Replication:
         if fetcher.truncate(TRUNCATIONS_AT_ONCE, now_ms, self._clock.now_ms()):
             self._call_later(0, lambda: self._truncate(fetcher))
         else:
+            self._prepare_truncation(fetcher)
             self._drive(fetcher)
 
     def _drive_later(self, fetcher: ReplicaFetcher) -> None:
