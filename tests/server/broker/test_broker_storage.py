@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ErrorCode
 from ottla.metadata.resources import ConfigResource, ConfigResourceType
 from ottla.replication.replica_set import ReplicaSet
+from ottla.server.broker.new_logs import LOGS_AT_ONCE, LOGS_OF_THE_LOOP
 from ottla.server.broker.publisher import PARTITIONS_IN_A_TURN, MetadataPublisher
 from ottla.storage.log.config import LogConfig
 from ottla.testing.disk import SimulatedDisk
@@ -15,12 +16,21 @@ from ottla.types import Uuid
 from tests.storage.logs import NOW_MS
 from tests.storage.sets import open_set
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 X, Y, Z = Uuid(b"x" * 16), Uuid(b"y" * 16), Uuid(b"z" * 16)
 
 
 def topic(name: str, topic_id: Uuid) -> Any:
     partition = SimpleNamespace(
-        replicas=(1,), adding_replicas=(), isr=(1,), leader=1, leader_epoch=0, partition_epoch=0
+        replicas=(1,),
+        adding_replicas=(),
+        is_reassigning=False,
+        isr=(1,),
+        leader=1,
+        leader_epoch=0,
+        partition_epoch=0,
     )
     return SimpleNamespace(name=name, topic_id=topic_id, partitions={0: partition})
 
@@ -41,6 +51,16 @@ def change(*topics: Any, **parts: Any) -> tuple[Any, Any]:
     return SimpleNamespace(**delta | parts), image
 
 
+def at_once(job: Callable[[], Any], done: Callable[[Any, Exception | None], None]) -> None:
+    """Run a worker's job here and now."""
+    error = None
+    try:
+        job()
+    except OSError as failure:
+        error = failure
+    done(None, error)
+
+
 def publisher(*disks: SimulatedDisk) -> tuple[MetadataPublisher, ReplicaSet, list[object]]:
     """Return a publisher over as much of a broker as it needs, and the topics its groups drop."""
     dropped: list[object] = []
@@ -59,7 +79,7 @@ def publisher(*disks: SimulatedDisk) -> tuple[MetadataPublisher, ReplicaSet, lis
         groups=SimpleNamespace(on_topics_deleted=dropped.extend),
         metadata=SimpleNamespace(log_config=lambda _: LogConfig()),
     )
-    return MetadataPublisher(broker, lambda callback: callback()), replicas, dropped
+    return MetadataPublisher(broker, lambda callback: callback(), at_once), replicas, dropped
 
 
 def test_a_disk_that_fails_while_a_topic_is_deleted_stops_no_other_change() -> None:
@@ -114,15 +134,21 @@ def test_only_new_partitions_are_made_while_a_directory_is_offline() -> None:
     assert replicas.find("z", 0) is not None
 
 
+def many(name: str, topic_id: Uuid, count: int) -> Any:
+    """Return a topic of so many partitions."""
+    one = topic(name, topic_id)
+    one.partitions = dict.fromkeys(range(count), one.partitions[0])
+    return one
+
+
 def test_thousands_of_partitions_are_changed_in_several_turns() -> None:
     """Votes, heartbeats and clients come between; what is deleted meanwhile is left out."""
     one, replicas, _ = publisher(SimulatedDisk())
     turns: list[Any] = []
     one._call_soon = turns.append
-    x, y = topic("x", X), topic("y", Y)
     count = 2 * PARTITIONS_IN_A_TURN + 10
-    x.partitions = dict.fromkeys(range(count), x.partitions[0])
-    one.metadata_changed(*change(x, partitions_changed={X: dict.fromkeys(range(count))}))
+    x, y = many("x", X, count), topic("y", Y)
+    one.metadata_changed(*change(x, is_snapshot=True, partitions_changed={X: dict(x.partitions)}))
     assert len(replicas) == PARTITIONS_IN_A_TURN
     _, image = change(x, y)
     delta, _ = change(partitions_changed={Y: {0: None}})
@@ -141,6 +167,101 @@ def test_thousands_of_partitions_are_changed_in_several_turns() -> None:
     assert not one._is_changing
 
 
+class Worker:
+    """Keeps the jobs that it is given until a test lets it run them."""
+
+    def __init__(self, one: MetadataPublisher) -> None:
+        self.jobs: list[tuple[Any, Any]] = []
+        one._new_logs._run_in_worker = lambda job, done: self.jobs.append((job, done))
+
+    def run(self) -> None:
+        """Run what there is now."""
+        jobs, self.jobs = self.jobs, []
+        for job, done in jobs:
+            at_once(job, done)
+
+
+def test_few_new_logs_are_made_by_the_loop() -> None:
+    """A client may write as soon as its topic exists."""
+    one, replicas, _ = publisher(SimulatedDisk())
+    worker = Worker(one)
+    x = many("x", X, LOGS_OF_THE_LOOP)
+    one.metadata_changed(*change(x, partitions_changed={X: dict.fromkeys(x.partitions)}))
+    assert (len(replicas), worker.jobs) == (LOGS_OF_THE_LOOP, [])
+
+
+def test_many_new_logs_are_made_by_workers_a_batch_at_a_time() -> None:
+    """Other partitions are changed meanwhile."""
+    one, replicas, _ = publisher(SimulatedDisk(), SimulatedDisk())
+    worker = Worker(one)
+    x, y = many("x", X, 2 * LOGS_AT_ONCE), topic("y", Y)
+    replicas.host("y", 0, Y, now_ms=NOW_MS)
+    one.metadata_changed(*change(x, y, partitions_changed={X: dict.fromkeys(x.partitions)}))
+    assert len(replicas) == 1
+    one.metadata_changed(*change(x, y, partitions_changed={Y: {0: y.partitions[0]}}))
+    assert replicas.get("y", 0).is_leader
+    one.metadata_changed(*change(x, y, partitions_changed={X: {3: x.partitions[3]}}))
+    assert len(replicas) == 1
+    worker.run()
+    assert len(replicas) == 1 + LOGS_AT_ONCE
+    worker.run()
+    assert len(replicas) == 1 + 2 * LOGS_AT_ONCE
+    assert all(partition.is_leader for partition in replicas)
+    counts = [len(replicas.logs.table.logs_in(one)) for one in replicas.logs.directories]
+    assert counts == [LOGS_AT_ONCE + 1, LOGS_AT_ONCE]
+
+
+def test_a_topic_that_is_deleted_while_its_logs_are_made_leaves_none() -> None:
+    """Its successor of the same name gets logs of its own."""
+    one, replicas, _ = publisher(SimulatedDisk())
+    worker = Worker(one)
+    x, again = many("x", X, 50), many("x", Z, 40)
+    delta, image = change(x, partitions_changed={X: dict.fromkeys(x.partitions)})
+    one.metadata_changed(delta, image)
+    image.topics.by_id = {Z: again}
+    delta, _ = change(topics_deleted={X: x}, partitions_changed={Z: dict.fromkeys(range(40))})
+    one.metadata_changed(delta, image)
+    worker.run()
+    assert len(replicas) == 0
+    worker.run()
+    assert len(replicas) == 40
+    assert {log.topic_id for log in replicas.logs} == {Z}
+    assert len(replicas.logs) == 40
+
+
+def test_a_disk_that_fails_while_logs_are_made_takes_its_directory_offline() -> None:
+    """The partitions get their logs in the other one."""
+    disks = SimulatedDisk(0), SimulatedDisk(1)
+    one, replicas, _ = publisher(*disks)
+    x = many("x", X, 60)
+    disks[0].fail(lambda call: call.path.startswith("x-40"))
+    one.metadata_changed(*change(x, partitions_changed={X: dict.fromkeys(x.partitions)}))
+    assert [log_dir.is_online for log_dir in replicas.logs.directories] == [False, True]
+    assert len(replicas.logs.table.logs_in(replicas.logs.directories[1])) == 60
+
+
+def test_a_publisher_that_is_closed_hosts_no_more() -> None:
+    """The node stops while a worker makes logs, which are closed with the others."""
+    one, replicas, _ = publisher(SimulatedDisk())
+    worker = Worker(one)
+    x = many("x", X, 2 * LOGS_AT_ONCE)
+    one.metadata_changed(*change(x, partitions_changed={X: dict.fromkeys(x.partitions)}))
+    one.close()
+    worker.run()
+    assert (len(replicas), len(replicas.logs), worker.jobs) == (0, LOGS_AT_ONCE, [])
+
+
+def test_settings_that_change_while_logs_are_made_are_theirs() -> None:
+    """The log is opened with what was valid before."""
+    one, replicas, _ = publisher(SimulatedDisk())
+    worker = Worker(one)
+    x = many("x", X, 50)
+    one.metadata_changed(*change(x, partitions_changed={X: dict.fromkeys(x.partitions)}))
+    replicas.logs.config_for = lambda _topic: LogConfig(segment_bytes=12345)
+    worker.run()
+    assert {log.config.segment_bytes for log in replicas.logs} == {12345}
+
+
 def test_a_change_that_fails_stops_no_other_change() -> None:
     """Whatever the error is: the other topics, partitions, quotas and settings are applied."""
     one, replicas, groups = publisher(SimulatedDisk())
@@ -156,7 +277,7 @@ def test_a_change_that_fails_stops_no_other_change() -> None:
     parts.metadata.log_config = lambda name: fail() if name == "u" else LogConfig()
     parts.quotas.update = fail
     parts.telemetry = SimpleNamespace(update=lambda _, name: applied.append(name))
-    one = MetadataPublisher(parts, lambda callback: callback())
+    one = MetadataPublisher(parts, lambda callback: callback(), at_once)
     u, v = topic("u", Uuid(b"u" * 16)), topic("v", Uuid(b"v" * 16))
     delta, image = change(
         u,

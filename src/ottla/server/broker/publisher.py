@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Final
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.resources import ConfigResourceType
 from ottla.server.broker.internal_topics import OFFSETS_TOPIC
+from ottla.server.broker.new_logs import NewLogs
 from ottla.server.node.dynamic_settings import cordoned_directories
 from ottla.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image.image import MetadataImage
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ottla.metadata.topic import TopicImage
     from ottla.replication.partition import Partition
     from ottla.server.broker.broker import Broker
+    from ottla.server.system.environment import RunInWorker
 
 log = logging.getLogger("ottla.broker")
 PARTITIONS_IN_A_TURN: Final = 100
@@ -33,10 +35,16 @@ _NOT_REMOVED = "a partition is not removed: %s; check the disk, a restart remove
 class MetadataPublisher:
     """Hosts, leads, reconfigures and removes partitions as the metadata requires."""
 
-    def __init__(self, broker: Broker, call_soon: Callable[[Callable[[], None]], object]) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        call_soon: Callable[[Callable[[], None]], object],
+        run_in_worker: RunInWorker,
+    ) -> None:
         """call_soon(callback) calls back in the next turn of the loop."""
         self._broker = broker
         self._call_soon = call_soon
+        self._new_logs = NewLogs(broker.replicas, run_in_worker, self._logs_created)
         self._changed: dict[tuple[Uuid, int], bool] = {}
         """Partitions that are still to be changed, in order, with whether they are new here."""
         self._is_changing = False
@@ -61,13 +69,8 @@ class MetadataPublisher:
         now_ms = self._clock.now_ms()
         for topic in delta.topics_deleted.values():
             self._apply(f"deletion of {topic.name}", self._drop_topic, topic, now_ms)
-        changed = self._changed
-        for topic_id, partitions in delta.partitions_changed.items():
-            for index, before in partitions.items():
-                is_new = not delta.is_snapshot and (
-                    before is None or self._node_id not in before.replicas
-                )
-                changed[topic_id, index] = changed.get((topic_id, index), False) or is_new
+        self._note_changes(delta, image)
+        self._apply("creation of logs", self._new_logs.begin, image, now_ms)
         if not self._is_changing:
             self._change_partitions(image)
         if delta.quotas_changed:
@@ -82,6 +85,28 @@ class MetadataPublisher:
                 self._apply(what, self._broker.telemetry.update, image, resource.name)
         if any(one.type == ConfigResourceType.BROKER for one in delta.configs_changed):
             self._apply("change of brokers' settings", self._reconfigure_all)
+
+    def _note_changes(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Remember what is to be changed, and which logs are to be made before."""
+        changed, new_logs = self._changed, self._new_logs
+        for topic_id, partitions in delta.partitions_changed.items():
+            topic = image.topics.by_id.get(topic_id)
+            for index, before in partitions.items():
+                key = topic_id, index
+                if key in new_logs:
+                    continue  # it is changed once it has a log, to what the image says then
+                is_new = not delta.is_snapshot and (
+                    before is None or self._node_id not in before.replicas
+                )
+                changed[key] = changed.get(key, False) or is_new
+                if is_new and topic is not None and new_logs.add(topic, index):
+                    del changed[key]
+
+    def _logs_created(self, keys: Iterable[tuple[Uuid, int]], image: MetadataImage) -> None:
+        """Change the partitions that have their logs now."""
+        self._changed.update(dict.fromkeys(keys, True))
+        if not self._is_changing:
+            self._change_partitions(image)
 
     def _change_partitions(self, image: MetadataImage) -> None:
         """Bring partitions to what the image says of them now: so many in a turn of the loop.
@@ -109,6 +134,7 @@ class MetadataPublisher:
     def close(self) -> None:
         """Change no more partitions."""
         self._changed.clear()
+        self._new_logs.close()
 
     def _apply(self, what: str, change: Callable[..., None], *arguments: object) -> None:
         try:

@@ -128,7 +128,9 @@ class Node:
         replicas = ReplicaSet(config.node_id, self._logs, INTERNAL_TOPICS, resources.loop.call_soon)
         self._replication = self._make_replication(replicas)
         self.broker = self._make_broker(replicas)
-        self._publisher = MetadataPublisher(self.broker, resources.loop.call_soon)
+        self._publisher = MetadataPublisher(
+            self.broker, resources.loop.call_soon, resources.workers.new_logs.run
+        )
         self._maintenance = Maintenance(
             replicas,
             config,

@@ -33,6 +33,8 @@ class WorkerPools:
         self.quorum: WorkerPool = environment.start_workers(loop)
         """For votes and the metadata log: they wait for no other write."""
         self.disk: WorkerPool = environment.start_workers(loop)
+        self.new_logs: WorkerPool = environment.start_workers(loop)
+        """For the logs of new partitions, which wait for no flush."""
         self.receivers: WorkerPool = environment.start_workers(loop, 1)
         """For receivers of clients' metrics, which may wait for a network."""
         self.decompression: WorkerPool = environment.start_workers(loop)
@@ -44,6 +46,7 @@ class WorkerPools:
         for workers in (
             self.quorum,
             self.disk,
+            self.new_logs,
             self.receivers,
             self.decompression,
             self.moves,

@@ -32,6 +32,8 @@ def run_all(jobs: Sequence[StorageJob], run_in_worker: RunInWorker) -> Pending[N
     """Run jobs in workers; complete when the last is done, whether or not some failed."""
     all_done: Pending[None] = Pending()
     left = len(jobs)
+    if not jobs:
+        all_done.complete(None)
 
     def finished(job: StorageJob, error: Exception | None) -> None:
         nonlocal left

@@ -8,6 +8,7 @@ Kafka: kafka.log.LogManager.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, NoReturn
 
 from ottla.errors import ErrorCode, KafkaError
@@ -28,6 +29,7 @@ from ottla.storage.log.events import LogEvents
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log_set.checkpoint_queue import CheckpointQueue
 from ottla.storage.log_set.closing import LogClosing
+from ottla.storage.log_set.creation import LOGS_IN_A_JOB, LogCreation
 from ottla.storage.log_set.flush_queue import FlushQueue
 from ottla.storage.log_set.future_logs import FutureLogs
 from ottla.storage.log_set.removal_queue import Removal, RemovalQueue
@@ -333,6 +335,34 @@ class LogSet:
         self.preferred.pop(partition, None)
         return log
 
+    def creation_jobs(
+        self, partitions: Iterable[tuple[TopicPartition, Uuid]], *, now_ms: int
+    ) -> list[StorageJob]:
+        """Return the jobs that make the logs of new partitions: run them in workers.
+
+        None of the partitions may have a log, nor get one meanwhile. Those whose log cannot be
+        made have none when the jobs are done; `get_or_create` then says why.
+        """
+        counts = self._log_counts()
+        planned: dict[LogDirectory, list[tuple[TopicPartition, Uuid]]] = {}
+        for partition, topic_id in partitions:
+            log_dir = self.preferred.get(partition)
+            if log_dir is None or not log_dir.is_online:
+                log_dir = min(self._candidates(None), key=lambda one: counts[one.path])
+            counts[log_dir.path] += 1
+            planned.setdefault(log_dir, []).append((partition, topic_id))
+        for log_dir in planned:
+            self.checkpoints.write_pending_now(log_dir)  # as in `open_new`
+        return [
+            LogCreation(self, log_dir, of[start : start + LOGS_IN_A_JOB], now_ms)
+            for log_dir, of in planned.items()
+            for start in range(0, len(of), LOGS_IN_A_JOB)
+        ]
+
+    def is_missing(self, partition: TopicPartition) -> bool:
+        """Whether a partition has neither a log nor one that cannot be opened."""
+        return partition not in self.table.logs and partition not in self.broken
+
     def _refuse_second(self, partition: TopicPartition, *, is_new: bool) -> None:
         offline = [log_dir.path for log_dir in self.directories if not log_dir.is_online]
         if offline and not is_new:
@@ -344,6 +374,17 @@ class LogSet:
             )
 
     def _choose(self, directory_id: Uuid | None) -> LogDirectory:
+        candidates = self._candidates(directory_id)
+        if len(candidates) == 1:
+            return candidates[0]
+        counts = self._log_counts()
+        return min(candidates, key=lambda log_dir: counts[log_dir.path])
+
+    def _log_counts(self) -> Counter[str]:
+        return Counter(log_dir.path for log_dir in self.table.log_dirs.values())
+
+    def _candidates(self, directory_id: Uuid | None) -> list[LogDirectory]:
+        """Return the directories for a new log, of which the one with the fewest takes it."""
         online = self.online_directories
         if directory_id is not None:
             online = [
@@ -352,14 +393,7 @@ class LogSet:
         if not online:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "all log directories are offline")
         online = [log_dir for log_dir in online if log_dir.path not in self.cordoned] or online
-        online = [log_dir for log_dir in online if not log_dir.is_short_of_space] or online
-        if len(online) == 1:
-            return online[0]
-        counts = {log_dir.path: 0 for log_dir in online}
-        for log_dir in self.table.log_dirs.values():
-            if log_dir.path in counts:
-                counts[log_dir.path] += 1
-        return min(online, key=lambda log_dir: counts[log_dir.path])
+        return [log_dir for log_dir in online if not log_dir.is_short_of_space] or online
 
     def delete(self, partition: TopicPartition, *, now_ms: int) -> bool:
         """Delete a log: renamed now, removed after file.delete.delay.ms. False when not found.

@@ -1,0 +1,109 @@
+"""The logs of new partitions: a few are made by the loop, many by workers.
+
+A topic of a thousand partitions is some seven thousand new files. On a busy disk each may wait for
+the file system's journal; votes, heartbeats and clients must not wait as well.
+
+Kafka: no counterpart: a broker's other threads go on while one makes logs.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from ottla.server.broker.internal_topics import INTERNAL_TOPICS
+from ottla.storage.log_set.jobs import run_all
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ottla.metadata.image.image import MetadataImage
+    from ottla.metadata.topic import TopicImage
+    from ottla.replication.replica_set import ReplicaSet
+    from ottla.server.system.environment import RunInWorker
+    from ottla.types import Uuid
+
+    Key = tuple[Uuid, int]
+
+LOGS_OF_THE_LOOP: Final = 20
+"""Up to so many new logs are made at once: a client may write as soon as its topic exists."""
+LOGS_AT_ONCE: Final = 200
+
+
+class NewLogs:
+    """Partitions that wait for their logs; a partition's name is made once at a time."""
+
+    def __init__(
+        self,
+        replicas: ReplicaSet,
+        run_in_worker: RunInWorker,
+        on_created: Callable[[Iterable[Key], MetadataImage], None],
+    ) -> None:
+        """on_created(keys, image): these can be hosted now, whether or not they have logs."""
+        self._replicas = replicas
+        self._logs = replicas.logs
+        self._run_in_worker = run_in_worker
+        self._on_created = on_created
+        self._waiting: dict[Key, TopicPartition] = {}
+        self._creating: dict[Key, TopicPartition] = {}
+        self._is_closed = False
+
+    def __contains__(self, key: Key) -> bool:
+        """Whether the partition waits for its log."""
+        return key in self._waiting or key in self._creating
+
+    def add(self, topic: TopicImage, index: int) -> bool:
+        """Take a new partition; False when it has a log already, or gets none here.
+
+        Also for internal topics: clients wait for their coordinators.
+        """
+        partition = TopicPartition(topic.name, index)
+        is_missing = (
+            topic.name not in INTERNAL_TOPICS
+            and self._replicas.node_id in topic.partitions[index].replicas
+            and self._replicas.find(topic.name, index) is None
+            and self._logs.is_missing(partition)
+        )
+        if is_missing:
+            self._waiting[topic.topic_id, index] = partition
+        return is_missing
+
+    def begin(self, image: MetadataImage, now_ms: int) -> None:
+        """Make the logs that are waited for, those of a batch after the one before."""
+        if self._creating or not self._waiting:
+            return
+        keys = list(islice(self._waiting, LOGS_AT_ONCE))
+        batch = {key: self._waiting.pop(key) for key in keys}
+        if len(batch) <= LOGS_OF_THE_LOOP or not self._logs.online_directories:
+            self._on_created(batch, image)
+            return
+        current = [(name, key[0]) for key, name in batch.items() if _is_current(key, image)]
+        jobs = self._logs.creation_jobs(current, now_ms=now_ms)
+        self._creating = batch
+
+        def finished(_done: object) -> None:
+            self._finished(image, now_ms)
+
+        run_all(jobs, self._run_in_worker).on_done(finished)
+
+    def _finished(self, image: MetadataImage, now_ms: int) -> None:
+        created, self._creating = self._creating, {}
+        if self._is_closed:
+            return
+        for key, name in created.items():
+            if not _is_current(key, image):  # deleted meanwhile
+                self._logs.delete(name, now_ms=now_ms)
+        self._on_created(created, image)
+        self.begin(image, now_ms)
+
+    def close(self) -> None:
+        """Make no more logs."""
+        self._waiting.clear()
+        self._is_closed = True
+
+
+def _is_current(key: Key, image: MetadataImage) -> bool:
+    topic_id, index = key
+    topic = image.topics.by_id.get(topic_id)
+    return topic is not None and index in topic.partitions
