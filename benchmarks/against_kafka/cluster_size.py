@@ -1,16 +1,18 @@
 """Three nodes of Ottla against three of Kafka: many partitions, and nodes that die.
 
-    python benchmarks/against_kafka/cluster_size.py --libs KAFKA_LIBS [--only NAME] [--runs N]
-        [--partitions N] [--topics N] [--kind ottla]
+    python benchmarks/against_kafka/cluster_size.py --libs KAFKA_LIBS [--only NAME ...] [--runs N]
+        [--partitions N] [--topics N] [--idle-partitions N] [--heap SIZE] [--kind ottla]
 
 Each run starts a cluster of its own in an empty directory, one kind after the other. Prints the
 figures of each run, then the ratios Ottla / Kafka of the medians; below 1 means that Ottla needs
-less. CPU is that of all three nodes. `--kind ottla` measures Ottla alone.
+less. CPU is that of all three nodes. `--kind ottla` measures Ottla alone. A measurement that fails
+is reported and the others go on. The nodes end with this program, also when it is killed.
 """
 
 from __future__ import annotations
 
 import argparse
+import resource
 import shutil
 import signal
 import statistics
@@ -55,6 +57,7 @@ class Options(NamedTuple):
     directory: Path
     topics: int
     partitions: int
+    idle_partitions: int
     idle_seconds: float
     keeps_data: bool
 
@@ -69,8 +72,11 @@ class Size:
         self.trio = Trio(kind, self.directory, java, settings=SESSION)
         self.ports = {node: self.trio.ports[node][0] for node in NODES}
         self.figures: dict[str, float] = {}
-        self._peer: Peer | None = None
-        wait_until(self._is_complete, "three brokers")
+        try:
+            wait_until(self._is_complete, "three brokers")
+        except BaseException:
+            self.close()
+            raise
 
     def _is_complete(self) -> bool:
         peers = [Peer(port) for port in self.ports.values()]
@@ -282,7 +288,7 @@ def measure_stop(size: Size) -> None:
 
 def measure_idle(size: Size) -> None:
     """CPU of a node while no client does anything."""
-    count = size.options.partitions
+    count = size.options.idle_partitions
     names = [f"idle-{number}" for number in range(10)]
     peer = Peer(size.ports[1])
     create(peer, dict.fromkeys(names, count // 10))
@@ -322,30 +328,68 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--libs", default="", help="directory of Kafka 4.3.0's jars")
     parser.add_argument("--kind", choices=("both", "ottla", "kafka"), default="both")
-    parser.add_argument("--only", choices=tuple(MEASUREMENTS), default=None)
+    parser.add_argument("--only", choices=tuple(MEASUREMENTS), action="append")
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--topics", type=int, default=1000)
     parser.add_argument("--partitions", type=int, default=1000)
+    parser.add_argument("--idle-partitions", type=int, default=1000)
+    parser.add_argument(
+        "--heap", default="512m", help="of each Kafka node; 2g for 10,000 partitions"
+    )
     parser.add_argument("--idle-seconds", type=float, default=20)
     parser.add_argument("--keep", help="empty directory for data and logs, which are kept")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     kinds = ("ottla", "kafka") if given.kind == "both" else (given.kind,)
     directory = Path(given.keep or tempfile.mkdtemp(prefix="ottla-bench-"))
-    java = java_command(given.libs, directory) if given.libs else []
+    heap = f"-Xms{given.heap} -Xmx{given.heap}"
+    java = java_command(given.libs, directory, heap) if given.libs else []
     options = Options(
-        java, directory, given.topics, given.partitions, given.idle_seconds, bool(given.keep)
+        java,
+        directory,
+        given.topics,
+        given.partitions,
+        given.idle_partitions,
+        given.idle_seconds,
+        bool(given.keep),
     )
+    _check_limits(max(given.partitions, given.topics))
     try:
-        for name in [given.only] if given.only else MEASUREMENTS:
-            found: dict[str, list[dict[str, float]]] = {kind: [] for kind in kinds}
-            for _ in range(given.runs):
-                for kind in kinds:
-                    found[kind].append(run(name, kind, options))
-            if len(kinds) > 1:
-                _print_ratios(name, found)
+        failed = [
+            name
+            for name in given.only or MEASUREMENTS
+            if not _compare(name, given.runs, kinds, options)
+        ]
     finally:
         if not given.keep:
             shutil.rmtree(directory, ignore_errors=True)
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
+
+
+def _check_limits(partitions: int) -> None:
+    """Say when Kafka cannot hold so many partitions: one file and two index maps for each."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    maps = int(Path("/proc/sys/vm/max_map_count").read_text())
+    if partitions + 1000 > files or 2 * partitions + 5000 > maps:
+        print(f"limits are low: {files} open files, vm.max_map_count {maps}", flush=True)
+
+
+def _compare(name: str, runs: int, kinds: tuple[str, ...], options: Options) -> bool:
+    """Measure in alternating runs and print the ratios; whether that worked."""
+    found: dict[str, list[dict[str, float]]] = {kind: [] for kind in kinds}
+    for _ in range(runs):
+        for kind in kinds:
+            try:
+                found[kind].append(run(name, kind, options))
+            except (OSError, RuntimeError) as error:
+                print(f"{name} {kind}: FAILED: {error!r}", flush=True)
+    if not all(found.values()):
+        return False
+    if len(kinds) > 1:
+        _print_ratios(name, found)
+    return True
 
 
 def _print_ratios(name: str, found: dict[str, list[dict[str, float]]]) -> None:

@@ -9,6 +9,7 @@ Ottla needs less (throughput: above 1 is better). Kafka is warmed up first.
 from __future__ import annotations
 
 import argparse
+import shutil
 import signal
 import subprocess
 import sys
@@ -115,7 +116,9 @@ class Trio(Broker):
         server = [*self._java, "-server", "-XX:+UseG1GC", "kafka.Kafka"]
         command = server if self._java else [*_OTTLA, "server-start"]
         with (file.parent / "log").open("ab") as log:
-            return subprocess.Popen([*command, str(file)], stdout=log, stderr=log)
+            return subprocess.Popen(
+                [*_ends_with_parent(), *command, str(file)], stdout=log, stderr=log
+            )
 
     def cpu_seconds(self) -> float:
         """Return user and system time of all nodes since their start."""
@@ -132,6 +135,12 @@ class Trio(Broker):
     def stop(self) -> None:
         """Kill the nodes: their data are thrown away."""
         self.end(signal.SIGKILL, *tuple(self._processes))
+
+
+def _ends_with_parent() -> list[str]:
+    """Return the words before a command that the kernel kills when the benchmark ends."""
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", "KILL"] if setpriv else []
 
 
 _OTTLA = [sys.executable, "-m", "ottla"]
@@ -152,14 +161,14 @@ def _properties(node: int, home: Path, ports: tuple[int, int], voters: str) -> s
     )
 
 
-def java_command(libs: str, directory: Path) -> list[str]:
+def java_command(libs: str, directory: Path, heap: str = HEAP) -> list[str]:
     """Return the command of Kafka's JVM, which logs errors only."""
     logging = directory / "log4j2.yaml"
     logging.write_text(
         "Configuration:\n  Appenders:\n    Console: {name: out}\n"
         "  Loggers:\n    Root: {level: error, AppenderRef: {ref: out}}\n"
     )
-    return ["java", *HEAP.split(), "-cp", f"{libs}/*", f"-Dlog4j2.configurationFile={logging}"]
+    return ["java", *heap.split(), "-cp", f"{libs}/*", f"-Dlog4j2.configurationFile={logging}"]
 
 
 def create_topics(trio: Trio) -> None:

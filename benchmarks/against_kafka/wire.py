@@ -175,7 +175,7 @@ def _fences(value: bytes, broker_id: int) -> bool:
     )
 
 
-def wait_until(condition: Any, what: str, timeout_seconds: float = 300) -> float:
+def wait_until(condition: Any, what: str, timeout_seconds: float = 600) -> float:
     """Call a condition until it holds and return the seconds; errors of sockets count as false."""
     began = time.monotonic()
     while time.monotonic() - began < timeout_seconds:

@@ -104,7 +104,7 @@ class Elections:
         for voter_id in sorted(role.unacknowledged):
             voter = member.voters.latest.get(voter_id)
             ready_ms = member.in_flight.ready_ms(voter_id, now_ms)
-            if len(role.unacknowledged) > 1 and voter_id == role.preferred[0].node_id:
+            if role.awaited and voter_id == role.preferred[0].node_id:
                 ready_ms = max(ready_ms, role.successor_due_ms)
             if voter is not None and ready_ms <= now_ms:
                 request = EndQuorumEpoch(role.leader, role.preferred)
@@ -214,6 +214,13 @@ class Elections:
         role = self._member.role
         if isinstance(role, Resigned):
             role.unacknowledged -= {node_id}
+            role.awaited -= {node_id}
+
+    def unanswered(self, node_id: int) -> None:
+        """Wait no longer for a voter that cannot be reached before the successor is told."""
+        role = self._member.role
+        if isinstance(role, Resigned):
+            role.awaited -= {node_id}
 
     # Leaders and epochs that others tell of
 

@@ -20,7 +20,7 @@ from ottla.raft.requests import (
     FetchSnapshotResponse,
     ReplicaKey,
 )
-from ottla.raft.timeouts import NEVER_MS
+from ottla.raft.timeouts import FETCH_MAX_WAIT_MS, NEVER_MS
 from ottla.raft.voter_set import VoterSet
 
 if TYPE_CHECKING:
@@ -108,12 +108,18 @@ class Leading:
         return role if isinstance(role, Leader) else None
 
     def resign(self, now_ms: int) -> None:
-        """Lead no more; the voter with the longest log should be the next leader."""
+        """Lead no more; the voter with the longest log that fetches should be the next leader.
+
+        Kafka looks at the logs only; a successor that is down lets the others wait.
+        """
         member, role = self._member, self._member.role
         assert isinstance(role, Leader)
         own_id = member.key.node_id
         others = [one for one in role.replicas.values() if one.key.node_id != own_id]
-        others.sort(key=lambda one: (-one.end_offset, one.key.node_id))
+        silent_ms = now_ms - 2 * FETCH_MAX_WAIT_MS
+        others.sort(
+            key=lambda one: (one.last_fetch_ms < silent_ms, -one.end_offset, one.key.node_id)
+        )
         member.become_resigned(
             now_ms,
             preferred=tuple(one.key for one in others),

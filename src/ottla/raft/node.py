@@ -228,6 +228,7 @@ class RaftNode:
             return
         if response is None:
             in_flight.pause(sent.node_id, now_ms)
+            self._elections.unanswered(sent.node_id)
             return
         if self._elections.learn(response.leader, now_ms):
             return

@@ -133,6 +133,7 @@ class Resigned:
     """Led its epoch and leads it no more; tells the voters and waits for the next epoch."""
 
     __slots__ = (
+        "awaited",
         "deadline_ms",
         "epoch",
         "leader",
@@ -159,6 +160,8 @@ class Resigned:
         self.preferred = preferred
         """The successors, the one with the longest log first."""
         self.unacknowledged = unacknowledged
+        self.awaited = unacknowledged - {one.node_id for one in preferred[:1]}
+        """Voters that have to know before the first successor is told, unless they are down."""
         self.successor_due_ms = successor_due_ms
         """When the first successor is told at the latest; before it, the others have to know:
         they refuse votes as long as they believe in this leader."""

@@ -257,7 +257,8 @@ def test_settings_that_change_while_logs_are_made_are_theirs() -> None:
     worker = Worker(one)
     x = many("x", X, 50)
     one.metadata_changed(*change(x, partitions_changed={X: dict.fromkeys(x.partitions)}))
-    replicas.logs.config_for = lambda _topic: LogConfig(segment_bytes=12345)
+    for job, _ in worker.jobs:
+        job.__self__._config_for = lambda _topic: LogConfig(segment_bytes=12345)
     worker.run()
     assert {log.config.segment_bytes for log in replicas.logs} == {12345}
 

@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Final
 from ottla.storage.log.partition_log import PartitionLog
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ottla.storage.directories.log_dir import LogDirectory
-    from ottla.storage.log_set.log_set import LogSet
+    from ottla.storage.log.config import LogConfig
+    from ottla.storage.log.events import LogEvents
+    from ottla.storage.log_set.table import LogTable
     from ottla.types import TopicPartition, Uuid
 
 LOGS_IN_A_JOB: Final = 25
@@ -22,16 +26,21 @@ class LogCreation:
 
     def __init__(
         self,
-        logs: LogSet,
+        table: LogTable,
         log_dir: LogDirectory,
         partitions: list[tuple[TopicPartition, Uuid]],
+        *,
+        config_for: Callable[[str], LogConfig],
+        events: LogEvents,
         now_ms: int,
     ) -> None:
-        self._logs = logs
+        self._table = table
         self._log_dir = log_dir
         self._partitions = partitions
+        self._config_for = config_for
+        self._events = events
         self._now_ms = now_ms
-        self._configs = {name.topic: logs.config_for(name.topic) for name, _ in partitions}
+        self._configs = {name.topic: config_for(name.topic) for name, _ in partitions}
         self._opened: list[PartitionLog] = []
 
     def run(self) -> None:
@@ -45,15 +54,15 @@ class LogCreation:
                 config=self._configs[partition.topic],
                 now_ms=self._now_ms,
                 clean=True,
-                events=self._logs.events,
+                events=self._events,
             )
             self._opened.append(log)
 
     def done(self, error: BaseException | None) -> None:
         """Add the logs to the set; a disk that failed takes its directory offline."""
-        logs, log_dir = self._logs, self._log_dir
+        log_dir = self._log_dir
         if isinstance(error, OSError):
-            logs.fail(log_dir, error)
+            self._table.fail(log_dir, error)
         for log in self._opened:
             if log_dir.is_online:
                 self._add(log)
@@ -61,9 +70,8 @@ class LogCreation:
                 log.release()
 
     def _add(self, log: PartitionLog) -> None:
-        logs, partition = self._logs, log.topic_partition
-        logs.table.add(self._log_dir, log)
-        logs.preferred.pop(partition, None)
-        config = logs.config_for(partition.topic)
-        if config != self._configs[partition.topic]:
+        self._table.add(self._log_dir, log)
+        topic = log.topic_partition.topic
+        config = self._config_for(topic)
+        if config != self._configs[topic]:
             log.reconfigure(config)  # changed meanwhile

@@ -346,7 +346,7 @@ class LogSet:
         counts = self._log_counts()
         planned: dict[LogDirectory, list[tuple[TopicPartition, Uuid]]] = {}
         for partition, topic_id in partitions:
-            log_dir = self.preferred.get(partition)
+            log_dir = self.preferred.pop(partition, None)
             if log_dir is None or not log_dir.is_online:
                 log_dir = min(self._candidates(None), key=lambda one: counts[one.path])
             counts[log_dir.path] += 1
@@ -354,7 +354,14 @@ class LogSet:
         for log_dir in planned:
             self.checkpoints.write_pending_now(log_dir)  # as in `open_new`
         return [
-            LogCreation(self, log_dir, of[start : start + LOGS_IN_A_JOB], now_ms)
+            LogCreation(
+                self.table,
+                log_dir,
+                of[start : start + LOGS_IN_A_JOB],
+                config_for=self.config_for,
+                events=self.events,
+                now_ms=now_ms,
+            )
             for log_dir, of in planned.items()
             for start in range(0, len(of), LOGS_IN_A_JOB)
         ]
