@@ -196,6 +196,8 @@ class ConfigTable:
     """
 
     keys: ClassVar[dict[str, Key]] = {}
+    _attributes: ClassVar[dict[str, str]] = {}
+    """The attribute's name by the dotted one."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -211,13 +213,14 @@ class ConfigTable:
             name = attribute.replace("_", ".")
             merged[name] = replace(found, name=name, type=kind, default=default)
         cls.keys = merged
+        cls._attributes = {name: definition.attribute for name, definition in merged.items()}
 
     def __init__(self, values: Mapping[str, Any], given: Mapping[str, Any]) -> None:
         """Take converted values by dotted name (others are defaults), and the given texts."""
         self.given: dict[str, Any] = dict(given)
-        own = self.__dict__
+        own, attributes = self.__dict__, self._attributes
         for name, definition in self.keys.items():
-            own[definition.attribute] = values.get(name, definition.default)
+            own[attributes[name]] = values.get(name, definition.default)
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Self:
@@ -245,7 +248,7 @@ class ConfigTable:
 
     def value(self, name: str) -> Any:
         """Return a value by its dotted name; KeyError when there is no such setting."""
-        return self.__dict__[self.keys[name].attribute]
+        return self.__dict__[self._attributes[name]]
 
     def text(self, name: str) -> str | None:
         """Return a value as text, formatted as in Kafka; secrets are not hidden."""

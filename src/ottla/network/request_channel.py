@@ -10,7 +10,6 @@ brokers for their requests to other nodes.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -59,21 +58,24 @@ R = TypeVar("R")
 VersionLimits = dict[int, tuple[int, int]]
 
 
-class FlatRequest(ABC):
-    """A request of flat values that writes its own frame and reads the response's."""
+class FlatRequest:
+    """A request of flat values that writes its own frame and reads the response's.
+
+    Not an ABC: whether a request is one is asked twice for each request.
+    """
 
     __slots__ = ()
     message_key: ClassVar[int]
     versions: ClassVar[Versions]
     latest_version_unstable: ClassVar[bool] = False
 
-    @abstractmethod
     def write(self, version: int, correlation_id: int, client_id: str) -> bytes:
         """Return the frame."""
+        raise NotImplementedError
 
-    @abstractmethod
     def read_response(self, frame: memoryview, version: int) -> Any:
         """Read a frame without its size; CorruptMessage when it is none."""
+        raise NotImplementedError
 
 
 class ChannelState(Enum):

@@ -40,8 +40,8 @@ class Pending(Generic[T]):
     @property
     def value(self) -> T:
         """The value; raises the error it failed with."""
-        assert self.done, "not complete yet"
-        if self._error is not None:
+        if self._value is _UNSET:
+            assert self._error is not None, "not complete yet"
             raise self._error
         return self._value
 

@@ -130,7 +130,10 @@ class TimingWheel:
 
     def _fire(self, bucket: Bucket, now_ms: int) -> int:
         fired = 0
-        for task in sorted(bucket, key=lambda task: task.sequence):
+        tasks = list(bucket)
+        if len(tasks) > 1:
+            tasks.sort(key=lambda task: task.sequence)
+        for task in tasks:
             callback = task.callback
             if task.cancel():  # False: an earlier callback cancelled it
                 fired += 1

@@ -255,17 +255,19 @@ class RaftDriver:
                 return
 
     def _carry_out(self, effect: Effect) -> None:
-        now_ms = self._clock.now_ms()
         match effect:
+            case Send():  # the most frequent one
+                self._show(effect)
             case AppendBatch(data, _, last_offset):
+                now_ms = self._clock.now_ms()
                 self.log.append(data, epoch=self.node.epoch, now_ms=now_ms)
                 self._listener.batch_appended(last_offset, len(data))
             case AppendRecords(data, epoch):
-                self._append_records(data, epoch, now_ms)
+                self._append_records(data, epoch, self._clock.now_ms())
             case TruncateLog(end_offset):
-                self.log.truncate_to(end_offset, now_ms=now_ms)
+                self.log.truncate_to(end_offset, now_ms=self._clock.now_ms())
             case RestartLog(snapshot_id):
-                self.log.restart_at(snapshot_id, now_ms=now_ms)
+                self.log.restart_at(snapshot_id, now_ms=self._clock.now_ms())
             case FlushLog(truncation_count):
                 self._flush(truncation_count)
             case StoreSnapshotPart() | VerifySnapshot():

@@ -278,12 +278,12 @@ class RaftNode:
             if self._member.role is role:
                 due_ms = min(due_ms, self._reconfiguration.poll(role, now_ms))
             return due_ms
+        if isinstance(role, Follower):
+            update_ms = self._reconfiguration.poll_follower(role, now_ms)
+            return min(update_ms, self._following.poll(role, now_ms))
+        if isinstance(role, Unattached):
+            return self._following.poll(role, now_ms)
         if isinstance(role, Candidate) and role.ballot.is_won:
             self._leading.begin(frozenset(role.ballot.granted), now_ms)
             return now_ms
-        if isinstance(role, Unattached | Follower):
-            update_ms = NEVER_MS
-            if isinstance(role, Follower):
-                update_ms = self._reconfiguration.poll_follower(role, now_ms)
-            return min(update_ms, self._following.poll(role, now_ms))
         return self._elections.poll(role, now_ms)

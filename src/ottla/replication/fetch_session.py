@@ -181,8 +181,9 @@ class FetchSession:
     def active(self) -> list[CachedPartition]:
         """Return the partitions that a fetch has to look at, in the order of the session."""
         if not self._is_in_order:
-            in_order = sorted(self._active.values(), key=lambda cached: cached.position)
-            self._active = {cached.key: cached for cached in in_order}
+            if len(self._active) > 1:
+                in_order = sorted(self._active.values(), key=lambda cached: cached.position)
+                self._active = {cached.key: cached for cached in in_order}
             self._is_in_order = True
         return list(self._active.values())
 

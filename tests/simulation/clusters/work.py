@@ -194,7 +194,7 @@ class ClusterWork:
         if not polled or self.rng.random() < 0.5:
             return
         before = dict(self._committed)
-        found = await consumer.committed(consumer.assignment, timeout=5)
+        found = await consumer.committed(sorted(consumer.assignment), timeout=5)
         for partition, committed in found.items():
             known, offset = before.get(partition, 0), 0 if committed is None else committed.offset
             assert offset >= known, (

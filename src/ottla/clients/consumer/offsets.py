@@ -414,13 +414,13 @@ class Positions:
 
     def _check_epochs(self, states: Iterable[PartitionState]) -> None:
         """Mark positions for validation that were read under an older leader epoch."""
+        partition = self.client.metadata.partition
         for state in states:
-            if state.position is None or state.leader_epoch < 0 or state.needs_validation:
+            epoch = state.leader_epoch
+            if epoch < 0 or state.position is None or state.needs_validation:
                 continue
-            known = self.client.metadata.partition(state.topic_partition)
-            if known is not None and known.leader_epoch > max(
-                state.leader_epoch, state.validated_epoch
-            ):
+            known = partition(state.topic_partition)
+            if known is not None and epoch < known.leader_epoch > state.validated_epoch:
                 state.needs_validation = True
 
     def _validate(self, states: list[PartitionState], now_ms: int) -> None:

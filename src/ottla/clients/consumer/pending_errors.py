@@ -54,7 +54,7 @@ class PendingErrors:
         self._kept.clear()
 
     def _forget_what_is_over(self) -> None:
-        if any(pending_error.is_over for pending_error in self._kept.values()):
+        if self._kept and any(pending_error.is_over for pending_error in self._kept.values()):
             self._kept = {key: one for key, one in self._kept.items() if not one.is_over}
 
     def __len__(self) -> int:

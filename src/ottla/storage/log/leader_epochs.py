@@ -83,16 +83,19 @@ class LeaderEpochs:
             return OffsetAndEpoch(UNDEFINED_OFFSET, UNDEFINED_EPOCH)
         if entries and entries[-1].epoch == epoch:
             return OffsetAndEpoch(log_end_offset, epoch)
-        higher = bisect_right(entries, epoch, key=lambda entry: entry.epoch)
-        if higher == len(entries):
+        if not entries or epoch > entries[-1].epoch:
             return OffsetAndEpoch(UNDEFINED_OFFSET, UNDEFINED_EPOCH)
+        higher = bisect_right(entries, epoch, key=lambda entry: entry.epoch)
         found = entries[higher - 1].epoch if higher else epoch
         return OffsetAndEpoch(entries[higher].start_offset, found)
 
     def epoch_for_offset(self, offset: int) -> int:
         """Return the epoch in which offset was written, -1 when that is before all entries."""
-        number = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
-        return self.entries[number - 1].epoch if number else UNDEFINED_EPOCH
+        entries = self.entries
+        if entries and offset >= entries[-1].start_offset:
+            return entries[-1].epoch
+        number = bisect_right(entries, offset, key=lambda entry: entry.start_offset)
+        return entries[number - 1].epoch if number else UNDEFINED_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Drop the epochs that begin at or after the log's new end."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from ottla.testing.simulation.process import PROCESS
@@ -79,12 +79,12 @@ class _Pipe:
         """Let the end arrive: after what was sent, or as a reset that overtakes it."""
         self._later(self._ended, is_reset)
 
-    def _later(self, action: Callable[..., None], *args: Any) -> None:
+    def _later(self, action: Callable[..., None], argument: Any) -> None:
         network = self._network
-        arrives_us = network.loop.now_us + network.latency_us()
-        arrives_us = max(arrives_us, self._arrives_us)
-        self._arrives_us = arrives_us
-        network.loop.happen_at(arrives_us, action, args)
+        loop = network.loop
+        arrives_us = loop.now_us + network.latency_us()
+        arrives_us = self._arrives_us = max(arrives_us, self._arrives_us)
+        loop.happen_at(arrives_us, action, (argument,))
 
     def _is_held(self, action: Callable[..., None], argument: Any) -> bool:
         """Keep what arrives while the hosts are cut off from each other; asked when any are."""
@@ -181,9 +181,14 @@ class SimulatedSocket(_End):
             if self._is_at_end:
                 return 0
             raise BlockingIOError
-        count = min(len(buffer), len(inbox))
-        buffer[:count] = inbox[:count]
-        del inbox[:count]
+        count = len(inbox)
+        if count <= len(buffer):
+            buffer[:count] = inbox
+            inbox.clear()
+        else:
+            count = len(buffer)
+            buffer[:] = inbox[:count]
+            del inbox[:count]
         assert self.incoming is not None
         self.incoming.unread_bytes -= count
         return count
@@ -316,6 +321,7 @@ class SimulatedTransport(asyncio.Transport, _End):
             return
         self._is_closed = True
         assert self.out is not None
+        self._network.closed(self)
         self.out.close(is_reset=is_reset)
         self._network.loop.call_soon(self._lose, error, context=self._context)
 
@@ -335,14 +341,18 @@ class SimulatedTransport(asyncio.Transport, _End):
             self._context.run(self._receive, data)
 
     def _receive(self, data: bytes) -> None:
-        protocol = cast("asyncio.BufferedProtocol", self._protocol)
-        start, end = 0, len(data)
-        while start < end and not self._is_closed:
+        protocol: asyncio.BufferedProtocol = self._protocol  # type: ignore[assignment] # clients and nodes use no other
+        rest = data
+        while rest and not self._is_closed:
             # released at once: a protocol may enlarge what it has handed out
-            with memoryview(protocol.get_buffer(end - start)) as buffer:
-                count = min(len(buffer), end - start)
-                buffer[:count] = data[start : start + count]
-            start += count
+            with memoryview(protocol.get_buffer(len(rest))) as buffer:
+                count = len(rest)
+                if count > len(buffer):
+                    count = len(buffer)
+                    buffer[:] = rest[:count]
+                else:
+                    buffer[:count] = rest
+            rest = rest[count:]
             protocol.buffer_updated(count)
         assert self.incoming is not None
         self.incoming.unread_bytes -= len(data)
@@ -464,7 +474,8 @@ class SimulatedNetwork:
         self.held: dict[_Pipe, None] = {}
         """Where something waits for `heal`."""
         self._connecting: list[asyncio.Future[None]] = []
-        self._links: list[SimulatedTransport] = []
+        self._links: dict[SimulatedTransport, None] = {}
+        """Those whose client end is open."""
         self._descriptor_count = 2
         self._link_count = 0
         self._next_port = _FIRST_PORT
@@ -508,10 +519,13 @@ class SimulatedNetwork:
         transport.out = sock.incoming = _Pipe(self, sock, f"{number}>", (source, target))
         sock.out = transport.incoming = _Pipe(self, transport, f"{number}<", (target, source))
         transport.peer = sock
-        self._links = [one for one in self._links if not one.is_closing()]
-        self._links.append(transport)
+        self._links[transport] = None
         self.loop.happen_after(0, listener.offer, sock)
         return transport
+
+    def closed(self, transport: SimulatedTransport) -> None:
+        """Forget a link whose client end is closed."""
+        self._links.pop(transport, None)
 
     def break_links(self, *hosts: str) -> None:
         """Reset every link, or those between two hosts, seen by both ends."""
