@@ -181,14 +181,9 @@ class SimulatedSocket(_End):
             if self._is_at_end:
                 return 0
             raise BlockingIOError
-        count = len(inbox)
-        if count <= len(buffer):
-            buffer[:count] = inbox
-            inbox.clear()
-        else:
-            count = len(buffer)
-            buffer[:] = inbox[:count]
-            del inbox[:count]
+        count = min(len(buffer), len(inbox))
+        buffer[:count] = inbox if count == len(inbox) else inbox[:count]
+        del inbox[:count]
         assert self.incoming is not None
         self.incoming.unread_bytes -= count
         return count
@@ -321,7 +316,7 @@ class SimulatedTransport(asyncio.Transport, _End):
             return
         self._is_closed = True
         assert self.out is not None
-        self._network.closed(self)
+        self._network.links.pop(self, None)
         self.out.close(is_reset=is_reset)
         self._network.loop.call_soon(self._lose, error, context=self._context)
 
@@ -346,12 +341,8 @@ class SimulatedTransport(asyncio.Transport, _End):
         while rest and not self._is_closed:
             # released at once: a protocol may enlarge what it has handed out
             with memoryview(protocol.get_buffer(len(rest))) as buffer:
-                count = len(rest)
-                if count > len(buffer):
-                    count = len(buffer)
-                    buffer[:] = rest[:count]
-                else:
-                    buffer[:count] = rest
+                count = min(len(buffer), len(rest))
+                buffer[:count] = rest if count == len(rest) else rest[:count]
             rest = rest[count:]
             protocol.buffer_updated(count)
         assert self.incoming is not None
@@ -474,7 +465,7 @@ class SimulatedNetwork:
         self.held: dict[_Pipe, None] = {}
         """Where something waits for `heal`."""
         self._connecting: list[asyncio.Future[None]] = []
-        self._links: dict[SimulatedTransport, None] = {}
+        self.links: dict[SimulatedTransport, None] = {}
         """Those whose client end is open."""
         self._descriptor_count = 2
         self._link_count = 0
@@ -519,17 +510,13 @@ class SimulatedNetwork:
         transport.out = sock.incoming = _Pipe(self, sock, f"{number}>", (source, target))
         sock.out = transport.incoming = _Pipe(self, transport, f"{number}<", (target, source))
         transport.peer = sock
-        self._links[transport] = None
+        self.links[transport] = None
         self.loop.happen_after(0, listener.offer, sock)
         return transport
 
-    def closed(self, transport: SimulatedTransport) -> None:
-        """Forget a link whose client end is closed."""
-        self._links.pop(transport, None)
-
     def break_links(self, *hosts: str) -> None:
         """Reset every link, or those between two hosts, seen by both ends."""
-        for transport in list(self._links):
+        for transport in list(self.links):
             assert transport.out is not None
             if not hosts or sorted(transport.out.ends) == sorted(hosts):
                 transport.reset()
