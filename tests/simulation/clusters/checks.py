@@ -239,11 +239,14 @@ class ClusterChecks:
         log = self.log_of(partition)
         replica = view.replica(partition)
         if not partition.is_leader:
-            log.observe(replica, leader_epoch=None)
+            # in one turn a leader may commit and resign, which is looked at afterwards
+            log.observe(replica, leader_epoch=replica.leading_epoch)
+            replica.leading_epoch = None
             return
         if partition.leader_epoch != replica.led_epoch:
             log.led(replica, partition.leader_epoch)
         before = replica.high_watermark
+        replica.leading_epoch = partition.leader_epoch
         log.observe(replica, leader_epoch=partition.leader_epoch)
         if replica.high_watermark > before:
             self._is_replicated(partition, replica)

@@ -50,6 +50,8 @@ class Replica:
         self.high_watermark = 0
         self.led_epoch = -1
         """The newest epoch in which it was seen to lead."""
+        self.leading_epoch: int | None = None
+        """The epoch in which it led when it was looked at last."""
         self.checked_offset = 0
         self._segment: Segment | None = None
         self._position = 0
