@@ -3,8 +3,6 @@
 A batch is written only after the flush of the one before it (`raft/log_check.py`). While the disk
 stalls, the batches that follow wait here, at the log's end: the other voters fetch them, and commit
 them without this disk.
-
-Kafka: none; its leader answers no request while it flushes, and another one is elected.
 """
 
 from __future__ import annotations
