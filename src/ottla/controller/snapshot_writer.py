@@ -51,8 +51,6 @@ class SnapshotWriter:
         loader = self._replayed.loader
         if self._is_writing or loader.in_transaction:
             return
-        if loader.image.offset_and_epoch.offset >= self._driver.log.written_end_offset:
-            return  # a snapshot takes the place of records that are in the log's file
         if not loader.image.features.levels:  # the bootstrap records are not committed yet
             return
         if self._replayed.snapshots.due(self._clock.monotonic_ms()) is not None:

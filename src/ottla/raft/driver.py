@@ -361,9 +361,9 @@ class RaftDriver:
             self._flush(self.node.truncation_count)
 
     def _flush(self, truncation_count: int) -> None:
+        end_offset = self.log.end_offset
         start_ms = self._clock.monotonic_ms()
         job = self.log.start_flush(self._clock.now_ms())
-        end_offset = self.log.written_end_offset
         self._flush_is_due = job is None and not self.log.is_durable
         if job is None:
             if not self._flush_is_due:  # everything that was written is truncated again

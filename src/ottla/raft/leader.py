@@ -46,7 +46,6 @@ class Leader:
 
     __slots__ = (
         "accumulator",
-        "append_due_ms",
         "deadline_ms",
         "epoch",
         "epoch_start_offset",
@@ -83,8 +82,6 @@ class Leader:
         """None until a record of this epoch is committed: older records are not exposed before."""
         self.is_announced = False
         self.accumulator = BatchAccumulator(epoch=epoch, next_offset=epoch_start_offset)
-        self.append_due_ms = NEVER_MS
-        """When what was offered during a flush is appended without waiting for its end."""
         self.timeouts = timeouts
         self.reported_voters: VoterSet | None = None
         """In a quorum of static voters: they as they described themselves to this leader."""

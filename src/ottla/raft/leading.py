@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from ottla.raft.requests import FetchSnapshot
     from ottla.types import Buffer
 
-MAX_UNFLUSHED_RECORDS = 100_000
-"""So many records a leader appends at most that are not durable on its own disk."""
-
 
 class _Waiting(NamedTuple):
     """A fetch that waits for records or for the high watermark."""
@@ -131,9 +128,8 @@ class Leading:
         if len(role.voters) > 1 and role.deadline_ms <= now_ms:
             self.resign(now_ms)
             return now_ms
-        due_ms = self._flush(role, now_ms)
-        if len(role.voters) > 1:
-            due_ms = min(due_ms, role.deadline_ms)
+        self._flush(role)
+        due_ms = role.deadline_ms if len(role.voters) > 1 else NEVER_MS
         due_ms = min(due_ms, self._tell(role, now_ms))
         self._answer_waiting(role, now_ms)
         return min([due_ms, *(one.deadline_ms for one in self._waiting)])
@@ -174,38 +170,16 @@ class Leading:
         if role.flushed(self._member.durable_end_offset):
             self._committed(role)
 
-    def _flush(self, role: Leader, now_ms: int) -> int:
-        """Write what was offered, one batch for each flush, and make it durable.
-
-        While a flush takes long, the others can commit what follows: it is appended once it has
-        waited for a while. Return when that is.
-        """
+    def _flush(self, role: Leader) -> None:
+        """Write what was offered, one batch for each flush, and make it durable."""
         member = self._member
-        if not member.is_flushing:
-            if member.durable_end_offset < member.log.end_offset:
-                member.flush()
-            elif not role.accumulator.is_empty:
-                member.effects.append(AppendBatch(*role.accumulator.next_batch()))
-                member.flush()
-                role.append_due_ms = NEVER_MS
-        if role.accumulator.is_empty or not self._may_run_ahead(role):
-            return NEVER_MS
-        if role.append_due_ms == NEVER_MS:
-            role.append_due_ms = now_ms + member.timeouts.append_linger_ms
-        if role.append_due_ms <= now_ms:
+        if member.is_flushing:
+            return
+        if member.durable_end_offset < member.log.end_offset:
+            member.flush()
+        elif not role.accumulator.is_empty:
             member.effects.append(AppendBatch(*role.accumulator.next_batch()))
-            role.append_due_ms = NEVER_MS
-        return role.append_due_ms
-
-    def _may_run_ahead(self, role: Leader) -> bool:
-        """Whether the other voters are a majority, and the epoch has begun on this disk."""
-        end_offset, own_id = self._member.log.end_offset, self._member.key.node_id
-        others = sum(voter.voter_id != own_id for voter in role.voters)
-        return (
-            others >= role.voters.majority
-            and end_offset > role.epoch_start_offset
-            and end_offset - self._member.durable_end_offset < MAX_UNFLUSHED_RECORDS
-        )
+            member.flush()
 
     def _committed(self, role: Leader) -> None:
         """Announce what is committed; the first time also that this node leads.

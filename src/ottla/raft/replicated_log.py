@@ -17,7 +17,6 @@ from ottla.raft.log_positions import LogExtent
 from ottla.raft.recovery_point import read_recovery_point, write_recovery_point
 from ottla.raft.snapshot import SNAPSHOT_MODE, SUFFIX, decode_snapshot, snapshot_name
 from ottla.raft.snapshot_download import SnapshotDownload
-from ottla.raft.waiting_batches import WaitingBatches
 from ottla.records.batches import iterate_batches
 from ottla.storage.log.append_info import FetchIsolation
 from ottla.storage.log.config import LogConfig
@@ -63,12 +62,9 @@ class ReplicatedLog:
 
     __slots__ = (
         "_directory",
-        "_high_watermark",
-        "_is_flushing",
         "_is_storing",
         "_stored_ms",
         "_stored_recovery_point",
-        "_waiting",
         "log",
         "snapshots",
     )
@@ -81,11 +77,6 @@ class ReplicatedLog:
         self._stored_recovery_point = 0
         self._stored_ms = 0
         self._is_storing = False
-        self._is_flushing = False
-        """Whether a flush was begun that is not over, or has to be tried again."""
-        self._high_watermark = 0
-        """It may lie in what waits, above the file's end."""
-        self._waiting = WaitingBatches()
 
     @classmethod
     def open(
@@ -156,24 +147,19 @@ class ReplicatedLog:
 
     def _store_recovery_point(self) -> None:
         """Store that all of the log is flushed; waits for the disk."""
-        if self.written_end_offset != read_recovery_point(self._directory):
-            write_recovery_point(self._directory, self.written_end_offset)
-        self._stored_recovery_point = self.written_end_offset
+        if self.end_offset != read_recovery_point(self._directory):
+            write_recovery_point(self._directory, self.end_offset)
+        self._stored_recovery_point = self.end_offset
 
     @property
     def end_offset(self) -> int:
         """The offset of the next record."""
-        return self._waiting.end_offset if self._waiting else self.log.log_end_offset
-
-    @property
-    def written_end_offset(self) -> int:
-        """The end of what is in the file; batches after it wait for a flush."""
         return self.log.log_end_offset
 
     @property
     def is_durable(self) -> bool:
         """Whether nothing is left to flush."""
-        return not self._waiting and self.log.flushes.is_durable
+        return self.log.flushes.is_durable
 
     @property
     def start_offset(self) -> int:
@@ -193,20 +179,9 @@ class ReplicatedLog:
         return latest.leader_epoch if latest else 0
 
     def append(self, data: Buffer, *, epoch: int, now_ms: int) -> None:
-        """Write a batch that carries its offsets and epoch already.
-
-        It waits while the batches before it are being flushed. These have begun its epoch.
-        """
-        if self._is_flushing:
-            assert self.log.latest_epoch == epoch, "a batch waits that begins an epoch"
-            self._waiting.append(data)
-            return
-        self._write(data, epoch, now_ms)
-
-    def _write(self, data: Buffer, epoch: int, now_ms: int) -> None:
+        """Write a batch that carries its offsets and epoch already."""
         info = self.log.writes.append_as_follower(data, leader_epoch=epoch, now_ms=now_ms)
         assert info is not None, "a batch of a newer epoch than its leader's"
-        self.log.update_high_watermark(min(self._high_watermark, self.written_end_offset))
 
     def append_replicated(
         self, data: Buffer, *, epoch: int, now_ms: int
@@ -216,7 +191,6 @@ class ReplicatedLog:
         CorruptMessage or UnexpectedAppendOffset, before anything is written, for batches that are
         damaged or do not begin at the end of the log.
         """
-        assert not self._waiting, "a follower's log has batches that are not written"
         view = memoryview(data)
         batches = list(iterate_batches(view, partial_tail=True))
         if batches and batches[0].base_offset != self.end_offset:
@@ -237,14 +211,12 @@ class ReplicatedLog:
 
         KAFKA_STORAGE_ERROR below the high watermark, or when the disk fails.
         """
-        committed = max(self._high_watermark, self.log.high_watermark)
-        if offset < committed:
+        if offset < self.log.high_watermark:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"Attempt to truncate to offset {offset}, which is below the current high "
-                f"watermark {committed}",
+                f"watermark {self.log.high_watermark}",
             )
-        self._waiting.truncate_to(offset)
         if offset < self._stored_recovery_point:
             write_recovery_point(self._directory, offset)
             self._stored_recovery_point = offset
@@ -252,11 +224,10 @@ class ReplicatedLog:
 
     def restart_at(self, snapshot_id: OffsetAndEpoch, *, now_ms: int) -> None:
         """Empty the log: a snapshot that was fetched holds everything below its end."""
-        self._waiting = WaitingBatches()
         write_recovery_point(self._directory, 0)
         self._stored_recovery_point = 0
         self.log.truncation.truncate_fully_and_start_at(snapshot_id.offset, now_ms=now_ms)
-        self.update_high_watermark(snapshot_id.offset)
+        self.log.update_high_watermark(snapshot_id.offset)
         # Last: after a power cut the old log may be back, which needs the older snapshots.
         older, self.snapshots = self.snapshots, [snapshot_id]
         for other in older:
@@ -295,8 +266,6 @@ class ReplicatedLog:
 
     def read_bytes(self, offset: int, size: int) -> Buffer:
         """Return whole batches from offset on, at least one."""
-        if offset >= self.written_end_offset:
-            return self._waiting.read_bytes(offset, size)
         found = self.log.reads.read(
             offset, size, isolation=FetchIsolation.LOG_END, min_one_message=True
         ).records
@@ -310,13 +279,10 @@ class ReplicatedLog:
     def start_flush(self, now_ms: int) -> MetadataFlush | None:
         """Return the job that makes the log durable, None when it is.
 
-        The oldest batch that waited is written first, once what is before it is durable. Once in a
-        while it stores the recovery point too. Run it in a worker, then call `flush_completed`.
+        Once in a while it stores the recovery point too. Run it in a worker, then call
+        `flush_completed`.
         """
-        if self._waiting and self.log.flushes.is_durable:
-            self._write(self._waiting.take(), self.log.latest_epoch, now_ms)
         job = self.log.flushes.start(now_ms)
-        self._is_flushing = job is not None or not self.log.flushes.is_durable
         if job is None:
             return None
         is_due = (
@@ -331,17 +297,12 @@ class ReplicatedLog:
     def flush_completed(self, flush: MetadataFlush, error: OSError | None = None) -> None:
         """Apply a finished flush; KAFKA_STORAGE_ERROR when it failed: the log is fenced then."""
         self._is_storing = False
-        self._is_flushing = error is not None
         self.log.flushes.completed(flush.job, error)
         if error is None and flush.stores_recovery_point:
             self._stored_recovery_point = flush.job.offset
 
     def close(self, *, is_to_be_flushed: bool) -> None:
-        """Close the log; KAFKA_STORAGE_ERROR when the last flush fails.
-
-        What waits to be written was never acknowledged by this node.
-        """
-        self._waiting = WaitingBatches()
+        """Close the log; KAFKA_STORAGE_ERROR when the last flush fails."""
         try:
             if is_to_be_flushed:
                 self.log.flushes.close_now()
@@ -356,12 +317,11 @@ class ReplicatedLog:
 
     def update_high_watermark(self, offset: int) -> None:
         """Take note of what is committed."""
-        self._high_watermark = offset
-        self.log.update_high_watermark(min(offset, self.written_end_offset))
+        self.log.update_high_watermark(offset)
 
     def read(self, offset: int) -> Iterator[RecordBatch]:
         """Yield whole batches from offset to the end; CorruptMessage for a wrong checksum."""
-        while offset < self.written_end_offset:
+        while offset < self.end_offset:
             found = self.log.reads.read(
                 offset, READ_BYTES, isolation=FetchIsolation.LOG_END, min_one_message=True
             ).records
@@ -375,7 +335,6 @@ class ReplicatedLog:
                 offset = batch.next_offset
             if offset == before:
                 raise CorruptMessage(f"the metadata log cannot be read at offset {offset}")
-        yield from self._waiting.read(offset)
 
     def read_snapshot(self, snapshot_id: OffsetAndEpoch) -> SnapshotContent:
         """Return a snapshot's content; CorruptMessage when it is damaged."""

@@ -24,7 +24,6 @@ class Timeouts(NamedTuple):
     fetch_ms: int = 2000
     request_ms: int = 2000
     retry_backoff_ms: int = 20
-    append_linger_ms: int = 25
 
     def random_election_ms(self, rng: Random) -> int:
         """Return between one and two times election_ms: two candidates rarely meet again."""

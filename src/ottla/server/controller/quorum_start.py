@@ -114,7 +114,6 @@ def quorum_timeouts(config: BrokerConfig) -> Timeouts:
         fetch_ms=config.controller_quorum_fetch_timeout_ms,
         request_ms=config.controller_quorum_request_timeout_ms,
         retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
-        append_linger_ms=config.controller_quorum_append_linger_ms,
     )
 
 
