@@ -100,6 +100,27 @@ def content(log: PartitionLog) -> bytes:
     return data
 
 
+def test_only_the_exchange_needs_a_copy_that_is_as_durable_as_the_log() -> None:
+    """The controller is told of the directory also while the log is flushed all the time."""
+    world = World()
+    world.append()
+    assert world.advance() is Need.ASSIGNMENT
+    world.append()
+    finish(world.logs.flushes.take_whole(world.log, NOW_MS))
+    assert world.log.recovery_point == 2
+    while isinstance(need := world.poll(), Read):
+        world.move.received(need, need.piece.read())
+    assert need is Need.ASSIGNMENT
+    world.move.state = MoveState.ASSIGNED
+    world.append()
+    finish(world.logs.flushes.take_whole(world.log, NOW_MS))
+    while isinstance(need := world.poll(), Read):
+        world.move.received(need, need.piece.read())
+    assert need is Need.FLUSH
+    world.flush()
+    assert world.poll() is Need.EXCHANGE
+
+
 def test_a_replica_is_copied_flushed_announced_and_exchanged() -> None:
     """In this order; the old directory is deleted, the new one has the partition's name."""
     world = World()

@@ -21,6 +21,7 @@ from tests.simulation.test_cluster_replication import (
     _until,
     _values,
 )
+from tests.simulation.test_stalls import FileCalls
 
 if TYPE_CHECKING:
     from ottla.testing.simulation.node import SimulatedNode
@@ -104,6 +105,41 @@ def test_replicas_move_under_load() -> None:
         assert await _values(cluster, 400) == [b"%d" % number for number in range(400)]
         await _until(lambda: _in_sync(cluster, 3))
         await cluster.stop()
+
+    cluster.run(work())
+
+
+async def _produce_until(cluster: SimulatedCluster, is_over: asyncio.Event, letter: bytes) -> int:
+    """Send one record after the other; return how many."""
+    count = 0
+    async with cluster.producer(acks="all", linger_ms=0) as producer:
+        while not is_over.is_set():
+            await producer.send_and_wait("kept", b"%s%d" % (letter, count))
+            count += 1
+    return count
+
+
+def test_a_move_flushes_nothing_on_the_loop() -> None:
+    """The partition's log is flushed all the time: its flushes wait for the exchange."""
+    cluster = SimulatedCluster(41, nodes=1, config={**CONFIG, "log.flush.interval.messages": "1"})
+
+    async def work() -> None:
+        await cluster.start()
+        await _create(cluster, 1)
+        calls, node, is_over = FileCalls(cluster), cluster[1], asyncio.Event()
+        load = [
+            cluster.loop.create_task(_produce_until(cluster, is_over, letter))
+            for letter in (b"a", b"b", b"c", b"d", b"e", b"f")
+        ]
+        for _ in range(4):
+            target = _other(_place(node))
+            assert await _move(cluster, node, target) is None
+            calls.flushes.clear()  # the copy may need an older checkpoint when it is created
+            await _until(partial(_has_moved, node, target))
+            assert not calls.flushes
+        is_over.set()
+        sent = sum([await one for one in load])
+        assert len(set(await _values(cluster, sent))) == sent
 
     cluster.run(work())
 

@@ -45,7 +45,8 @@ class FileCalls:
         self.truncations: dict[int, int] = {}
         """By moment."""
         for node in cluster:
-            node.disk.on_call = partial(self._called, node.disk.on_call)
+            for disk in node.disks.values():
+                disk.on_call = partial(self._called, disk.on_call)
 
     def _called(
         self, then: Callable[[str, str, int], None] | None, kind: str, path: str, size: int

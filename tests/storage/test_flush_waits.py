@@ -240,3 +240,22 @@ def test_a_follower_asks_for_a_flush_and_waits_for_none() -> None:
     assert flushes.logs.flushes.wait_for_overdue() == {}
     flushes.finish(flushes.logs.take_jobs())
     assert flushes.b.recovery_point == 1
+
+
+def test_a_held_log_is_flushed_once_it_is_released() -> None:
+    """Requests and waits stay; other logs are flushed meanwhile, and a flush under way ends."""
+    flushes = Flushes(1)
+    first = waiting(flushes.append(flushes.a))
+    flushes.logs.flushes.hold(flushes.a)
+    flushes.finish()
+    assert first.done
+    second = waiting(flushes.append(flushes.a))
+    assert not flushes.under_way
+    assert not flushes.logs.take_jobs(NOW_MS)
+    assert waiting(flushes.append(flushes.b))
+    flushes.finish()
+    assert (flushes.a.recovery_point, flushes.b.recovery_point) == (1, 1)
+    flushes.logs.flushes.release(flushes.a)
+    flushes.finish()
+    assert second.done
+    assert flushes.a.recovery_point == 2

@@ -32,9 +32,11 @@ class World:
             disk.write_file_atomically("meta.properties", text.encode())
         self.logs = self.start(0)
 
-    def start(self, assigned: int) -> LogSet:
+    def start(self, assigned: int, *, lost: int | None = None) -> LogSet:
         for disk in self.disks:
             disk.kill()
+        if lost is not None:
+            self.disks[lost].fail(lambda _call: True, times=1000)
         self.logs = LogSet(
             [LogDirectory(f"/d{number}", disk) for number, disk in enumerate(self.disks)],
             config_for=lambda _: SMALL,
@@ -105,6 +107,19 @@ def test_a_copy_alone_is_promoted_where_the_metadata_have_it() -> None:
     assert log is not None
     assert log.log_end_offset == 2
     assert not logs.futures
+
+
+@pytest.mark.parametrize("assigned", [0, 1])
+def test_a_copy_does_not_wait_for_a_directory_that_failed(assigned: int) -> None:
+    """As in Kafka the metadata decide; of two logs they decide as well once it is back."""
+    world = World()
+    world.begin()
+    logs = world.start(assigned, lost=0)
+    assert [one.is_online for one in logs.directories] == [False, True]
+    assert (logs.get(A) is None, bool(logs.futures)) == (not assigned, not assigned)
+    assert world.names()[1] == (["a-0"] if assigned else ["a-0-future"])
+    logs = world.start(assigned)
+    assert logs.log_dir_of(A) is logs.directories[assigned]
 
 
 @pytest.mark.parametrize("assigned", [0, 1])

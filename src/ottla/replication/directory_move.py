@@ -3,9 +3,10 @@
 A machine without clock or threads: `poll` does a bounded piece of work and returns what it needs
 next. The future log is copied from the partition's log batch by batch, as a follower copies its
 leader. When it has all records and is durable the controller is told of the new directory; once
-that is accepted, and the future log has all records again, it takes the place of the old one within
-one call: nothing can be appended in between. A partition that does not move costs nothing: the copy
-looks at the log's end, generation (truncations) and start whenever it is polled.
+that is accepted, and the future log has all records again and is durable as far as the old one is,
+it takes its place within one call: nothing can be appended in between. A partition that does not
+move costs nothing: the copy looks at the log's end, generation (truncations) and start whenever it
+is polled.
 
 Kafka: kafka.server.ReplicaAlterLogDirsThread, Partition.maybeReplaceCurrentWithFutureReplica.
 """
@@ -72,7 +73,6 @@ class DirectoryMove:
         "_data",
         "_generation",
         "_is_flushed",
-        "flush_count",
         "future",
         "partition",
         "state",
@@ -85,7 +85,6 @@ class DirectoryMove:
         self.partition = partition
         self.future = future
         self.state = MoveState.ASSIGNED if is_assigned else MoveState.COPYING
-        self.flush_count = 0
         self._data = memoryview(b"")
         self._generation = _NEVER
         self._is_flushed = False
@@ -127,11 +126,13 @@ class DirectoryMove:
         return self._need_at_end()
 
     def _need_at_end(self) -> Need:
-        if not self._is_flushed or self.future.recovery_point < self.partition.log.recovery_point:
+        if not self._is_flushed:
             return Need.FLUSH
-        if self.state is MoveState.ASSIGNED:
-            return Need.EXCHANGE
-        return Need.ASSIGNMENT
+        if self.state is not MoveState.ASSIGNED:
+            return Need.ASSIGNMENT
+        if self.future.recovery_point < self.partition.log.recovery_point:
+            return Need.FLUSH
+        return Need.EXCHANGE
 
     def received(self, read: Read, data: bytes) -> None:
         """Take what was read; nothing when the log was truncated since.
@@ -147,7 +148,6 @@ class DirectoryMove:
     def flushed(self) -> None:
         """Take note that a flush of the future log has ended well."""
         self._is_flushed = True
-        self.flush_count += 1
 
     # Records
 

@@ -1,7 +1,8 @@
 """Moves of replicas between this broker's log directories: requested, driven, ended.
 
 A few moves copy at a time; the others wait. Reads and flushes run in workers of their own, appends
-on the loop in small pieces with a pause after each: requests go first.
+on the loop in pieces of at most 128 batches and 256 KiB, or of one batch, with a pause after each:
+requests go first.
 
 Kafka: kafka.server.{ReplicaAlterLogDirsManager, ReplicaAlterLogDirsThread},
 ReplicaManager.alterReplicaLogDirs.
@@ -42,8 +43,6 @@ _WAIT_MS: Final = 100
 _TAIL_BYTES: Final = 65_536
 """So much is read on the loop when that completes the copy: it was appended just now."""
 _TAIL_PIECES: Final = 8
-_FLUSHES_IN_WORKERS: Final = 3
-"""After so many the last records are flushed on the loop: others are flushed all the time."""
 
 
 def concurrent_moves(config: BrokerConfig) -> int:
@@ -179,6 +178,7 @@ class DirectoryMoves:
         """End the move of a partition that is deleted with its future log."""
         move = self._moves.pop(name, None)
         if move is not None:
+            self._logs.flushes.release(move.partition.log)
             self._release(move)
 
     def cancel(self, name: TopicPartition) -> None:
@@ -319,7 +319,13 @@ class DirectoryMoves:
         self._workers.run(read.piece.read, done)
 
     def _flush(self, move: DirectoryMove) -> bool:
-        """Make the future log durable, in a worker; True when that is done here."""
+        """Make the future log durable, in a worker; True when it is.
+
+        For the exchange it has to be durable as far as the partition's log is, of which no flush
+        begins until then.
+        """
+        if move.state is MoveState.ASSIGNED:
+            self._logs.flushes.hold(move.partition.log)
         jobs = self._logs.flushes.take_whole(move.future, self._clock.now_ms())
         if not jobs:
             if move.future.flushes.is_durable:
@@ -328,11 +334,6 @@ class DirectoryMoves:
             self._later(move, _PAUSE_MS)
             return False
         (job,) = jobs
-        if move.flush_count >= _FLUSHES_IN_WORKERS:
-            job.run()
-            job.done(None)
-            move.flushed()
-            return True
 
         def done(_none: None, error: Exception | None) -> None:
             job.done(error)
@@ -374,6 +375,7 @@ class DirectoryMoves:
         move.partition.changed()
         move.partition.log = self._logs.futures.promote(name, now_ms=self._clock.now_ms())
         self._replicas.exchange_count += 1
+        self._logs.flushes.release(old)
         self.forget(name)
         log.info(
             "replica %s is in log directory %s now, up to offset %d",

@@ -33,6 +33,7 @@ class FlushQueue:
         self._table = table
         self._checkpoints = checkpoints
         self._requested: dict[PartitionLog, None] = {}
+        self._held: set[PartitionLog] = set()
         self.waits = table.flush_waits
         self.count_under_way = 0
         self._awaited_listeners: list[Callable[[PartitionLog], None]] = []
@@ -52,6 +53,16 @@ class FlushQueue:
         self._requested[log] = None
         if log.log_start_offset > log.segments[0].base_offset:
             self._checkpoints.request(log_dir)
+
+    def hold(self, log: PartitionLog) -> None:
+        """Begin no flush of a log until `release`; the requests for one stay."""
+        self._held.add(log)
+
+    def release(self, log: PartitionLog) -> None:
+        """Flush a log again, soon where a response waits for it."""
+        self._held.discard(log)
+        if log in self.waits:
+            self._awaited(log)
 
     def request_overdue(self, log: PartitionLog) -> None:
         """Request a flush that responses must wait for."""
@@ -97,7 +108,7 @@ class FlushQueue:
         for log in list(self._requested):
             if self.count_under_way >= MAX_FLUSHES:
                 break
-            if log.is_flushing:
+            if log.is_flushing or log in self._held:
                 continue
             del self._requested[log]
             log_dir = self._table.directory_of(log)
@@ -110,7 +121,7 @@ class FlushQueue:
         """Return the job that makes a log durable; none while one runs or when it is durable."""
         if not self._table.holds(log):
             self.waits.settle(log)
-        elif not log.is_flushing:
+        elif not log.is_flushing and log not in self._held:
             self._requested.pop(log, None)
             return self._begin(log, now_ms)
         return []

@@ -154,18 +154,20 @@ class FutureLogs:
         """Finish the exchanges that a crash interrupted, once all directories are loaded.
 
         A future log becomes the partition's when the metadata have the partition in its directory
-        and there is no other log: none may lie in a directory that is offline. All other moves
-        continue. A damaged copy is deleted when the partition has a log.
+        and there is no other log in a directory that is online: as in Kafka the log of a directory
+        that failed is not waited for. All other moves continue. A damaged copy is deleted when the
+        partition has a log.
+
+        Kafka: LogManager.recoverAbandonedFutureLogs, which also drops a log that is there.
         """
         for log in [one for one in self if one.topic_id is None]:
             self._identify(log, now_ms)
         logs, table = self._logs, self._table
-        is_complete = all(one.is_online for one in logs.directories)
         for log in self:
             partition = log.topic_partition
             has_other = partition in table.logs or partition in table.broken
             log_dir = table.future_dirs[partition]
-            if is_complete and not has_other and assigned(log) == log_dir.directory_id is not None:
+            if not has_other and assigned(log) == log_dir.directory_id is not None:
                 self.promote(partition, now_ms=now_ms)
         for partition, broken in self._broken.items():
             if partition in table.logs:
