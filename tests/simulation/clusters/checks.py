@@ -1,6 +1,6 @@
 """What must hold in a whole cluster, checked after each turn of the loop, of what changed.
 
-- Logs, that of the metadata too: `committed_logs`, `cuts`.
+- Logs, that of the metadata too: `committed_logs`, `cuts`, `in_sync`.
 - One leader an epoch; a disk gives one vote an epoch, and holds it before it is known; no process
   forgets a vote in its epoch, also not over a start; what the quorum commits is durable on a
   majority of its voters; snapshots name those that are committed.
@@ -22,6 +22,7 @@ from ottla.raft.requests import ReplicaKey
 from ottla.raft.snapshot import snapshot_name
 from tests.simulation.clusters.committed_logs import CommittedLog, CommittedMetadata, Replica
 from tests.simulation.clusters.cuts import Cuts
+from tests.simulation.clusters.in_sync import InSync
 from tests.simulation.durable_state import durable_election, has_unsynced_records, holds_durably
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ class ClusterChecks:
         self._moved: dict[tuple[NodeView, Partition], None] = {}
         self._changed: dict[NodeView, None] = {}
         self._cuts = Cuts(self._committed_of)
+        self._in_sync = InSync(self.logs)
         for host in cluster:
             host.on_built = self._built
         cluster.loop.on_turn = self._check
@@ -118,8 +120,9 @@ class ClusterChecks:
         self._check()
         self.views = [one for one in self.views if one is not view]
 
-    def _image_changed(self, view: NodeView, _delta: MetadataDelta, image: MetadataImage) -> None:
+    def _image_changed(self, view: NodeView, delta: MetadataDelta, image: MetadataImage) -> None:
         self._changed[view] = None
+        self._in_sync.image_changed(delta, image)
         if image.offset_and_epoch.offset % IMAGE_SAMPLE == 0:
             self.compare_image(view)
 
@@ -147,6 +150,7 @@ class ClusterChecks:
             changed, self._changed = self._changed, {}
             for view in changed:
                 self._check_leaders(view)
+            self._in_sync.check(view.node for view in self.views)
 
     # The quorum
 

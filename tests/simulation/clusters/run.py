@@ -34,6 +34,12 @@ _TWO_DIRECTORIES = {"log.dirs": "/data,/more"}
 _SMALL_SNAPSHOTS = {
     "metadata.log.max.record.bytes.between.snapshots": "3000",
 }
+_SMALL_SEGMENTS = {
+    "log.roll.ms": "2000",
+    "log.flush.offset.checkpoint.interval.ms": "1000",
+    "log.retention.check.interval.ms": "3000",
+    "log.segment.delete.delay.ms": "1000",
+}
 
 
 class Layout(NamedTuple):
@@ -77,6 +83,8 @@ class ClusterRun:
             settings |= _TWO_DIRECTORIES
         if seed % 3 == 0:
             settings |= _SMALL_SNAPSHOTS
+        if seed % 5 in {2, 4}:
+            settings |= _SMALL_SEGMENTS
         self.cluster = SimulatedCluster(
             seed, nodes=layout.nodes, roles=layout.roles, config=settings
         )
@@ -201,9 +209,27 @@ class ClusterRun:
             assert there == value, (
                 f"{topic}-{index} at {offset}: {value!r} was acknowledged, {there!r} is there"
             )
+        self._check_producers()
         for (topic, index), stored in found.items():
             if topic == KEPT:
                 self._check_order(f"{topic}-{index}", list(stored.values()))
+
+    def _check_producers(self) -> None:
+        """Check that equal logs know the same of their producers."""
+        known: dict[tuple[str, int], dict[int, tuple[int, ...]]] = {}
+        for host, partition in self._partitions():
+            if partition.topic_partition.topic != KEPT:  # the start of the others differs
+                continue
+            entries: dict[int, tuple[int, ...]] = {
+                entry.producer_id: (entry.producer_epoch, *entry.batches[-1][:2])
+                for entry in partition.log.producer_state.producers.values()
+                if entry.batches
+            }
+            first = known.setdefault(partition.topic_partition, entries)
+            assert first == entries, (
+                f"{host.host} has the producers {entries} of {partition.topic_partition}, another "
+                f"replica {first}"
+            )
 
     def _check_order(self, name: str, values: list[bytes]) -> None:
         """Check that each idempotent producer's records are there once and in order."""

@@ -235,17 +235,23 @@ class ClusterWork:
                     continue
 
     async def _create_topic(self, admin: AsyncAdmin) -> None:
+        await self._create_named(admin, f"some-{self.rng.randrange(SOME)}")
+
+    async def _create_named(self, admin: AsyncAdmin, name: str) -> None:
         """Create a topic, perhaps under the name of a deleted one, and write to it."""
-        name = f"some-{self.rng.randrange(SOME)}"
         await admin.create_topic(name, self.rng.randrange(1, 4), 3)
         async with self.cluster.producer(acks="all") as producer:
             placed = await producer.send_and_wait(name, b"first", partition=0)
         assert placed.offset == 0, f"the first record of the new {name} is at {placed.offset}"
 
     async def _delete_topic(self, admin: AsyncAdmin) -> None:
+        """Delete a topic; sometimes another one of its name follows at once."""
         names = sorted(one.name for one in await admin.list_topics() if one.name[:5] == "some-")
         if names:
-            await admin.delete_topics([self.rng.choice(names)])
+            name = self.rng.choice(names)
+            await admin.delete_topics([name])
+            if self.rng.random() < 0.5:
+                await self._create_named(admin, name)
 
     async def _delete_records(self, admin: AsyncAdmin) -> None:
         """Delete records that were read."""
