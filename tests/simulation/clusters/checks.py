@@ -134,6 +134,17 @@ class ClusterChecks:
         known = self._images.setdefault(image.offset_and_epoch, checksum)
         assert known == checksum, f"{view.name} has other metadata at {image.offset_and_epoch}"
 
+    def compare_controller(self, view: NodeView) -> None:
+        """Check that a controller with nothing uncommitted decides by the metadata."""
+        topics = view.node.broker.image.topics.by_name
+        decided = {
+            topic.name: dict(topic.partitions.items())
+            for topic in view.node.controller._runtime.controller.topics
+        }
+        assert decided == {topic.name: topic.partitions for topic in topics.values()}, (
+            f"{view.name} decides by other partitions than those of its metadata"
+        )
+
     # After a turn
 
     def _check(self) -> None:
@@ -150,7 +161,7 @@ class ClusterChecks:
             changed, self._changed = self._changed, {}
             for view in changed:
                 self._check_leaders(view)
-            self._in_sync.check(view.node for view in self.views)
+        self._in_sync.check(view.node for view in self.views)
 
     # The quorum
 
@@ -254,6 +265,7 @@ class ClusterChecks:
         log.observe(replica, leader_epoch=partition.leader_epoch)
         if replica.high_watermark > before:
             self._is_replicated(partition, replica)
+            self._in_sync.committed(partition)
 
     def _is_replicated(self, partition: Partition, replica: Replica) -> None:
         """Check that the replicas in sync have what a leader has committed.

@@ -274,8 +274,13 @@ class ClusterFaults:
     # Links
 
     async def _partition(self) -> None:
-        """Cut the nodes, and the clients, into two groups."""
-        ends: list[int | str] = [CLIENTS, *map(_id, self.cluster)]
+        """Cut the nodes into two groups; the clients are in one of them, or reach both.
+
+        A leader that only clients reach takes records that are never committed.
+        """
+        ends: list[int | str] = [*map(_id, self.cluster)]
+        if self.rng.random() < 0.5:
+            ends.append(CLIENTS)
         self.rng.shuffle(ends)
         at = self.rng.randrange(1, len(ends))
         if self.rng.random() < 0.3:  # the one that decides

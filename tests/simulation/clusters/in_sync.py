@@ -1,6 +1,7 @@
-"""Who is in sync has all that is committed: looked at whenever the metadata changes the ISR.
+"""Who is in sync, by the newest metadata that are committed, has all that is committed.
 
-The next leader may be any of them, also one that its leader no longer waits for.
+The next leader may be any of them, also one that its leader no longer waits for. Looked at when the
+metadata change the ISR, and when a leader commits with another ISR than that of the metadata.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image.image import MetadataImage
+    from ottla.replication.partition import Partition
     from ottla.server.node.node import Node
     from tests.simulation.clusters.committed_logs import CommittedLog
 
@@ -39,6 +41,19 @@ class InSync:
             for topic_id, partitions in delta.partitions_changed.items()
             for index in partitions
         )
+
+    def committed(self, partition: Partition) -> None:
+        """Take note that a leader has committed records."""
+        key = partition.topic_id, partition.topic_partition.partition
+        topic = self._image and self._image.topics.by_id.get(key[0])
+        found = topic and topic.partitions.get(key[1])
+        if (
+            found
+            and found.leader_epoch == partition.leader_epoch
+            and found.isr != partition.isr
+            and not set(found.isr) <= set(partition.isr)
+        ):
+            self._changed.add(key)
 
     def check(self, nodes: Iterable[Node]) -> None:
         """Check the partitions of which the metadata have changed in this turn."""

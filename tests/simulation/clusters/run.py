@@ -33,6 +33,7 @@ ROUNDS = 8
 _TWO_DIRECTORIES = {"log.dirs": "/data,/more"}
 _SMALL_SNAPSHOTS = {
     "metadata.log.max.record.bytes.between.snapshots": "3000",
+    "metadata.max.retention.bytes": "12000",
 }
 _SMALL_SEGMENTS = {
     "log.roll.ms": "2000",
@@ -195,6 +196,7 @@ class ClusterRun:
     def _check_contents(self) -> None:
         for view in self.checks.views:
             self.checks.compare_image(view)
+            self.checks.compare_controller(view)
         found: dict[tuple[str, int], dict[int, bytes]] = {}
         for _, partition in self._partitions():
             key = partition.topic_partition
