@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ottla.errors import CorruptMessage
+from ottla.records.builder import encode_batch
 from ottla.storage.batches import walk_file, whole_batches
 from ottla.storage.log.config import LogConfig
 from ottla.testing.disk import Call, SimulatedDisk
@@ -295,3 +298,28 @@ def test_a_missing_segment_below_the_recovery_point_drops_no_other() -> None:
         new_log(disk, recovery_point=bases[-2] + 1)
     assert contents(disk) == before
     assert new_log(disk, recovery_point=bases[-2]).log_end_offset == bases[-2]
+
+
+def test_a_compacted_log_keeps_gaps_of_compaction_only() -> None:
+    """Above the recovery point a gap is of records that lost power: what follows is torn, too."""
+    config = replace(SMALL, cleanup_policy=("compact",))
+    disk = SimulatedDisk()
+    filled(disk)
+    bases = [int(name[:20]) for name in disk.list("t-0") if name.endswith(".log")]
+    disk.open(f"t-0/{bases[-2]:020d}.log").truncate(0)
+    kept = new_log(disk, config=config, recovery_point=bases[-2] + 1)
+    assert kept.log_end_offset == 30
+    kept.release()
+    assert new_log(disk, config=config, recovery_point=bases[-2]).log_end_offset == bases[-2]
+
+
+def test_a_copy_with_gaps_has_none_between_its_segments() -> None:
+    """A follower of a compacted log loses nothing when it is killed."""
+    config = replace(SMALL, cleanup_policy=("compact",), segment_bytes=200)
+    disk = SimulatedDisk()
+    log = new_log(disk, config=config)
+    for offset in (0, 100, 200):
+        batch = encode_batch([(NOW_MS, b"k", bytes(100), ())], base_offset=offset)
+        log.writes.append_as_follower(batch, leader_epoch=0, now_ms=NOW_MS)
+    assert log.segments.base_offsets == [0, 1, 101]
+    assert new_log(disk, config=config).log_end_offset == 201

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.errors import CorruptMessage
 from ottla.storage.batches import walk_file
 from ottla.storage.directory import join
+from ottla.storage.indexes.offset_index import MAX_RELATIVE_OFFSET
 from ottla.storage.log.leader_epochs import (
     LEADER_EPOCH_CHECKPOINT,
     LeaderEpochs,
@@ -263,16 +264,22 @@ class LogLoader:
         """Whether the next segment begins where this one ends.
 
         A tail lost at a batch boundary shows only as a gap; Kafka keeps what follows it. Compaction
-        makes gaps too, and those are kept. Segments that begin before the end are left from an
-        earlier state: empty ones from an interrupted roll, others from before a truncation.
+        makes gaps too, and those are kept, in what was flushed: above it the gap is of lost
+        records, and a replica with it would claim to be in sync; unless it is wider than a segment.
+        Segments that begin before the end are left from an earlier state: empty ones from an
+        interrupted roll, others from before a truncation.
         """
         end = self._state.end_offset
         for following in self._segments[self._segments.index(segment) + 1 :]:
             if following.base_offset < end and following.size == 0:
                 self._drop([following])
                 continue
+            is_kept = (
+                end < self._flushed_offset
+                or following.base_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+            )
             return following.base_offset == end or (
-                following.base_offset > end and self._config.is_compacted
+                following.base_offset > end and self._config.is_compacted and is_kept
             )
         return True
 

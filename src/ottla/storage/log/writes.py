@@ -13,6 +13,7 @@ from ottla.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from ottla.records.crc32c import crc32c
 from ottla.records.validator import AppendOrigin, place_checked, validate
 from ottla.storage.batches import whole_batches
+from ottla.storage.indexes.offset_index import MAX_RELATIVE_OFFSET
 from ottla.storage.indexes.transaction_index import AbortedTransaction
 from ottla.storage.log.append_info import AppendInfo, UnexpectedAppendOffset
 from ottla.storage.producers.append import TRANSACTION_VERSION_UNKNOWN, follows
@@ -168,7 +169,7 @@ class LogWrites:
                 if log.is_new:
                     log.first_written()
             if active.should_roll(size, largest, last_offset, now_ms, config):
-                active = log.roll(now_ms, base_offset=first_offset)
+                active = log.roll(now_ms, base_offset=_new_base(log, first_offset, last_offset))
             active.append(buffers, size, batches)
         except OSError as error:
             if active.is_torn:
@@ -305,6 +306,15 @@ class LogWrites:
             if batch_epoch > epoch:  # noqa: PLR1730 - half the cost of max()
                 epoch = batch_epoch
         return batches
+
+
+def _new_base(log: PartitionLog, first_offset: int, last_offset: int) -> int:
+    """Return where a segment begins: after the one before it, also where a copy has a gap.
+
+    Kafka's begins at its first batch. Here a gap between two segments is one of lost records.
+    """
+    end_offset = log.log_end_offset
+    return end_offset if last_offset - end_offset <= MAX_RELATIVE_OFFSET else first_offset
 
 
 def _known_producers(
