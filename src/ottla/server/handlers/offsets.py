@@ -22,11 +22,16 @@ from ottla.protocol.offset_timestamps import (
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
 )
+from ottla.purgatory.pending import Pending
 from ottla.server.requests.api import handles
+from ottla.storage.log.timestamp_reads import largest_timestamps, place_of_timestamp
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ottla.replication.partition import Partition
     from ottla.server.requests.context import Context
+    from ottla.storage.log.partition_log import PartitionLog
 
     RequestedPartition = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
 
@@ -46,8 +51,69 @@ EpochEndOffset = EpochTopicResult.EpochEndOffset
 
 
 @handles(ListOffsetsRequest)
-def list_offsets(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """Find offsets by timestamp or by the special timestamps -1 to -6."""
+def list_offsets(
+    ctx: Context, request: ListOffsetsRequest
+) -> ListOffsetsResponse | Pending[ListOffsetsResponse]:
+    """Find offsets by timestamp or by the special timestamps -1 to -6.
+
+    What a search by time needs from the disk is read by a worker first.
+    """
+    searches = _searches(ctx, request)
+    if not searches:
+        return _answer(ctx, request)
+    return _read_ahead(ctx, searches).then(lambda _none: _answer(ctx, request))
+
+
+def _searches(ctx: Context, request: ListOffsetsRequest) -> list[tuple[PartitionLog, int]]:
+    """Return the logs that are searched by time, with the timestamps."""
+    if ctx.broker.run_in_worker is None:
+        return []
+    found = []
+    for topic in request.topics:
+        for one in topic.partitions:
+            if one.timestamp >= 0 or one.timestamp == MAX_TIMESTAMP:
+                partition = ctx.broker.replicas.find(topic.name, one.partition_index)
+                if partition is not None and partition.log.failure is None:
+                    found.append((partition.log, one.timestamp))
+    return found
+
+
+def _read_ahead(ctx: Context, searches: list[tuple[PartitionLog, int]]) -> Pending[None]:
+    """Let a worker read the largest timestamps of segments, then the places of the records."""
+    pending: Pending[None] = Pending()
+
+    def over() -> None:
+        pending.complete(None)
+
+    def read_places() -> None:
+        jobs = [place_of_timestamp(log, timestamp) for log, timestamp in searches]
+        _in_worker(ctx, [job for job in jobs if job is not None], over)
+
+    reads = [read for log, _ in searches if (read := largest_timestamps(log)) is not None]
+
+    def known() -> None:
+        for _, done in reads:
+            done()
+        read_places()
+
+    _in_worker(ctx, [job for job, _ in reads], known)
+    return pending
+
+
+def _in_worker(ctx: Context, jobs: list[Callable[[], None]], then: Callable[[], None]) -> None:
+    run_in_worker = ctx.broker.run_in_worker
+    if not jobs or run_in_worker is None:
+        then()
+        return
+
+    def run_all() -> None:
+        for job in jobs:
+            job()
+
+    run_in_worker(run_all, lambda _none, _error: then())
+
+
+def _answer(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
     requested: dict[str, list[RequestedPartition]] = {}
     for topic in request.topics:
         requested.setdefault(topic.name, []).extend(topic.partitions)

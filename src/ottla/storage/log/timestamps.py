@@ -54,11 +54,12 @@ def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampAndOffse
     for number, segment in enumerate(log.segments):
         is_below = log.segments.end_of(number, log.log_end_offset) <= log.log_start_offset
         if not is_below and segment.max_timestamp >= timestamp:
-            return _find_in(segment, timestamp, log.log_start_offset)
+            return find_in(segment, timestamp, log.log_start_offset)
     return None
 
 
-def _find_in(segment: Segment, timestamp: int, start_offset: int) -> TimestampAndOffset | None:
+def find_in(segment: Segment, timestamp: int, start_offset: int) -> TimestampAndOffset | None:
+    """Return the first record of a segment at or after timestamp, from an offset on."""
     before = segment.position_before(timestamp)
     for header in segment.walk(max(before, start_offset)):
         if header.max_timestamp < timestamp:

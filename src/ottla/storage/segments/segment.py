@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -152,6 +153,25 @@ class Segment:
         self.size = self.file.size()
         return self
 
+    def reopened(self, config: LogConfig) -> Segment:
+        """Return another object over the files, for a worker; see `opened`. It changes none."""
+        copy = Segment(
+            self.directory, self._partition_dir, self.base_offset, config=config, now_ms=0
+        )
+        copy.deleted_suffix = self.deleted_suffix
+        copy.size = self.size
+        copy.indexes_rebuilt = True
+        return copy
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Open the file of a segment from `reopened`; OSError when it is gone."""
+        self.file = self.directory.open(self.path(LOG_SUFFIX))
+        try:
+            yield
+        finally:
+            self.file.close()
+
     def __repr__(self) -> str:
         return f"Segment({self.path('')}, size={self.size})"
 
@@ -287,6 +307,17 @@ class Segment:
         if self._max_timestamp == _UNKNOWN:
             self._read_max_timestamp()
         return self._max_timestamp
+
+    @property
+    def knows_max_timestamp(self) -> bool:
+        """Whether `max_timestamp` needs no file."""
+        return self._max_timestamp != _UNKNOWN
+
+    def take_max_timestamp(self, copy: Segment) -> None:
+        """Take what a worker has read, unless it failed or nothing is needed any more."""
+        if copy.knows_max_timestamp and not self.knows_max_timestamp and copy.size == self.size:
+            self._max_timestamp = copy.max_timestamp
+            self.max_timestamp_offset = copy.max_timestamp_offset
 
     def _read_max_timestamp(self) -> None:
         """Take the time index's last entry and walk the batches that are newer."""

@@ -1,0 +1,72 @@
+"""What a search by timestamp reads from inactive segments, as jobs for a worker.
+
+The largest timestamp of a segment is not known before its time index and its last batches were
+read, and the index of an old segment is on the disk only. The jobs read with objects of their own
+over the same files, and change none of them: `offset_for_timestamp` then finds all in memory.
+
+Kafka: its request handler threads, which read the indexes themselves (LazyIndex).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ottla.errors import CorruptMessage
+from ottla.protocol.offset_timestamps import MAX_TIMESTAMP
+from ottla.storage.log.timestamps import find_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.storage.log.partition_log import PartitionLog
+    from ottla.storage.segments.segment import Segment
+
+
+def largest_timestamps(log: PartitionLog) -> tuple[Callable[[], None], Callable[[], None]] | None:
+    """Return (a job, what to call when it is done); None when all of them are known."""
+    active = log.segments.active
+    unread = [one for one in log.segments if one is not active and not one.knows_max_timestamp]
+    if not unread:
+        return None
+    copies = [(one, one.reopened(log.config)) for one in unread]
+
+    def read() -> None:
+        for _, copy in copies:
+            with suppress(OSError, CorruptMessage), copy.opened():
+                _ = copy.max_timestamp
+
+    def done() -> None:
+        for segment, copy in copies:
+            segment.take_max_timestamp(copy)
+
+    return read, done
+
+
+def place_of_timestamp(log: PartitionLog, timestamp: int) -> Callable[[], None] | None:
+    """Return a job that reads where the search ends, once the largest timestamps are known."""
+    segment = _target(log, timestamp)
+    if segment is None or segment is log.segments.active or not segment.knows_max_timestamp:
+        return None
+    if timestamp == MAX_TIMESTAMP:
+        timestamp = segment.max_timestamp
+    copy, start_offset = segment.reopened(log.config), log.log_start_offset
+
+    def read() -> None:
+        with suppress(OSError, CorruptMessage), copy.opened():
+            find_in(copy, timestamp, start_offset)
+
+    return read
+
+
+def _target(log: PartitionLog, timestamp: int) -> Segment | None:
+    """Return the segment with the record that is searched for, as `offset_for_timestamp`."""
+    if any(not one.knows_max_timestamp for one in log.segments):
+        return None
+    if timestamp == MAX_TIMESTAMP:
+        return max(log.segments, key=lambda one: one.max_timestamp)
+    for number, segment in enumerate(log.segments):
+        is_below = log.segments.end_of(number, log.log_end_offset) <= log.log_start_offset
+        if not is_below and segment.max_timestamp >= timestamp:
+            return segment
+    return None
