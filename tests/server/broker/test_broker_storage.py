@@ -9,7 +9,7 @@ from ottla.errors import ErrorCode
 from ottla.metadata.resources import ConfigResource, ConfigResourceType
 from ottla.replication.replica_set import ReplicaSet
 from ottla.server.broker.new_logs import LOGS_AT_ONCE, LOGS_OF_THE_LOOP
-from ottla.server.broker.publisher import PARTITIONS_IN_A_TURN, MetadataPublisher
+from ottla.server.broker.publisher import PARTITIONS_IN_A_TURN, TURN_MS, MetadataPublisher
 from ottla.storage.log.config import LogConfig
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import Uuid
@@ -18,6 +18,8 @@ from tests.storage.sets import open_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from ottla.testing.disk import Call
 
 X, Y, Z = Uuid(b"x" * 16), Uuid(b"y" * 16), Uuid(b"z" * 16)
 
@@ -261,6 +263,31 @@ def test_settings_that_change_while_logs_are_made_are_theirs() -> None:
         job.__self__._config_for = lambda _topic: LogConfig(segment_bytes=12345)
     worker.run()
     assert {log.config.segment_bytes for log in replicas.logs} == {12345}
+
+
+def test_a_turn_of_the_loop_ends_when_the_disk_is_slow() -> None:
+    """What a log waited for is not multiplied by a hundred; each turn changes one at least."""
+    disk = SimulatedDisk()
+    one, replicas, _ = publisher(disk)
+    turns: list[Any] = []
+    waited_ms: list[int] = []
+    one._call_soon = turns.append
+    clock: Any = one._clock
+    clock.monotonic_ms = lambda: sum(waited_ms)
+
+    def wait(call: Call) -> bool:
+        if call.kind == "rename":
+            waited_ms.append(log_ms)
+        return False
+
+    log_ms = TURN_MS // 3 + 1
+    disk.fail(wait)
+    x = many("x", X, 9)
+    one.metadata_changed(*change(x, partitions_changed={X: dict.fromkeys(x.partitions)}))
+    assert len(replicas) == 3
+    log_ms = 50 * TURN_MS
+    turns[-1]()
+    assert len(replicas) == 4
 
 
 def test_a_change_that_fails_stops_no_other_change() -> None:

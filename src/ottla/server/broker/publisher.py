@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.broker")
 PARTITIONS_IN_A_TURN: Final = 100
+TURN_MS: Final = 10
+"""After so long a turn takes up no more partitions: making a log may wait for the disk."""
 _NOT_REMOVED = "a partition is not removed: %s; check the disk, a restart removes it again"
 
 
@@ -115,9 +117,10 @@ class MetadataPublisher:
         up votes, heartbeats and clients.
         """
         now_ms, changed = self._clock.now_ms(), self._changed
+        end_ms = self._clock.monotonic_ms() + TURN_MS
         self._is_changing = True
-        for _ in range(PARTITIONS_IN_A_TURN):
-            if not changed:
+        for number in range(PARTITIONS_IN_A_TURN):
+            if not changed or (number and self._clock.monotonic_ms() >= end_ms):
                 break
             key = next(iter(changed))
             is_new = changed.pop(key)
