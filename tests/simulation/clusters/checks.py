@@ -1,6 +1,7 @@
 """What must hold in a whole cluster, checked after each turn of the loop, of what changed.
 
-- Logs, that of the metadata too: `committed_logs`, `cuts`, `in_sync`.
+- Logs, that of the metadata too: `committed_logs`, `cuts`, `in_sync`. Requests that are
+  accepted: `served`.
 - One leader an epoch; a disk gives one vote an epoch, and holds it before it is known; no process
   forgets a vote in its epoch, also not over a start; what the quorum commits is durable on a
   majority of its voters; snapshots name those that are committed.
@@ -23,6 +24,7 @@ from ottla.raft.snapshot import snapshot_name
 from tests.simulation.clusters.committed_logs import CommittedLog, CommittedMetadata, Replica
 from tests.simulation.clusters.cuts import Cuts
 from tests.simulation.clusters.in_sync import InSync
+from tests.simulation.clusters.served import Served
 from tests.simulation.durable_state import durable_election, has_unsynced_records, holds_durably
 
 if TYPE_CHECKING:
@@ -94,6 +96,7 @@ class ClusterChecks:
         self._changed: dict[NodeView, None] = {}
         self._cuts = Cuts(self._committed_of)
         self._in_sync = InSync(self.logs)
+        self.served = Served()
         for host in cluster:
             host.on_built = self._built
         cluster.loop.on_turn = self._check
@@ -105,6 +108,7 @@ class ClusterChecks:
         view = NodeView(host, host.node)
         self._starts(view)
         self.views.append(view)
+        self.served.watch(view.node)
         self._cuts.watch(view.name, view.node.broker.replicas.logs)
         view.node.broker.replicas.on_high_watermark(
             lambda moved: self._moved.setdefault((view, moved))
@@ -149,6 +153,7 @@ class ClusterChecks:
 
     def _check(self) -> None:
         self._cuts.check()
+        self.served.check()
         for view in self.views:
             if view.has_moved:
                 view.has_moved = False

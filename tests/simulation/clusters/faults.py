@@ -10,24 +10,38 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from contextlib import suppress
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.errors import CorruptMessage, KafkaError
+from ottla.raft.log_check import METADATA_LOG
 from ottla.testing.disk import UNLIMITED, SimulatedCrash
 from ottla.testing.simulation.network import CLIENTS, Settings
+from tests.simulation.clusters.rot import damage, start_damaged
+from tests.simulation.clusters.settings import change_settings
+from tests.simulation.clusters.work import PARTITIONS
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from ottla.metadata.image.image import MetadataImage
     from ottla.metadata.partition import PartitionRegistration
+    from ottla.testing.disk import Call
     from ottla.testing.simulation import SimulatedCluster
     from ottla.testing.simulation.node import SimulatedNode
+    from tests.simulation.clusters.rot import Damage
 
 MAX_DRIFT = 0.02
 MAX_STEP_MS = 3_600_000
 DISK_LATENCY_US = (50, 3000)
 STOP_LIMIT_S = 30.0
 SUPERVISED_S = 0.5
+ALONE_S = 1.5
+"""How long a leader of the quorum writes alone."""
+SUCCESSION_S = 8.0
+LAST_DISK_SHARE = 0.3
+"""Of seeds in which the last fault is a write of a partition that fails."""
 _UNKNOWN_EPOCH = 1 << 62
 
 
@@ -67,6 +81,8 @@ class ClusterFaults:
             (1, self._cold_reads),
             (1, self._step_clock),
             (1, self._roll),
+            (1, self._write_alone),
+            (1, self._rot),
         )
 
     async def run(self, rounds: int) -> None:
@@ -80,6 +96,8 @@ class ClusterFaults:
             for kind in kinds:
                 self.counts[kind.__name__] = self.counts.get(kind.__name__, 0) + 1
             await asyncio.gather(*(kind() for kind in kinds))
+        if self.rng.random() < LAST_DISK_SHARE:
+            await self._fail_appends()
         self.heal()
         while not self._is_up():  # noqa: ASYNC110 - virtual time costs nothing
             await asyncio.sleep(SUPERVISED_S)
@@ -123,7 +141,11 @@ class ClusterFaults:
         if host in self._armed:
             self._disarm(host)
         self._newest_image()
-        self._starting[host] = self.cluster.loop.create_task(self._started(host))
+        self._begin_start(host, self._started(host))
+
+    def _begin_start(self, host: SimulatedNode, start: Coroutine[Any, Any, None]) -> None:
+        task = self._starting[host] = self.cluster.loop.create_task(start)
+        task.add_done_callback(raise_failure)
 
     async def _started(self, host: SimulatedNode) -> None:
         try:
@@ -293,6 +315,39 @@ class ClusterFaults:
         await self._wait(1, 5, 10)
         self.cluster.heal()
 
+    async def _write_alone(self) -> None:
+        """Let the quorum's leader write what no one fetches, and run after its successor's end.
+
+        Its log may be the longest then, and is not the newest.
+        """
+        active = self.cluster.active_controller
+        if active is None or active in self._starting or not self._may_end(active):
+            return
+        near = [active, *(one for one in self.cluster if _roles(one) == "broker")]
+        far = [one for one in self.cluster if one not in near]
+        self.cluster.partition([CLIENTS, *map(_id, near)], map(_id, far))
+        with suppress(KafkaError, TimeoutError):
+            async with asyncio.timeout(ALONE_S):
+                brokers = [one.bootstrap for one in near if "broker" in _roles(one)]
+                async with active.admin(bootstrap_servers=",".join(brokers)) as admin:
+                    await change_settings(admin, self.rng, PARTITIONS, 8, timeout_s=ALONE_S)
+        if not active.is_alive or not self._may_end(active):
+            self.cluster.heal()
+            return
+        self._hold(active)
+        self._kill(active)
+        self.cluster.heal()
+        await asyncio.sleep(SUCCESSION_S * self.rng.random())
+        successor = self.cluster.active_controller
+        if successor is not None and self._may_end(successor):
+            self._hold(successor)
+            self._kill(successor)
+            self._release(active)
+            await asyncio.sleep(SUCCESSION_S)
+            self._release(successor)
+        else:
+            self._release(active)
+
     async def _cut_one_way(self) -> None:
         ends: list[int | str] = [CLIENTS, *map(_id, self.cluster)]
         for _ in range(self.rng.randrange(1, 4)):
@@ -352,6 +407,46 @@ class ClusterFaults:
         disk.heal()
         self._disarm(victim)
 
+    async def _fail_appends(self) -> None:
+        """Let writes of a partition fail on some node; nothing restarts it but what it reports."""
+        victim = self._any()
+        if victim in self._starting or not self._arm(victim):
+            return
+        for disk in victim.disks.values():
+            disk.fail(_is_append_to_partition, errno.EIO)
+        await self._wait(4, 8)
+        for disk in victim.disks.values():
+            disk.heal()
+        self._disarm(victim)
+
+    async def _rot(self) -> None:
+        """Let a bit of a node's metadata rot while it is down; `rot` says what must hold."""
+        victim = self._any()
+        if victim in self._armed or victim in self._starting or victim in self._held:
+            return
+        self._hold(victim)
+        await self._take_down(victim)
+        if not victim.is_alive and victim not in self._starting:
+            for disk in victim.disks.values():
+                disk.heal()
+            offset = self._newest_image().offset_and_epoch.offset
+            found = damage(victim, self.rng, offset)
+            if found is not None:
+                self._begin_start(victim, self._started_damaged(victim, found))
+        await self._wait(2, 8)
+        self._release(victim)
+
+    async def _started_damaged(self, host: SimulatedNode, found: Damage) -> None:
+        try:
+            is_started = await start_damaged(host)
+            what = "started" if is_started else "refused"
+            self.counts[f"rot, {what}"] = self.counts.get(f"rot, {what}", 0) + 1
+        except (SimulatedCrash, KafkaError, OSError):  # no majority, or stopped meanwhile
+            self._kill(host)
+        finally:
+            found.restore()
+            del self._starting[host]
+
     async def _cold_reads(self) -> None:
         victim = self._any()
         for disk in victim.disks.values():
@@ -362,6 +457,21 @@ class ClusterFaults:
 
     async def _step_clock(self) -> None:
         self._any().clock_step_ms = self.rng.randrange(-MAX_STEP_MS, MAX_STEP_MS)
+
+
+def raise_failure(job: asyncio.Task[None]) -> None:
+    """Let the loop know what a job raised: it ends the run."""
+    if not job.cancelled() and job.exception() is not None:
+        raise job.exception()  # type: ignore[misc] # it is one
+
+
+def _roles(host: SimulatedNode) -> str:
+    return host.config["process.roles"]
+
+
+def _is_append_to_partition(call: Call) -> bool:
+    is_metadata = call.path.startswith((METADATA_LOG, "__consumer_offsets"))
+    return call.kind == "append" and call.path.endswith(".log") and not is_metadata
 
 
 def _id(host: SimulatedNode) -> int:

@@ -9,7 +9,7 @@ from ottla import TopicPartition
 from ottla.records.batches import iterate_batches
 from ottla.testing.simulation import SimulatedCluster
 from tests.simulation.clusters.checks import ClusterChecks
-from tests.simulation.clusters.faults import ClusterFaults
+from tests.simulation.clusters.faults import ClusterFaults, raise_failure
 from tests.simulation.clusters.work import KEPT, ClusterWork
 
 if TYPE_CHECKING:
@@ -34,6 +34,9 @@ _TWO_DIRECTORIES = {"log.dirs": "/data,/more"}
 _SMALL_SNAPSHOTS = {
     "metadata.log.max.record.bytes.between.snapshots": "3000",
     "metadata.max.retention.bytes": "12000",
+}
+_SMALLEST_SNAPSHOTS = {
+    "metadata.log.max.record.bytes.between.snapshots": "400",
 }
 _SMALL_SEGMENTS = {
     "log.roll.ms": "2000",
@@ -83,7 +86,7 @@ class ClusterRun:
         if seed % 4 == 1:
             settings |= _TWO_DIRECTORIES
         if seed % 3 == 0:
-            settings |= _SMALL_SNAPSHOTS
+            settings |= _SMALLEST_SNAPSHOTS if seed % 2 else _SMALL_SNAPSHOTS
         if seed % 5 in {2, 4}:
             settings |= _SMALL_SEGMENTS
         self.cluster = SimulatedCluster(
@@ -100,7 +103,8 @@ class ClusterRun:
 
     def run(self) -> ClusterRun:
         """Run to the end."""
-        self.cluster.run(self._run())
+        with self.checks.served.watching():
+            self.cluster.run(self._run())
         return self
 
     async def _run(self) -> None:
@@ -109,7 +113,7 @@ class ClusterRun:
         loop = self.cluster.loop
         jobs = [loop.create_task(job) for job in self.work.jobs()]
         for job in jobs:
-            job.add_done_callback(_raise)
+            job.add_done_callback(raise_failure)
         await self.faults.run(self._rounds)
         self.work.is_over = True
         await self._until(self._is_in_sync, "not all replicas are in sync")
@@ -250,9 +254,3 @@ def _records(partition: Partition) -> Iterator[Record]:
         data = segment.file._content.data  # type: ignore[attr-defined] # a SimulatedFile
         for batch in iterate_batches(bytes(data[: segment.size])):
             yield from batch.records()
-
-
-def _raise(job: asyncio.Task[None]) -> None:
-    """Let the loop know what a job raised: it ends the run."""
-    if not job.cancelled() and job.exception() is not None:
-        raise job.exception()  # type: ignore[misc] # it is one

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 from ottla import TopicPartition
 from ottla.clients.admin.quorum import VoterEndpoint
 from ottla.errors import KafkaError
+from tests.simulation.clusters.settings import change_settings
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
     from typing import Any
 
     from ottla.clients.admin.admin import AsyncAdmin
+    from ottla.clients.admin.quorum import QuorumInfo
     from ottla.clients.consumer.consumer import AsyncConsumer
     from ottla.clients.consumer.record_decoder import ConsumerRecord
     from ottla.clients.producer.producer import AsyncProducer
@@ -275,8 +277,14 @@ class ClusterWork:
         await admin.elect_leaders()
 
     async def _change_voters(self, admin: AsyncAdmin) -> None:
-        """Remove a voter, or add one that was removed before."""
+        """Remove a voter, or add one that was removed before, while the metadata change."""
         found = await admin.describe_metadata_quorum()
+        await asyncio.gather(
+            change_settings(admin, self.rng, PARTITIONS, self.rng.randrange(4)),
+            self._change_voter(admin, found),
+        )
+
+    async def _change_voter(self, admin: AsyncAdmin, found: QuorumInfo) -> None:
         if found.observers and self.rng.random() < 0.7:
             added = self.rng.choice(found.observers)
             if "controller" in self.cluster[added.replica_id].config["process.roles"]:
