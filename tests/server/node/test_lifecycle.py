@@ -41,8 +41,11 @@ class Channel:
         code = ErrorCode.DUPLICATE_BROKER_REGISTRATION
         self._open.pop().complete(BrokerRegistrationResponse(error_code=code))
 
-    def fail(self) -> None:
-        self._open.pop(0).fail(KafkaError(ErrorCode.NOT_CONTROLLER))
+    def fail(self, code: ErrorCode = ErrorCode.NOT_CONTROLLER) -> None:
+        self._open.pop(0).fail(KafkaError(code))
+
+    def let_leave(self) -> None:
+        self._open.pop(0).complete(BrokerHeartbeatResponse(is_fenced=True, should_shut_down=True))
 
 
 class Fenced:
@@ -158,3 +161,24 @@ def test_the_session_of_an_earlier_process_is_reported_once(
             broker.pass_time(200)
     refused = [one for one in caplog.records if "has a session yet" in one.message]
     assert [one.levelname for one in refused] == ["WARNING", "DEBUG", "DEBUG"]
+
+
+def test_a_controlled_shutdown_goes_on_when_the_controller_is_slow() -> None:
+    """It may be electing thousands of leaders; who waits for the shutdown has a limit."""
+    broker = Fenced()
+    broker.channel.answer(is_fenced=False)
+    left = broker.lifecycle.shut_down()
+    broker.channel.fail(ErrorCode.REQUEST_TIMED_OUT)
+    assert not left.done
+    broker.channel.let_leave()
+    assert left.done
+    assert left.error is None
+
+
+def test_a_controlled_shutdown_fails_without_a_controller() -> None:
+    """Its partitions are led elsewhere once its session is over."""
+    broker = Fenced()
+    broker.channel.answer(is_fenced=False)
+    left = broker.lifecycle.shut_down()
+    broker.channel.fail()
+    assert left.error is not None

@@ -250,9 +250,15 @@ class BrokerLifecycle:
         self._send(is_leaving=True).on_done(self._may_leave)
 
     def _may_leave(self, done: Pending[BrokerHeartbeatResponse]) -> None:
-        """Ask again until the controller agrees: at once the first time, then with a pause."""
-        if done.error is not None:
-            self._is_left.fail(done.error)
+        """Ask again until the controller agrees: at once the first time, then with a pause.
+
+        Also a controller that did not answer in time: it may be electing thousands of leaders.
+        """
+        error = done.error
+        if isinstance(error, KafkaError) and error.code is ErrorCode.REQUEST_TIMED_OUT:
+            self._leave(0)
+        elif error is not None:
+            self._is_left.fail(error)
         elif done.value.error_code:
             self._is_left.fail(KafkaError(done.value.error_code))
         elif done.value.should_shut_down:
