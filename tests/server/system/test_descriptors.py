@@ -202,8 +202,8 @@ def test_a_flush_job_gives_its_directory_back(tmp_path: Path) -> None:
     before = len(held(tmp_path))
     finish(jobs)
     assert len(held(tmp_path)) < before
-    log.assign_epoch(7)
-    jobs = logs.take_jobs(NOW_MS)
+    put(log)
+    jobs = logs.flushes.take_whole(log, NOW_MS)
     logs.delete(A, now_ms=NOW_MS)
     assert held_but_lock(tmp_path)
     finish(jobs)
