@@ -113,6 +113,7 @@ def test_07_readers_at_the_end_never_see_above_the_watermark() -> None:
             log.truncation.truncate_to(
                 rng.randrange(log.high_watermark, log.log_end_offset), now_ms=NOW_MS
             )
+            flush(log)
         offset = rng.randrange(log.high_watermark + 1)
         data = log.reads.read(
             offset, 2000, isolation=FetchIsolation.HIGH_WATERMARK, min_one_message=True
