@@ -1,6 +1,7 @@
 """Truncations of partitions: no replica cuts off what it has and what is committed.
 
-A follower that does so may be elected before it has fetched that again (KIP-101).
+A follower that does so may be elected before it has fetched that again (KIP-101). What was cut is
+forgotten of producers too: a leader would take what they repeat for duplicates of it.
 """
 
 from __future__ import annotations
@@ -46,3 +47,8 @@ class Cuts:
                 f"{owner} cuts {log.topic_partition} at {log.log_end_offset}; it had all that is "
                 f"committed up to {held}"
             )
+            for entry in log.producer_state.producers.values():
+                assert not entry.batches or entry.batches[-1].last_offset < log.log_end_offset, (
+                    f"{owner} has cut {log.topic_partition} at {log.log_end_offset}; it knows "
+                    f"{entry.batches[-1]} of producer {entry.producer_id}"
+                )

@@ -268,8 +268,11 @@ class ClusterWork:
 
         As in Kafka a move that takes back what another one is adding would have no end.
         """
-        partition = TopicPartition(*self.rng.choice(self.partitions()))
         lasting = await admin.list_partition_reassignments()
+        if lasting and self.rng.random() < 0.5:
+            partition = self.rng.choice(sorted(lasting))
+        else:
+            partition = TopicPartition(*self.rng.choice(self.partitions()))
         target = None if partition in lasting else self.rng.sample(self._brokers, 3)
         await admin.alter_partition_reassignments({partition: target})
 
