@@ -184,6 +184,10 @@ class CommittedMetadata(CommittedLog):
     def check_snapshot(self, owner: str, snapshot_id: OffsetAndEpoch, data: bytes) -> None:
         """Check that a snapshot names the voters that are committed below its end."""
         assert snapshot_id.offset <= self.end_offset, f"{owner} has a snapshot at {snapshot_id}"
+        last = max((base for base in self._batches if base < snapshot_id.offset), default=None)
+        assert last is None or self._batches[last].leader_epoch == snapshot_id.leader_epoch, (
+            f"{owner} has a snapshot {snapshot_id}; its last batch is {self._batches[last]}"
+        )
         voters = decode_snapshot(data).voters
         below = [voters for offset, voters in self._voters if offset < snapshot_id.offset]
         assert not below or voters == below[-1], (
