@@ -71,6 +71,7 @@ class ClusterFaults:
         self._kinds = (
             (4, self._restart),
             (3, self._partition),
+            (3, self._isolate),
             (1, self._cut_one_way),
             (2, self._break_links),
             (2, self._slow_network),
@@ -347,6 +348,17 @@ class ClusterFaults:
             self._release(successor)
         else:
             self._release(active)
+
+    async def _isolate(self) -> None:
+        """Cut a node off from the others until they have taken over what it led.
+
+        Clients reach it: it appends records that are never committed, and has to cut them.
+        """
+        victim = self._any()
+        others = [_id(host) for host in self.cluster if host is not victim]
+        self.cluster.partition([_id(victim)], others)
+        await asyncio.sleep(4 + self.rng.random() * 4)
+        self.cluster.heal()
 
     async def _cut_one_way(self) -> None:
         ends: list[int | str] = [CLIENTS, *map(_id, self.cluster)]
