@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.controller.configs import AlterOperation
+from ottla.controller.config_operations import AlterOperation
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.describe_cluster import DescribeClusterRequest
 from ottla.protocol.apis.describe_topic_partitions import DescribeTopicPartitionsRequest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.controller.configs import AlterOperation
+from ottla.controller.config_operations import AlterOperation
 from ottla.errors import ErrorCode
 from ottla.metadata.framing import MessageAndVersion
 from ottla.metadata.resources import ConfigResourceType

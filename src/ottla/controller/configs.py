@@ -5,14 +5,16 @@ Kafka: org.apache.kafka.controller.ConfigurationControlManager.
 
 from __future__ import annotations
 
-from enum import IntEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
-from ottla.config.definition import Type
-from ottla.config.dynamic import definition_of as broker_definition_of
 from ottla.config.topic import broker_defaults
 from ottla.config.topic import definition_of as topic_definition_of
+from ottla.controller.config_operations import (
+    check_broker,
+    incremental_changes,
+    replacing_changes,
+)
 from ottla.controller.config_rules import check_settings
 from ottla.controller.policies import ChangedConfigs
 from ottla.controller.result import ControllerResult, specific_message
@@ -30,27 +32,16 @@ from ottla.protocol.records.metadata import ClearElrRecord, ConfigRecord
 from ottla.timeline import TimelineDict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from ottla.config.broker import BrokerConfig
-    from ottla.config.definition import Key
+    from ottla.controller.config_operations import BrokerRefusal
     from ottla.controller.features import FeatureControl
     from ottla.controller.policies import Policies
     from ottla.timeline import SnapshotRegistry
 
-    BrokerRefusal: TypeAlias = Callable[[str, Mapping[str, str]], str | None]
-
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _MAX_VALUE_BYTES: Final = 32_767
-
-
-class AlterOperation(IntEnum):
-    """What IncrementalAlterConfigs does to one setting."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 class ConfigControl:
@@ -184,7 +175,10 @@ class ConfigControl:
     ) -> ControllerResult[IncrementalAlterConfigsResponse]:
         """Change single settings; each resource succeeds or fails on its own."""
         records, outcomes = self._each(
-            request, lambda key, configs: self._records(key, self._changes(key, configs))
+            request,
+            lambda key, configs: self._records(
+                key, incremental_changes(key, configs, self.of(key), self._check_exists)
+            ),
         )
         outcome = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
         responses = [outcome(**fields) for fields in outcomes]
@@ -230,72 +224,8 @@ class ConfigControl:
         configs: list[AlterConfigsRequest.AlterConfigsResource.AlterableConfig],
     ) -> list[MessageAndVersion]:
         """Return the records that leave a resource with exactly these settings."""
-        names = [config.name for config in configs]
-        _check_names(names, [config.name for config in configs if config.value is None])
-        if key.type == ConfigResourceType.BROKER_LOGGER:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "Unknown resource type 8")
-        _check_type(key)
-        changes: dict[str, str | None] = {config.name: config.value for config in configs}
-        implied = self.of(key).keys() - changes.keys()
-        changes |= dict.fromkeys(sorted(implied))
+        changes, implied = replacing_changes(key, configs, self.of(key))
         return self._records(key, changes, implied=implied)
-
-    def _changes(
-        self,
-        resource: ConfigResource,
-        configs: list[IncrementalAlterConfigsRequest.AlterConfigsResource.AlterableConfig],
-    ) -> dict[str, str | None]:
-        """Convert operations to new values; None removes a setting."""
-        empty = [
-            config.name
-            for config in configs
-            if config.value is None and config.config_operation != AlterOperation.DELETE
-        ]
-        _check_names([config.name for config in configs], empty)
-        _check_type(resource)
-        if resource.type == ConfigResourceType.BROKER and resource.name:
-            self._check_exists(resource)
-        if resource.type == ConfigResourceType.BROKER:
-            _check_operations(config.config_operation for config in configs)
-        changes: dict[str, str | None] = {}
-        for config in configs:
-            operation, value = config.config_operation, config.value or ""
-            if operation == AlterOperation.DELETE:
-                changes[config.name] = None
-            elif operation == AlterOperation.SET:
-                changes[config.name] = value
-            elif operation in (AlterOperation.APPEND, AlterOperation.SUBTRACT):
-                changes[config.name] = self._edit_list(
-                    resource, config.name, value, AlterOperation(operation)
-                )
-            else:
-                raise KafkaError(
-                    ErrorCode.UNKNOWN_SERVER_ERROR
-                )  # as in Kafka, where the lookup fails
-        return changes
-
-    def _edit_list(
-        self, resource: ConfigResource, name: str, value: str, operation: AlterOperation
-    ) -> str:
-        definition = _definition(resource.type, name)
-        if definition is None and resource.type == ConfigResourceType.BROKER:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown config name: {name}")
-        if definition is None or definition.type is not Type.LIST:
-            text = f"Can't {operation.name} to key {name} because its type is not LIST."
-            if resource.type == ConfigResourceType.BROKER:  # Kafka's brokers validate it first
-                verb = operation.name.lower()
-                text = f"Config value {verb} is not allowed for config key: {name}"
-            raise KafkaError(ErrorCode.INVALID_CONFIG, text)
-        current = self.of(resource).get(name)
-        if current is None:  # the node's own file is ignored, as in Kafka
-            current = definition.text(definition.default) or ""
-        entries = [entry for entry in _split(current) if entry]
-        for entry in _split(value):
-            if operation is AlterOperation.APPEND and entry not in entries:
-                entries.append(entry)
-            elif operation is AlterOperation.SUBTRACT and entry in entries:
-                entries.remove(entry)
-        return ",".join(entries)
 
     def _records(
         self,
@@ -312,7 +242,14 @@ class ConfigControl:
         old = self.of(resource)
         new = {name: value for name, value in {**old, **changes}.items() if value is not None}
         if resource.type == ConfigResourceType.BROKER:
-            self._check_broker(resource, new, changes)
+            check_broker(
+                resource,
+                new,
+                changes,
+                config=self._config,
+                check_exists=self._check_exists,
+                refusal=self._broker_refusal,
+            )
         _check_sizes(changes)
         self._check_min_insync_replicas(resource, changes)
         if resource.type != ConfigResourceType.BROKER:
@@ -344,22 +281,6 @@ class ConfigControl:
             topic = resource.name if resource.type == ConfigResourceType.TOPIC else ""
             records.append(MessageAndVersion(ClearElrRecord(topic_name=topic), 0))
         return records
-
-    def _check_broker(
-        self,
-        resource: ConfigResource,
-        settings: Mapping[str, str],
-        changes: Mapping[str, str | None],
-    ) -> None:
-        """Check a broker's settings first, as Kafka's brokers do before they forward a change."""
-        if resource.name:
-            self._check_exists(resource)
-        check_settings(resource, settings, changes=changes, config=self._config)
-        if self._broker_refusal is None:
-            return
-        reason = self._broker_refusal(resource.name, settings)
-        if reason is not None:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
 
     def _check_min_insync_replicas(
         self, resource: ConfigResource, changes: Mapping[str, str | None]
@@ -393,25 +314,6 @@ def _check_sizes(changes: Mapping[str, str | None]) -> None:
             )
 
 
-def _split(text: str) -> list[str]:
-    return [entry.strip() for entry in text.split(",")]
-
-
-def _definition(resource_type: int, name: str) -> Key | None:
-    if resource_type == ConfigResourceType.TOPIC:
-        return topic_definition_of(name)
-    if resource_type == ConfigResourceType.BROKER:
-        return broker_definition_of(name)
-    return None  # as in Kafka, other resources have no lists
-
-
-def _check_operations(operations: Iterable[int]) -> None:
-    """Refuse unknown operations of a broker's settings, before all that is wrong with these."""
-    for operation in operations:
-        if operation not in {*AlterOperation}:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {operation}")
-
-
 def _duplicates(resources: list[tuple[int, str]]) -> set[tuple[int, str]]:
     seen: set[tuple[int, str]] = set()
     return {key for key in resources if key in seen or seen.add(key)}  # type: ignore[func-returns-value]  # `add` returns None on purpose
@@ -420,20 +322,3 @@ def _duplicates(resources: list[tuple[int, str]]) -> set[tuple[int, str]]:
 def _check_once(resource: ConfigResource, duplicates: set[tuple[int, str]]) -> None:
     if tuple(resource) in duplicates:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-
-
-def _check_type(resource: ConfigResource) -> None:
-    """Refuse a resource type without settings; problems of the settings are reported first."""
-    if resource.type == ConfigResourceType.BROKER_LOGGER:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Unexpected resource type BROKER_LOGGER.")
-    if resource.type == 0 or resource.type not in ConfigResourceType._value2member_map_:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.type}")
-
-
-def _check_names(names: list[str], empty: list[str]) -> None:
-    if len(set(names)) != len(names):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-    if empty:
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(empty)}"
-        )

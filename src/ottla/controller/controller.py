@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from ottla.config.broker import BrokerConfig
-    from ottla.controller.configs import BrokerRefusal
+    from ottla.controller.config_operations import BrokerRefusal
     from ottla.controller.features import RaiseKRaftVersion
     from ottla.controller.policies import Policies
     from ottla.controller.result import RecordPermits

@@ -185,7 +185,7 @@ class ControllerRuntime:
         """
         pending: Pending[T] = Pending()
         if not self.active:
-            pending.fail(KafkaError(ErrorCode.NOT_CONTROLLER))
+            pending.fail(KafkaError(ErrorCode.NOT_CONTROLLER, self._where_it_is()))
             return pending
         try:
             result = operation(self.driver.node.next_offset)
@@ -201,6 +201,12 @@ class ControllerRuntime:
         except KafkaError as error:
             pending.fail(error)
         return pending
+
+    def _where_it_is(self) -> str:
+        leader_id = self.driver.node.leader_id
+        if leader_id < 0:
+            return "No controller appears to be active."
+        return f"The active controller appears to be node {leader_id}."
 
     def write_no_op(self) -> None:
         """Advance the log end, so that followers and brokers see an active leader."""

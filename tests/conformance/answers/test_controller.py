@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.controller.configs import AlterOperation
+from ottla.controller.config_operations import AlterOperation
 from ottla.protocol import codec
 from ottla.protocol.api_keys import ApiKey, response_class
 from ottla.protocol.apis.alter_client_quotas import AlterClientQuotasRequest

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.controller.configs import AlterOperation
+from ottla.controller.config_operations import AlterOperation
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.api_versions import ApiVersionsRequest
 from ottla.protocol.apis.create_topics import CreateTopicsRequest

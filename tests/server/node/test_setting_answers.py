@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.config.describe import describe_topic
-from ottla.controller.configs import AlterOperation
+from ottla.controller.config_operations import AlterOperation
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.describe_configs import DescribeConfigsRequest

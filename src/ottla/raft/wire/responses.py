@@ -244,6 +244,8 @@ def _voter_change(
     message: RequestMessage, response: VoterChangeResponse, listener: str
 ) -> ResponseMessage:
     error, leader, text = response
+    if error is ErrorCode.NOT_LEADER_OR_FOLLOWER and text is None:
+        text = ""  # as in Kafka
     if isinstance(message, add_raft_voter.AddRaftVoterRequest):
         return add_raft_voter.AddRaftVoterResponse(error_code=int(error), error_message=text)
     if isinstance(message, remove_raft_voter.RemoveRaftVoterRequest):

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
-    from ottla.controller.configs import BrokerRefusal
+    from ottla.controller.config_operations import BrokerRefusal
     from ottla.controller.policies import Policies
     from ottla.metadata.broker import ListenerAddress
     from ottla.metadata.delta import MetadataDelta

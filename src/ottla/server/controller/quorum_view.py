@@ -102,12 +102,17 @@ class QuorumView:
     def describe(self, request: DescribeQuorumRequest, clock: Clock) -> DescribeQuorumResponse:
         """Answer DescribeQuorum.
 
-        A request for more than the metadata partition gets an error for each, as in Kafka.
+        A request for more than the metadata partition gets an error for each, and so does one
+        to a member that does not lead, as in Kafka.
         """
         requested = [
             (topic.topic_name, [p.partition_index for p in topic.partitions])
             for topic in request.topics
         ]
+        if requested == [(METADATA_TOPIC, [0])] and not isinstance(self._raft.role, Leader):
+            refused = _refused(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            topic = Topic(topic_name=METADATA_TOPIC, partitions=[refused])
+            return DescribeQuorumResponse(error_message="", topics=[topic], nodes=[])
         if requested == [(METADATA_TOPIC, [0])]:
             partition = _described(self._raft, self.log_end_offset, clock)
             return DescribeQuorumResponse(
@@ -115,11 +120,12 @@ class QuorumView:
                 topics=[Topic(topic_name=METADATA_TOPIC, partitions=[partition])],
                 nodes=[self._described_node(voter) for voter in self.voters],
             )
-        unknown = [
-            Topic(topic_name=name, partitions=[_unknown(index) for index in indexes])
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        topics = [
+            Topic(topic_name=name, partitions=[_refused(index, unknown) for index in indexes])
             for name, indexes in requested
         ]
-        return DescribeQuorumResponse(error_message="", topics=unknown, nodes=[])
+        return DescribeQuorumResponse(error_message="", topics=topics, nodes=[])
 
     def _described_node(self, voter: Voter) -> DescribedNode:
         return DescribedNode(
@@ -169,11 +175,11 @@ def _replica(replica: Replica, ahead_ms: int) -> ReplicaState:
     )
 
 
-def _unknown(index: int) -> Partition:
+def _refused(index: int, error: ErrorCode) -> Partition:
     return Partition(
         partition_index=index,
-        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        error_message=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.text,
+        error_code=error,
+        error_message=error.text,
         leader_id=0,
         leader_epoch=0,
         high_watermark=0,

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.protocol.apis.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from ottla.purgatory.pending import Pending
 from ottla.server.requests import operations
 from ottla.server.requests.api import handles
 from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:
-    from ottla.purgatory.pending import Pending
     from ottla.server.requests.context import Context
     from ottla.types import Node
 
@@ -90,6 +90,10 @@ def describe_quorum(
     ctx: Context, request: DescribeQuorumRequest
 ) -> Pending[DescribeQuorumResponse]:
     """Describe the quorum: leader, epoch, log end offset of each voter (KIP-595)."""
+    broker = ctx.broker
+    is_standby = broker.quorum.leader_id != broker.node_id
+    if ctx.listener == "controller" and is_standby and not ctx.is_forwarded:
+        return Pending.of(broker.quorum.describe(request, broker.clock))
     answer = ctx.controller.send(request, ctx.requester())
     return answer if ctx.api_version >= _NODES_FROM else answer.then(_without_nodes)
 

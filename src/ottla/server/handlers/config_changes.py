@@ -6,8 +6,9 @@ Kafka: kafka.server.ConfigAdminManager, KafkaApis.handleIncrementalAlterConfigsR
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from ottla.controller.result import specific_message
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.resources import ConfigResourceType
 from ottla.protocol.apis.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -15,28 +16,48 @@ from ottla.protocol.apis.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from ottla.server.handlers.own_settings import check_this_node, refused
 from ottla.server.handlers.refusals import per_item_errors
 from ottla.server.logging.loggers import DELETE, change_levels
 from ottla.server.requests.api import handles
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
     from ottla.purgatory.pending import Pending
     from ottla.server.requests.context import Context
 
     Resource = IncrementalAlterConfigsRequest.AlterConfigsResource
 
+T = TypeVar("T")
 Outcome = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 Replaced = AlterConfigsResponse.AlterConfigsResourceResponse
 
 
 @handles(AlterConfigsRequest)
-def alter_configs(ctx: Context, request: AlterConfigsRequest) -> Pending[AlterConfigsResponse]:
+def alter_configs(
+    ctx: Context, request: AlterConfigsRequest
+) -> AlterConfigsResponse | Pending[AlterConfigsResponse]:
     """Replace all settings of a resource (the old API)."""
-    return per_item_errors(
-        ctx.controller.send(request, ctx.requester()),
+    own = {
+        place: Replaced(**_error(error), **_named(request.resources[place]))
+        for place, error in _refused(ctx, request.resources).items()
+    }
+    others = [one for place, one in enumerate(request.resources) if place not in own]
+    if own and not others:
+        return AlterConfigsResponse(responses=list(own.values()))
+    if own:
+        forwarded = AlterConfigsRequest(resources=others, validate_only=request.validate_only)
+    answer = per_item_errors(
+        ctx.controller.send(forwarded if own else request, ctx.requester()),
         lambda error: AlterConfigsResponse(
-            responses=[Replaced(**error, **_named(one)) for one in request.resources]
+            responses=[Replaced(**error, **_named(one)) for one in others]
         ),
+    )
+    if not own:
+        return answer
+    return answer.then(
+        lambda got: AlterConfigsResponse(responses=_merged(request.resources, own, got.responses))
     )
 
 
@@ -45,30 +66,54 @@ def incremental_alter_configs(
     ctx: Context, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse | Pending[IncrementalAlterConfigsResponse]:
     """Set, delete, append to, subtract from settings (KIP-339), also of loggers (KIP-412)."""
-    if all(one.resource_type != ConfigResourceType.BROKER_LOGGER for one in request.resources):
+    own = {
+        place: Outcome(**_error(error), **_named(request.resources[place]))
+        for place, error in _refused(ctx, request.resources).items()
+    } | _loggers(ctx, request)
+    if not own:
         return _forward(ctx, request)
+    others = [one for place, one in enumerate(request.resources) if place not in own]
+    if not others:
+        return IncrementalAlterConfigsResponse(responses=[own[place] for place in sorted(own)])
+    forwarded = IncrementalAlterConfigsRequest(
+        resources=others, validate_only=request.validate_only
+    )
+    return _forward(ctx, forwarded).then(
+        lambda got: IncrementalAlterConfigsResponse(
+            responses=_merged(request.resources, own, got.responses)
+        )
+    )
+
+
+def _refused(ctx: Context, resources: Sequence[Any]) -> dict[int, KafkaError]:
+    """Return the broker's own refusals; a controller checks when it decides."""
+    return {} if ctx.listener == "controller" else refused(ctx, resources)
+
+
+def _loggers(ctx: Context, request: IncrementalAlterConfigsRequest) -> dict[int, Outcome]:
+    """Change the levels of this node's loggers; return the outcomes by place."""
     times = Counter((one.resource_type, one.resource_name) for one in request.resources)
-    loggers = [
-        _change_loggers(
+    return {
+        place: _change_loggers(
             ctx,
             one,
             only_check=request.validate_only,
             is_repeated=times[one.resource_type, one.resource_name] > 1,
         )
-        for one in request.resources
+        for place, one in enumerate(request.resources)
         if one.resource_type == ConfigResourceType.BROKER_LOGGER
+    }
+
+
+def _merged(resources: Sequence[Any], own: Mapping[int, T], answered: Iterable[T]) -> list[T]:
+    """Return the outcomes in the order of the request."""
+    others: dict[tuple[int, str], Any] = {
+        (one.resource_type, one.resource_name): one for one in cast("Iterable[Any]", answered)
+    }
+    return [
+        own[place] if place in own else others[one.resource_type, one.resource_name]
+        for place, one in enumerate(resources)
     ]
-    others = [
-        one for one in request.resources if one.resource_type != ConfigResourceType.BROKER_LOGGER
-    ]
-    if not others:
-        return IncrementalAlterConfigsResponse(responses=loggers)
-    forwarded = IncrementalAlterConfigsRequest(
-        resources=others, validate_only=request.validate_only
-    )
-    return _forward(ctx, forwarded).then(
-        lambda answer: IncrementalAlterConfigsResponse(responses=[*loggers, *answer.responses])
-    )
 
 
 def _forward(
@@ -80,6 +125,10 @@ def _forward(
             responses=[Outcome(**error, **_named(one)) for one in request.resources]
         ),
     )
+
+
+def _error(error: KafkaError) -> dict[str, Any]:
+    return {"error_code": int(error.code), "error_message": specific_message(error)}
 
 
 def _named(resource: Resource | AlterConfigsRequest.AlterConfigsResource) -> dict[str, Any]:
@@ -99,7 +148,7 @@ def _change_loggers(
         if is_repeated:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
         _check_settings(resource)
-        _check_node(ctx, resource.resource_name)
+        check_this_node(ctx.broker.node_id, resource.resource_name, "node id. Expected")
         changes = [(one.name, one.config_operation, one.value) for one in resource.configs]
         change_levels(changes, only_check=only_check)
     except KafkaError as error:
@@ -118,18 +167,4 @@ def _check_settings(resource: Resource) -> None:
     if empty:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(empty)}"
-        )
-
-
-def _check_node(ctx: Context, name: str) -> None:
-    try:
-        node_id = int(name)
-    except ValueError:
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}"
-        ) from None
-    if node_id != ctx.broker.node_id:
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST,
-            f"Unexpected node id. Expected {ctx.broker.node_id}, but received {node_id}",
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.errors import KafkaError
+from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -17,6 +17,7 @@ from ottla.protocol.apis.describe_client_quotas import (
     DescribeClientQuotasResponse,
 )
 from ottla.quota.description import describe_quotas
+from ottla.server.handlers.refusals import per_item_errors
 from ottla.server.requests.api import handles
 
 if TYPE_CHECKING:
@@ -43,4 +44,22 @@ def alter_client_quotas(
     ctx: Context, request: AlterClientQuotasRequest
 ) -> Pending[AlterClientQuotasResponse]:
     """Set and remove quotas; answered when that is committed, entry by entry."""
-    return ctx.controller.send(request, ctx.requester())
+    response = AlterClientQuotasResponse
+    return per_item_errors(
+        ctx.controller.send(request, ctx.requester()),
+        lambda error: response(
+            entries=[
+                response.EntryData(
+                    error_code=error["error_code"],
+                    error_message=ErrorCode(error["error_code"]).text,  # as in Kafka
+                    entity=[
+                        response.EntryData.EntityData(
+                            entity_type=one.entity_type, entity_name=one.entity_name
+                        )
+                        for one in entry.entity
+                    ],
+                )
+                for entry in request.entries
+            ]
+        ),
+    )

@@ -81,6 +81,11 @@ class Context:
         return self.connection.listener_name
 
     @property
+    def is_forwarded(self) -> bool:
+        """Whether a broker forwarded the request in an envelope."""
+        return False
+
+    @property
     def controller(self) -> ControllerChannel:
         """Who decides: the active controller, or on a controller's listener this node's own."""
         broker = self.broker

@@ -85,6 +85,11 @@ class ForwardedContext(Context):
         return self._client
 
     @property
+    def is_forwarded(self) -> bool:
+        """A broker sends it to another controller where this one is a standby."""
+        return True
+
+    @property
     def controller(self) -> ControllerChannel:
         """The controller of this node."""
         return self._controller
