@@ -57,6 +57,7 @@ class ClusterFaults:
         self._held: dict[SimulatedNode, int] = {}
         """Nodes that are to stay down, by how many faults."""
         self._starting: dict[SimulatedNode, asyncio.Task[None]] = {}
+        self._stopping: dict[SimulatedNode, None] = {}
         self._lost: dict[int, int] = {}
         """Node → its broker epoch when it lost power."""
         self._unclean: dict[int, int] = {}
@@ -202,11 +203,16 @@ class ClusterFaults:
         host.kill(power=power)
 
     async def _stop(self, victim: SimulatedNode) -> None:
+        """Stop a node that is not being stopped: a second one would end the first half-way."""
+        if victim in self._stopping:
+            return
+        self._stopping[victim] = None
         stopping = self.cluster.loop.create_task(self._stopped(victim))
         await asyncio.wait((stopping,), timeout=STOP_LIMIT_S)
         if not stopping.done() and self._may_end(victim):
             self._kill(victim)
         await stopping
+        del self._stopping[victim]
 
     async def _stopped(self, victim: SimulatedNode) -> None:
         try:
