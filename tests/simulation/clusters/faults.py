@@ -18,7 +18,7 @@ from ottla.errors import CorruptMessage, KafkaError
 from ottla.raft.log_check import METADATA_LOG
 from ottla.testing.disk import UNLIMITED, SimulatedCrash
 from ottla.testing.simulation.network import CLIENTS, Settings
-from tests.simulation.clusters.rot import damage, start_damaged
+from tests.simulation.clusters.rot import damage, damage_records, start_damaged
 from tests.simulation.clusters.settings import change_settings
 from tests.simulation.clusters.work import PARTITIONS
 
@@ -57,6 +57,7 @@ class ClusterFaults:
         self._held: dict[SimulatedNode, int] = {}
         """Nodes that are to stay down, by how many faults."""
         self._starting: dict[SimulatedNode, asyncio.Task[None]] = {}
+        self._is_rotten = False
         self._stopping: dict[SimulatedNode, None] = {}
         self._lost: dict[int, int] = {}
         """Node → its broker epoch when it lost power."""
@@ -85,6 +86,7 @@ class ClusterFaults:
             (1, self._roll),
             (1, self._write_alone),
             (1, self._rot),
+            (2, self._rot_records),
         )
 
     async def run(self, rounds: int) -> None:
@@ -453,6 +455,24 @@ class ClusterFaults:
                 self._begin_start(victim, self._started_damaged(victim, found))
         await self._wait(2, 8)
         self._release(victim)
+
+    async def _rot_records(self) -> None:
+        """Let a bit of a stored batch rot in a node that runs, and restore it."""
+        victim = self._any()
+        if self._is_rotten or victim.node is None or not victim.is_alive:
+            return
+        if victim in self._starting or victim in self._stopping:
+            return
+        found, life = damage_records(victim, self.rng, PARTITIONS), victim.life_count
+        if found is None:
+            return
+        self._is_rotten = True
+        self.counts["rotten batches"] = self.counts.get("rotten batches", 0) + 1
+        await self._wait(5, 10)
+        found.restore()
+        self._is_rotten = False
+        if victim.is_alive and victim.life_count != life and victim not in self._starting:
+            await self._stop(victim)
 
     async def _started_damaged(self, host: SimulatedNode, found: Damage) -> None:
         try:

@@ -3,6 +3,10 @@
 The start is refused, names the way out and changes no file; or the damage is below a snapshot, or
 in one that an older one replaces. The others serve on, whatever the node gives them. In the end
 the file is restored as from a backup.
+
+In a running node a bit of a committed, flushed batch of a partition may rot, on one node at a time.
+No one gets a wrong record, and no replica copies one. What was read stays right, and all goes on
+when the file is restored; a node that has put the log offline starts again.
 """
 
 from __future__ import annotations
@@ -11,15 +15,17 @@ from typing import TYPE_CHECKING
 
 from ottla.errors import CorruptMessage, KafkaError
 from ottla.raft.log_check import METADATA_LOG
-from ottla.testing.simulation.rot import Bit, metadata_batches, snapshots
+from ottla.testing.simulation.rot import Bit, flushed_batches, metadata_batches, snapshots
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from random import Random
 
     from ottla.testing.disk import SimulatedDisk
     from ottla.testing.simulation.node import SimulatedNode
 
+_UNCHECKED_FROM = 27
+"""Timestamps, producer and records: `committed_logs` compares what is before that."""
 _WAY_OUT = f"ottla log-repair --log-dir /data --partition {METADATA_LOG}"
 
 
@@ -56,6 +62,27 @@ def damage(host: SimulatedNode, rng: Random, committed_offset: int) -> Damage | 
         stored for stored in metadata_batches(disk) if stored.header.last_offset < committed_offset
     ]
     return Damage(disk, rng.choice(choices).any_bit(rng)) if choices else None
+
+
+def damage_records(host: SimulatedNode, rng: Random, topics: Iterable[str]) -> Damage | None:
+    """Flip a bit of a committed, flushed batch of a node that runs; None where it has none.
+
+    Not of what the checks of the logs read from the batch's header.
+    """
+    assert host.node is not None
+    choices = [
+        (disk, stored)
+        for partition in host.node.broker.replicas
+        if partition.topic_partition.topic in topics
+        for disk in host.disks.values()
+        for stored in flushed_batches(disk, partition.topic_partition)
+        if stored.header.last_offset < partition.log.high_watermark
+    ]
+    if not choices:
+        return None
+    disk, (path, header) = rng.choice(choices)
+    position = header.position + rng.randrange(_UNCHECKED_FROM, header.size)
+    return Damage(disk, Bit(path, position, rng.randrange(8)))
 
 
 async def start_damaged(host: SimulatedNode) -> bool:

@@ -204,6 +204,7 @@ class ClusterRun:
         found: dict[tuple[str, int], dict[int, bytes]] = {}
         for _, partition in self._partitions():
             key = partition.topic_partition
+            _check_bytes(partition)
             if key not in found:
                 records = list(_records(partition))
                 found[key] = {one.offset: bytes(one.value or b"") for one in records}
@@ -246,6 +247,14 @@ class ClusterRun:
             before = last.get(producer, -1)
             assert int(value) > before, f"{name} has {value!r} after {before}"
             last[producer] = int(value)
+
+
+def _check_bytes(partition: Partition) -> None:
+    """Check the checksum of each batch of a replica: none has copied damage."""
+    for segment in partition.log.segments:
+        data = segment.file._content.data  # type: ignore[attr-defined] # a SimulatedFile
+        for batch in iterate_batches(bytes(data[: segment.size])):
+            batch.check_crc()
 
 
 def _records(partition: Partition) -> Iterator[Record]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ottla import TopicPartition
 from ottla.clients.admin.quorum import VoterEndpoint
-from ottla.errors import KafkaError
+from ottla.errors import CorruptMessage, KafkaError
 from tests.simulation.clusters.settings import change_settings
 
 if TYPE_CHECKING:
@@ -152,10 +152,16 @@ class ClusterWork:
     async def _poll(self, consumer: AsyncConsumer) -> None:
         try:
             polled = await consumer.poll(timeout=0.5)
-        except KafkaError:
+        except KafkaError as error:
+            await asyncio.sleep(0.05)
+            if isinstance(error, CorruptMessage):  # fetch it again
+                for one in self.partitions():
+                    consumer.seek(TopicPartition(*one), self.read.get(one, 0))
             return
         for record in polled:
             key = record.topic, record.partition
+            known = self.acknowledged.get((*key, record.offset), record.value)
+            assert record.value == known, f"a reader of {key} got {record.value!r}, not {known!r}"
             expected = self.read.get(key, 0)
             assert record.offset == expected, (
                 f"a reader of {key} got offset {record.offset} and not {expected}"
@@ -189,7 +195,7 @@ class ClusterWork:
                         )
                         await self._commit(consumer, polled)
                     except KafkaError:
-                        continue
+                        await asyncio.sleep(0.05)
 
     async def _commit(self, consumer: AsyncConsumer, polled: Sequence[ConsumerRecord]) -> None:
         """Commit what was read now and then; what the coordinator has committed stays."""
