@@ -93,6 +93,18 @@ ALLOWED: tuple[AllowedElsewhere, ...] = (
         "A follower hears of DeleteRecords with its next fetch.",
     ),
     AllowedElsewhere(
+        "leader|other",
+        "produce: (the same partition twice.*|valid, acks 0)",
+        "after",
+        "The records are there before the followers have them: the high watermark follows.",
+    ),
+    AllowedElsewhere(
+        "other",
+        "produce: header of (26|50) bytes",
+        "answer.*",
+        "Kafka's handler fails before it sees that this broker does not lead.",
+    ),
+    AllowedElsewhere(
         "other",
         "produce: .*(zstd|ZSTD).*",
         "answer.*",
