@@ -1,8 +1,8 @@
 """Brokers that do not lead, and standby controllers, answer as those of real Kafka 4.3.0.
 
-Kafka: none. Without OTTLA_TEST_LAYOUTS=all some cases of each API are sent to a follower, or to a
-standby controller, in their newest version; with it all are sent to leaders, followers and others
-in every version.
+Kafka: none. Without OTTLA_TEST_DIFFERENTIAL=all some cases of each API are sent to a follower, or
+to a standby controller, in their newest version; with it all are sent to leaders, followers and
+others in every version.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.conformance.differential.three_nodes import Answers
 
 pytestmark = [pytest.mark.conformance, pytest.mark.timeout(600)]
-HAS_ALL = os.environ.get("OTTLA_TEST_LAYOUTS") == "all"
+HAS_ALL = os.environ.get("OTTLA_TEST_DIFFERENTIAL") == "all"
 ROLES = three_nodes.ROLES if HAS_ALL else three_nodes.ROLES[1:2]
 _MAX_CASES = 3
 
