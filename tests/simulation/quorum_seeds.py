@@ -64,6 +64,7 @@ def _run(quorum: SimulatedQuorum, rounds: int) -> None:
         quorum.run(2 * SETTLED_MS)
     if quorum.joins_by_itself:
         _replace_disk(quorum)
+        quorum.run(SETTLED_MS)
     quorum.checks.agreed()
 
 
