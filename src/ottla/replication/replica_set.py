@@ -42,7 +42,7 @@ class ReplicaSet:
         """call_soon(callback) calls back after what the loop does now; None: at once."""
         self.node_id = node_id
         self.logs = logs
-        self._internal_topics = internal_topics
+        self.internal_topics = internal_topics
         self._partitions: dict[str, dict[int, Partition]] = {}
         self.by_topic_id: dict[bytes, dict[int, Partition]] = {}
         """The same partitions, by their topics' ids."""
@@ -137,7 +137,7 @@ class ReplicaSet:
             name,
             topic_id,
             log,
-            is_internal=topic in self._internal_topics,
+            is_internal=topic in self.internal_topics,
             environment=self.environment,
         )
         self._partitions.setdefault(topic, {})[partition] = created

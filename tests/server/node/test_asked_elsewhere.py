@@ -16,11 +16,13 @@ from ottla.protocol.apis.describe_producers import DescribeProducersRequest
 from ottla.protocol.apis.describe_quorum import DescribeQuorumRequest
 from ottla.protocol.apis.elect_leaders import ElectLeadersRequest
 from ottla.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
+from ottla.protocol.apis.produce import ProduceRequest
+from ottla.records.builder import encode_batch
 from ottla.testing.cluster import Cluster
 from ottla.testing.cluster_files import CONTROLLER
 from ottla.testing.kafka import Kafka
 from ottla.types import METADATA_TOPIC
-from tests.controller.harness import topic
+from tests.controller.harness import assigned_topic, topic
 from tests.server.requests.untrusted_clients import Peer
 
 if TYPE_CHECKING:
@@ -34,12 +36,14 @@ NODES = (1, 2, 3)
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """Run three nodes, all of which have applied a topic of three replicas."""
+    """Run three nodes, all of which have applied two topics, one of three replicas."""
     with Cluster(nodes=3) as running, Kafka(running) as kafka:
         kafka.wait(lambda: running.controller_id is not None, 20.0, lambda: "no controller")
         peer = Peer(running.node(1).address)
-        request = CreateTopicsRequest(topics=[topic("there", factor=3)])
-        assert peer.ask(request, 7).topics[0].error_code == 0
+        request = CreateTopicsRequest(
+            topics=[assigned_topic("single", [2]), topic("there", factor=3)]
+        )
+        assert [one.error_code for one in peer.ask(request, 7).topics] == [0, 0]
         kafka.wait(
             lambda: all(_has_replica(running, one) for one in NODES), 20.0, lambda: "no replica"
         )
@@ -193,3 +197,24 @@ def test_a_standby_controller_does_not_describe_the_quorum(cluster: Cluster) -> 
     assert answer.error_code == 0
     (partition,) = answer.topics[0].partitions
     assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize(
+    ("acks", "records", "code"),
+    [
+        (1, encode_batch([(1, None, b"a", ())]), ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (5, encode_batch([(1, None, b"a", ())]), ErrorCode.INVALID_REQUIRED_ACKS),
+        (1, None, ErrorCode.INVALID_RECORD),
+    ],
+)
+def test_bad_records_are_refused_before_the_leader_is_named(
+    cluster: Cluster, acks: int, records: bytes | None, code: ErrorCode
+) -> None:
+    """As in Kafka a broker without a replica looks at the request first."""
+    struct = ProduceRequest.TopicProduceData
+    part = struct.PartitionProduceData(index=0, records=records)
+    request = ProduceRequest(
+        acks=acks, timeout_ms=5000, topic_data=[struct(name="single", partition_data=[part])]
+    )
+    answer = Peer(cluster.node(1).address).ask(request, 9)
+    assert answer.responses[0].partition_responses[0].error_code == code

@@ -103,9 +103,10 @@ def _append(
         partition = held.get(index) if held else None
     try:
         if partition is None:
-            raise _not_held(ctx, part)
+            raise _refusal_elsewhere(ctx, request, part)
         if not is_usual or partition.is_internal:
-            _check_unusual(ctx, request, partition, records)
+            name = partition.topic_partition.topic
+            _check_unusual(ctx, request, name, records, is_internal=partition.is_internal)
         info = replicas.append(partition, records, request.acks, ctx.now_ms)  # type: ignore[arg-type] # checked above
     except KafkaError as error:
         _log_refusal(ctx, part, error)
@@ -149,7 +150,12 @@ def _flags(records: memoryview | None) -> int:
 
 
 def _check_unusual(
-    ctx: Context, request: ProduceValues, partition: Partition, records: memoryview | None
+    ctx: Context,
+    request: ProduceValues,
+    topic: str,
+    records: memoryview | None,
+    *,
+    is_internal: bool,
 ) -> None:
     """Check in Kafka's order what most requests need not be checked for."""
     if not records:
@@ -160,8 +166,7 @@ def _check_unusual(
     only_batch(records, is_client=True)
     if not -1 <= request.acks <= 1:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
-    if partition.is_internal and ctx.client_id != ADMIN_CLIENT_ID:
-        topic = partition.topic_partition.topic
+    if is_internal and ctx.client_id != ADMIN_CLIENT_ID:
         raise KafkaError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}"
         )
@@ -238,6 +243,17 @@ def _not_held(ctx: Context, part: PartitionRecords) -> KafkaError:
     if name is None:
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
     return KafkaError(ctx.broker.replicas.why_missing(name, index))
+
+
+def _refusal_elsewhere(ctx: Context, request: ProduceValues, part: PartitionRecords) -> KafkaError:
+    """Return the error for a partition that is not here; as in Kafka bad records come first."""
+    topic, _, records = part
+    error = _not_held(ctx, part)
+    name = topic if isinstance(topic, str) else ctx.broker.topic_name(topic)
+    if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER and name is not None:
+        is_internal = name in ctx.broker.replicas.internal_topics
+        _check_unusual(ctx, request, name, records, is_internal=is_internal)
+    return error
 
 
 def _log_refusal(ctx: Context, part: PartitionRecords, error: KafkaError) -> None:
