@@ -450,7 +450,10 @@ class ReplicaFetcher:
 
         `truncate` follows once no higher recovery point of theirs is stored.
         """
-        cuts, self._cuts = self._cuts, {}
+        cuts = self._cuts
+        if not cuts:
+            return []
+        self._cuts = {}
         self._prepared.update(cuts)
         return [(one.partition.log, cut.target(one.partition.log)) for one, cut in cuts.items()]
 

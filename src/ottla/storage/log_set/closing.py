@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.errors import KafkaError
 from ottla.storage.log.flush import SharedSync
+from ottla.storage.log_set.log_flush import LogFlush
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ottla.storage.directories.log_dir import LogDirectory
-    from ottla.storage.log.flush import FlushJob
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.log_set.jobs import StorageJob
     from ottla.storage.log_set.table import LogTable
@@ -62,28 +62,4 @@ class LogClosing:
         if job is None:
             log.release()
             return []
-        return [LogClose(self._table, log_dir, log, job)]
-
-
-class LogClose:
-    """Makes one log durable, then gives its descriptors back."""
-
-    __slots__ = ("_job", "_log", "_log_dir", "_table", "run")
-
-    def __init__(
-        self, table: LogTable, log_dir: LogDirectory, log: PartitionLog, job: FlushJob
-    ) -> None:
-        self._table = table
-        self._log_dir = log_dir
-        self._log = log
-        self._job = job
-        self.run = job.run
-
-    def done(self, error: BaseException | None) -> None:
-        """Take note that all is durable, or put the directory offline."""
-        failure = error if error is None or isinstance(error, OSError) else OSError(str(error))
-        try:
-            self._log.flushes.completed(self._job, failure)
-        except KafkaError as storage_error:
-            self._table.fail(self._log_dir, storage_error.__cause__)
-        self._log.release()
+        return [LogFlush(self._table, log, job, lambda _is_done: log.release())]

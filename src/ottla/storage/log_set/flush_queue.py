@@ -5,17 +5,18 @@ Kafka: LogManager.flushDirtyLogs and the scheduler's `flush-log` task of Unified
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.errors import KafkaError
 from ottla.storage.log.flush import SharedSync
+from ottla.storage.log_set.log_flush import LogFlush
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.purgatory.pending import Pending
     from ottla.storage.directories.log_dir import LogDirectory
-    from ottla.storage.log.flush import FlushJob
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.log_set.checkpoint_queue import CheckpointQueue
     from ottla.storage.log_set.jobs import StorageJob
@@ -151,39 +152,13 @@ class FlushQueue:
             return []
         if job is not None:
             self.count_under_way += 1
-            return [LogFlush(self, self._table, log, job)]
+            return [LogFlush(self._table, log, job, partial(self._completed, log))]
         self.waits.settle(log)
         return []
 
-    def completed(self, log: PartitionLog, *, may_go_on: bool) -> None:
+    def _completed(self, log: PartitionLog, may_go_on: bool) -> None:  # noqa: FBT001 - LogFlush calls it
         """Complete the waits for a finished flush, and continue for later appends."""
         self.count_under_way -= 1
         self.waits.settle(log)
         if may_go_on and log in self.waits:
             self._awaited(log)
-
-
-class LogFlush:
-    """Flushes one log."""
-
-    __slots__ = ("_job", "_log", "_queue", "_table", "run")
-
-    def __init__(
-        self, queue: FlushQueue, table: LogTable, log: PartitionLog, job: FlushJob
-    ) -> None:
-        self._queue = queue
-        self._table = table
-        self._log = log
-        self._job = job
-        self.run = job.run
-
-    def done(self, error: BaseException | None) -> None:
-        """Advance the recovery point, or put the directory offline."""
-        failure = error if error is None or isinstance(error, OSError) else OSError(str(error))
-        try:
-            self._log.flushes.completed(self._job, failure)
-        except KafkaError as storage_error:
-            log_dir = self._table.directory_of(self._log)
-            if log_dir is not None:
-                self._table.fail(log_dir, storage_error.__cause__)
-        self._queue.completed(self._log, may_go_on=error is None)
