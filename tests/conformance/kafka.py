@@ -18,8 +18,9 @@ import subprocess
 import tempfile
 import time
 import zipfile
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -315,19 +316,31 @@ def _read_commented_json(text: str) -> dict[str, Any]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nothing uses.
+    """Return ports that nothing uses, each once in a process.
 
+    They lie below those that the kernel gives to outgoing connections: one of these could take a
+    port before its node has started.
     None is a round number: comparisons replace a node's port by a name wherever it stands, and
     values of settings are round numbers.
     """
-    with ExitStack() as stack:
-        found: list[int] = []
-        while len(found) < count:
-            server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-            port = server.getsockname()[1]
-            if port % 100:
-                found.append(port)
-        return found
+    return list(islice(_FREE_PORTS, count))
+
+
+def _free_ports() -> Iterator[int]:
+    first, size = 11_000, 21_000
+    for number in range(os.getpid() * 101, os.getpid() * 101 + size):
+        port = first + number % size
+        if port % 100 and _is_free(port):
+            yield port
+
+
+def _is_free(port: int) -> bool:
+    with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+        return True
+    return False
+
+
+_FREE_PORTS = _free_ports()
 
 
 def exchange(port: int, frame: bytes) -> bytes:

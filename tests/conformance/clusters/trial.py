@@ -56,8 +56,12 @@ class Trial:
 
     def wait_until_ready(self) -> None:
         """Wait until all nodes serve."""
-        wait_for(lambda: all(node.is_ready for node in self.cluster.nodes), "a node does not serve")
-        self.cluster.check()
+
+        def are_ready() -> bool:
+            self.cluster.check()
+            return all(node.is_ready for node in self.cluster.nodes)
+
+        wait_for(are_ready, "a node does not serve")
 
     def _all_brokers_are_there(self) -> bool:
         try:

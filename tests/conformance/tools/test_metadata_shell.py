@@ -134,7 +134,7 @@ def both(kafka: Kafka, directory: Path, *arguments: str, stdin: str = "") -> Ans
     ours = Answer(ottla, stdin, directory)
     theirs = Answer(java, stdin, directory)
     for _ in range(6):
-        if theirs.out != ours.out:
+        if (theirs.out, theirs.err) != (ours.out, ours.err):
             theirs = Answer(java, stdin, directory)
     assert ours.out == theirs.out
     assert ours.err == theirs.err
