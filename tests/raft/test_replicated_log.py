@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
-from ottla.raft.log_check import METADATA_LOG
+from ottla.raft.log_check import METADATA_LOG, find_snapshots
 from ottla.raft.replicated_log import ReplicatedLog
 from ottla.raft.snapshot import encode_snapshot, snapshot_name
 from ottla.records.builder import encode_batch
@@ -69,6 +69,20 @@ def test_a_snapshot_beyond_the_log_is_where_it_begins() -> None:
     )
     log = _open(disk)
     assert (log.end_offset, log.epoch_at_end()) == (100, 3)
+
+
+def test_a_log_that_begins_at_a_snapshot_keeps_none_before_it() -> None:
+    """A replica that has just this snapshot is not told to fetch it again (seed 5973)."""
+    disk = SimulatedDisk()
+    disk.make(METADATA_LOG)
+    ids = [OffsetAndEpoch(0, 0), OffsetAndEpoch(50, 1), OffsetAndEpoch(100, 3)]
+    for snapshot_id in ids:
+        data = encode_snapshot([], now_ms=0, leader_epoch=snapshot_id.leader_epoch)
+        disk.write_file_atomically(f"{METADATA_LOG}/{snapshot_name(snapshot_id)}", data)
+    log = _open(disk)
+    assert log.snapshots == find_snapshots(disk) == ids[-1:]
+    assert not log.needs_snapshot(100, 3)
+    assert log.divergence(100, 3) is None
 
 
 def test_half_written_snapshots_are_removed() -> None:

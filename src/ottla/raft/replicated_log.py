@@ -117,6 +117,8 @@ class ReplicatedLog:
             log.truncation.truncate_to(found.end_offset, now_ms=now_ms)
         self._delete_rest(now_ms)
         self._make_durable(now_ms)
+        # The oldest one has the epoch before the log's start: `log_positions.needs_snapshot`.
+        self._keep_snapshots([one for one in found.snapshots if one.offset >= log.log_start_offset])
         return self
 
     def _delete_rest(self, now_ms: int) -> None:
@@ -228,10 +230,16 @@ class ReplicatedLog:
         self._stored_recovery_point = 0
         self.log.truncation.truncate_fully_and_start_at(snapshot_id.offset, now_ms=now_ms)
         self.log.update_high_watermark(snapshot_id.offset)
-        # Last: after a power cut the old log may be back, which needs the older snapshots.
-        older, self.snapshots = self.snapshots, [snapshot_id]
-        for other in older:
-            if other != snapshot_id:
+        self._keep_snapshots([snapshot_id])
+
+    def _keep_snapshots(self, kept: list[OffsetAndEpoch]) -> None:
+        """Remove the others, when the log is durable.
+
+        After a power cut the log before may be back, which needs the older snapshots.
+        """
+        others, self.snapshots = self.snapshots, kept
+        for other in others:
+            if other not in kept:
                 self._directory.remove(_path(other))
 
     def divergence(self, offset: int, epoch: int) -> OffsetAndEpoch | None:

@@ -226,8 +226,12 @@ class ClusterChecks:
         )
 
     def _metadata_committed(self, view: NodeView, role: Role) -> None:
-        snapshot_id = view.driver.log.latest_snapshot
+        log = view.driver.log
+        snapshot_id = log.latest_snapshot
         if snapshot_id is not None and snapshot_id != view.snapshot_id:
+            assert log.snapshots[0].offset >= log.start_offset, (
+                f"{view.name} keeps snapshots before the start of its metadata log"
+            )
             view.snapshot_id = snapshot_id
             data = view.host.disk.content(f"{METADATA_LOG}/{snapshot_name(snapshot_id)}")
             self.metadata.check_snapshot(view.name, snapshot_id, data)

@@ -29,6 +29,8 @@ SETTINGS = {
     "min.insync.replicas": "2",
 }
 HEALED_S = 120.0
+FAULTS_S = 900.0
+"""Virtual time that faults and recovery take at most; some 20 to 80 s is usual."""
 ROUNDS = 8
 _TWO_DIRECTORIES = {"log.dirs": "/data,/more"}
 _SMALL_SNAPSHOTS = {
@@ -114,7 +116,8 @@ class ClusterRun:
         jobs = [loop.create_task(job) for job in self.work.jobs()]
         for job in jobs:
             job.add_done_callback(raise_failure)
-        await self.faults.run(self._rounds)
+        async with asyncio.timeout(FAULTS_S):
+            await self.faults.run(self._rounds)
         self.work.is_over = True
         await self._until(self._is_in_sync, "not all replicas are in sync")
         await self._until(lambda: all(job.done() for job in jobs), "clients are not done")
