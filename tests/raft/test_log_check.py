@@ -120,6 +120,10 @@ def test_damage_before_valid_batches_is_no_torn_write() -> None:
     """A batch is appended after the flush of those before it: the recovery point is not needed."""
     disk = written(closed=False)
     flip(disk, LOG, positions(disk)[4][0] + 30)
+    # What a download left stays too: seed 6000.
+    disk.write_file_atomically(
+        f"{METADATA_LOG}/{snapshot_name(OffsetAndEpoch(20, 1))}.part", b"half"
+    )
     assert_refused(disk, r"at byte \d+ \(offset 8\): .* 5 valid batches up to offset 20 follow")
 
 

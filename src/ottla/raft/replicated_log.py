@@ -94,8 +94,8 @@ class ReplicatedLog:
         damaged; path is the directory's name in its text.
         """
         directory.make(METADATA_LOG)
-        _remove_incomplete_snapshots(directory)
         found = check_log(directory, path)
+        _remove_incomplete_snapshots(directory)
         log = PartitionLog.open(
             directory,
             METADATA_LOG,
