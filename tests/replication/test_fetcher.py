@@ -107,9 +107,9 @@ class World:
 
     def flush(self) -> None:
         """Make truncations durable."""
-        for log, token in self.fetcher.take_unflushed().items():
+        for log, flushed in self.fetcher.take_unflushed():
             flush(log)
-            self.fetcher.flushed(token)
+            flushed()
 
 
 def named(request: FetchValues) -> list[tuple[int, int]]:

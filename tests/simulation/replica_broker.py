@@ -253,10 +253,10 @@ class SimulatedBroker:
         if fetcher is not self.fetcher:
             return
         now_ms = self.cluster.clock.ms
-        for log, token in fetcher.take_unflushed().items():
+        for log, flushed in fetcher.take_unflushed():
             delay_ms = self.cluster.rng.randrange(1, 200)
             self.cluster.happen(
-                delay_ms, self.guarded, self.life, self._flush_cut, fetcher, log, token
+                delay_ms, self.guarded, self.life, self._flush_cut, fetcher, log, flushed
             )
         request = fetcher.poll(now_ms)
         if request is None:
@@ -281,12 +281,14 @@ class SimulatedBroker:
         target = self.cluster.brokers[fetcher.leader_id]
         self.cluster.exchange(self, target, request).on_done(done)
 
-    def _flush_cut(self, fetcher: ReplicaFetcher, log: PartitionLog, token: object) -> None:
+    def _flush_cut(
+        self, fetcher: ReplicaFetcher, log: PartitionLog, flushed: Callable[[], None]
+    ) -> None:
         """Make a truncation durable: nothing was fetched since."""
         if self.partition is None or self.partition.log is not log:
             return  # it was dropped
         flush(log, self.cluster.clock.ms)
-        fetcher.flushed(token)
+        flushed()
         self.poll(fetcher)
 
     # A leader

@@ -6,6 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from ottla.storage.directories.log_dir import LogDirectory
+from ottla.storage.log_set.jobs import run_now
 from ottla.storage.log_set.log_set import LogSet
 from ottla.types import TopicPartition
 from tests.storage.logs import NOW_MS, SMALL, TOPIC_ID
@@ -47,12 +48,7 @@ def make(logs: LogSet, partition: TopicPartition = A, topic_id: Uuid = TOPIC_ID)
 def finish(jobs: Iterable[StorageJob]) -> None:
     """Do jobs one after another, as a worker and the loop would."""
     for job in jobs:
-        error = None
-        try:
-            job.run()
-        except OSError as failure:
-            error = failure
-        job.done(error)
+        run_now(job)
 
 
 def drain(logs: LogSet, now_ms: int = NOW_MS) -> None:

@@ -16,6 +16,7 @@ Kafka: kafka.server.{AbstractFetcherThread, ReplicaFetcherThread}, FetchSessionH
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
@@ -482,16 +483,16 @@ class ReplicaFetcher:
         self._delayed[replica] = _NEVER_MS
         self._unflushed[replica.partition.log] = replica
 
-    def take_unflushed(self) -> dict[PartitionLog, object]:
-        """Return the logs that have to be flushed, each with a token for `flushed`."""
+    def take_unflushed(self) -> list[tuple[PartitionLog, Callable[[], None]]]:
+        """Return the logs that have to be flushed, each with what to call when it is."""
         taken, self._unflushed = self._unflushed, {}
-        return dict(taken)
+        return [(log, partial(self._flushed, replica)) for log, replica in taken.items()]
 
-    def flushed(self, token: object) -> None:
+    def _flushed(self, replica: _Replica) -> None:
         """Fetch a log again: its truncation is durable."""
-        if isinstance(token, _Replica) and self._replicas.get(token.key) is token:
-            del self._delayed[token]
-            self._continue(token)
+        if self._replicas.get(replica.key) is replica:
+            del self._delayed[replica]
+            self._continue(replica)
 
     def _moved(self, replica: _Replica) -> None:
         replica.moved()

@@ -23,7 +23,7 @@ class Cut(NamedTuple):
     def target(self, log: PartitionLog) -> int:
         """Return an offset below which everything stays."""
         if self.is_restart:
-            return min(self.end_offset, log.log_start_offset)
+            return 0
         if self.epoch is None:
             return self.end_offset
         return diverging_target(log, self.epoch, self.end_offset)

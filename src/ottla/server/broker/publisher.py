@@ -100,9 +100,10 @@ class MetadataPublisher:
                 is_new = not delta.is_snapshot and (
                     before is None or self._node_id not in before.replicas
                 )
-                changed[key] = changed.get(key, False) or is_new
                 if is_new and topic is not None and new_logs.add(topic, index):
-                    del changed[key]
+                    changed.pop(key, None)
+                else:
+                    changed[key] = changed.get(key, False) or is_new
 
     def _logs_created(self, keys: Iterable[tuple[Uuid, int]], image: MetadataImage) -> None:
         """Change the partitions that have their logs now."""

@@ -8,6 +8,7 @@ Kafka: kafka.server.{AbstractFetcherManager, ReplicaManager}, BrokerBlockingSend
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.coordinator.group.java_hash import java_index, string_hash
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from ottla.server.broker.metadata import BrokerMetadata
     from ottla.server.controller.channel import ControllerChannel
     from ottla.server.system.environment import RunInWorker
-    from ottla.storage.log.partition_log import PartitionLog
     from ottla.types import TopicPartition
 
 TRUNCATIONS_AT_ONCE: Final = 20
@@ -208,21 +208,22 @@ class Replication:
         for fetcher in changed:
             self._drive(fetcher)
 
-    def _flush(self, log: PartitionLog, fetcher: ReplicaFetcher, token: object) -> None:
-        """Make a truncation durable, then fetch the log; a failed disk is reported elsewhere."""
+    def _flush_cuts(self, fetcher: ReplicaFetcher) -> None:
+        """Make truncations durable, then fetch these logs; a failed disk is reported elsewhere."""
 
-        def flushed(done: Pending[None]) -> None:
-            if done.error is None:
-                fetcher.flushed(token)
+        def done(flush: Pending[None], flushed: Callable[[], None]) -> None:
+            if flush.error is None:
+                flushed()
                 self._drive(fetcher)
 
-        self._replicas.logs.flushes.make_durable(log).on_done(flushed)
+        for log, flushed in fetcher.take_unflushed():
+            flush = self._replicas.logs.flushes.make_durable(log)
+            flush.on_done(partial(done, flushed=flushed))
 
     def _drive(self, fetcher: ReplicaFetcher) -> None:
         if self._is_closed:
             return
-        for log, token in fetcher.take_unflushed().items():
-            self._flush(log, fetcher, token)
+        self._flush_cuts(fetcher)
         now_ms = self._clock.monotonic_ms()
         request = fetcher.poll(now_ms)
         if request is None:

@@ -43,20 +43,13 @@ def alter_configs(
         place: Replaced(**_error(error), **_named(request.resources[place]))
         for place, error in _refused(ctx, request.resources).items()
     }
-    others = [one for place, one in enumerate(request.resources) if place not in own]
-    if own and not others:
-        return AlterConfigsResponse(responses=list(own.values()))
-    if own:
-        forwarded = AlterConfigsRequest(resources=others, validate_only=request.validate_only)
-    answer = per_item_errors(
-        ctx.controller.send(forwarded if own else request, ctx.requester()),
-        lambda error: AlterConfigsResponse(
-            responses=[Replaced(**error, **_named(one)) for one in others]
-        ),
-    )
     if not own:
-        return answer
-    return answer.then(
+        return _forward_replaced(ctx, request)
+    others = [one for place, one in enumerate(request.resources) if place not in own]
+    if not others:
+        return AlterConfigsResponse(responses=list(own.values()))
+    forwarded = AlterConfigsRequest(resources=others, validate_only=request.validate_only)
+    return _forward_replaced(ctx, forwarded).then(
         lambda got: AlterConfigsResponse(responses=_merged(request.resources, own, got.responses))
     )
 
@@ -114,6 +107,15 @@ def _merged(resources: Sequence[Any], own: Mapping[int, T], answered: Iterable[T
         own[place] if place in own else others[one.resource_type, one.resource_name]
         for place, one in enumerate(resources)
     ]
+
+
+def _forward_replaced(ctx: Context, request: AlterConfigsRequest) -> Pending[AlterConfigsResponse]:
+    return per_item_errors(
+        ctx.controller.send(request, ctx.requester()),
+        lambda error: AlterConfigsResponse(
+            responses=[Replaced(**error, **_named(one)) for one in request.resources]
+        ),
+    )
 
 
 def _forward(

@@ -106,11 +106,11 @@ def _in_worker(ctx: Context, jobs: list[Callable[[], None]], then: Callable[[], 
         then()
         return
 
-    def run_all() -> None:
+    def run_jobs() -> None:
         for job in jobs:
             job()
 
-    run_in_worker(run_all, lambda _none, _error: then())
+    run_in_worker(run_jobs, lambda _none, _error: then())
 
 
 def _answer(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:

@@ -60,18 +60,17 @@ class LeaderEpochs:
         """Take note that the file holds what was current at a version."""
         self.written_version = version
 
-    def assign(self, epoch: int, start_offset: int) -> bool:
+    def assign(self, epoch: int, start_offset: int) -> None:
         """Record that epoch begins at start_offset and remove entries that contradict it."""
         entries = self.entries
         if entries and epoch == entries[-1].epoch and start_offset >= entries[-1].start_offset:
-            return False
+            return
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"epoch {epoch} cannot begin at {start_offset}")
         while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
             entries.pop()
         entries.append(EpochEntry(epoch, start_offset))
         self.version += 1
-        return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> OffsetAndEpoch:
         """Return the largest epoch known up to this one and where the next one begins.

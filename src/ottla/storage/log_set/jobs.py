@@ -28,6 +28,16 @@ class StorageJob(Protocol):
         """Apply the result on the owner's thread."""
 
 
+def run_now(job: StorageJob) -> None:
+    """Run a job on this thread, which waits for the disk."""
+    error = None
+    try:
+        job.run()
+    except OSError as failure:
+        error = failure
+    job.done(error)
+
+
 def run_all(jobs: Sequence[StorageJob], run_in_worker: RunInWorker) -> Pending[None]:
     """Run jobs in workers; complete when the last is done, whether or not some failed."""
     all_done: Pending[None] = Pending()

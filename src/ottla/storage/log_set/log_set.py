@@ -32,6 +32,7 @@ from ottla.storage.log_set.closing import LogClosing
 from ottla.storage.log_set.creation import LOGS_IN_A_JOB, LogCreation
 from ottla.storage.log_set.flush_queue import FlushQueue
 from ottla.storage.log_set.future_logs import FutureLogs
+from ottla.storage.log_set.jobs import run_now
 from ottla.storage.log_set.removal_queue import Removal, RemovalQueue
 from ottla.storage.log_set.table import LogTable
 from ottla.storage.producers.count import DEFAULT_MAX_PRODUCERS
@@ -506,7 +507,7 @@ class LogSet:
         self.is_closed = True
         for jobs in self.closing_jobs():
             for job in jobs:
-                _run_now(job)
+                run_now(job)
         for log_dir in self.online_directories if self._is_loaded else ():
             try:
                 self.checkpoints.write_all_now(log_dir)
@@ -526,13 +527,3 @@ class LogSet:
         return not is_behind and all(
             log.failure is None and log.flushes.is_durable for log in self.table.logs_in(log_dir)
         )
-
-
-def _run_now(job: StorageJob) -> None:
-    """Run a job on this thread, which waits for the disk."""
-    error = None
-    try:
-        job.run()
-    except OSError as failure:
-        error = failure
-    job.done(error)
