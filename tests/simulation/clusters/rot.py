@@ -95,6 +95,8 @@ async def start_damaged(host: SimulatedNode) -> bool:
         await host.start()
     except KafkaError as error:
         text = str(error)
+        if isinstance(error.__cause__, OSError):
+            raise  # another fault: its disk does not write
         if not isinstance(error, CorruptMessage) and METADATA_LOG not in text:
             raise  # no majority
         host.kill(power=False)
