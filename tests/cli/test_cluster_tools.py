@@ -70,6 +70,16 @@ def test_each_tool_explains_itself(tool: str, capsys: pytest.CaptureFixture[str]
     assert f"ottla {tool} " in text.partition("Examples:")[2]
 
 
+@pytest.mark.parametrize("tool", ["features", "metadata-quorum"])
+def test_help_of_a_subcommand_needs_no_server(
+    tool: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in Kafka; the flag of the server stands before the subcommand."""
+    status, text, _ = run(capsys, tool, "describe", "--help")
+    assert status == 0
+    assert text.startswith(f"Usage: ottla {tool} describe")
+
+
 def test_status_of_the_quorum() -> None:
     """Lag is that of the slowest voter; unknown times make it unknown."""
     lines = status_lines("c1", QUORUM)
@@ -262,7 +272,12 @@ def test_regular_expressions(pattern: str, problem: str | None) -> None:
         (("cluster", "cluster-id"), "--bootstrap-server/-b --bootstrap-controller/-C is required"),
         (("cluster", "unregister", "-b", "h:1"), "argument --id/-i is required"),
         (("features", "describe"), "You must specify either --bootstrap-controller or"),
+        (("features", "disable"), "You must specify either --bootstrap-controller or"),
+        (("features", "upgrade"), "You must specify either --bootstrap-controller or"),
+        (("features", "describe", "--node-id", "x"), "could not convert 'x' to Integer"),
         (("metadata-quorum", "describe", "--status"), "is required"),
+        (("metadata-quorum", "remove-controller"), "--bootstrap-controller is required"),
+        (("metadata-quorum", "describe", "x"), "unrecognized arguments: 'x'"),
         (("groups", "--list"), 'Missing required argument "[bootstrap-server]"'),
         (("log-dirs", "--bootstrap-server", "h:1"), 'Missing required argument "[describe]"'),
         (("get-offsets", "--bootstrap-server", "h:1", "--time", "x"), "Malformed time argument x"),

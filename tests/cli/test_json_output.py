@@ -100,6 +100,7 @@ def test_the_cluster(tools: Tools, cluster: Cluster) -> None:
     assert tools("metadata-quorum describe --replication --json")["leader_id"] == 1
     features = tools("features describe --json")["features"]
     assert "metadata.version" in [one["feature"] for one in features]
+    assert tools("features describe --node-id 1 --json")["features"] == features
     (versions,) = tools("broker-api-versions --json")
     assert {"key": 3, "api": "Metadata", "lowest": 0, "highest": 13} in versions["apis"]
     (broker,) = tools("log-dirs --describe --json")["brokers"]

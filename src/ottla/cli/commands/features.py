@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from ottla.cli.options.argparse4j import ToolGroup
+from ottla.cli.options.argparse4j import INTEGER, ToolGroup
 from ottla.cli.options.connection import open_admin
 from ottla.cli.options.failures import ToolError, fail, failures_reported
 from ottla.cli.options.flags import controller_option, place_options
@@ -68,13 +68,19 @@ def features(**options: Any) -> None:
     click.get_current_context().obj = options
 
 
-def _run(action: Callable[[Any], None]) -> None:
-    options = click.get_current_context().obj
+def _connection() -> dict[str, Any]:
+    """Return the flags before the subcommand; ends the tool where they name no server."""
+    options: dict[str, Any] = click.get_current_context().obj
     if not options["bootstrap_server"] and not options["bootstrap_controller"]:
         fail(
             "Command line error: You must specify either --bootstrap-controller or "
             "--bootstrap-server.. Type --help for help."
         )
+    return options
+
+
+def _run(action: Callable[[Any], None]) -> None:
+    options = _connection()
     with (
         failures_reported(),
         open_admin(
@@ -90,12 +96,15 @@ def _run(action: Callable[[Any], None]) -> None:
 
 
 @features.command()
+@click.option(
+    "--node-id", type=INTEGER, metavar="ID", help="The node to ask; by default any of them."
+)
 @json_option
-def describe() -> None:
+def describe(node_id: int | None) -> None:
     """Show supported and finalized levels."""
 
     def show(admin: Any) -> None:
-        found = admin.describe_features()
+        found = admin.describe_features(node_id)
         if wants_json():
             print_json(_document(found))
             return
@@ -187,12 +196,14 @@ def downgrade(**options: Any) -> None:
 @_dry_run_option
 def disable(**options: Any) -> None:
     """Lower features to level 0."""
+    _connection()
     if not options["feature"]:
         fail("You must specify at least one feature to disable")
     _send(DISABLE, dict.fromkeys(options["feature"], 0), options)
 
 
 def _change(operation: Operation, options: dict[str, Any]) -> None:
+    _connection()
     try:
         levels = _wanted_levels(operation, options)
     except ToolError as error:

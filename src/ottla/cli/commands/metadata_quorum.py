@@ -56,20 +56,28 @@ Examples:
 @controller_option
 def metadata_quorum(**options: Any) -> None:
     """Describe the quorum of controllers, add and remove controllers."""
-    servers = [options["bootstrap_server"], options["bootstrap_controller"]]
-    if not any(servers):
-        raise click.UsageError(
-            "one of the arguments --bootstrap-server --bootstrap-controller is required"
-        )
-    if all(servers):
+    if options["bootstrap_server"] and options["bootstrap_controller"]:
         raise click.UsageError(
             "argument --bootstrap-controller: not allowed with argument --bootstrap-server"
         )
     click.get_current_context().obj = options
 
 
+def _connection() -> dict[str, Any]:
+    """Return the flags before the subcommand; raises UsageError where they name no server.
+
+    Checked after the subcommand's own flags, so that its --help needs no server, as in Kafka.
+    """
+    options: dict[str, Any] = click.get_current_context().obj
+    if not (options["bootstrap_server"] or options["bootstrap_controller"]):
+        raise click.UsageError(
+            "one of the arguments --bootstrap-server --bootstrap-controller is required"
+        )
+    return options
+
+
 def _run(action: Callable[[Admin], None], *, warn: bool = True) -> None:
-    options = click.get_current_context().obj
+    options = _connection()
     with (
         failures_reported(),
         open_admin(
@@ -92,6 +100,7 @@ def _run(action: Callable[[Admin], None], *, warn: bool = True) -> None:
 @json_option
 def describe(*, status: bool, replication: bool, human_readable: bool) -> None:
     """Describe the quorum."""
+    _connection()
     if status and replication:
         fail("Only one of --status or --replication should be specified with describe sub-command")
     if not status and not replication:
@@ -238,7 +247,7 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
 @click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 def add_controller(*, dry_run: bool) -> None:
     """Add the controller of the properties file in --command-config to the quorum."""
-    config_file = click.get_current_context().obj["command_config"]
+    config_file = _connection()["command_config"]
     if config_file is None:
         fail(
             "You must supply the configuration file of the controller you are adding when using "
@@ -317,6 +326,7 @@ def remove_controller(
     *, controller_id: int | None, controller_directory_id: str | None, dry_run: bool
 ) -> None:
     """Remove a controller from the quorum."""
+    _connection()
     if controller_directory_id is None:
         raise click.UsageError("argument --controller-directory-id/-d is required")
     if controller_id is None:
