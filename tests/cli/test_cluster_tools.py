@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.cli.commands.broker_api_versions import broker_text
-from ottla.cli.commands.cluster import endpoint_lines
+from ottla.cli.commands.cluster import cluster, endpoint_lines
 from ottla.cli.commands.delete_records import parse_offsets
-from ottla.cli.commands.features import feature_lines
+from ottla.cli.commands.features import feature_lines, features
 from ottla.cli.commands.get_offsets import Rule, parse_rule
 from ottla.cli.commands.leader_election import parse_partitions
 from ottla.cli.commands.log_dirs import as_json
 from ottla.cli.commands.metadata_quorum import (
+    metadata_quorum,
     parse_directory_id,
     replication_rows,
     status_lines,
     table,
 )
+from ottla.cli.commands.storage import storage
 from ottla.cli.main import COMMANDS, main
 from ottla.cli.options.failures import ToolError
 from ottla.cli.options.regex_check import re2_problem
@@ -38,6 +40,8 @@ from tests.cli.running import run
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import click
 
 DIRECTORY = Uuid(bytes(15) + b"\x07")
 LEADER = ReplicaState(1, DIRECTORY, 100, 5_000, 5_000)
@@ -68,6 +72,20 @@ def test_each_tool_explains_itself(tool: str, capsys: pytest.CaptureFixture[str]
     status, text, _ = run(capsys, tool, "--help")
     assert status == 0
     assert f"ottla {tool} " in text.partition("Examples:")[2]
+
+
+@pytest.mark.parametrize(
+    "group", [cluster, features, metadata_quorum, storage], ids=lambda group: group.name
+)
+def test_each_subcommand_explains_itself(group: click.Group) -> None:
+    """Its help ends with examples that call it, and with no others."""
+    for name, command in group.commands.items():
+        _, *examples = (command.epilog or "").split("\n  ottla ")
+        assert examples, (group.name, name)
+        for one in examples:
+            given = one.replace("\\\n", " ").split()
+            assert given[0] == group.name
+            assert name in given, one
 
 
 @pytest.mark.parametrize("tool", ["features", "metadata-quorum"])

@@ -29,6 +29,7 @@ EXAMPLES = """
 Examples:
   ottla cluster cluster-id --bootstrap-server localhost:9092
   ottla cluster list-endpoints --bootstrap-server localhost:9092 --include-fenced-brokers
+  ottla cluster list-endpoints --bootstrap-controller localhost:9093
   ottla cluster unregister --bootstrap-server localhost:9092 --id 3
 """
 

@@ -40,9 +40,12 @@ EXAMPLES = """
 \b
 Examples:
   ottla features --bootstrap-server localhost:9092 describe
+  ottla features --bootstrap-server localhost:9092 describe --node-id 2
   ottla features --bootstrap-server localhost:9092 upgrade --release-version 4.3
   ottla features --bootstrap-server localhost:9092 downgrade --feature group.version=0 --dry-run
+  ottla features --bootstrap-server localhost:9092 disable --feature group.version --dry-run
   ottla features version-mapping --release-version 4.1
+  ottla features feature-dependencies --feature eligible.leader.replicas.version=1
 """
 
 

@@ -46,6 +46,8 @@ EXAMPLES = """
 Examples:
   ottla metadata-quorum --bootstrap-server localhost:9092 describe --status
   ottla metadata-quorum --bootstrap-server localhost:9092 describe --replication --human-readable
+  ottla metadata-quorum --bootstrap-server localhost:9092 --command-config server-4.properties \\
+      add-controller
   ottla metadata-quorum --bootstrap-controller localhost:9093 remove-controller \\
       --controller-id 3 --controller-directory-id wYoxuRJbR4GJW0PUQZCq3g
 """

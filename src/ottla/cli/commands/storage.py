@@ -62,7 +62,12 @@ EXAMPLES = """
 Examples:
   ottla storage random-uuid
   ottla storage format --standalone -t "$(ottla storage random-uuid)" -c server.properties
+  ottla storage format -t "$CLUSTER_ID" -c server-1.properties --initial-controllers \\
+      "1@host1:9093:$DIRECTORY_1,2@host2:9093:$DIRECTORY_2,3@host3:9093:$DIRECTORY_3"
+  ottla storage format -t "$CLUSTER_ID" -c server-4.properties --no-initial-controllers
   ottla storage info -c server.properties
+  ottla storage version-mapping --release-version 4.1
+  ottla storage feature-dependencies --feature eligible.leader.replicas.version=1
 """
 
 

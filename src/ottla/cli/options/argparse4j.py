@@ -5,6 +5,7 @@ Kafka: the tools that use net.sourceforge.argparse4j; `joptsimple.py` serves the
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -101,6 +102,11 @@ class ToolGroup(click.Group):
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **{**keywords, "no_args_is_help": False})
 
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        """Add a subcommand, whose help ends with those of the tool's examples that call it."""
+        super().add_command(cmd, name)
+        cmd.epilog = cmd.epilog or _examples_of(self.epilog or "", name or cmd.name or "")
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Expand the group's abbreviated options, then parse."""
         return super().parse_args(ctx, whole_options(self, ctx, args))
@@ -125,6 +131,13 @@ class ToolGroup(click.Group):
                 f"invalid choice: '{name}' (choose from {choices}){proposal}", ctx
             )
         return super().resolve_command(ctx, [name, *args[1:]])
+
+
+def _examples_of(examples: str, subcommand: str) -> str:
+    """Return the examples that call a subcommand, after any flags of the tool."""
+    calls = re.compile(rf"ottla \S+ (--\S+ \S+ (\\\n +)?)*{subcommand}\b(?!-)")
+    _, *all_of_them = re.split(r"\n  (?=ottla )", examples.rstrip())
+    return "\n  ".join(["\b\nExamples:", *filter(calls.match, all_of_them)])
 
 
 class JavaNumber(click.ParamType[Any]):
