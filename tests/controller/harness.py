@@ -71,6 +71,10 @@ def _send_nothing(node_id: int, _endpoints: object, request: object) -> Pending[
     raise AssertionError(f"a lone voter sends {request} to {node_id}")
 
 
+def _none() -> None:
+    """Stand in for the job of a callback."""
+
+
 class Harness:
     """One node's controller; workers' jobs wait until `run_turn`."""
 
@@ -110,6 +114,7 @@ class Harness:
             config=self.config,
             timer=self.timer,
             run_in_worker=lambda job, done: self.jobs.append((job, done)),
+            call_soon=lambda callback: self.jobs.append((_none, lambda *_: callback())),
             send=_send_nothing,
             mutation_quota=Quotas(self.config).mutations,
             on_failure=self.failures.append,

@@ -55,7 +55,9 @@ def test_a_running_controller_continues_from_a_snapshot() -> None:
     )
     end = OffsetAndEpoch(replayed.committed_offset + 50, 3)
     values = [encode_record(one) for one in other.image.records()]
-    replayed.load_snapshot(values, end, 7)
+    for _ in replayed.load_snapshot(values, end):
+        assert told == [], "nothing is changed before all of it is known"
+    replayed.publish(is_complete=True)
     controller = active.node._runtime.controller
     assert controller.topics.by_name("old") is None
     assert controller.topics.by_name("new") is not None
@@ -71,7 +73,7 @@ def test_after_reverting_it_leads_again() -> None:
     runtime = harness.node._runtime
     runtime.resigned(1)
     assert not harness.node.active
-    runtime.became_leader(2, runtime.driver.node.next_offset - 1)
+    runtime.became_leader(runtime.driver.node.epoch, runtime.driver.node.next_offset - 1)
     harness.run_turn()
     assert (
         harness.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1)).responses[0].error_code

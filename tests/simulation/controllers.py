@@ -24,6 +24,8 @@ from tests.controller.harness import PROPERTIES
 from tests.simulation.quorum import SimulatedMember, SimulatedQuorum
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ottla.purgatory.pending import Pending
     from ottla.raft.driver import RaftDriver
     from ottla.raft.node import RaftNode
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
 USERS = 8
 SNAPSHOT_BYTES = 3000
+TURN_MS = 2
+"""How long a turn takes in which committed records are applied: messages arrive between them."""
 Entry = AlterClientQuotasRequest.EntryData
 
 
@@ -42,6 +46,7 @@ class SimulatedController(SimulatedMember):
 
     runtime: ControllerRuntime
     loader: MetadataLoader
+    epoch_start_offset = -1
 
     def make_driver(
         self, node: RaftNode, log: ReplicatedLog, store: QuorumStateStore
@@ -64,7 +69,7 @@ class SimulatedController(SimulatedMember):
         replayed = ReplayedLog(controller, self.loader, policy)
         found = log.newest_readable_snapshot()
         if found is not None and found[0].offset > 0:
-            replayed.load_snapshot(found[1].values, found[0], 0)
+            replayed.begin_with(found[1], found[0])
         self.runtime = ControllerRuntime(
             replayed,
             node,
@@ -73,6 +78,7 @@ class SimulatedController(SimulatedMember):
             clock=self.clock,
             config=config,
             run_in_worker=self.run_in_worker,
+            call_soon=self._call_soon,
             send=self.send,
             on_deadline=self.on_deadline,
             bootstrap=[
@@ -82,13 +88,23 @@ class SimulatedController(SimulatedMember):
             on_failure=self.failed,
         )
         self.runtime.driver._listener = self
+        self.runtime._catch_up.records_per_turn = 1 + quorum.seed % 3
         return self.runtime.driver
+
+    def _call_soon(self, turn: Callable[[], None]) -> None:
+        self.quorum.happen(TURN_MS, self.guarded, self.life, self._take_turn, turn)
+
+    def _take_turn(self, turn: Callable[[], None]) -> None:
+        """Let the controller apply more; it may become active then."""
+        turn()
+        self._compare()
 
     # What the driver announces
 
     def became_leader(self, epoch: int, epoch_start_offset: int, /) -> None:
         """Check it, then let the controller become active."""
         super().became_leader(epoch, epoch_start_offset)
+        self.epoch_start_offset = epoch_start_offset
         self.runtime.became_leader(epoch, epoch_start_offset)
 
     def batch_appended(self, last_offset: int, size_bytes: int, /) -> None:
@@ -117,6 +133,8 @@ class SimulatedController(SimulatedMember):
         """Let the controller revert to what is committed: its state is the image's then."""
         super().resigned(epoch)
         self.runtime.resigned(epoch)
+        if not self.runtime._catch_up.is_done:
+            return
         limits = dict(self.runtime.controller.quotas._limits)
         assert limits == _limits(self.loader), f"{self.node_id} reverted to {limits}"
 
@@ -135,6 +153,7 @@ class SimulatedController(SimulatedMember):
         assert isinstance(quorum, SimulatedControllers)
         if self.driver is None or not self.runtime.active:
             return
+        assert self.loader.image.offset_and_epoch.offset >= self.epoch_start_offset
         user = f"u{quorum.rng.randrange(USERS)}"
         quorum.operations += 1
         number = quorum.operations

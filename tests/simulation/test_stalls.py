@@ -13,12 +13,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla import NewTopic
+from ottla.clients.admin.quotas import QuotaChange
+from ottla.controller.catch_up import RECORDS_PER_TURN
+from ottla.controller.controller import Controller
+from ottla.controller.runtime import ControllerRuntime
 from ottla.raft.driver import RaftDriver
+from ottla.raft.requests import ReplicaKey, Vote
 from ottla.testing.simulation import SimulatedCluster
+from ottla.types import OffsetAndEpoch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ottla.clients.admin.admin import AsyncAdmin
+    from ottla.metadata.framing import MessageAndVersion
     from ottla.purgatory.pending import Pending
     from ottla.replication.partition import Partition
     from ottla.testing.simulation.node import SimulatedNode
@@ -34,6 +42,15 @@ FLUSHES = {
     "log.flush.offset.checkpoint.interval.ms": "1000",
 }
 """Recovery points are stored soon: a truncation has to lower them first."""
+RECORDS = 40_000
+RECORD_US = 100
+"""How long the replay of a record takes: of all of them longer than the fetch timeout."""
+LIMITS = (
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "request_percentage",
+    "controller_mutation_rate",
+)
 
 
 class FileCalls:
@@ -200,5 +217,161 @@ def test_a_voter_answers_while_its_logs_are_loaded(monkeypatch: pytest.MonkeyPat
         cluster[killed].disk_latency_us = (50, 3000)
         await starting
         assert answers.are_in_time()
+
+    cluster.run(work())
+
+
+class Replays:
+    """Lets each replayed record take its time; counts those of a turn of the loop."""
+
+    def __init__(self, cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.counts: dict[Controller, int] = {}
+        """Of each controller, in all turns."""
+        self.longest = 0
+        """The most that a controller replayed in one turn."""
+        self._in_turn: dict[Controller, int] = {}
+        self._cluster = cluster
+        cluster.loop.on_turn = self._turn_ended
+        replay, begin = Controller.replay, ControllerRuntime._begin_epoch
+
+        def timed(controller: Controller, record: MessageAndVersion, offset: int) -> None:
+            self._in_turn[controller] = self._in_turn.get(controller, 0) + 1
+            cluster.loop.advance(RECORD_US)
+            replay(controller, record, offset)
+
+        def begun(runtime: ControllerRuntime) -> None:
+            begin(runtime)
+            assert len(runtime.controller.quotas._limits) == RECORDS, "it decides too early"
+
+        monkeypatch.setattr(Controller, "replay", timed)
+        monkeypatch.setattr(ControllerRuntime, "_begin_epoch", begun)
+
+    def _turn_ended(self) -> None:
+        for controller, count in self._in_turn.items():
+            self.longest = max(self.longest, count)
+            self.counts[controller] = self.counts.get(controller, 0) + count
+        self._in_turn.clear()
+
+    def of(self, node: SimulatedNode) -> int:
+        """Return how many records a node replayed."""
+        return 0 if node.node is None else self.counts.get(_controller(node), 0)
+
+
+def _controller(node: SimulatedNode) -> Controller:
+    assert node.node is not None
+    return node.node.controller._runtime.controller
+
+
+async def _limit_users(admin: AsyncAdmin) -> None:
+    users = range(RECORDS // len(LIMITS))
+    changes = [QuotaChange({"user": f"u{n}"}, dict.fromkeys(LIMITS, 1e9)) for n in users]
+    outcomes = await admin.alter_client_quotas(changes, timeout=60)
+    assert len(outcomes) == len(users)
+    assert not any(outcomes.values())
+
+
+async def _completed(pending: Pending[Any]) -> None:
+    done = asyncio.Event()
+    pending.on_done(lambda _done: done.set())
+    await done.wait()
+
+
+async def _ask(cluster: SimulatedCluster, asked: int, is_done: Callable[[], bool]) -> list[float]:
+    """Ask a voter for votes until is_done(); return how many seconds each answer took."""
+    source = next(one for one in cluster if one is not cluster[asked] and one.is_alive)
+    assert source.node is not None
+    driver, waits = source.node.controller.driver, []
+    voter = driver.node.voters.get(asked)
+    assert voter is not None
+    own = ReplicaKey(driver.node.node_id, driver.node.directory_id)
+    while not is_done():
+        end = OffsetAndEpoch(driver.log.end_offset, driver.log.epoch_at_end())
+        vote = Vote(own, driver.node.epoch, end, True, ReplicaKey(asked, voter.directory_id))
+        begin_us = cluster.loop.now_us
+        sent = source.node._quorum_channel.send(asked, voter.endpoints, vote)
+        await _completed(sent)
+        if sent.error is None:  # else it does not listen yet
+            waits.append((cluster.loop.now_us - begin_us) / 1e6)
+        await asyncio.sleep(0.01)
+    return waits
+
+
+def test_a_voter_answers_while_it_replays_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start replays so many records in a turn; votes are answered between the turns."""
+    cluster = SimulatedCluster(24)
+
+    async def work() -> None:
+        await cluster.start()
+        async with cluster.admin() as admin:
+            await _limit_users(admin)
+        active = cluster.active_controller
+        killed = next(number for number in (1, 2, 3) if cluster[number] is not active)
+        node = cluster[killed]
+        cluster.kill(killed)
+        assert active is not None
+        assert active.node is not None
+        epoch = active.node.controller.driver.node.epoch
+        replays = Replays(cluster, monkeypatch)
+        starting = asyncio.create_task(cluster.start(killed))
+        waits = await _ask(cluster, killed, lambda: replays.of(node) >= RECORDS)
+        await starting
+        assert len(waits) > 10
+        assert max(waits) < FETCH_TIMEOUT_S / 2
+        assert replays.longest <= RECORDS_PER_TURN
+        assert cluster.active_controller is active
+        assert active.node.controller.driver.node.epoch == epoch
+
+    cluster.run(work())
+
+
+def test_a_voter_answers_while_it_loads_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that was away takes the leader's snapshot; its image changes once, to the whole."""
+    cluster = SimulatedCluster(25, config={"metadata.max.retention.bytes": "1"})
+
+    async def work() -> None:
+        await cluster.start()
+        active = cluster.active_controller
+        assert active is not None
+        assert active.node is not None
+        away = next(number for number in (1, 2, 3) if cluster[number] is not active)
+        node = cluster[away].node
+        assert node is not None
+        others = [number for number in (1, 2, 3) if number != away]
+        cluster.partition([away], others)
+        async with active.admin() as admin:
+            await _limit_users(admin)
+        snapshot_id = active.node.controller._runtime.snapshots.write()
+        log = active.node.controller.driver.log
+        await _until(lambda: log.start_offset == snapshot_id.offset)
+        replays = Replays(cluster, monkeypatch)
+        sizes: list[int] = []
+        node.controller.add_listener(lambda delta, _image: sizes.append(len(delta.quotas_changed)))
+        cluster.heal()
+        waits = await _ask(cluster, away, lambda: replays.of(cluster[away]) >= RECORDS)
+        await _until(lambda: node.controller.image.quotas.by_entity)
+        assert len(waits) > 10
+        assert max(waits) < FETCH_TIMEOUT_S / 2
+        assert replays.longest <= RECORDS_PER_TURN
+        assert [size for size in sizes if size] == [RECORDS // len(LIMITS)]
+
+    cluster.run(work())
+
+
+def test_a_controller_leads_after_it_has_replayed_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All start together: whoever is elected answers, but decides nothing before its log's end."""
+    cluster = SimulatedCluster(26)
+
+    async def work() -> None:
+        await cluster.start()
+        async with cluster.admin() as admin:
+            await _limit_users(admin)
+        for number in (1, 2, 3):
+            cluster.kill(number)
+        replays = Replays(cluster, monkeypatch)
+        answers = Answers(cluster, monkeypatch)
+        await cluster.start()
+        assert replays.longest <= RECORDS_PER_TURN
+        assert answers.are_in_time()
+        assert all(replays.of(node) >= RECORDS for node in cluster)
 
     cluster.run(work())

@@ -15,11 +15,12 @@ from ottla.metadata.image import MetadataImage
 from ottla.types import OffsetAndEpoch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ottla.controller.controller import Controller
     from ottla.metadata.loader import MetadataLoader
     from ottla.metadata.snapshot import SnapshotPolicy
+    from ottla.raft.snapshot import SnapshotContent
     from ottla.records.batch import RecordBatch
 
 
@@ -45,65 +46,86 @@ class ReplayedLog:
         self.committed_offset = -1
         """The offset of the last committed record."""
         self._uncommitted: deque[_Appended] = deque()
+        self._delta = MetadataDelta()
+        """What was applied since the listeners were notified."""
         self._is_published = False
 
-    def load_snapshot(
-        self, values: Sequence[bytes], snapshot_id: OffsetAndEpoch, timestamp: int
-    ) -> None:
+    def begin_with(self, content: SnapshotContent, snapshot_id: OffsetAndEpoch) -> None:
+        """Load a snapshot at once: nothing is served before."""
+        for _ in self.load_snapshot(content.values, snapshot_id):
+            pass
+        self.last_timestamp = content.last_contained_log_timestamp
+
+    def load_snapshot(self, values: Iterable[bytes], snapshot_id: OffsetAndEpoch) -> Iterator[None]:
         """Begin with a snapshot, or continue from a newer one; it is committed.
 
         What this node has and the snapshot lacks is removed; listeners hear of the difference.
+        Yields after each record: the caller may pause there, but has to come to the end.
         """
         last = OffsetAndEpoch(snapshot_id.offset - 1, snapshot_id.leader_epoch)
-        records = [decode_record(value) for value in values]
-        if self.loader.image.offset_and_epoch.offset >= 0:  # even before it was published
-            snapshot = MetadataImage()
-            snapshot.apply(records, last)
-            records = records_between(self.loader.image, snapshot)
+        records: list[MessageAndVersion] = []
+        for found in self._changes_to(values, last):
+            if found is not None:
+                records.append(found)
+            yield
         registry = self.controller.registry
         registry.reset()
         self.controller.in_transaction = False
         for record in records:
             self.controller.replay(record, last.offset)
-        delta = MetadataDelta(is_snapshot=not self._is_published)
-        self.loader.load_snapshot(records, last, delta)
-        self.last_offset = self.committed_offset = last.offset
-        self.last_timestamp = timestamp
-        if self._is_published:
-            registry.snapshot(last.offset)
-            self._committed(last, delta)
+            yield
+        self.loader.load_snapshot(records, last, self._delta)  # all at once: others read the image
+        self._replayed(last)
+        registry.snapshot(last.offset)
 
-    def replay(self, batches: Iterable[RecordBatch], high_watermark: int) -> None:
-        """Replay what another node, or an earlier life of this one, wrote and is committed now."""
+    def _changes_to(
+        self, values: Iterable[bytes], last: OffsetAndEpoch
+    ) -> Iterator[MessageAndVersion | None]:
+        """Yield what turns the image into a snapshot's; None for a step without a record."""
+        image = self.loader.image
+        if image.offset_and_epoch.offset < 0:
+            yield from map(decode_record, values)
+            return
+        snapshot, delta = MetadataImage(), MetadataDelta()
+        for value in values:
+            snapshot.apply([decode_record(value)], last, delta)
+            yield None
+        yield from records_between(image, snapshot)
+
+    def replay(self, batches: Iterable[RecordBatch]) -> Iterator[None]:
+        """Replay what another node, or an earlier life of this one, wrote and is committed now.
+
+        Yields after each record. The image gets the records of a batch together.
+        """
         registry = self.controller.registry
         if not self.controller.in_transaction:  # an abort reverts to its start
             registry.reset()  # nothing can be reverted: all of it is committed
-        delta = MetadataDelta(is_snapshot=not self._is_published)
-        epoch = self.loader.image.offset_and_epoch.leader_epoch
         for batch in batches:
-            if batch.base_offset >= high_watermark:
-                break
-            epoch = batch.leader_epoch
-            if not batch.is_control:
-                self._replay_batch(batch, delta)
+            if batch.is_control:
+                yield
+            else:
+                yield from self._replay_batch(batch)
             self.last_timestamp = batch.max_timestamp
             self.snapshots.committed(batch.size)
-        self.last_offset = high_watermark - 1
+            self._replayed(OffsetAndEpoch(batch.last_offset, batch.leader_epoch))
         if not self.controller.in_transaction:
             registry.snapshot(self.last_offset)
-        self._committed(OffsetAndEpoch(self.last_offset, epoch), delta)
 
-    def _replay_batch(self, batch: RecordBatch, delta: MetadataDelta) -> None:
+    def _replay_batch(self, batch: RecordBatch) -> Iterator[None]:
         records: list[MessageAndVersion] = []
         for record in batch.records():
-            if record.value == NO_OP_VALUE:
-                continue
-            decoded = decode_record(record.value)
-            self.controller.replay(decoded, record.offset)
-            records.append(decoded)
+            if record.value != NO_OP_VALUE:
+                decoded = decode_record(record.value)
+                self.controller.replay(decoded, record.offset)
+                records.append(decoded)
+            yield
         if records:
             end = OffsetAndEpoch(batch.last_offset, batch.leader_epoch)
-            self.loader.load_batch(records, end, delta)
+            self.loader.load_batch(records, end, self._delta)
+
+    def _replayed(self, end: OffsetAndEpoch) -> None:
+        self.last_offset = end.offset
+        self._committed(end)
 
     def begin_epoch(self, last_offset: int) -> None:
         """Accept operations after the epoch's first records, which are the end of the log."""
@@ -138,18 +160,23 @@ class ReplayedLog:
 
     def commit(self, high_watermark: int, epoch: int) -> None:
         """Apply this leader's own records below the high watermark to the image."""
-        delta = MetadataDelta(is_snapshot=not self._is_published)
         while self._uncommitted and self._uncommitted[0].last_offset < high_watermark:
             last_offset, written_epoch, records = self._uncommitted.popleft()
-            self.loader.load_batch(records, OffsetAndEpoch(last_offset, written_epoch), delta)
+            self.loader.load_batch(records, OffsetAndEpoch(last_offset, written_epoch), self._delta)
             if not self.controller.in_transaction:
                 self.controller.registry.delete_up_to(last_offset)
-        self._committed(OffsetAndEpoch(high_watermark - 1, epoch), delta)
+        self._committed(OffsetAndEpoch(high_watermark - 1, epoch))
+        self.publish(is_complete=True)
 
-    def _committed(self, end: OffsetAndEpoch, delta: MetadataDelta) -> None:
-        """Notify the image's listeners."""
-        first, self._is_published = not self._is_published, True
+    def _committed(self, end: OffsetAndEpoch) -> None:
         self.loader.committed(end)
         self.committed_offset = end.offset
+
+    def publish(self, *, is_complete: bool) -> None:
+        """Notify the image's listeners of what was applied; first when the image is complete."""
+        if not (self._is_published or is_complete):
+            return
+        first, self._is_published = not self._is_published, True
+        delta, self._delta = self._delta, MetadataDelta()
         if first or not delta.is_empty:
             self.loader.publish_from(delta, everything=first)

@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, TypeVar
 
+from ottla.controller.catch_up import CatchUp
 from ottla.controller.snapshot_writer import SnapshotWriter
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.bootstrap import activation_records
@@ -57,6 +58,7 @@ class ControllerRuntime:
         clock: Clock,
         config: BrokerConfig,
         run_in_worker: RunInWorker,
+        call_soon: Callable[[Callable[[], None]], object],
         send: SendRequest,
         on_deadline: Callable[[int], None],
         bootstrap: Sequence[MessageAndVersion],
@@ -65,6 +67,7 @@ class ControllerRuntime:
     ) -> None:
         """Take the replayed log and the member; `registration` is recorded in each epoch it leads.
 
+        call_soon(callback) calls back in the next turn of the loop.
         send(node_id, endpoints, request) asks another member; on_deadline(ms) is told when the
         driver's `tick` is due. on_failure(error) is called once when the disk failed or a record
         cannot be applied.
@@ -92,6 +95,15 @@ class ControllerRuntime:
         self.snapshots = SnapshotWriter(
             replayed, self.driver, clock=clock, config=config, on_failure=self.failed
         )
+        self._catch_up = CatchUp(
+            replayed,
+            metadata_log,
+            call_soon=call_soon,
+            on_caught_up=self._caught_up,
+            on_failure=self.failed,
+        )
+        self._epoch_to_begin: int | None = None
+        """That of a leadership which waits until all before it is applied."""
         self._replayed = replayed
         self._clock = clock
         self._bootstrap = bootstrap
@@ -102,11 +114,19 @@ class ControllerRuntime:
 
     # Events of the quorum
 
-    def became_leader(self, _epoch: int, _epoch_start_offset: int) -> None:
+    def became_leader(self, epoch: int, _epoch_start_offset: int) -> None:
+        """Accept operations, once everything before the epoch is applied."""
+        self._epoch_to_begin = epoch
+        if self._catch_up.is_done:
+            self._begin_epoch()
+
+    def _begin_epoch(self) -> None:
         """Accept operations; in a new cluster, append the bootstrap records."""
-        if self.failure is not None:
+        epoch, self._epoch_to_begin = self._epoch_to_begin, None
+        node = self.driver.node
+        if self.failure is not None or (node.leader_id, node.epoch) != (node.node_id, epoch):
             return
-        self._replayed.begin_epoch(self.driver.node.next_offset - 1)
+        self._replayed.begin_epoch(node.next_offset - 1)
         self.active = True
         if self.controller.in_transaction:  # the previous leader did not complete it
             self._append([MessageAndVersion(AbortTransactionRecord(reason="a new leader"), 0)])
@@ -118,7 +138,7 @@ class ControllerRuntime:
         cluster = self.controller.cluster
         for broker_id, broker in cluster.brokers.items():
             # This node's own broker starts with it and need not wait, other than in Kafka.
-            is_own = broker_id == self.driver.node.node_id
+            is_own = broker_id == node.node_id
             cluster.heartbeats.begin(broker_id, now_ms, heard=not broker.fenced and not is_own)
         if self._registration is not None:
             self._append([MessageAndVersion(self._registration.to_record(), 0)])
@@ -130,38 +150,44 @@ class ControllerRuntime:
 
     def high_watermark_moved(self, offset: int) -> None:
         """Apply committed records to the image, notify its listeners and release responses."""
-        replayed = self._replayed
+        if not self.active:
+            self._catch_up.committed(offset)
+            return
         try:
-            if self.active:
-                replayed.commit(offset, self.driver.node.epoch)
-            else:
-                replayed.replay(self.driver.log.read(replayed.committed_offset + 1), offset)
+            self._replayed.commit(offset, self.driver.node.epoch)
         except Exception as error:  # noqa: BLE001 - a record that cannot be applied stops this node
             self.failed(error)
             return
         self._release()
+        self.snapshots.write_if_due()
+
+    def _caught_up(self) -> None:
+        """Go on after all that is committed is applied."""
         node = self.driver.node
         if node.leader_id not in {NO_LEADER, node.node_id}:
             self.ready.complete(None)
         self.snapshots.write_if_due()
+        if self._epoch_to_begin is not None:
+            self._begin_epoch()
 
     def epoch_changed(self, leader: LeaderAndEpoch) -> None:
         """Nothing follows: operations fail where this node does not lead."""
 
     def snapshot_loaded(self, snapshot_id: OffsetAndEpoch) -> None:
         """Continue from a snapshot that was fetched from the leader."""
-        try:
-            content = self.driver.log.read_snapshot(snapshot_id)
-            timestamp = content.last_contained_log_timestamp
-            self._replayed.load_snapshot(content.values, snapshot_id, timestamp)
-        except Exception as error:  # noqa: BLE001 - a record that cannot be applied stops this node
-            self.failed(error)
+        self._catch_up.snapshot_loaded(snapshot_id)
 
     def resigned(self, _epoch: int) -> None:
         """Fail waiting operations: the next leader decides whether they are committed."""
-        self.active = False
-        self._replayed.end_epoch()
+        self._epoch_to_begin = None
+        if self.active:
+            self.active = False
+            self._replayed.end_epoch()
         self._fail_all(KafkaError(ErrorCode.NOT_CONTROLLER))
+
+    def close(self) -> None:
+        """Apply no more of what is committed: the log is being closed."""
+        self._catch_up.close()
 
     def failed(self, error: Exception) -> None:
         """Stop permanently and notify the node."""
@@ -169,6 +195,7 @@ class ControllerRuntime:
             return
         self.failure = error
         self.active = False
+        self.close()
         self.ready.fail(error)
         self._fail_all(
             KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata log has failed: {error}")

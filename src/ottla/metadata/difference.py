@@ -21,20 +21,36 @@ if TYPE_CHECKING:
 _TOPIC_RESOURCE: Final = 2
 
 
-def records_between(old: MetadataImage, new: MetadataImage) -> list[MessageAndVersion]:
-    """Return what removes from `old` all that `new` lacks, then what adds and changes the rest."""
+def records_between(old: MetadataImage, new: MetadataImage) -> Iterator[MessageAndVersion | None]:
+    """Yield what removes from `old` all that `new` lacks, then what adds and changes the rest.
+
+    None after each record that was looked at without a result: the caller may pause there.
+    """
     gone = set(old.topics.by_id) - set(new.topics.by_id)
     names = {old.topics.by_id[topic_id].name for topic_id in gone}
-    before = dict(_by_key(_without_settings_of(names, old.records()), gone))
-    after = dict(_by_key(new.records(), frozenset()))
-    removed = [
-        _REMOVALS[type(record.message)](record.message)
-        for key, record in before.items()
-        if key not in after
-    ]
-    changed = [record for key, record in after.items() if not _same(before.get(key), record)]
-    removed = [kinds.RemoveTopicRecord(topic_id=topic_id) for topic_id in sorted(gone)] + removed
-    return [MessageAndVersion(message, 0) for message in removed] + changed
+    before: dict[tuple[Any, ...], MessageAndVersion] = {}
+    after: dict[tuple[Any, ...], MessageAndVersion] = {}
+    yield from _collect(before, _by_key(_without_settings_of(names, old.records()), gone))
+    yield from _collect(after, _by_key(new.records(), frozenset()))
+    for topic_id in sorted(gone):
+        yield MessageAndVersion(kinds.RemoveTopicRecord(topic_id=topic_id), 0)
+    for key, record in before.items():
+        yield None if key in after else _removal(record)
+    for key, record in after.items():
+        yield None if _same(before.get(key), record) else record
+
+
+def _collect(
+    found: dict[tuple[Any, ...], MessageAndVersion],
+    records: Iterable[tuple[tuple[Any, ...], MessageAndVersion]],
+) -> Iterator[None]:
+    for key, record in records:
+        found[key] = record
+        yield
+
+
+def _removal(record: MessageAndVersion) -> MessageAndVersion:
+    return MessageAndVersion(_REMOVALS[type(record.message)](record.message), 0)
 
 
 def _without_settings_of(

@@ -15,7 +15,13 @@ from ottla.raft.control_records import decode_control_message
 from ottla.raft.log_check import METADATA_LOG, check_log
 from ottla.raft.log_positions import LogExtent
 from ottla.raft.recovery_point import read_recovery_point, write_recovery_point
-from ottla.raft.snapshot import SNAPSHOT_MODE, SUFFIX, decode_snapshot, snapshot_name
+from ottla.raft.snapshot import (
+    SNAPSHOT_MODE,
+    SUFFIX,
+    SnapshotReader,
+    decode_snapshot,
+    snapshot_name,
+)
 from ottla.raft.snapshot_download import SnapshotDownload
 from ottla.records.batches import iterate_batches
 from ottla.storage.log.append_info import FetchIsolation
@@ -347,6 +353,10 @@ class ReplicatedLog:
     def read_snapshot(self, snapshot_id: OffsetAndEpoch) -> SnapshotContent:
         """Return a snapshot's content; CorruptMessage when it is damaged."""
         return decode_snapshot(self._directory.read_file(_path(snapshot_id)))
+
+    def snapshot_reader(self, snapshot_id: OffsetAndEpoch) -> SnapshotReader:
+        """Return what reads a snapshot batch by batch."""
+        return SnapshotReader(self._directory.read_file(_path(snapshot_id)))
 
     def newest_readable_snapshot(self) -> tuple[OffsetAndEpoch, SnapshotContent] | None:
         """Return the newest snapshot that is whole; an older one serves while the log reaches it.

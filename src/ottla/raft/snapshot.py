@@ -26,10 +26,11 @@ from ottla.records.batches import iterate_batches
 from ottla.types import OffsetAndEpoch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from ottla.raft.control_records import ControlMessage
     from ottla.raft.voter_set import VoterSet
+    from ottla.records.batch import RecordBatch
     from ottla.types import Buffer
 
 SNAPSHOT_MODE: Final = 0o400
@@ -142,34 +143,63 @@ def encode_snapshot(
     return b"".join(encoder.finish())
 
 
-def decode_snapshot(data: Buffer) -> SnapshotContent:
-    """Read a snapshot; CorruptMessage when a checksum is wrong or the footer is missing."""
-    timestamp, kraft_version = 0, 0
-    voters: VoterSet | None = None
-    values: list[bytes] = []
-    has_header = has_footer = False
-    for batch in iterate_batches(data):
-        if has_footer:
-            raise CorruptMessage("a snapshot continues after its footer")
-        batch.check_crc()
-        if not batch.is_control:
-            values += [
-                bytes(record.value) for record in batch.records() if record.value is not None
-            ]
-            continue
+class SnapshotReader:
+    """Reads a snapshot batch by batch; its other fields are known when all values are read."""
+
+    __slots__ = (
+        "_data",
+        "_has_footer",
+        "_has_header",
+        "kraft_version",
+        "last_contained_log_timestamp",
+        "voters",
+    )
+
+    def __init__(self, data: Buffer) -> None:
+        self._data = data
+        self._has_header = self._has_footer = False
+        self.last_contained_log_timestamp = 0
+        self.kraft_version = 0
+        self.voters: VoterSet | None = None
+
+    def values(self) -> Iterator[bytes]:
+        """Yield the metadata records.
+
+        CorruptMessage when a checksum is wrong, at the end when the footer is missing.
+        """
+        for batch in iterate_batches(self._data):
+            if self._has_footer:
+                raise CorruptMessage("a snapshot continues after its footer")
+            batch.check_crc()
+            if batch.is_control:
+                self._read_control(batch)
+                continue
+            for record in batch.records():
+                if record.value is not None:
+                    yield bytes(record.value)
+        if not self._has_header or not self._has_footer:
+            raise CorruptMessage("a snapshot without a header or a footer")
+
+    def _read_control(self, batch: RecordBatch) -> None:
         for record in batch.records():
             message = decode_control_message(record)
             if isinstance(message, SnapshotHeaderRecord):
-                has_header, timestamp = True, message.last_contained_log_timestamp
+                self._has_header = True
+                self.last_contained_log_timestamp = message.last_contained_log_timestamp
             elif isinstance(message, KRaftVersionRecord):
-                kraft_version = message.kraft_version
+                self.kraft_version = message.kraft_version
             elif isinstance(message, VotersRecord):
-                voters = voter_set_of(message)
+                self.voters = voter_set_of(message)
             elif isinstance(message, SnapshotFooterRecord):
-                has_footer = True
-    if not has_header or not has_footer:
-        raise CorruptMessage("a snapshot without a header or a footer")
-    return SnapshotContent(timestamp, kraft_version, voters, values)
+                self._has_footer = True
+
+
+def decode_snapshot(data: Buffer) -> SnapshotContent:
+    """Read a snapshot; CorruptMessage when a checksum is wrong or the footer is missing."""
+    reader = SnapshotReader(data)
+    values = list(reader.values())
+    timestamp = reader.last_contained_log_timestamp
+    return SnapshotContent(timestamp, reader.kraft_version, reader.voters, values)
 
 
 def verify_snapshot(data: Buffer, snapshot_id: OffsetAndEpoch) -> None:

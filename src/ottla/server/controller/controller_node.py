@@ -76,6 +76,7 @@ class ControllerNode:
         config: BrokerConfig,
         timer: TimingWheel,
         run_in_worker: RunInWorker,
+        call_soon: Callable[[Callable[[], None]], object],
         send: SendRequest,
         mutation_quota: MutationQuota,
         broker_refusal: BrokerRefusal | None = None,
@@ -86,8 +87,9 @@ class ControllerNode:
         """Load the metadata log and take a place in the quorum.
 
         directory is the root of the metadata log directory; loader gets what is committed;
-        run_in_worker(job, done) calls done(result, error) on the loop, send(node id, endpoints,
-        request) reaches the other members of the quorum. broker_refusal is asked
+        run_in_worker(job, done) calls done(result, error) on the loop, call_soon(callback) calls
+        back in the loop's next turn, send(node id, endpoints, request) reaches the other members of
+        the quorum. broker_refusal is asked
         before settings of brokers change; None where the node is no broker. controller_listeners
         are the addresses at which this controller serves: it registers itself when they are given;
         None where the node is no controller, which then only observes the quorum.
@@ -142,6 +144,7 @@ class ControllerNode:
             clock=clock,
             config=config,
             run_in_worker=run_in_worker,
+            call_soon=call_soon,
             send=send,
             on_deadline=self._due,
             bootstrap=_bootstrap_records(directory),
@@ -225,12 +228,17 @@ class ControllerNode:
         """
         return self._runtime.driver.stop()
 
+    def close(self) -> None:
+        """Apply no more of what is committed; the log stays as it is."""
+        self._runtime.close()
+
     def stop(self) -> None:
         """Resign and close the log."""
         if self._is_stopped:
             return
         self._is_stopped = True
         self._runtime.driver.stop()
+        self.close()
         try:
             self._log.close(is_to_be_flushed=self._runtime.failure is None)
         except KafkaError as error:  # the brokers' logs are to be closed all the same

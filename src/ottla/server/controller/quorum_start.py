@@ -86,9 +86,7 @@ def _replay(log: ReplicatedLog, replayed: ReplayedLog, static_voters: VoterSet) 
         if content.voters is not None:
             voters.restart(position, content.voters, content.kraft_version)
         if position > 0:
-            replayed.load_snapshot(
-                content.values, snapshot_id, content.last_contained_log_timestamp
-            )
+            replayed.begin_with(content, snapshot_id)
     for batch in log.read(max(position, log.start_offset)):
         if batch.is_control:
             for record in batch.records():

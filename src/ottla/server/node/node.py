@@ -181,6 +181,7 @@ class Node:
             config=self.config,
             timer=resources.timer,
             run_in_worker=resources.workers.quorum.run,
+            call_soon=resources.loop.call_soon,
             send=self._quorum_channel.send,
             mutation_quota=self._quotas.mutations,
             broker_refusal=self._metadata.refusal,
@@ -336,6 +337,7 @@ class Node:
         except BaseException:
             self._listeners.close()
             self._lifecycle.stop()
+            self.controller.close()
             self._close_channels()
             self._resources.close()
             raise
@@ -570,6 +572,7 @@ class Node:
         self._publisher.close()
         self._maintenance.stop()
         self._lifecycle.stop()
+        self.controller.close()
         self._close_channels()
         self._resources.timer.close()
         self._resources.workers.close()

@@ -1,0 +1,153 @@
+"""Applies what is committed to the controller and the image, so many records in a turn of the loop.
+
+A start replays the whole metadata log, and a snapshot may replace all of the metadata: votes,
+fetches and heartbeats are served between the turns.
+
+Kafka: the event queues of QuorumController and MetadataLoader, which are threads of their own.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ottla.controller.replayed_log import ReplayedLog
+    from ottla.raft.replicated_log import ReplicatedLog
+    from ottla.records.batch import RecordBatch
+    from ottla.types import OffsetAndEpoch
+
+RECORDS_PER_TURN: Final = 250
+"""About six milliseconds."""
+
+
+class CatchUp:
+    """Follows the high watermark and the snapshots of a controller that is not active."""
+
+    def __init__(
+        self,
+        replayed: ReplayedLog,
+        log: ReplicatedLog,
+        *,
+        call_soon: Callable[[Callable[[], None]], object],
+        on_caught_up: Callable[[], None],
+        on_failure: Callable[[Exception], None],
+    ) -> None:
+        """call_soon(callback) calls back in the next turn of the loop.
+
+        on_caught_up() is called when all below a high watermark is applied, on_failure(error) once
+        when a record cannot be.
+        """
+        self.records_per_turn = RECORDS_PER_TURN
+        self._replayed = replayed
+        self._log = log
+        self._call_soon = call_soon
+        self._on_caught_up = on_caught_up
+        self._on_failure = on_failure
+        self._end_offset = 0
+        self._snapshot_id: OffsetAndEpoch | None = None
+        """Of the snapshot that is to be loaded next."""
+        self._job: Iterator[None] | None = None
+        self._is_in_turn = False
+        """Whether a turn runs, or is to come."""
+        self._is_reported = True
+        self._is_closed = False
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all that was announced is applied."""
+        return self._job is None and self._snapshot_id is None and self._is_at_end
+
+    @property
+    def _is_at_end(self) -> bool:
+        return self._replayed.committed_offset + 1 >= self._end_offset
+
+    def committed(self, end_offset: int) -> None:
+        """Apply what is below end_offset: now as much as a turn may, then the rest."""
+        self._end_offset = end_offset
+        self._is_reported = False
+        self._begin()
+
+    def snapshot_loaded(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Continue from a snapshot that took the place of the log."""
+        self._snapshot_id = snapshot_id
+        self._begin()
+
+    def close(self) -> None:
+        """Apply no more."""
+        self._is_closed = True
+
+    def _begin(self) -> None:
+        if not self._is_in_turn:
+            self._turn()
+
+    def _turn(self) -> None:
+        if self._is_closed:
+            return
+        self._is_in_turn = True
+        try:
+            self._apply()
+            self._report()
+        except Exception as error:  # noqa: BLE001 - a record that cannot be applied stops this node
+            self.close()
+            self._on_failure(error)
+            return
+        self._is_in_turn = self._next_job() is not None or self._is_to_be_reported
+        if self._is_in_turn:
+            self._call_soon(self._turn)
+
+    def _apply(self) -> None:
+        left = self.records_per_turn
+        while left and (job := self._next_job()) is not None:
+            left -= sum(1 for _ in islice(job, left))
+            if left:  # nothing is left of the job
+                self._job = None
+
+    @property
+    def _is_to_be_reported(self) -> bool:
+        return self.is_done and not self._is_reported
+
+    def _report(self) -> None:
+        """Publish what was applied; then say so, where that is all."""
+        is_caught_up = self._is_to_be_reported
+        self._replayed.publish(is_complete=is_caught_up)
+        if is_caught_up:
+            self._is_reported = True
+            self._on_caught_up()
+
+    # What is to be done
+
+    def _next_job(self) -> Iterator[None] | None:
+        if self._job is None and self._snapshot_id is not None:
+            self._job, self._snapshot_id = self._load(self._snapshot_id), None
+        elif self._job is None:
+            self._job = self._replay()
+        return self._job
+
+    def _load(self, snapshot_id: OffsetAndEpoch) -> Iterator[None]:
+        if snapshot_id not in self._log.snapshots:
+            return  # a newer one took its place already, and will be announced
+        reader = self._log.snapshot_reader(snapshot_id)
+        yield from self._replayed.load_snapshot(reader.values(), snapshot_id)
+        self._replayed.last_timestamp = reader.last_contained_log_timestamp
+
+    def _replay(self) -> Iterator[None] | None:
+        """Return the replay of what is committed; None where the log waits for a snapshot."""
+        offset = self._replayed.committed_offset + 1
+        if not self._log.start_offset <= offset < self._end_offset:
+            return None
+        return self._replayed.replay(self._batches(offset, self._end_offset))
+
+    def _batches(self, offset: int, end_offset: int) -> Iterator[RecordBatch]:
+        """Yield batches below end_offset: those after it may be cut off yet.
+
+        It ends where a snapshot takes the place of the log.
+        """
+        for batch in self._log.read(offset):
+            if batch.base_offset >= end_offset:
+                return
+            yield batch
+            if self._snapshot_id is not None or self._log.start_offset > batch.next_offset:
+                return
