@@ -16,6 +16,7 @@ from ottla.records.batch import (
     ATTRIBUTES_POSITION,
     HEADER_BYTES,
     MAGIC_POSITION,
+    PRODUCER_EPOCH_POSITION,
     RecordBatch,
     claimed_bytes,
 )
@@ -42,7 +43,10 @@ class UnreadableRecords(KafkaError):
 def only_batch(view: memoryview, *, is_client: bool) -> memoryview:
     """Return the one batch of format 2 in view, without trailing bytes that are no whole batch."""
     if is_client:
-        return _only_clients_batch(view)
+        size = clients_batch_size(view)
+        if size < HEADER_BYTES:
+            raise UnreadableRecords(ErrorCode.CORRUPT_MESSAGE)
+        return view[:size]
     batches = list(islice(iterate_batches(view, partial_tail=True), 2))
     if any(batch.magic != 2 for batch in batches):
         raise UnreadableRecords(ErrorCode.INVALID_RECORD)
@@ -55,10 +59,11 @@ def only_batch(view: memoryview, *, is_client: bool) -> memoryview:
     return batches[0].buffer
 
 
-def _only_clients_batch(view: memoryview) -> memoryview:
-    """Do so with what Kafka tells clients, which looks at this before all else.
+def clients_batch_size(view: memoryview) -> int:
+    """Return the size of the one batch that a client sent, whose header may end early.
 
-    Only what is wrong with the first length or magic is said in words.
+    Raises what Kafka tells clients before it looks for the partition's leader. Only what is wrong
+    with the first length or magic is said in words.
     """
     try:
         size = claimed_bytes(view, 0)
@@ -72,9 +77,9 @@ def _only_clients_batch(view: memoryview) -> memoryview:
         raise UnreadableRecords(error.code) from error
     if not is_alone:
         raise UnreadableRecords(ErrorCode.INVALID_RECORD)
-    if size < HEADER_BYTES:
+    if size < PRODUCER_EPOCH_POSITION:  # Kafka reads the producer id here
         raise UnreadableRecords(ErrorCode.CORRUPT_MESSAGE)
-    return view[:size]
+    return size
 
 
 def refuse_header(view: memoryview, rules: ValidationRules, *, is_client: bool) -> None:

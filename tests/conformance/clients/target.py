@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from ottla import Admin
 from ottla.records.batches import iterate_batches
 from tests.conformance.clients.node_process import running_node
+from tests.conformance.clusters.history import Lost
 from tests.conformance.clusters.load import wait_for
 from tests.conformance.clusters.nodes import KAFKA, OTTLA, Cluster
 from tests.conformance.kafka import find_kafka
@@ -89,9 +90,24 @@ def running_cluster(directory: Path, name: str) -> Iterator[Cluster]:
         cluster.kill()
 
 
+def wait_until_ready(cluster: Cluster) -> None:
+    """Wait until all nodes serve; say which one does not, with the end of what it printed."""
+
+    def are_ready() -> bool:
+        cluster.check()
+        return all(node.is_ready for node in cluster.nodes)
+
+    try:
+        wait_for(are_ready, "a node does not serve")
+    except Lost as error:
+        late = [one for one in cluster.nodes if not one.is_ready]
+        printed = "".join(f"\n{one.node_id}: {one.log.read_text()[-3000:]}" for one in late)
+        raise Lost(f"{error}: {printed}") from error
+
+
 def wait_until_registered(cluster: Cluster) -> None:
     """Wait until all nodes serve and every broker is known."""
-    wait_for(lambda: all(node.is_ready for node in cluster.nodes), "a node does not serve")
+    wait_until_ready(cluster)
     with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         wait_for(
             lambda: len(admin.describe_cluster().brokers) == len(cluster.brokers),

@@ -177,19 +177,19 @@ PRODUCER_IDS = [
 
 
 def _in_sync(at: Side, version: int, *, older: int = 0, **changes: Any) -> dict[str, Any]:
-    """Report the one replica of a topic as in sync, which changes nothing."""
-    epoch = _epoch(at, FIRST)
+    """Report all replicas of a topic as in sync, which changes nothing."""
+    epochs = [{"broker_id": one, "broker_epoch": _epoch(at, one)} for one in at.replicas]
     topic_id = changes.pop("topic_id", None) or at.topic_id(at.topic("in-sync"))
     partition = {
         "partition_index": 0,
         "leader_epoch": 0,
-        "new_isr": [FIRST],
-        "new_isr_with_epochs": [{"broker_id": FIRST, "broker_epoch": epoch}],
+        "new_isr": [*at.replicas],
+        "new_isr_with_epochs": epochs,
         "partition_epoch": 0,
         **changes,
     }
     topics = [{"topic_id": topic_id, "partitions": [partition]}]
-    return {"broker_id": FIRST, "broker_epoch": epoch - older, "topics": topics}
+    return {"broker_id": FIRST, "broker_epoch": _epoch(at, FIRST) - older, "topics": topics}
 
 
 IN_SYNC = [

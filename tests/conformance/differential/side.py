@@ -40,6 +40,8 @@ class Side:
         self.log_dir = log_dir
         self.normalise = Normaliser(ports, log_dir)
         self.label = ""
+        self.replicas: tuple[int, ...] = (1,)
+        """The brokers that have the topics of the cases."""
         self._is_changed = False
         self._connections: dict[str, socket.socket] = {}
         self._made: dict[str, Any] = {}

@@ -57,3 +57,13 @@ def test_nodes_of_a_cluster_answer_the_same(played: list[Answers], role: three_n
     ]
     assert not found, "\n".join(found[:20])
     assert len(kafka) >= len(_cases()) / 2
+
+
+def test_every_allowed_difference_is_needed(played: list[Answers]) -> None:
+    """Of all cases; the list of clusters has no entry without a difference."""
+    kafka, ottla = played
+    for role in kafka:
+        for one in run.differences(kafka[role], ottla[role]):
+            allowed_elsewhere.is_allowed(role, one)
+    needless = [one.label for one in allowed_elsewhere.ALLOWED if one not in allowed_elsewhere.used]
+    assert not (needless and HAS_ALL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -199,12 +200,20 @@ def test_a_standby_controller_does_not_describe_the_quorum(cluster: Cluster) -> 
     assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+def _header_of(size: int) -> bytes:
+    """Return a batch that ends in its header; its producer id ends after 51 bytes."""
+    batch = encode_batch([(1, None, b"a", ())])
+    return struct.pack(">qi", 0, size - 12) + batch[12:size]
+
+
 @pytest.mark.parametrize(
     ("acks", "records", "code"),
     [
         (1, encode_batch([(1, None, b"a", ())]), ErrorCode.NOT_LEADER_OR_FOLLOWER),
         (5, encode_batch([(1, None, b"a", ())]), ErrorCode.INVALID_REQUIRED_ACKS),
         (1, None, ErrorCode.INVALID_RECORD),
+        (1, _header_of(50), ErrorCode.CORRUPT_MESSAGE),
+        (1, _header_of(51), ErrorCode.NOT_LEADER_OR_FOLLOWER),
     ],
 )
 def test_bad_records_are_refused_before_the_leader_is_named(

@@ -15,12 +15,14 @@ from ottla.protocol.apis.broker_registration import BrokerRegistrationRequest
 from ottla.protocol.apis.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
 )
+from ottla.protocol.apis.list_config_resources import ListConfigResourcesRequest
 from ottla.testing.cluster import Cluster
 from ottla.types import Uuid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+BROKER, BROKER_LOGGER = 4, 8
 OTHER_DIRECTORY = Uuid(bytes(15) + b"\x09")
 
 
@@ -123,3 +125,8 @@ def test_fenced_brokers_are_told_on_demand() -> None:
             found = asking.describe_cluster(include_fenced_brokers=True)
             assert [(node.node_id, node.host) for node in found.brokers][1:] == [(2, "elsewhere")]
             assert found.fenced == {2}
+            kinds = ListConfigResourcesRequest(resource_types=[BROKER, BROKER_LOGGER])
+            listed = asking.request(kinds).config_resources
+            assert sorted((one.resource_type, one.resource_name) for one in listed) == [
+                (kind, name) for kind in (BROKER, BROKER_LOGGER) for name in ("1", "2")
+            ]

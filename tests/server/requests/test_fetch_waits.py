@@ -266,6 +266,32 @@ def test_a_debugging_replica_is_fenced_as_well(cluster: Cluster) -> None:
     peer.close()
 
 
+def test_only_consumers_are_told_what_is_committed(cluster: Cluster) -> None:
+    """ListOffsets of any other replica id, also of -2, has the end of the log."""
+    create(cluster, "t")
+
+    def append(node: Node) -> None:
+        partition = node.broker.replicas.get("t", 0)
+        now_ms = node.broker.clock.now_ms()
+        batch = memoryview(encode_batch([(now_ms, None, b"v", ())]))
+        partition.log.writes.append_as_leader(batch, partition.leader_epoch, now_ms)
+
+    cluster.run(append)
+    peer = Peer(cluster.bootstrap)
+    topic = ListOffsetsRequest.ListOffsetsTopic
+    latest = topic.ListOffsetsPartition(partition_index=0, timestamp=-1)
+    topics = [topic(name="t", partitions=[latest])]
+    ends = {
+        replica_id: peer.ask(ListOffsetsRequest(replica_id=replica_id, topics=topics), 7)
+        .topics[0]
+        .partitions[0]
+        .offset
+        for replica_id in (-1, -2, -3, 1)
+    }
+    assert ends == {-1: 0, -2: 1, -3: 1, 1: 1}
+    peer.close()
+
+
 class _Listed:
     """ListOffsets' answer with the field names of Fetch's."""
 

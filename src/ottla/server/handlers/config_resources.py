@@ -50,8 +50,9 @@ def _resources(ctx: Context) -> Iterator[tuple[int, str]]:
     for resource in broker.image.configs.by_resource:
         if resource.type in _STORED:
             yield resource.type, resource.name
-    for node in broker.nodes(ctx.listener_name):
-        yield ConfigResourceType.BROKER_LOGGER, str(node.node_id)
-        yield ConfigResourceType.BROKER, str(node.node_id)
+    for node_id, one in broker.image.cluster.brokers.items():  # fenced ones, too
+        if one.node(ctx.listener_name) is not None:
+            yield ConfigResourceType.BROKER_LOGGER, str(node_id)
+            yield ConfigResourceType.BROKER, str(node_id)
     for name in broker.image.topics.by_name:
         yield ConfigResourceType.TOPIC, name

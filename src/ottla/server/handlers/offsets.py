@@ -41,7 +41,7 @@ _LOWEST_VERSION_OF = {
     LATEST_TIERED_TIMESTAMP: 9,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
 }
-_DEBUG_REPLICA = -2
+_CONSUMER, _DEBUG_REPLICA = -1, -2
 _FIRST_VERSION_WITH_EPOCHS = 4
 _FIRST_VERSION_WITH_UNAVAILABLE_OFFSETS = 5
 TopicResponse = ListOffsetsResponse.ListOffsetsTopicResponse
@@ -180,9 +180,9 @@ def _is_special(timestamp: int, version: int) -> bool:
 
 
 def _readable_end(partition: Partition, request: ListOffsetsRequest) -> int:
-    """Return the end of what is readable: for other replicas that of the log."""
+    """Return the end of what is readable: only for consumers it is not that of the log."""
     log = partition.log
-    if request.replica_id >= 0:
+    if request.replica_id != _CONSUMER:
         return log.log_end_offset
     return log.last_stable_offset if request.isolation_level else log.high_watermark
 
@@ -191,7 +191,7 @@ def _check_available(partition: Partition, request: ListOffsetsRequest) -> None:
     """Refuse while a new leader does not know yet how far its log is committed (KIP-207)."""
     leading = partition.leading
     if (
-        request.replica_id < 0
+        request.replica_id == _CONSUMER
         and leading is not None
         and partition.log.high_watermark < leading.epoch_start_offset
     ):

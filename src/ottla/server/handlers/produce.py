@@ -23,7 +23,7 @@ from ottla.records.batch import (
     TRANSACTIONAL_FLAG,
     claimed_bytes,
 )
-from ottla.records.batch_errors import UnreadableRecords, only_batch
+from ottla.records.batch_errors import UnreadableRecords, clients_batch_size
 from ottla.records.compression import Compression
 from ottla.records.validation_rules import OffloadRequired
 from ottla.records.validator import is_single_batch
@@ -163,7 +163,7 @@ def _check_unusual(
     flags = _flags(records)
     if ctx.api_version < _ZSTD_FROM and flags & COMPRESSION_MASK == _ZSTD:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-    only_batch(records, is_client=True)
+    clients_batch_size(records)
     if not -1 <= request.acks <= 1:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
     if is_internal and ctx.client_id != ADMIN_CLIENT_ID:
