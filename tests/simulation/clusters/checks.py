@@ -1,7 +1,7 @@
 """What must hold in a whole cluster, checked after each turn of the loop, of what changed.
 
-- Logs, that of the metadata too: `committed_logs`, `cuts`, `in_sync`. Requests that are
-  accepted: `served`.
+- Logs, that of the metadata too: `committed_logs`, `cuts`, `in_sync`, `joins`. Requests
+  that are accepted: `served`.
 - One leader an epoch; a disk gives one vote an epoch, and holds it before it is known; no process
   forgets a vote in its epoch, also not over a start; what the quorum commits is durable on a
   majority of its voters; snapshots name those that are committed.
@@ -24,6 +24,7 @@ from ottla.raft.snapshot import snapshot_name
 from tests.simulation.clusters.committed_logs import CommittedLog, CommittedMetadata, Replica
 from tests.simulation.clusters.cuts import Cuts
 from tests.simulation.clusters.in_sync import InSync
+from tests.simulation.clusters.joins import Joins
 from tests.simulation.clusters.served import Served
 from tests.simulation.durable_state import durable_election, has_unsynced_records, holds_durably
 
@@ -92,11 +93,14 @@ class ClusterChecks:
         """(node, epoch) → whom its disk voted for."""
         self._images: dict[tuple[int, int], int] = {}
         """Offset and epoch → checksum of the metadata."""
+        self._failure: AssertionError | None = None
+        """What did not hold when a node published its metadata."""
         self._moved: dict[tuple[NodeView, Partition], None] = {}
         self._changed: dict[NodeView, None] = {}
         self._cuts = Cuts(self._committed_of)
-        self._in_sync = InSync(self.logs)
-        self.served = Served()
+        self._joins = Joins(self.logs)
+        self._in_sync = InSync(self.logs, self._joins)
+        self.served = Served(self._joins)
         for host in cluster:
             host.on_built = self._built
         cluster.loop.on_turn = self._check
@@ -109,6 +113,7 @@ class ClusterChecks:
         self._starts(view)
         self.views.append(view)
         self.served.watch(view.node)
+        self._joins.watch(view.node)
         self._cuts.watch(view.name, view.node.broker.replicas.logs)
         view.node.broker.replicas.on_high_watermark(
             lambda moved: self._moved.setdefault((view, moved))
@@ -128,7 +133,10 @@ class ClusterChecks:
         self._changed[view] = None
         self._in_sync.image_changed(delta, image)
         if image.offset_and_epoch.offset % IMAGE_SAMPLE == 0:
-            self.compare_image(view)
+            try:
+                self.compare_image(view)
+            except AssertionError as error:  # the node would only log it
+                self._failure = self._failure or error
 
     def compare_image(self, view: NodeView) -> None:
         """Check that all nodes have the same metadata at the same offset."""
@@ -152,8 +160,11 @@ class ClusterChecks:
     # After a turn
 
     def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
         self._cuts.check()
         self.served.check()
+        self._joins.check()
         for view in self.views:
             if view.has_moved:
                 view.has_moved = False

@@ -103,13 +103,17 @@ class CommittedLog:
         assert known == replica.owner, (
             f"{known} and {replica.owner} lead {self.name} in epoch {epoch}"
         )
-        needed = max([0, *(end for other, end in self._ends.items() if other < epoch)])
+        needed = self.end_of_epochs(epoch - 1)
         log = replica.log
         assert log.log_end_offset >= needed, (
             f"{replica.owner} leads {self.name} in epoch {epoch} and ends at "
             f"{log.log_end_offset}; {needed} is committed"
         )
         self._compare(replica, needed)
+
+    def end_of_epochs(self, epoch: int) -> int:
+        """Return how far the leaders up to an epoch have committed."""
+        return max((end for other, end in self._ends.items() if other <= epoch), default=0)
 
     def observe(self, replica: Replica, *, leader_epoch: int | None) -> None:
         """Check a replica whose high watermark may have moved; None for one that follows."""

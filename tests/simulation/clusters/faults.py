@@ -18,6 +18,7 @@ from ottla.errors import CorruptMessage, KafkaError
 from ottla.raft.log_check import METADATA_LOG
 from ottla.testing.disk import UNLIMITED, SimulatedCrash
 from ottla.testing.simulation.network import CLIENTS, Settings
+from tests.simulation.clusters.chosen import choose, end_at_commit
 from tests.simulation.clusters.rot import damage, damage_records, start_damaged
 from tests.simulation.clusters.settings import change_settings
 from tests.simulation.clusters.work import PARTITIONS
@@ -85,6 +86,8 @@ class ClusterFaults:
             (1, self._step_clock),
             (1, self._roll),
             (1, self._write_alone),
+            (1, self._miss_epochs),
+            (1, self._end_at_commit),
             (1, self._rot),
             (2, self._rot_records),
         )
@@ -335,11 +338,7 @@ class ClusterFaults:
         near = [active, *(one for one in self.cluster if _roles(one) == "broker")]
         far = [one for one in self.cluster if one not in near]
         self.cluster.partition([CLIENTS, *map(_id, near)], map(_id, far))
-        with suppress(KafkaError, TimeoutError):
-            async with asyncio.timeout(ALONE_S):
-                brokers = [one.bootstrap for one in near if "broker" in _roles(one)]
-                async with active.admin(bootstrap_servers=",".join(brokers)) as admin:
-                    await change_settings(admin, self.rng, PARTITIONS, 8, timeout_s=ALONE_S)
+        await self._change_settings(active, near)
         if not active.is_alive or not self._may_end(active):
             self.cluster.heal()
             return
@@ -356,6 +355,47 @@ class ClusterFaults:
             self._release(successor)
         else:
             self._release(active)
+
+    async def _miss_epochs(self) -> None:
+        """Cut a node off while the metadata change, until the quorum has another epoch.
+
+        It gets what the former leader committed from the next one, and writes snapshots of that.
+        """
+        active, victim = self.cluster.active_controller, self._any()
+        if active is None or victim is active or active in self._starting:
+            return
+        epoch, near = self._quorum_epoch(), [one for one in self.cluster if one is not victim]
+        self.cluster.partition([_id(victim)], map(_id, near))
+        await self._change_settings(active, near)
+        self._hold(active)
+        await self._take_down(active)
+        await self._wait(0.2, 2)
+        self._release(active)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SUCCESSION_S):
+                while self._quorum_epoch() <= epoch:  # noqa: ASYNC110 - virtual time costs nothing
+                    await asyncio.sleep(SUPERVISED_S)
+        self.cluster.heal()
+
+    def _quorum_epoch(self) -> int:
+        """Return the epoch of the active controller, -1 without one."""
+        active = self.cluster.active_controller
+        node = None if active is None else active.node
+        return -1 if node is None else node.controller.driver.node.epoch
+
+    async def _change_settings(self, active: SimulatedNode, near: list[SimulatedNode]) -> None:
+        """Let a leader of the quorum write, through brokers that reach it."""
+        with suppress(KafkaError, TimeoutError):
+            async with asyncio.timeout(ALONE_S):
+                brokers = [one.bootstrap for one in near if "broker" in _roles(one)]
+                async with active.admin(bootstrap_servers=",".join(brokers)) as admin:
+                    await change_settings(admin, self.rng, PARTITIONS, 8, timeout_s=ALONE_S)
+
+    async def _end_at_commit(self) -> None:
+        """Cut a partition's leader off when it commits what a replica out of sync lacks."""
+        chosen = choose(self.cluster, self.rng, PARTITIONS)
+        if chosen is not None and await end_at_commit(self.cluster, self.rng, chosen):
+            self.counts["cut at a commit"] = self.counts.get("cut at a commit", 0) + 1
 
     async def _isolate(self) -> None:
         """Cut a node off from the others until they have taken over what it led.

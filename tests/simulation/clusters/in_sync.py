@@ -18,14 +18,16 @@ if TYPE_CHECKING:
     from ottla.replication.partition import Partition
     from ottla.server.node.node import Node
     from tests.simulation.clusters.committed_logs import CommittedLog
+    from tests.simulation.clusters.joins import Joins
 
 
 class InSync:
     """Takes note of what the newest metadata changes, and checks it when the turn is over."""
 
-    def __init__(self, logs: dict[tuple[bytes, int], CommittedLog]) -> None:
-        """Take what is committed, by topic id and partition."""
+    def __init__(self, logs: dict[tuple[bytes, int], CommittedLog], joins: Joins) -> None:
+        """Take what is committed, by topic id and partition, and who hears of changed ISRs."""
         self._logs = logs
+        self._joins = joins
         self._offset = -1
         """Of the newest metadata."""
         self._image: MetadataImage | None = None
@@ -36,11 +38,12 @@ class InSync:
         if image.offset_and_epoch.offset <= self._offset:
             return
         self._offset, self._image = image.offset_and_epoch.offset, image
-        self._changed.update(
-            (topic_id, index)
-            for topic_id, partitions in delta.partitions_changed.items()
-            for index in partitions
-        )
+        for topic_id, partitions in delta.partitions_changed.items():
+            topic = image.topics.by_id.get(topic_id)
+            for index, before in partitions.items():
+                self._changed.add((topic_id, index))
+                if topic is not None and before is not None:
+                    self._joins.changed((topic_id, index), before, topic.partitions[index])
 
     def committed(self, partition: Partition) -> None:
         """Take note that a leader has committed records."""

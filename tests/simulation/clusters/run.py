@@ -116,8 +116,12 @@ class ClusterRun:
         jobs = [loop.create_task(job) for job in self.work.jobs()]
         for job in jobs:
             job.add_done_callback(raise_failure)
+        administering = loop.create_task(self.work.administer())
+        administering.add_done_callback(raise_failure)
         async with asyncio.timeout(FAULTS_S):
             await self.faults.run(self._rounds)
+            self.work.is_calm = True
+            await administering
         self.work.is_over = True
         await self._until(self._is_in_sync, "not all replicas are in sync")
         await self._until(lambda: all(job.done() for job in jobs), "clients are not done")

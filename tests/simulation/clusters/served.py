@@ -15,12 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ottla.server.node.node import Node
+    from tests.simulation.clusters.joins import Joins
 
 
 class Served:
     """Looks at fetches of followers and at changes of in-sync sets that are accepted."""
 
-    def __init__(self) -> None:
+    def __init__(self, joins: Joins) -> None:
+        """Take who hears of changes that are accepted."""
+        self._joins = joins
         self._violations: list[str] = []
 
     @contextmanager
@@ -48,7 +51,12 @@ class Served:
 
         def checked(broker_id: int, topic: Any, requested: Any, records: list[Any]) -> Any:
             before = topic.partitions.get(requested.partition_index)
+            count = len(records)
             answer = alter(broker_id, topic, requested, records)
+            if len(records) > count:
+                index, members = requested.partition_index, requested.new_isr_with_epochs
+                named = tuple(member.broker_id for member in members)
+                self._joins.accepted(topic.topic_id, index, requested.partition_epoch, named)
             if answer.error_code == 0:
                 named = broker_id, requested.leader_epoch, requested.partition_epoch
                 current = before.leader, before.leader_epoch, before.partition_epoch

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING
 
 from ottla import TopicPartition
 from ottla.clients.admin.quorum import VoterEndpoint
 from ottla.errors import CorruptMessage, KafkaError
+from tests.simulation.clusters.chosen import cancel_move, choose, registration
 from tests.simulation.clusters.settings import change_settings
 
 if TYPE_CHECKING:
@@ -33,10 +35,12 @@ SOME = 3
 MAX_LIFE_S = 20.0
 """How long an idempotent producer lives."""
 _ADMIN_LIMIT_S = 30.0
+_LAST_WRITES_S = 1.0
+"""How long clients write and read after the administrator's last change."""
 
 
 class ClusterWork:
-    """What clients do and learn; `is_over` ends it."""
+    """What clients do and learn; `is_calm` and then `is_over` end it."""
 
     def __init__(self, seed: int, cluster: SimulatedCluster, checks: ClusterChecks) -> None:
         self.cluster = cluster
@@ -50,6 +54,8 @@ class ClusterWork:
         self.group_read: set[tuple[str, int, int]] = set()
         """What members of the group got, in any order and more than once."""
         self.is_over = False
+        self.is_calm = False
+        """Whether the administrator is to make its last change."""
         self.producers: dict[bytes, int] = {}
         """Value → the number of the producer that sent it."""
         self._producer_ids: dict[int, int] = {}
@@ -59,6 +65,8 @@ class ClusterWork:
         self._committed: dict[TopicPartition, int] = {}
         """The group's offsets that the coordinator has acknowledged."""
         self._producer_count = 0
+        self.counts: dict[str, int] = {}
+        """How often an administrator did what needs conditions."""
         self._brokers = [
             number
             for number, host in enumerate(cluster, start=1)
@@ -78,7 +86,6 @@ class ClusterWork:
             self._produce(),
             self._read(),
             self._join(),
-            self._administer(),
         ]
 
     # Producers
@@ -220,10 +227,10 @@ class ClusterWork:
 
     # Administration
 
-    async def _administer(self) -> None:
+    async def administer(self) -> None:
         """Create and delete topics, move replicas and leaders, change the voters."""
         async with self.cluster.admin() as admin:
-            while not self.is_over:
+            while not self.is_calm:
                 await asyncio.sleep(self.rng.random() * 4)
                 action = self.rng.choice(
                     (
@@ -232,6 +239,7 @@ class ClusterWork:
                         self._delete_records,
                         self._reassign,
                         self._reassign,
+                        self._cancel_move,
                         self._elect,
                         self._change_voters,
                     )
@@ -241,6 +249,7 @@ class ClusterWork:
                         await action(admin)
                 except (KafkaError, TimeoutError):
                     continue
+            await self._move_last(admin)
 
     async def _create_topic(self, admin: AsyncAdmin) -> None:
         await self._create_named(admin, f"some-{self.rng.randrange(SOME)}")
@@ -281,6 +290,42 @@ class ClusterWork:
             partition = TopicPartition(*self.rng.choice(self.partitions()))
         target = None if partition in lasting else self.rng.sample(self._brokers, 3)
         await admin.alter_partition_reassignments({partition: target})
+
+    async def _cancel_move(self, admin: AsyncAdmin) -> None:
+        """Cancel a move while a replica that it would replace is out of sync."""
+        chosen = choose(self.cluster, self.rng, PARTITIONS)
+        if chosen is not None and chosen.spare is not None:
+            await cancel_move(self.cluster, self.rng, admin, chosen)
+            self._count("moves cancelled")
+
+    async def _move_last(self, admin: AsyncAdmin) -> None:
+        """Move a partition away from its leader when no fault makes clients look for leaders.
+
+        Those that have read all must notice it by what the former leader answers.
+        """
+        partition = TopicPartition(*self.rng.choice(self.partitions()))
+        if len(self._brokers) < 4 or self.rng.random() < 0.5:
+            return
+        with suppress(KafkaError, TimeoutError):
+            async with asyncio.timeout(_ADMIN_LIMIT_S):
+                await self._until_whole(partition)
+                found = registration(self.cluster, partition)
+                assert found is not None
+                target = [one for one in self._brokers if one != found.leader][:3]
+                await admin.alter_partition_reassignments({partition: target})
+                await self._until_whole(partition)
+                self._count("last moves")
+        await asyncio.sleep(_LAST_WRITES_S)
+
+    async def _until_whole(self, partition: TopicPartition) -> None:
+        while True:
+            await asyncio.sleep(0.5)
+            found = registration(self.cluster, partition)
+            if found and found.has_leader and not found.is_reassigning and len(found.isr) == 3:
+                return
+
+    def _count(self, what: str) -> None:
+        self.counts[what] = self.counts.get(what, 0) + 1
 
     async def _elect(self, admin: AsyncAdmin) -> None:
         await admin.elect_leaders()
