@@ -8,24 +8,29 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from ottla.config.properties import write_properties
+from ottla.config.properties import parse_properties, write_properties
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from types import FrameType
+
+    import psutil
 
 READY_S = 60.0
 STOP_S = 30.0
+_KILL_S = 5.0
 _POLL_S = 0.05
 _HOST = "127.0.0.1"
 EXAMPLES = """
@@ -103,16 +108,17 @@ def dev_cluster(nodes: int, base_port: int, data_dir: str | None, as_json: bool)
     ]
     stopped = threading.Event()
     previous = _stop_on_signals(stopped)
-    processes: dict[DevNode, subprocess.Popen[bytes]] = {}
+    processes: dict[DevNode, psutil.Popen] = {}
     try:
         _prepare(members)
-        processes = {one: _spawn(one) for one in members}
+        for one in members:
+            processes[one] = _spawn(one)
         _wait_until_ready(processes, stopped)
         if not stopped.is_set():
             _show(processes, root, as_json=as_json, is_kept=data_dir is not None)
         _watch(processes, stopped)
     finally:
-        _stop(processes.values())
+        _stop(processes)
         if data_dir is None:
             shutil.rmtree(root, ignore_errors=True)
         for number, handler in previous:
@@ -135,11 +141,11 @@ def _prepare(members: list[DevNode]) -> None:
     from ottla.server.node.quorum_format import format_node, new_quorum
     from ottla.storage.directories.log_dir import META_PROPERTIES
 
-    formatted = [one for one in members if (one.directory / "data" / META_PROPERTIES).exists()]
-    if formatted and len(formatted) != len(members):
-        count = len(formatted)
-        raise click.ClickException(f"{members[0].root} has {count} nodes: give --nodes {count}")
+    formatted = sorted(members[0].root.glob(f"node-*/data/{META_PROPERTIES}"))
     configs = {one: _settings(one, members) for one in members}
+    if formatted:
+        _check_same_voters(members, configs[members[0]], len(formatted))
+    _check_ports(members)
     for one, config in configs.items():
         (one.directory / "data").mkdir(parents=True, exist_ok=True)
         one.settings.write_text(write_properties(config), encoding="utf-8")
@@ -153,6 +159,40 @@ def _prepare(members: list[DevNode]) -> None:
             endpoints = {one.node_id: (_HOST, one.controller_port) for one in members}
             quorum = new_quorum(endpoints, target.new_uuid, now_ms=target.now_ms)
         format_node(config, quorum, target.directories, target.new_uuid)
+
+
+def _check_same_voters(members: list[DevNode], config: dict[str, str], count: int) -> None:
+    """Refuse other numbers and ports than the directory was formatted with.
+
+    The voters' addresses are in the metadata log: at others they find no majority.
+    """
+    first = members[0]
+    if count != len(members):
+        raise click.ClickException(f"{first.root} has {count} nodes: give --nodes {count}")
+    if not first.settings.exists():
+        return
+    old = parse_properties(first.settings.read_text(encoding="utf-8"))
+    voters = "controller.quorum.bootstrap.servers"
+    if old.get(voters) != config[voters]:
+        port = old["listeners"].partition(",")[0].rpartition(":")[2]
+        raise click.ClickException(
+            f"{first.root} has nodes on the ports from {port} on: give --base-port {port}"
+        )
+
+
+def _check_ports(members: list[DevNode]) -> None:
+    """Refuse ports that are taken, before a node finds out."""
+    from ottla.server.system.process import holder_of_port
+
+    for port in (port for one in members for port in (one.port, one.controller_port)):
+        try:
+            socket.create_server((_HOST, port)).close()
+        except OSError as error:
+            holder = holder_of_port(port)
+            reason = f"is taken by {holder}" if holder else f"cannot be used: {error.strerror}"
+            raise click.ClickException(
+                f"port {port} on {_HOST} {reason}; choose other ports with --base-port"
+            ) from error
 
 
 def _settings(node: DevNode, members: list[DevNode]) -> dict[str, str]:
@@ -172,10 +212,12 @@ def _settings(node: DevNode, members: list[DevNode]) -> dict[str, str]:
     }
 
 
-def _spawn(node: DevNode) -> subprocess.Popen[bytes]:
+def _spawn(node: DevNode) -> psutil.Popen:
     """Start a node that Ctrl-C on this terminal does not reach: this process stops it."""
+    import psutil
+
     with node.log.open("ab") as log:
-        return subprocess.Popen(  # noqa: S603 - this program
+        return psutil.Popen(
             [*node.command, "--ready-file", str(node.ready)],
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -184,9 +226,7 @@ def _spawn(node: DevNode) -> subprocess.Popen[bytes]:
         )
 
 
-def _wait_until_ready(
-    processes: dict[DevNode, subprocess.Popen[bytes]], stopped: threading.Event
-) -> None:
+def _wait_until_ready(processes: dict[DevNode, psutil.Popen], stopped: threading.Event) -> None:
     deadline_s = time.monotonic() + READY_S
     for node, process in processes.items():
         while not node.ready.exists() and not stopped.wait(_POLL_S):
@@ -202,7 +242,7 @@ def _last_lines(node: DevNode, count: int = 5) -> str:
 
 
 def _show(
-    processes: dict[DevNode, subprocess.Popen[bytes]], root: Path, *, as_json: bool, is_kept: bool
+    processes: dict[DevNode, psutil.Popen], root: Path, *, as_json: bool, is_kept: bool
 ) -> None:
     bootstrap = ",".join(one.address for one in processes)
     if as_json:
@@ -224,7 +264,7 @@ def _show(
 
 
 def _introduction(
-    processes: dict[DevNode, subprocess.Popen[bytes]], bootstrap: str, root: Path, *, is_kept: bool
+    processes: dict[DevNode, psutil.Popen], bootstrap: str, root: Path, *, is_kept: bool
 ) -> Iterator[str]:
     """Say what runs and what can be tried."""
     for node, process in processes.items():
@@ -246,7 +286,7 @@ def _introduction(
     yield "Ctrl-C stops all nodes."
 
 
-def _watch(processes: dict[DevNode, subprocess.Popen[bytes]], stopped: threading.Event) -> None:
+def _watch(processes: dict[DevNode, psutil.Popen], stopped: threading.Event) -> None:
     """Report nodes that end, until all have or this process is stopped."""
     running = dict(processes)
     while running and not stopped.wait(_POLL_S):
@@ -257,15 +297,17 @@ def _watch(processes: dict[DevNode, subprocess.Popen[bytes]], stopped: threading
                 click.echo(f"{text}; start it again: ottla server-start {node.settings}", err=True)
 
 
-def _stop(processes: Iterable[subprocess.Popen[bytes]]) -> None:
-    """Stop all at once; one that does not end is killed."""
-    running = [one for one in processes if one.poll() is None]
-    for one in running:
-        one.send_signal(signal.SIGTERM)
-    deadline_s = time.monotonic() + STOP_S
-    for one in running:
-        try:
-            one.wait(max(0.1, deadline_s - time.monotonic()))
-        except subprocess.TimeoutExpired:
+def _stop(processes: dict[DevNode, psutil.Popen]) -> None:
+    """Stop all at once, also nodes started again in another terminal; kill those that stay."""
+    import psutil
+
+    from ottla.cli.commands.server_stop import nodes_with_settings, terminate
+
+    settings = {str(one.settings) for one in processes}
+    own = {process.pid: process for process in processes.values()}
+    others = {one.pid: one for one in nodes_with_settings(settings) if one.pid not in own}
+    _, alive = terminate([*own.values(), *others.values()], STOP_S)
+    for one in alive:
+        with suppress(psutil.NoSuchProcess):
             one.kill()
-            one.wait()
+    psutil.wait_procs(alive, _KILL_S)

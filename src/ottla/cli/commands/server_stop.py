@@ -16,7 +16,7 @@ import click
 from ottla.cli.options.failures import ToolError, failures_reported
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
     import psutil
 
@@ -66,6 +66,12 @@ def server_stop(
             click.echo("No kafka server to stop")  # the text of Kafka's script
             sys.exit(1)
         _stop([node.process for node in chosen], timeout)
+
+
+def nodes_with_settings(files: Collection[str]) -> list[psutil.Process]:
+    """Return this user's nodes that were started with one of these properties files."""
+    found = without_wrappers(list(_running_nodes()))
+    return [one.process for one in found if not set(files).isdisjoint(_files(one.arguments))]
 
 
 def _pid_of(path: Path) -> int:
@@ -155,7 +161,10 @@ def _files(arguments: list[str]) -> Iterator[str]:
         is_value = word in _VALUES
 
 
-def _stop(processes: list[psutil.Process], timeout_s: float) -> None:
+def terminate(
+    processes: Sequence[psutil.Process], timeout_s: float
+) -> tuple[list[psutil.Process], list[psutil.Process]]:
+    """Ask all to stop; return which have within the time, and which have not."""
     import psutil
 
     for process in processes:
@@ -167,7 +176,11 @@ def _stop(processes: list[psutil.Process], timeout_s: float) -> None:
             raise ToolError(
                 f"pid {process.pid} belongs to another user; stop it as that"
             ) from error
-    gone, alive = psutil.wait_procs(processes, timeout_s)
+    return psutil.wait_procs(processes, timeout_s)
+
+
+def _stop(processes: list[psutil.Process], timeout_s: float) -> None:
+    gone, alive = terminate(processes, timeout_s)
     for process in gone:
         click.echo(f"stopped pid {process.pid}")
     if alive:
