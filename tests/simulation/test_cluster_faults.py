@@ -210,7 +210,7 @@ def test_a_node_of_another_cluster_is_refused() -> None:
         with pytest.raises(KafkaError) as caught:
             await foreign.start()
         assert caught.value.code is ErrorCode.INCONSISTENT_CLUSTER_ID
-        assert "are of another cluster" in caught.value.message
+        assert "of another cluster: correct controller.quorum.boot" in caught.value.message
         for one in cluster:
             assert one.node is not None
             assert 4 not in one.node.broker.image.cluster.brokers

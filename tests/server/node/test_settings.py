@@ -117,7 +117,7 @@ def test_strange_names_are_told_and_passed_over() -> None:
         "Unknown configuration xyzzy.enable (s.properties:8)",
         "Unknown configuration frobnicate (KAFKA_FROBNICATE)",
         (
-            "offsets.topic.replication.factor is 3 and must be 1, as the cluster has one broker: "
+            "offsets.topic.replication.factor is 3 and must be 1 if the cluster has one broker: "
             "otherwise groups find no coordinator"
         ),
     )

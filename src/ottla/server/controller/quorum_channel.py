@@ -132,7 +132,10 @@ class QuorumChannel:
         """Return why no leader is known, and what to do."""
         if self.foreign_controllers:
             places = ", ".join(f"{host}:{port}" for host, port in sorted(self.foreign_controllers))
-            return f"the controllers at {places} are of another cluster"
+            return (
+                f"the controllers at {places} are of another cluster: correct "
+                "controller.quorum.bootstrap.servers or the log directory"
+            )
         named = [str(one.voter_id) for one in voters]
         named = named or [f"{host}:{port}" for host, port in self._settings.bootstrap]
         return (

@@ -114,7 +114,7 @@ def node_settings(
     replicas = config.offsets_topic_replication_factor
     if replicas > 1 and _names_no_other_node(config):
         warnings.append(
-            f"offsets.topic.replication.factor is {replicas} and must be 1, as the cluster has one "
+            f"offsets.topic.replication.factor is {replicas} and must be 1 if the cluster has one "
             "broker: otherwise groups find no coordinator"
         )
     return NodeSettings(config, file is None, (*warnings, *environment.warnings), given)
