@@ -76,8 +76,9 @@ UNBUILT_FEATURES: Final = (
     STREAMS_VERSION,
     TRANSACTION_VERSION,
 )
-"""Not implemented: a directory that Kafka formatted may set their levels. They are neither
-advertised nor set in a directory that Ottla formats."""
+"""Not implemented: a directory that Kafka or `ottla storage format`, which writes Kafka's levels,
+has formatted may set their levels. They are neither advertised to clients nor set where a node
+formats its own directory."""
 
 # The metadata.version from which a level is the default of a fresh cluster.
 _BOOTSTRAP_LEVELS: Final[Mapping[str, tuple[tuple[int, int], ...]]] = MappingProxyType(
