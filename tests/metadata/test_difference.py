@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
+from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.difference import records_between
 from ottla.metadata.framing import MessageAndVersion, encode_record
 from ottla.metadata.image import MetadataImage
@@ -120,6 +121,21 @@ def test_the_difference_turns_one_image_into_the_other() -> None:
 def test_equal_images_have_no_difference() -> None:
     """Nothing is told again to listeners."""
     assert _difference(_image(Random(1)), _image(Random(1))) == []
+
+
+def test_the_delta_of_everything_is_that_from_an_empty_image() -> None:
+    """A listener that comes late hears the same as one that was there from the start."""
+    for seed in range(30):
+        image = _image(Random(seed))
+        first = MetadataImage().apply(image.records(), image.offset_and_epoch)
+        late = image.everything()
+        assert late.is_snapshot
+        for name in set(MetadataDelta.__slots__) - {"is_snapshot", "topics_created"}:
+            one, other = getattr(late, name), getattr(first, name)
+            assert one == other, name
+            if isinstance(one, dict):
+                assert list(one) == list(other), name
+        assert late.topics_created == image.topics.by_id
 
 
 def test_a_registered_controller_stays() -> None:

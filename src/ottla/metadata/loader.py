@@ -12,7 +12,6 @@ import logging
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.errors import CorruptMessage
-from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.protocol.records.metadata import (
     AbortTransactionRecord,
@@ -23,6 +22,7 @@ from ottla.protocol.records.metadata import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.framing import MessageAndVersion
     from ottla.types import OffsetAndEpoch
 
@@ -57,7 +57,7 @@ class MetadataLoader:
         """
         self._listeners.append(listener)
         if self._is_published:
-            listener(self._everything(), self.image)
+            listener(self.image.everything(), self.image)
 
     def load_snapshot(
         self,
@@ -91,7 +91,7 @@ class MetadataLoader:
         """Pass the delta, or the first time the whole image, to all listeners."""
         self._is_published = True
         if everything:
-            delta = self._everything()
+            delta = self.image.everything()
         delta.offset_and_epoch = self.image.offset_and_epoch
         for listener in list(self._listeners):
             try:
@@ -100,13 +100,6 @@ class MetadataLoader:
                 log.exception(
                     "a metadata change was not applied; report this as a bug, then restart"
                 )
-
-    def _everything(self) -> MetadataDelta:
-        """Return the delta from an empty image to this one."""
-        delta = MetadataDelta(is_snapshot=True)
-        MetadataImage().apply(self.image.records(), self.image.offset_and_epoch, delta)
-        delta.topics_created = dict(self.image.topics.by_id)
-        return delta
 
     def _resolve(self, records: Sequence[MessageAndVersion]) -> list[MessageAndVersion]:
         ready: list[MessageAndVersion] = []

@@ -42,9 +42,13 @@ class FeaturesImage:
         else:
             self.levels[record.name] = record.feature_level
 
+    @property
+    def names(self) -> list[str]:
+        """The features above level 0, metadata.version first."""
+        return sorted(self.levels, key=lambda name: (name != METADATA_VERSION, name))
+
     def records(self) -> Iterator[MessageAndVersion]:
         """Yield the records that make this state, metadata.version first."""
-        names = sorted(self.levels, key=lambda name: (name != METADATA_VERSION, name))
-        for name in names:
+        for name in self.names:
             record = FeatureLevelRecord(name=name, feature_level=self.levels[name])
             yield MessageAndVersion(record, 0)

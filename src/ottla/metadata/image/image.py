@@ -129,6 +129,33 @@ class MetadataImage:
             self.delegation_tokens.records(),
         )
 
+    def everything(self) -> MetadataDelta:
+        """Return the delta from an empty image to this one, in the order of `records`."""
+        delta, topics = MetadataDelta(is_snapshot=True), self.topics.by_id
+        delta.offset_and_epoch = self.offset_and_epoch
+        delta.topics_created = dict(topics)
+        delta.partitions_changed = {
+            topic_id: dict.fromkeys(topic.partitions)
+            for topic_id, topic in topics.items()
+            if topic.partitions
+        }
+        delta.brokers_changed = dict.fromkeys(self.cluster.brokers)
+        delta.controllers_changed = dict.fromkeys(self.cluster.controllers)
+        delta.features_changed = dict.fromkeys(self.features.names, 0)
+        delta.configs_changed = {
+            resource: dict.fromkeys(settings)
+            for resource, settings in self.configs.by_resource.items()
+            if settings
+        }
+        delta.quotas_changed = dict.fromkeys(
+            entity for entity, limits in self.quotas.by_entity.items() if limits
+        )
+        delta.producer_ids_changed = self.producer_ids.next_producer_id >= 0
+        delta.acls_changed = dict.fromkeys(self.acls.by_id)
+        delta.scram_changed = dict.fromkeys(self.scram.by_user)
+        delta.delegation_tokens_changed = dict.fromkeys(self.delegation_tokens.by_id)
+        return delta
+
     def _replay_remove_topic(self, record: kinds.RemoveTopicRecord, delta: MetadataDelta) -> None:
         topic = self.topics.by_id.get(record.topic_id)
         self.topics.replay_remove_topic(record, delta)
