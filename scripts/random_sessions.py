@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Play random sessions on real Kafka 4.3.0 and on Ottla and compare every answer.
 
-scripts/random_sessions.py --seeds 1-500 runs many seeds; --steps replays some steps of one.
+scripts/random_sessions.py --seeds 1-500 runs many seeds; --steps replays some steps of one,
+--nodes 3 asks node 1 of clusters, which leads all partitions.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", required=True, help="first and last seed: 1-500")
     parser.add_argument("--steps", default="", help="only these steps: 0,5,17")
+    parser.add_argument("--nodes", type=int, choices=(1, 3), default=1, help="of each kind")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # Kafka's process, too
     first, _, last = options.seeds.partition("-")
     only = [int(number) for number in options.steps.split(",") if number]
     different = 0
     with tempfile.TemporaryDirectory() as directory:  # noqa: SIM117 - two lines read better
-        with runner(find_kafka(), Path(directory)) as sessions:
+        with runner(find_kafka(), Path(directory), options.nodes) as sessions:
             seeds = range(int(first), int(last or first) + 1)
             for seed in track(seeds, "sessions", disable=not sys.stdout.isatty()):
                 found = sessions.check(seed, only)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _HEX_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _NAMED_ID = re.compile(r"(directoryId=|cluster id \")[\w-]{22}")
+_VOTERS = re.compile(r"set of voters \[(.*?\))\]")  # in the order of a hash map
 _TIME_RANGE = re.compile(r"within \[-?\d+, -?\d+\]")  # moves with the clock
 _FIRST_TIME_MS = 1_750_000_000_000  # later than every timestamp that the cases produce
 _LAST_TIME_MS = 5_000_000_000_000
@@ -45,9 +46,9 @@ class Normaliser:
 
     def __init__(self, ports: dict[str, int], log_dir: str) -> None:
         self.topic_names: dict[Uuid, str] = {}
-        self._texts = [(re.compile(re.escape(log_dir)), "<log dir>")]
+        self.texts = [(re.compile(re.escape(log_dir)), "<log dir>")]
         for listener, port in ports.items():
-            self._texts.append((number(port), f"<{listener} port>"))
+            self.texts.append((number(port), f"<{listener} port>"))
 
     def __call__(self, response: Struct | str, version: int) -> Any:
         """Return an answer's fields of that version; a str (no answer) as it is."""
@@ -91,9 +92,12 @@ class Normaliser:
     def text(self, text: str) -> str:
         """Return a text less ids, paths and ports."""
         text = _TIME_RANGE.sub("within <range>", text)
-        for own, name in self._texts:
+        for own, name in self.texts:
             text = own.sub(name, text)
-        return _HEX_UUID.sub("<uuid>", _NAMED_ID.sub(r"\1<uuid>", text))
+        text = _HEX_UUID.sub("<uuid>", _NAMED_ID.sub(r"\1<uuid>", text))
+        return _VOTERS.sub(
+            lambda found: f"set of voters {sorted(found[1][:-1].split('), '))}", text
+        )
 
 
 def _is_scalar(value: Any) -> bool:

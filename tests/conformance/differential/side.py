@@ -199,6 +199,13 @@ class Side:
         )
         return int(answer.responses[0].partition_responses[0].error_code)
 
+    def placed(self, key: ApiKey, fields: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields of a request so that the first node leads what it creates."""
+        return fields
+
+    def wait_until_committed(self, topic: str, partition: int) -> None:
+        """Wait until all replicas have all records; here there is one."""
+
     def end_offset(self, topic: str, partition: int = 0, *, timestamp: int = -1) -> int:
         """Return the end of a partition, or what another timestamp stands for."""
         requested = [{"partition_index": partition, "timestamp": timestamp}]

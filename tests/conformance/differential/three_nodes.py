@@ -24,14 +24,14 @@ from ottla.types import METADATA_TOPIC
 from tests.conformance.applied import wait_until_applied
 from tests.conformance.clients.target import wait_until_registered
 from tests.conformance.clusters.nodes import KAFKA, OTTLA, Cluster
-from tests.conformance.differential import allowed, allowed_elsewhere, quorum_cases, run
+from tests.conformance.differential import allowed, allowed_elsewhere, placement, quorum_cases, run
 from tests.conformance.differential.case import build
 from tests.conformance.differential.normalise import Normaliser
 from tests.conformance.differential.side import Side
 from tests.conformance.kafka import find_kafka
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from ottla.protocol.schema import Request, Struct
     from tests.conformance.clusters.nodes import Member
@@ -58,7 +58,6 @@ _DISRUPTIVE = (
 )
 """They need a quorum of one voter or take seconds, or Kafka's controller takes them for its failure
 and resigns."""
-_VOTERS = re.compile(r"set of voters \[(.*?\))\]")
 
 
 class Role(NamedTuple):
@@ -88,7 +87,7 @@ class ClusterNormaliser(Normaliser):
             for what, port in zip(("client", "broker", "controller"), one.ports, strict=True)
         }
         for port, name in self._ports.items():
-            self._texts.append((re.compile(rf"(?<!\d){port}(?!\d)"), name))
+            self.texts.append((re.compile(rf"(?<!\d){port}(?!\d)"), name))
 
     def __call__(self, response: Struct | str, version: int) -> Any:
         """Return an answer's fields; the brokers of a topic that Kafka placed are left out."""
@@ -101,12 +100,6 @@ class ClusterNormaliser(Normaliser):
                 for one in shown["partitions"]:
                     self._forget_place(one)
         return shown
-
-    def text(self, text: str) -> str:
-        """Return a text less ids, ports and the order of voters, which is of a hash map."""
-        return _VOTERS.sub(
-            lambda found: f"set of voters {sorted(found[1][:-1].split('), '))}", super().text(text)
-        )
 
     def _forget_place(self, partition: Any) -> None:
         for name in ("leader_id", "replica_nodes", "isr_nodes"):
@@ -192,8 +185,30 @@ class ClusterSide(Side):
     def end_offset(self, topic: str, partition: int = 0, *, timestamp: int = -1) -> int:
         """Return the end once all records are committed, or what another timestamp stands for."""
         if timestamp == LATEST:
-            self.until(lambda: self._is_committed(topic, partition), f"{topic} is committed")
+            self.wait_until_committed(topic, partition)
         return super().end_offset(topic, partition, timestamp=timestamp)
+
+    def wait_until_committed(self, topic: str, partition: int) -> None:
+        """Wait until all replicas have all records."""
+        self.until(lambda: self._is_committed(topic, partition), f"{topic} is committed")
+
+    def placed(self, key: ApiKey, fields: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields of a request so that node 1 leads what it creates."""
+        if key == ApiKey.CREATE_TOPICS:
+            made = [placement.placed_topic(one, self.replicas) for one in fields["topics"]]
+        elif key == ApiKey.CREATE_PARTITIONS:
+            made = [
+                placement.placed_partitions(one, self.replicas, self._count)
+                for one in fields["topics"]
+            ]
+        else:
+            return fields
+        return fields | {"topics": made}
+
+    def _count(self, topic: str) -> int:
+        names = [{"name": topic}]
+        answer = self.ask(ApiKey.METADATA, topics=names, allow_auto_topic_creation=False)
+        return len(answer.topics[0].partitions)
 
     def _is_committed(self, topic: str, partition: int) -> bool:
         topics = [
@@ -246,12 +261,16 @@ class ClusterSide(Side):
 
 
 @contextmanager
-def both_clusters(kafka: Kafka, directory: Path) -> Iterator[tuple[ClusterSide, ClusterSide]]:
+def both_clusters(
+    kafka: Kafka, directory: Path, settings: Mapping[str, str] | None = None
+) -> Iterator[tuple[ClusterSide, ClusterSide]]:
     """Run three nodes of each kind with the same settings for as long as the block lasts."""
     with ExitStack() as stack:
         found = {}
         for name, member in (("Kafka", KAFKA), ("Ottla", OTTLA)):
-            found[name] = stack.enter_context(_started(directory / name, member, kafka))
+            found[name] = stack.enter_context(
+                _started(directory / name, member, kafka, settings or {})
+            )
         for cluster in found.values():
             wait_until_registered(cluster)
         kafkas, ottlas = (ClusterSide(name, one) for name, one in found.items())
@@ -261,9 +280,12 @@ def both_clusters(kafka: Kafka, directory: Path) -> Iterator[tuple[ClusterSide, 
 
 
 @contextmanager
-def _started(directory: Path, member: Member, kafka: Kafka) -> Iterator[Cluster]:
+def _started(
+    directory: Path, member: Member, kafka: Kafka, settings: Mapping[str, str]
+) -> Iterator[Cluster]:
     cluster = Cluster(directory, (member,) * 3, kafka, has_links=False)
-    cluster.format(settings_of={one: _settings(one) for one in (LEADER, FOLLOWER, OTHER)})
+    nodes = (LEADER, FOLLOWER, OTHER)
+    cluster.format(settings_of={one: _settings(one) | dict(settings) for one in nodes})
     try:
         cluster.start()
         yield cluster

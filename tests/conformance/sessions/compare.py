@@ -36,6 +36,7 @@ class SessionNormaliser(Normaliser):
 
     def __init__(self, side: Side, memory: Memory) -> None:
         super().__init__(side.ports, side.log_dir)
+        self.texts = side.normalise.texts
         self._memory = memory
         self._names: dict[tuple[str, object], str] = {}
 

@@ -107,7 +107,10 @@ class Player:
     def _send(self, step: Step) -> Found | None:
         client = self._free_client(step.client)
         links = self._links[client]
-        fields = tuple(memory.resolve(step) for memory in self._memories)
+        fields = tuple(
+            side.placed(step.key, memory.resolve(step))
+            for side, memory in zip(self._sides, self._memories, strict=True)
+        )
         for link, own in zip(links, fields, strict=True):
             link.send(step, own)
             if step.is_silent:
@@ -158,6 +161,8 @@ class Player:
         answers = []
         for index, response in enumerate(responses):
             self._memories[index].learn(step, fields[index], response)
+            if step.key == ApiKey.PRODUCE:
+                self._settling[index].settle_records(fields[index])
             self._is_changed |= _may_change(step, response)
             answers.append(plain(self._normalisers[index], step, response, self._prefix))
         found = difference(step, answers[0], answers[1])

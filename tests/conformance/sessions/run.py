@@ -11,6 +11,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from tests.conformance.differential.run import SETTINGS, both_sides
+from tests.conformance.differential.three_nodes import both_clusters
 from tests.conformance.sessions.allowed import is_chance
 from tests.conformance.sessions.generate import generate
 from tests.conformance.sessions.play import Found, Player
@@ -66,19 +67,21 @@ class Runner:
         found = tries[-1]
         if not only:
             steps, found = shrink(steps, found, self.run)
-        return describe(seed, steps, found)
+        return describe(seed, steps, found, len(self._sides[0].replicas))
 
 
-def describe(seed: int, steps: list[Step], found: Found) -> str:
+def describe(seed: int, steps: list[Step], found: Found, nodes: int) -> str:
     """Return the steps, the difference and the command that plays them."""
     numbers = ",".join(str(step.number) for step in steps)
-    command = f"scripts/random_sessions.py --seeds {seed}-{seed} --steps {numbers}"
+    where = f"--nodes {nodes} --seeds {seed}-{seed} --steps {numbers}"
+    command = f"scripts/random_sessions.py {where}"
     lines = [*(f"  {step}" for step in steps), f"  → {found.difference}", f"  replay: {command}"]
     return f"seed {seed}:\n" + "\n".join(lines)
 
 
 @contextmanager
-def runner(kafka: Kafka, directory: Path) -> Iterator[Runner]:
-    """Run both nodes for as long as the block lasts."""
-    with both_sides(kafka, directory, _SETTINGS) as sides:
+def runner(kafka: Kafka, directory: Path, nodes: int = 1) -> Iterator[Runner]:
+    """Run both nodes, or a cluster of three of each kind, for as long as the block lasts."""
+    both = both_sides if nodes == 1 else both_clusters
+    with both(kafka, directory, _SETTINGS) as sides:
         yield Runner(sides)

@@ -34,6 +34,18 @@ def context(replica: object, *, fenced: bool = False) -> Context:
     return cast("Context", SimpleNamespace(broker=broker, listener_name="PLAINTEXT"))
 
 
+def leader_state() -> LeaderState:
+    """Return the state of a partition without acknowledgements."""
+    return cast(
+        "LeaderState",
+        SimpleNamespace(
+            partition=SimpleNamespace(topic_partition=KEY),
+            acknowledge=lambda *_args: None,
+            acknowledgements=SimpleNamespace(forget_expired=lambda: None),
+        ),
+    )
+
+
 @pytest.mark.parametrize(
     ("ctx", "code", "named"),
     [
@@ -52,16 +64,20 @@ def test_an_append_that_lost_its_leader_names_the_next(
     ctx: Context, code: ErrorCode, named: Any
 ) -> None:
     """The leader's epoch comes from the broker's own replica, else from the metadata."""
-    leading = cast(
-        "LeaderState",
-        SimpleNamespace(
-            partition=SimpleNamespace(topic_partition=KEY), acknowledge=lambda *_args: None
-        ),
-    )
+    leading = leader_state()
     answers: list[PartitionAnswer] = [("t", 0, 0, 7, -1, 0, (), None, None)]
     finished: list[bool] = []
     waits = ReplicationWaits(ctx, answers, 0, lambda: finished.append(True))
     waits.begin([(0, leading, 8)])
     waits.acknowledged(0, code)
     assert finished
-    assert answers == [("t", 0, int(code), -1, -1, -1, (), None, named)]
+    assert answers == [("t", 0, int(code), 7, -1, 0, (), None, named)]
+
+
+def test_an_append_that_is_not_replicated_in_time_says_where_it_is() -> None:
+    """REQUEST_TIMED_OUT with the offset, the time and the start of the log."""
+    answers: list[PartitionAnswer] = [("t", 0, 0, 7, 99, 3, (), None, None)]
+    waits = ReplicationWaits(context(None), answers, 0, lambda: None)
+    waits.begin([(0, leader_state(), 8)])
+    waits.expire()
+    assert answers == [("t", 0, int(ErrorCode.REQUEST_TIMED_OUT), 7, 99, 3, (), None, None)]

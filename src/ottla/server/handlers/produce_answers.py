@@ -155,12 +155,14 @@ class ReplicationWaits:
             self._then()
 
     def _fail(self, position: int, code: ErrorCode, leading: LeaderState) -> None:
-        topic, index, *_ = self._answers[position]
+        # the records are in the log: as in Kafka the answer says where
+        topic, index, _, base_offset, append_time_ms, log_start_offset, *_ = self._answers[position]
         leader = None
         if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
             partition = self._ctx.broker.replicas.find(*leading.partition.topic_partition)
             leader = _leader_elsewhere(self._ctx, topic, index, partition)
-        self._answers[position] = topic, index, int(code), -1, -1, -1, (), None, leader
+        offsets = base_offset, append_time_ms, log_start_offset
+        self._answers[position] = topic, index, int(code), *offsets, (), None, leader
 
     def expire(self) -> None:
         """Answer REQUEST_TIMED_OUT where an acknowledgement is missing."""
