@@ -6,9 +6,15 @@ import errno
 import os
 from typing import TYPE_CHECKING
 
+import click
+import pytest
 from click.testing import CliRunner
 
 from ottla.cli.commands.server_start import _file_advice, server_start
+from ottla.cli.main import main
+from ottla.cli.options.first_start import format_empty
+from ottla.config.broker import parse_broker_config
+from ottla.config.properties import write_properties
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,3 +47,37 @@ def test_a_check_formats_nothing(tmp_path: Path) -> None:
     flags = ["--port", "0", "--override", f"log.dirs={tmp_path / 'data'}", "--format", "--check"]
     assert CliRunner().invoke(server_start, flags).output == "The configuration is valid.\n"
     assert not (tmp_path / "data").exists()
+
+
+def settings(root: Path, *, roles: str = "controller") -> dict[str, str]:
+    """Return the settings of a node of three controllers, with two directories."""
+    listener = "CONTROLLER" if roles == "controller" else "PLAINTEXT"
+    return {
+        "node.id": "1",
+        "process.roles": roles,
+        "listeners": f"{listener}://127.0.0.1:9093",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.bootstrap.servers": "a:9093,b:9093,c:9093",
+        "log.dirs": f"{root / '1'},{root / '2'}",
+    }
+
+
+def test_a_broker_formats_its_directories(tmp_path: Path) -> None:
+    """It takes no part in the quorum, whose controllers are formatted elsewhere."""
+    format_empty(parse_broker_config(settings(tmp_path, roles="broker")), "id")
+    assert [(tmp_path / name / "meta.properties").exists() for name in "12"] == [True, True]
+
+
+def test_one_of_several_controllers_does_not_become_a_quorum_of_its_own(tmp_path: Path) -> None:
+    """The refusal names the command; once it is formatted so, --format adds other directories."""
+    given = settings(tmp_path)
+    config = parse_broker_config(given)
+    with pytest.raises(click.ClickException, match="several controllers: ottla storage format"):
+        format_empty(config, "id")
+    assert not list(tmp_path.iterdir())
+    file = tmp_path / "server.properties"
+    file.write_text(write_properties({**given, "log.dirs": str(tmp_path / "1")}))
+    voters = "1@127.0.0.1:9093:wYoxuRJbR4GJW0PUQZCq3g"
+    main(["storage", "format", "-t", "id", "-c", str(file), "--initial-controllers", voters])
+    format_empty(config, None)
+    assert "cluster.id=id" in (tmp_path / "2" / "meta.properties").read_text()

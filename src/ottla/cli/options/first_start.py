@@ -16,18 +16,25 @@ if TYPE_CHECKING:
 def format_empty(config: BrokerConfig, cluster_id: str | None) -> None:
     """Format what is not; without an id, that of the other directories or a random one.
 
-    Raises ClickException: a directory of another cluster or node, or a disk that fails.
+    A controller becomes a quorum of its own only where its settings name no other: one of several
+    needs the voters (`storage format --initial-controllers`).
+    Raises ClickException: a new controller of several, a directory of another cluster or node, or
+    a disk that fails.
     """
     from ottla.cli.commands.storage import real_environment
     from ottla.errors import CorruptMessage
     from ottla.metadata.features import UNBUILT_FEATURES
     from ottla.server.node.format import FormatError, FormatRequest, format_directories
 
+    is_dynamic = config.is_controller and not config.voters
     try:
         target = real_environment(config, quiet=True)
+        if is_dynamic and config.has_other_controllers:
+            _check_formatted(config)
         request = FormatRequest(
             cluster_id=cluster_id or _known_id(config) or str(target.new_uuid()),
-            standalone=not config.voters,
+            standalone=is_dynamic and not config.has_other_controllers,
+            no_initial_controllers=is_dynamic and config.has_other_controllers,
             feature_levels=dict.fromkeys(UNBUILT_FEATURES, 0),
             ignore_formatted=True,
         )
@@ -37,6 +44,19 @@ def format_empty(config: BrokerConfig, cluster_id: str | None) -> None:
         raise click.ClickException(f"{text}; give this user a directory to write to") from error
     except (FormatError, CorruptMessage, ValueError) as error:
         raise click.ClickException(str(error)) from error
+
+
+def _check_formatted(config: BrokerConfig) -> None:
+    """Refuse a controller without its metadata directory: alone it would be another quorum."""
+    from ottla.server.node.format import read_meta_properties
+    from ottla.server.node.identity import format_command
+    from ottla.server.system.files import RealDirectory
+
+    if read_meta_properties(RealDirectory(config.metadata_directory)) is None:
+        raise click.ClickException(
+            f"{config.metadata_directory} is not formatted, and --format makes no quorum of "
+            f"several controllers: {format_command(config)}"
+        )
 
 
 def _known_id(config: BrokerConfig) -> str | None:

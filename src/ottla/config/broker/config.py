@@ -107,6 +107,12 @@ class BrokerConfig(
         return "controller" in self.process_roles
 
     @property
+    def has_other_controllers(self) -> bool:
+        """Whether the settings name more than one controller."""
+        named = {*self.controller_quorum_voters, *self.controller_quorum_bootstrap_servers}
+        return len(named) > 1
+
+    @property
     def data_directories(self) -> tuple[str, ...]:
         """The directories of the logs, by log.dirs or log.dir."""
         return self.log_dirs if self.log_dirs is not None else self.log_dir

@@ -103,13 +103,25 @@ def _read_all(config: BrokerConfig, log_dirs: list[LogDirectory]) -> dict[str, M
     return found
 
 
+def format_command(config: BrokerConfig) -> str:
+    """Return the command that formats the directories of such a node, with CAPITALS to fill in."""
+    is_alone = config.is_controller and not config.has_other_controllers
+    cluster_id = '"$(ottla storage random-uuid)"' if is_alone else "CLUSTER_ID"
+    command = f"ottla storage format -t {cluster_id} -c FILE"
+    if config.voters or not config.is_controller:
+        return command
+    if is_alone:
+        return f"{command} --standalone"
+    return f"{command} --initial-controllers VOTERS (to join a quorum: --no-initial-controllers)"
+
+
 def _checked(
     config: BrokerConfig, log_dir: LogDirectory, found: dict[str, MetaProperties]
 ) -> MetaProperties:
     if log_dir.path not in found:
         raise _refused(
             f"No readable meta.properties files found in {log_dir.path}. Format it first: "
-            'ottla storage format -t "$(ottla storage random-uuid)" -c FILE --standalone'
+            f"{format_command(config)}"
         )
     meta = found[log_dir.path]
     if meta.node_id != config.node_id:

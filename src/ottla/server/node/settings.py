@@ -122,8 +122,7 @@ def node_settings(
 
 def _names_no_other_node(config: BrokerConfig) -> bool:
     """Tell whether the node is a cluster of its own, as far as its settings say."""
-    controllers = {*config.controller_quorum_voters, *config.controller_quorum_bootstrap_servers}
-    return config.is_broker and config.is_controller and len(controllers) <= 1
+    return config.is_broker and config.is_controller and not config.has_other_controllers
 
 
 def gather(
