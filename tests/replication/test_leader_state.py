@@ -31,7 +31,7 @@ class Environment:
 
     def may_join(self, broker_id: int, broker_epoch: int) -> bool:
         """Whether it is the incarnation that is registered."""
-        return self.epochs.get(broker_id) == broker_epoch
+        return broker_id in self.epochs and broker_epoch in (-1, self.epochs[broker_id])
 
     def is_stale(self, broker_id: int, broker_epoch: int) -> bool:
         """Whether a later incarnation is registered."""
@@ -94,9 +94,17 @@ class World:
             self.partition.log.writes.append_as_leader(memoryview(batch), 5, NOW_MS)
             self.leading.appended()
 
-    def fetch(self, broker_id: int, offset: int, now_ms: int = NOW_MS, epoch: int = -1) -> None:
+    def fetch(
+        self,
+        broker_id: int,
+        offset: int,
+        now_ms: int = NOW_MS,
+        epoch: int = -1,
+        *,
+        log_start_offset: int = 0,
+    ) -> None:
         """Fetch as a follower."""
-        requested = (5, offset, -1, 0, 1000)
+        requested = (5, offset, -1, log_start_offset, 1000)
         epoch = EPOCHS[broker_id] if epoch < 0 else epoch
         self.partition.read_for_follower(broker_id, epoch, requested, 1000, now_ms=now_ms)
 
@@ -123,6 +131,26 @@ def test_acknowledgements_wait_in_the_order_of_offsets() -> None:
     assert waits.codes == [(1, ErrorCode.NONE), (2, ErrorCode.NONE)]
     world.partition.resign(2, 6)
     assert waits.codes[2:] == [(3, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+
+
+def test_the_low_watermark_is_the_lowest_start_of_live_replicas() -> None:
+    """Who waits for it is answered when the last of the followers has deleted."""
+    world, waits = World(), Waits()
+    world.append(3)
+    for broker_id in (2, 3):
+        world.fetch(broker_id, 3)
+    world.partition.log.truncation.delete_records_before(2)
+    for offset in (2, 3):
+        world.leading.deletions.add(offset, waits, offset)
+    world.fetch(2, 3, log_start_offset=2)
+    assert (world.leading.low_watermark, waits.codes) == (0, [])
+    world.fetch(3, 3, log_start_offset=2)
+    assert (world.leading.low_watermark, waits.codes) == (2, [(2, ErrorCode.NONE)])
+    world.fetch(3, 3, log_start_offset=1)
+    del world.environment.epochs[3]
+    assert world.leading.low_watermark == 2
+    world.partition.resign(2, 6)
+    assert waits.codes[1:] == [(3, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
 
 
 def test_a_lagging_follower_counts_until_the_controller_has_removed_it() -> None:

@@ -118,6 +118,7 @@ class LeaderState:
         "_environment",
         "_now_ms",
         "acknowledgements",
+        "deletions",
         "epoch_start_offset",
         "followers",
         "partition",
@@ -132,6 +133,8 @@ class LeaderState:
         self.epoch_start_offset = partition.log.log_end_offset
         self.followers: dict[int, FollowerState] = {}
         self.acknowledgements = Acknowledgements()
+        self.deletions = Acknowledgements()
+        """DeleteRecords that wait for the low watermark."""
         self.proposal: ProposedIsr | None = None
 
     def assigned(self, now_ms: int) -> None:
@@ -152,6 +155,8 @@ class LeaderState:
             self.followers[replica] = follower
         self._commit()
         self._advance()
+        if self.deletions:
+            self.deletions.complete(self.low_watermark, ErrorCode.NONE)
 
     def _commit(self) -> None:
         """Let the partition's in-sync set be what the controller decided."""
@@ -209,6 +214,15 @@ class LeaderState:
         is_enough = len(self.maximal_isr) >= self.partition.effective_min_isr
         return ErrorCode.NONE if is_enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
+    @property
+    def low_watermark(self) -> int:
+        """The lowest start of this log and of those of the followers that are alive (KIP-107)."""
+        low = self.partition.log.log_start_offset
+        for follower in self.followers.values():
+            if self._environment.may_join(follower.broker_id, NO_BROKER_EPOCH):
+                low = min(low, follower.log_start_offset)
+        return low
+
     def acknowledge(self, required_offset: int, wait: ReplicationWait, position: int) -> None:
         """Acknowledge an append when all below an offset is committed: now, or later."""
         if not self.followers:
@@ -254,6 +268,8 @@ class LeaderState:
         follower.fetched(
             fetch_offset, log_start_offset, log_of.log_end_offset, now_ms, broker_epoch
         )
+        if self.deletions:
+            self.deletions.complete(self.low_watermark, ErrorCode.NONE)
         if not follower.is_in_maximal_isr and self._may_expand_by(follower):
             follower.is_in_maximal_isr = True
             self._propose((*self.partition.isr, follower.broker_id), is_expansion=True)
@@ -377,3 +393,4 @@ class LeaderState:
         self.proposal = None
         self.followers = {}
         self.acknowledgements.fail(code)
+        self.deletions.fail(code)

@@ -39,6 +39,7 @@ HANDLER_MODULES = (
     "groups",
     "transactions",
     "topics",
+    "delete_records",
     "configs",
     "config_changes",
     "quotas",
