@@ -21,3 +21,10 @@ def test_the_banner_says_when_nothing_was_compiled(monkeypatch: pytest.MonkeyPat
     assert "not compiled" in BANNER.lines()[0]
     assert BANNER.lines()[0].startswith(compiled.partition(", not")[0])
     assert len(BANNER.lines()) <= 6
+
+
+def test_the_banner_proposes_what_works() -> None:
+    """A first topic where there is none; the topics where there are some, as after a restart."""
+    topics = "next      ottla topics --bootstrap-server localhost:9092"
+    assert BANNER.lines()[-1] == f"{topics} --create --topic events"
+    assert BANNER._replace(is_new=False, topic_count=1).lines()[-1] == f"{topics} --describe"

@@ -168,7 +168,7 @@ class Banner(NamedTuple):
     def lines(self) -> list[str]:
         """Return the lines; the third holds the address that clients take."""
         state = "new" if self.is_new else f"opened, {_count(self.topic_count, 'topic')}"
-        create = f"ottla topics --bootstrap-server {self.bootstrap} --create --topic events"
+        action = "--describe" if self.topic_count else "--create --topic events"
         lines = [
             f"Ottla {__version__} ({PROTOCOL}){_speed_note()}",
             f"node      {self.node_id}, cluster {self.cluster_id}",
@@ -177,7 +177,7 @@ class Banner(NamedTuple):
         ]
         if self.metrics_url is not None:
             lines.append(f"metrics   {self.metrics_url}")
-        return [*lines, f"next      {create}"]
+        return [*lines, f"next      ottla topics --bootstrap-server {self.bootstrap} {action}"]
 
 
 def _count(number: int, noun: str) -> str:
