@@ -11,9 +11,11 @@ import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import click
 import pytest
 
-from ottla.cli.commands.server_stop import RunningNode, without_wrappers
+from ottla.cli.commands.server_start import server_start
+from ottla.cli.commands.server_stop import VALUE_FLAGS, RunningNode, without_wrappers
 from ottla.cli.main import main
 
 if TYPE_CHECKING:
@@ -140,3 +142,9 @@ def test_a_program_that_runs_a_node_is_not_signalled() -> None:
 
     wrapper, wrapped, other = node(5, 1), node(6, 5), node(7, 1)
     assert without_wrappers([wrapper, wrapped, other]) == [wrapped, other]
+
+
+def test_values_of_flags_are_not_taken_for_the_properties_file() -> None:
+    """Each flag of server-start with a value is known: else its node's id is read from nowhere."""
+    options = [one for one in server_start.params if isinstance(one, click.Option)]
+    assert set(VALUE_FLAGS) == {one.opts[0] for one in options if not one.is_flag}

@@ -30,7 +30,16 @@ Examples:
 COMMAND = "server-start"
 _SPELLINGS = frozenset({COMMAND, f"kafka-{COMMAND}", f"kafka-{COMMAND}.sh"})
 _DEVELOPMENT = {"node.id": "1", "process.roles": "broker,controller"}
-_VALUES = ("--override", "--port", "--ready-file", "--log-level", "--log-format", "--log-file")
+VALUE_FLAGS = (
+    "--override",
+    "--port",
+    "--ready-file",
+    "--cluster-id",
+    "--log-level",
+    "--log-format",
+    "--log-file",
+)
+"""Flags of server-start that a value follows."""
 
 
 class RunningNode(NamedTuple):
@@ -158,7 +167,7 @@ def _files(arguments: list[str]) -> Iterator[str]:
     for word in arguments:
         if not is_value and not word.startswith("-"):
             yield word
-        is_value = word in _VALUES
+        is_value = word in VALUE_FLAGS
 
 
 def terminate(
