@@ -176,8 +176,9 @@ class LeaderState:
         return self.partition.isr
 
     def appended(self) -> None:
-        """Commit at once what no follower has to have."""
-        self._advance()
+        """Commit at once what no follower has to have: most often one has, and is asked first."""
+        if len(self.partition.isr) <= 1:
+            self._advance()
 
     def _advance(self) -> bool:
         """Raise the high watermark to the lowest end of all logs that count; whether it moved.

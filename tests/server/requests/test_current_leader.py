@@ -66,18 +66,17 @@ def test_an_append_that_lost_its_leader_names_the_next(
     """The leader's epoch comes from the broker's own replica, else from the metadata."""
     leading = leader_state()
     answers: list[PartitionAnswer] = [("t", 0, 0, 7, -1, 0, (), None, None)]
-    finished: list[bool] = []
-    waits = ReplicationWaits(ctx, answers, 0, lambda: finished.append(True))
+    waits = ReplicationWaits(ctx, answers, 0)
     waits.begin([(0, leading, 8)])
     waits.acknowledged(0, code)
-    assert finished
+    assert waits.value == answers
     assert answers == [("t", 0, int(code), 7, -1, 0, (), None, named)]
 
 
 def test_an_append_that_is_not_replicated_in_time_says_where_it_is() -> None:
     """REQUEST_TIMED_OUT with the offset, the time and the start of the log."""
     answers: list[PartitionAnswer] = [("t", 0, 0, 7, 99, 3, (), None, None)]
-    waits = ReplicationWaits(context(None), answers, 0, lambda: None)
+    waits = ReplicationWaits(context(None), answers, 0)
     waits.begin([(0, leader_state(), 8)])
     waits.expire()
     assert answers == [("t", 0, int(ErrorCode.REQUEST_TIMED_OUT), 7, 99, 3, (), None, None)]

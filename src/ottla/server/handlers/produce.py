@@ -10,7 +10,7 @@ benchmarks/against_kafka.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.produce import ProduceRequest
@@ -178,17 +178,8 @@ def _when_safe(
     ctx: Context, request: ProduceValues, answers: list[PartitionAnswer]
 ) -> Pending[list[PartitionAnswer] | None]:
     """Answer when all is replicated that has to be, and all logs are flushed that have to be."""
-    answer: Pending[list[PartitionAnswer] | None] = Pending()
-    after_replication(
-        ctx, request, answers, lambda: answer.complete(_acknowledged(ctx, request, answers))
-    )
-    return answer
-
-
-def _acknowledged(
-    ctx: Context, request: ProduceValues, answers: list[PartitionAnswer]
-) -> list[PartitionAnswer] | None:
-    return answers if request.acks else _unacknowledged(ctx, answers)
+    safe: Pending[Any] = after_replication(ctx, request, answers)
+    return safe if request.acks else safe.then(lambda _: _unacknowledged(ctx, answers))
 
 
 def _when_checked(
@@ -199,17 +190,17 @@ def _when_checked(
     positions = {one[:2]: number for number, one in enumerate(answers)}
     remaining = len(later) + 1  # the appends that were done at once are one
 
-    def part_is_over() -> None:
+    def part_is_over(_safe: Pending[Any]) -> None:
         nonlocal remaining
         remaining -= 1
         if not remaining:
-            answer.complete(_acknowledged(ctx, request, answers))
+            answer.complete(answers if request.acks else _unacknowledged(ctx, answers))
 
     def append(one: _Later) -> None:
         answers[positions[one.part[:2]]] = _append_checked(ctx, request, one)
-        after_replication(ctx, request, answers, part_is_over)
+        after_replication(ctx, request, answers).on_done(part_is_over)
 
-    after_replication(ctx, request, answers, part_is_over)
+    after_replication(ctx, request, answers).on_done(part_is_over)
     for one in later:
         one.checked.on_done(lambda _done, one=one: append(one))  # type: ignore[misc] # a lambda's default binds the loop's value
     return answer

@@ -7,24 +7,23 @@ Kafka: KafkaApis.handleProduceRequest, ProduceResponse.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.purgatory.pending import Pending
 from ottla.records.batch_errors import UnreadableRecords
 from ottla.records.validation_rules import RecordValidationError
 from ottla.server.handlers.current_leader import current_leader
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ottla.protocol.produce_values import PartitionAnswer, PartitionRecords, ProduceValues
-    from ottla.purgatory.pending import Pending
     from ottla.replication.leader_state import LeaderState
     from ottla.replication.partition import Partition
     from ottla.server.requests.context import Context
     from ottla.types import Node, Uuid
 
+T = TypeVar("T")
 # Kafka answers the log's start with all other errors of an append
 _WITHOUT_LOG_START = frozenset(
     {
@@ -116,21 +115,15 @@ def _is_scattered(partitions: list[PartitionRecords]) -> bool:
     return False
 
 
-class ReplicationWaits:
+class ReplicationWaits(Pending[list["PartitionAnswer"]]):
     """The acknowledgements of all replicas that one request waits for, until its timeout."""
 
-    __slots__ = ("_answers", "_ctx", "_open", "_then", "deadline_ms", "is_over")
+    __slots__ = ("_answers", "_ctx", "_open", "deadline_ms", "is_over")
 
-    def __init__(
-        self,
-        ctx: Context,
-        answers: list[PartitionAnswer],
-        deadline_ms: int,
-        then: Callable[[], object],
-    ) -> None:
+    def __init__(self, ctx: Context, answers: list[PartitionAnswer], deadline_ms: int) -> None:
+        super().__init__()
         self._ctx = ctx
         self._answers = answers
-        self._then = then
         self._open: dict[int, LeaderState] = {}
         """Who acknowledges, by positions in the request."""
         self.deadline_ms = deadline_ms
@@ -149,12 +142,12 @@ class ReplicationWaits:
         if leading is None:
             return
         if code:
-            self._fail(position, code, leading)
+            self._refuse(position, code, leading)
         if not self._open:
             self.is_over = True
-            self._then()
+            self.complete(self._answers)
 
-    def _fail(self, position: int, code: ErrorCode, leading: LeaderState) -> None:
+    def _refuse(self, position: int, code: ErrorCode, leading: LeaderState) -> None:
         # the records are in the log: as in Kafka the answer says where
         topic, index, _, base_offset, append_time_ms, log_start_offset, *_ = self._answers[position]
         leader = None
@@ -169,50 +162,44 @@ class ReplicationWaits:
         self.is_over = True
         waiting, self._open = self._open, {}
         for position, leading in waiting.items():
-            self._fail(position, ErrorCode.REQUEST_TIMED_OUT, leading)
+            self._refuse(position, ErrorCode.REQUEST_TIMED_OUT, leading)
             leading.acknowledgements.forget_expired()
-        self._then()
+        self.complete(self._answers)
 
 
 def after_replication(
-    ctx: Context,
-    request: ProduceValues,
-    answers: list[PartitionAnswer],
-    then: Callable[[], object],
-) -> None:
-    """Continue once what was just appended is replicated and flushed, where it has to be."""
+    ctx: Context, request: ProduceValues, answers: list[PartitionAnswer]
+) -> Pending[list[PartitionAnswer]]:
+    """Return the answers, complete once what was just appended is replicated and flushed."""
     broker = ctx.broker
     replicas = broker.replicas
     awaiting, replicas.awaiting_replication = replicas.awaiting_replication, []
     if not awaiting:
-        after_flushes(ctx, answers, then)
-        return
-    if replicas.overdue_flushes:
-        then = _after_both(then)
-        after_flushes(ctx, answers, then)
+        return after_flushes(ctx, answers)
     if len(answers) == 1:
         leading, required_offset = awaiting[0]
         awaited = [(0, leading, required_offset)]
     else:
         awaited = _with_positions(awaiting, answers)
     timeout_ms = request.timeout_ms
-    waits = ReplicationWaits(ctx, answers, broker.clock.monotonic_ms() + timeout_ms, then)
+    waits = ReplicationWaits(ctx, answers, broker.clock.monotonic_ms() + timeout_ms)
     waits.begin(awaited)
     if not waits.is_over:
         broker.expiries.add(timeout_ms, waits)
+    return _both(waits, after_flushes(ctx, answers)) if replicas.overdue_flushes else waits
 
 
-def _after_both(then: Callable[[], object]) -> Callable[[], None]:
-    """Return what is to be called twice before it continues."""
-    is_half_over = False
+def _both(first: Pending[T], second: Pending[T]) -> Pending[T]:
+    """Return the value of the one that is complete last."""
+    both: Pending[T] = Pending()
 
-    def half_is_over() -> None:
-        nonlocal is_half_over
-        if is_half_over:
-            then()
-        is_half_over = True
+    def one_is_over(_one: Pending[T]) -> None:
+        if first.done and second.done:
+            both.complete(second.value)
 
-    return half_is_over
+    first.on_done(one_is_over)
+    second.on_done(one_is_over)
+    return both
 
 
 def _with_positions(
@@ -229,12 +216,12 @@ def _with_positions(
     return found
 
 
-def after_flushes(ctx: Context, answers: list[PartitionAnswer], then: Callable[[], object]) -> None:
-    """Continue once the logs that were just appended to are flushed, where they have to be."""
+def after_flushes(ctx: Context, answers: list[PartitionAnswer]) -> Pending[list[PartitionAnswer]]:
+    """Return the answers, complete once the logs that have to be flushed are."""
     replicas = ctx.broker.replicas
     if not replicas.overdue_flushes:
-        then()
-        return
+        return Pending.of(answers)
+    flushed: Pending[list[PartitionAnswer]] = Pending()
     waits: dict[TopicPartition, Pending[Any]] = dict(replicas.logs.flushes.wait_for_overdue())
     remaining = len(waits)
 
@@ -243,10 +230,11 @@ def after_flushes(ctx: Context, answers: list[PartitionAnswer], then: Callable[[
         remaining -= 1
         if not remaining:
             _mark_unflushed(ctx, answers, waits)
-            then()
+            flushed.complete(answers)
 
     for wait in waits.values():
         wait.on_done(one_is_over)
+    return flushed
 
 
 def _mark_unflushed(

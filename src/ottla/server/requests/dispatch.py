@@ -85,7 +85,7 @@ class Dispatcher:
         else:
             if ctx.quota_use is not None:
                 ctx.quota_use.handled()
-            if type(result) is Pending:
+            if isinstance(result, Pending):
                 self._answer_later(ctx, request, result)
                 return
             self._answer(ctx, result)
