@@ -80,7 +80,7 @@ class World:
                 SimulatedDisk(), f"t-{index}", config=LogConfig(), now_ms=NOW_MS
             )
             self.partitions.append(Partition(TopicPartition("t", index), TOPIC_ID, log))
-            self.fetcher.add(self.partitions[-1], EPOCH, NOW_MS)
+            self.fetcher.add(self.partitions[-1], EPOCH)
 
     @property
     def log(self) -> PartitionLog:
@@ -270,7 +270,7 @@ def test_a_leaders_log_may_begin_within_a_batch() -> None:
     """Records were deleted up to there; the batch comes whole, and its rest is what is served."""
     world = World()
     world.log.truncation.truncate_fully_and_start_at(5, now_ms=NOW_MS)
-    world.fetcher.add(world.partitions[0], EPOCH, NOW_MS)
+    world.fetcher.add(world.partitions[0], EPOCH)
     assert named(world.fetch()) == [(0, 5)]
     world.answer(fetched(0, batch(3, 4), high_watermark=7, log_start_offset=5))
     assert (world.log.log_start_offset, world.log.log_end_offset) == (5, 7)
@@ -283,7 +283,7 @@ def test_a_fenced_partition_waits_for_the_metadata() -> None:
     world.fetch()
     world.answer(fetched(0, error_code=int(ErrorCode.FENCED_LEADER_EPOCH)))
     assert world.fetcher.poll(NOW_MS + BACKOFF_MS) is None
-    world.fetcher.add(world.partitions[0], EPOCH + 1, NOW_MS)
+    world.fetcher.add(world.partitions[0], EPOCH + 1)
     assert named(world.fetch()) == [(0, 0)]
 
 
@@ -291,7 +291,7 @@ def test_a_response_to_what_was_asked_before_a_new_epoch_is_dropped() -> None:
     """Its records may not be those of the new leader."""
     world = World()
     world.fetch()
-    world.fetcher.add(world.partitions[0], EPOCH + 1, NOW_MS)
+    world.fetcher.add(world.partitions[0], EPOCH + 1)
     world.answer(fetched(0, batch(0)))
     assert world.log.log_end_offset == 0
 
@@ -302,7 +302,7 @@ def test_a_log_whose_disk_fails_is_reported_and_fetched_no_more(times: int) -> N
     disk = SimulatedDisk()
     world = World(partitions=1)
     log = PartitionLog.open(disk, "t-1", config=LogConfig(), now_ms=NOW_MS)
-    world.fetcher.add(Partition(TopicPartition("t", 1), TOPIC_ID, log), EPOCH, NOW_MS)
+    world.fetcher.add(Partition(TopicPartition("t", 1), TOPIC_ID, log), EPOCH)
     world.fetch()
     disk.fail(lambda call: call.kind != "read", times=times)
     world.answer(fetched(0, batch(0)), fetched(1, batch(0)))
@@ -316,7 +316,7 @@ def test_a_log_without_a_descriptor_is_fetched_again_later() -> None:
     disk = SimulatedDisk()
     world = World(partitions=0)
     log = PartitionLog.open(disk, "t-1", config=LogConfig(), now_ms=NOW_MS)
-    world.fetcher.add(Partition(TopicPartition("t", 1), TOPIC_ID, log), EPOCH, NOW_MS)
+    world.fetcher.add(Partition(TopicPartition("t", 1), TOPIC_ID, log), EPOCH)
     world.fetch()
     disk.fail(lambda call: call.kind != "read", errno.EMFILE)
     world.answer(fetched(1, batch(0)))
@@ -394,7 +394,7 @@ def test_nothing_is_fetched_over_a_truncation_that_is_not_durable() -> None:
     assert world.fetcher.poll(NOW_MS + 100 * BACKOFF_MS) is None
     with pytest.raises(KafkaError, match="is not durable yet"):
         world.log.writes.append_as_leader(memoryview(bytearray(batch(0))), EPOCH + 1, NOW_MS)
-    world.fetcher.add(world.partitions[0], EPOCH + 1, NOW_MS)
+    world.fetcher.add(world.partitions[0], EPOCH + 1)
     assert world.fetcher.poll(NOW_MS) is None, "nor from the next leader"
     world.flush()
     assert named(world.fetch()) == [(0, 1)]
@@ -416,5 +416,27 @@ def test_logs_are_truncated_some_at_a_time() -> None:
     assert named(world.fetch()) == [(0, 0)]
     world.fetcher.received(FetchAnswer(0, 7, ()), NOW_MS, NOW_MS)
     assert not world.fetcher.truncate(1, NOW_MS, NOW_MS)
+    world.flush()
+    assert named(world.fetch()) == [(1, 0)]
+
+
+def test_a_log_without_leader_epochs_is_cut_before_it_is_fetched() -> None:
+    """To its high watermark, as other logs are cut: no flush is waited for, and others go on."""
+    disk = SimulatedDisk()
+    log = PartitionLog.open(disk, "t-1", config=LogConfig(), now_ms=NOW_MS)
+    old = bytes(encode_batch([(NOW_MS, None, b"v", ())] * 3, base_offset=0, leader_epoch=-1))
+    log.writes.append_as_follower(memoryview(old), leader_epoch=EPOCH, now_ms=NOW_MS)
+    flush(log)
+    assert (log.latest_epoch, log.high_watermark, log.log_end_offset) == (-1, 0, 3)
+    world = World()
+    world.fetcher.add(Partition(TopicPartition("t", 1), TOPIC_ID, log), EPOCH)
+    assert log.log_end_offset == 3
+    assert named(world.fetch()) == [(0, 0)], "the other one"
+    assert world.fetcher.take_cuts() == [(log, 0)]
+    assert not world.fetcher.truncate(1, NOW_MS, NOW_MS)
+    assert log.log_end_offset == 0
+    world.receive(FetchAnswer(0, 7, ()))
+    assert named(world.fetch()) == []
+    world.receive(FetchAnswer(0, 7, ()))
     world.flush()
     assert named(world.fetch()) == [(1, 0)]

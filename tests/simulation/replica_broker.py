@@ -245,7 +245,7 @@ class SimulatedBroker:
             traffic=self.replicas.traffic,
             on_failed=self.replicas.failed,
         )
-        self.fetcher.add(partition, leader_epoch, self.cluster.clock.ms)
+        self.fetcher.add(partition, leader_epoch)
         self.poll(self.fetcher)
 
     def poll(self, fetcher: ReplicaFetcher) -> None:
@@ -253,6 +253,8 @@ class SimulatedBroker:
         if fetcher is not self.fetcher:
             return
         now_ms = self.cluster.clock.ms
+        fetcher.take_cuts()
+        fetcher.truncate(1, now_ms, now_ms)
         for log, flushed in fetcher.take_unflushed():
             delay_ms = self.cluster.rng.randrange(1, 200)
             self.cluster.happen(
@@ -273,8 +275,6 @@ class SimulatedBroker:
                 fetcher.failed(now_ms)
             else:
                 fetcher.received(pending.value, now_ms, now_ms)
-                fetcher.take_cuts()
-                fetcher.truncate(1, now_ms, now_ms)
             pause_ms = self.cluster.rng.randrange(1, 40)
             self.cluster.happen(pause_ms, self.guarded, self.life, self.poll, fetcher)
 

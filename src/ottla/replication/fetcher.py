@@ -173,19 +173,21 @@ class ReplicaFetcher:
 
     # Partitions
 
-    def add(self, partition: Partition, leader_epoch: int, wall_ms: int) -> None:
+    def add(self, partition: Partition, leader_epoch: int) -> None:
         """Replicate a partition from this leader in a leader epoch.
 
-        A log without any leader epoch is cut to its high watermark: nothing tells the leader
-        where it may diverge.
+        A log without any leader epoch is cut to its high watermark before it is fetched: nothing
+        tells the leader where it may diverge. `take_cuts` names it.
         """
         replica = _Replica(partition, leader_epoch, self._settings.max_bytes)
         self.remove(partition)
-        if cut_without_epochs(partition.log, wall_ms):
-            replica.moved()
         self._replicas[replica.key] = replica
         self.lags[replica.key] = 0
-        self._continue(replica)
+        cut = cut_without_epochs(partition.log)
+        if cut is None:
+            self._continue(replica)
+        else:
+            self._cut(replica, cut)
 
     def remove(self, partition: Partition) -> bool:
         """Stop; what a response under way has for it is dropped. Whether it was replicated."""

@@ -58,8 +58,8 @@ def cut_to_diverging(log: PartitionLog, epoch: int, end_offset: int, now_ms: int
     log.truncation.truncate_to(target, now_ms=now_ms)
 
 
-def cut_without_epochs(log: PartitionLog, now_ms: int) -> bool:
-    """Cut a log that holds no leader epoch to its high watermark; whether anything changed."""
+def cut_without_epochs(log: PartitionLog) -> Cut | None:
+    """Return the cut of a log that holds no leader epoch to its high watermark; None for others."""
     if log.latest_epoch >= 0 or log.log_end_offset <= log.high_watermark:
-        return False
-    return log.truncation.truncate_to(log.high_watermark, now_ms=now_ms)
+        return None
+    return Cut(log.high_watermark)

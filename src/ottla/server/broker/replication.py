@@ -157,7 +157,7 @@ class Replication:
         if leader_id < 0:
             return
         fetcher = self._fetcher_of(partition, leader_id)
-        fetcher.add(partition, leader_epoch, self._clock.now_ms())
+        fetcher.add(partition, leader_epoch)
         self._leaders[partition] = fetcher
         self._changed[fetcher] = None
 
@@ -206,6 +206,7 @@ class Replication:
         self.directories.wake()
         changed, self._changed = self._changed, {}
         for fetcher in changed:
+            self._begin_truncation(fetcher)
             self._drive(fetcher)
 
     def _flush_cuts(self, fetcher: ReplicaFetcher) -> None:
@@ -250,9 +251,12 @@ class Replication:
             fetcher.failed(now_ms)
         else:
             fetcher.received(done.value, now_ms, self._clock.now_ms())
-            if fetcher not in self._truncating:
-                self._prepare_truncation(fetcher)
+            self._begin_truncation(fetcher)
         self._drive(fetcher)
+
+    def _begin_truncation(self, fetcher: ReplicaFetcher) -> None:
+        if fetcher not in self._truncating and not self._is_closed:
+            self._prepare_truncation(fetcher)
 
     def _prepare_truncation(self, fetcher: ReplicaFetcher) -> None:
         """Store lower recovery points first, which waits for the disk in a worker.
