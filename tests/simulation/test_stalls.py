@@ -221,6 +221,32 @@ def test_a_voter_answers_while_its_logs_are_loaded(monkeypatch: pytest.MonkeyPat
     cluster.run(work())
 
 
+def test_a_name_is_used_again_without_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker takes the deleted partitions out of the checkpoints before their names return."""
+    cluster = SimulatedCluster(27, config=FLUSHES)
+
+    async def work() -> None:
+        await cluster.start()
+        async with cluster.admin() as admin:
+            await admin.create_topics([NewTopic("t", 5, 3)])
+            async with cluster.producer() as producer:
+                await asyncio.gather(*(producer.send("t", b"v", partition=n) for n in range(5)))
+            await asyncio.sleep(3)
+            calls = FileCalls(cluster)
+            answers = Answers(cluster, monkeypatch)
+            for node in cluster:
+                node.disk_latency_us = (100_000, 100_000)
+            for _ in range(3):
+                await admin.delete_topics(["t"])
+                await admin.create_topics([NewTopic("t", 5, 3), NewTopic("u", 5, 3)])
+                await admin.delete_topics(["u"])
+                await _until(lambda: all(len(_hosted(node)) == 5 for node in cluster))
+        assert calls.flushes == []
+        assert answers.are_in_time()
+
+    cluster.run(work())
+
+
 class Replays:
     """Lets each replayed record take its time; counts those of a turn of the loop."""
 

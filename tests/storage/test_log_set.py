@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from random import Random
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -25,6 +26,9 @@ from ottla.testing.disk import Call, SimulatedCrash, SimulatedDisk
 from ottla.types import TopicPartition, Uuid
 from tests.storage.logs import NOW_MS, TOPIC_ID, put
 from tests.storage.sets import A, finish, make, open_set
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 B = TopicPartition("b", 3)
 
@@ -103,6 +107,7 @@ def test_deletion_renames_then_removes() -> None:
     logs = open_set(disk)
     for _ in range(9):
         put(make(logs, A))
+    logs.checkpoints.request_all()
     run_jobs(logs)
     assert logs.delete(A, now_ms=NOW_MS)
     assert not logs.delete(A, now_ms=NOW_MS)
@@ -117,6 +122,48 @@ def test_deletion_renames_then_removes() -> None:
     with pytest.raises(KafkaError) as caught:
         make(logs, A)
     assert caught.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+def test_a_new_log_waits_for_no_checkpoint_of_others() -> None:
+    """One that is pending lowers nothing: only of a deleted partition a name must not be there."""
+    disk = SimulatedDisk()
+    logs = open_set(disk)
+    put(make(logs, A))
+    run_jobs(logs)
+    logs.checkpoints.request_all()
+    paths: list[str] = []
+    disk.on_call = lambda _kind, path, _size: paths.append(path)
+    make(logs, B)
+    assert paths
+    assert not [path for path in paths if "point-offset" in path]
+
+
+def test_a_name_is_used_again_after_a_worker_wrote_the_checkpoints() -> None:
+    """Then the log is made without waiting for the disk."""
+    disk = SimulatedDisk()
+    logs = open_set(disk)
+    for _ in range(9):
+        put(make(logs, A))
+    logs.checkpoints.request_all()
+    run_jobs(logs)
+    assert logs.checkpoints.without_gone({A}) == []
+    logs.delete(A, now_ms=NOW_MS)
+    assert logs.checkpoints.without_gone({B}) == []
+    (checkpoint,) = logs.checkpoints.without_gone({A})
+    done: list[None] = []
+    checkpoint.start(_run_at_once, lambda: done.append(None))
+    assert done == [None]
+    assert logs.checkpoints.without_gone({A}) == []
+    paths: list[str] = []
+    disk.on_call = lambda _kind, path, _size: paths.append(path)
+    assert make(logs, A, Uuid(b"another incarnat")).log_end_offset == 0
+    assert not [path for path in paths if "point-offset" in path]
+    assert disk.read_file("recovery-point-offset-checkpoint") == b"0\n0\n"
+
+
+def _run_at_once(job: Callable[[], None], done: Callable[[None, Exception | None], None]) -> None:
+    job()
+    done(None, None)
 
 
 def test_directories_of_deleted_partitions_are_removed_after_a_restart() -> None:

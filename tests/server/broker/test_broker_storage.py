@@ -14,7 +14,7 @@ from ottla.storage.log.config import LogConfig
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import Uuid
 from tests.storage.logs import NOW_MS
-from tests.storage.sets import open_set
+from tests.storage.sets import finish, open_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -190,6 +190,23 @@ def test_few_new_logs_are_made_by_the_loop() -> None:
     x = many("x", X, LOGS_OF_THE_LOOP)
     one.metadata_changed(*change(x, partitions_changed={X: dict.fromkeys(x.partitions)}))
     assert (len(replicas), worker.jobs) == (LOGS_OF_THE_LOOP, [])
+
+
+def test_a_name_that_returns_waits_until_the_checkpoints_are_without_it() -> None:
+    """A worker writes them; few logs are made by the loop then."""
+    one, replicas, _ = publisher(SimulatedDisk())
+    x, again = topic("x", X), topic("x", Y)
+    one.metadata_changed(*change(x, partitions_changed={X: {0: None}}))
+    replicas.logs.checkpoints.request_all()
+    finish(replicas.logs.take_jobs())
+    worker = Worker(one)
+    one.metadata_changed(*change(again, topics_deleted={X: x}, partitions_changed={Y: {0: None}}))
+    assert (len(replicas), len(worker.jobs)) == (0, 1)
+    worker.run()
+    assert len(replicas) == 0, "the checkpoint's name is not durable yet"
+    worker.run()
+    assert [log.topic_id for log in replicas.logs] == [Y]
+    assert worker.jobs == []
 
 
 def test_many_new_logs_are_made_by_workers_a_batch_at_a_time() -> None:

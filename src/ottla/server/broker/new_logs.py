@@ -75,6 +75,24 @@ class NewLogs:
             return
         keys = list(islice(self._waiting, LOGS_AT_ONCE))
         batch = {key: self._waiting.pop(key) for key in keys}
+        checkpoints = self._logs.checkpoints.without_gone(set(batch.values()))
+        if not checkpoints:
+            self._make(batch, image, now_ms)
+            return
+        self._creating, left = batch, len(checkpoints)
+
+        def written() -> None:
+            nonlocal left
+            left -= 1
+            if not left and not self._is_closed:
+                self._creating = {}
+                self._make(batch, image, now_ms)
+                self.begin(image, now_ms)
+
+        for checkpoint in checkpoints:
+            checkpoint.start(self._run_in_worker, written)
+
+    def _make(self, batch: dict[Key, TopicPartition], image: MetadataImage, now_ms: int) -> None:
         if len(batch) <= LOGS_OF_THE_LOOP or not self._logs.online_directories:
             self._on_created(batch, image)
             return

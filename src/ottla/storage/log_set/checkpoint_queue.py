@@ -16,7 +16,7 @@ from ottla.storage.directories.checkpoints import (
 from ottla.storage.disk_errors import is_exhaustion
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from ottla.storage.directories.log_dir import LogDirectory
     from ottla.storage.log.partition_log import PartitionLog
@@ -33,8 +33,10 @@ class CheckpointQueue:
         self._requested: dict[str, LogDirectory] = {}
         self._stored: dict[tuple[str, TopicPartition], int] = {}
         """The recovery points in the files, by directory and partition."""
+        self._gone: dict[tuple[str, TopicPartition], LogDirectory] = {}
+        """Deleted partitions that the files may still have, by directory."""
         self._under_way: dict[CheckpointJob, None] = {}
-        self._lowering: dict[PartitionLog, LoweredCheckpoint] = {}
+        self._lowering: dict[PartitionLog, DurableCheckpoint] = {}
         """Logs whose lowered recovery points are not durable."""
 
     def request(self, log_dir: LogDirectory) -> None:
@@ -85,10 +87,26 @@ class CheckpointQueue:
         self.write_now(log_dir)
         self._high_watermark_job(log_dir).run_now()
 
-    def write_pending_now(self, log_dir: LogDirectory) -> None:
-        """Write the checkpoints when a request or a job for them is pending."""
-        if log_dir.path in self._requested or log_dir.is_behind(RECOVERY_POINT_CHECKPOINT):
+    def write_gone_now(self, log_dir: LogDirectory, partitions: Iterable[TopicPartition]) -> None:
+        """Write the checkpoints when they may have deleted partitions of these names.
+
+        It waits for the disk: only a name that is used again within moments comes to that.
+        `without_gone` does it in a worker.
+        """
+        if any((log_dir.path, name) in self._gone for name in partitions):
             self.write_now(log_dir)
+
+    def without_gone(self, partitions: Collection[TopicPartition]) -> list[DurableCheckpoint]:
+        """Return the checkpoints that must be durable before logs of these names are made.
+
+        Run them in workers; none unless partitions of these names were deleted just before.
+        """
+        gone = [one for (_, name), one in self._gone.items() if name in partitions]
+        log_dirs = {one.path: one for one in gone if one.is_online}
+        return [
+            DurableCheckpoint(self, self._job(log_dir), log_dir, [])
+            for log_dir in log_dirs.values()
+        ]
 
     def recovery_point_lowered(self, log: PartitionLog) -> None:
         """Write the checkpoint at once when the stored or pending one is higher.
@@ -115,7 +133,7 @@ class CheckpointQueue:
             job.recovery_point_of(log_dir, partition) > recovery_point for job in self._under_way
         )
 
-    def lower(self, cuts: Iterable[tuple[PartitionLog, int]]) -> list[LoweredCheckpoint]:
+    def lower(self, cuts: Iterable[tuple[PartitionLog, int]]) -> list[DurableCheckpoint]:
         """Lower the recovery points of logs that are to be truncated, each to an offset.
 
         Return the checkpoints that must be durable before: run them in workers and truncate when
@@ -130,13 +148,13 @@ class CheckpointQueue:
                 lowered.setdefault(log_dir, []).append(log)
         return [self._lowered(log_dir, logs) for log_dir, logs in lowered.items()]
 
-    def _lowered(self, log_dir: LogDirectory, logs: list[PartitionLog]) -> LoweredCheckpoint:
-        checkpoint = LoweredCheckpoint(self, self._job(log_dir), log_dir, logs)
+    def _lowered(self, log_dir: LogDirectory, logs: list[PartitionLog]) -> DurableCheckpoint:
+        checkpoint = DurableCheckpoint(self, self._job(log_dir), log_dir, logs)
         self._lowering.update(dict.fromkeys(logs, checkpoint))
         return checkpoint
 
     def synced(
-        self, checkpoint: LoweredCheckpoint, log_dir: LogDirectory, error: Exception | None
+        self, checkpoint: DurableCheckpoint, log_dir: LogDirectory, error: Exception | None
     ) -> None:
         """Take note that a lowered checkpoint is durable, or that the directory failed."""
         for log in checkpoint.logs:
@@ -163,10 +181,17 @@ class CheckpointQueue:
         for partition, offset in offsets.items():
             if log_dir in (table.log_dirs.get(partition), table.future_dirs.get(partition)):
                 self._stored[log_dir.path, partition] = offset
+        for path, partition in list(self._gone):
+            if path == log_dir.path and partition not in offsets:
+                del self._gone[path, partition]
 
     def forget(self, log_dir: LogDirectory, partition: TopicPartition) -> None:
         """Drop what is known of a partition that is deleted from a directory."""
-        self._stored.pop((log_dir.path, partition), None)
+        is_stored = self._stored.pop((log_dir.path, partition), None) is not None
+        if is_stored or any(
+            job.recovery_point_of(log_dir, partition) >= 0 for job in self._under_way
+        ):
+            self._gone[log_dir.path, partition] = log_dir
 
 
 class CheckpointJob:
@@ -241,7 +266,7 @@ class CheckpointJob:
                 self._table.fail(self._log_dir, failure)
 
 
-class LoweredCheckpoint:
+class DurableCheckpoint:
     """A checkpoint that is durable, with its name, when its second job is done."""
 
     def __init__(

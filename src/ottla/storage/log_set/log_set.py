@@ -314,8 +314,9 @@ class LogSet:
 
         KAFKA_STORAGE_ERROR when the disk fails.
         """
-        # the previous topic's offsets must not come back after a crash (KAFKA-12257)
-        self.checkpoints.write_pending_now(log_dir)
+        # The previous topic's offsets must not come back after a crash (KAFKA-12257). A worker has
+        # seen to it, but for internal topics, whose clients wait, and for moves of replicas.
+        self.checkpoints.write_gone_now(log_dir, [partition])
         try:
             log = PartitionLog.open(
                 log_dir.directory,
@@ -352,8 +353,8 @@ class LogSet:
                 log_dir = min(self._candidates(None), key=lambda one: counts[one.path])
             counts[log_dir.path] += 1
             planned.setdefault(log_dir, []).append((partition, topic_id))
-        for log_dir in planned:
-            self.checkpoints.write_pending_now(log_dir)  # as in `open_new`
+        for log_dir, of in planned.items():
+            self.checkpoints.write_gone_now(log_dir, [name for name, _ in of])  # as in `open_new`
         return [
             LogCreation(
                 self.table,
@@ -457,6 +458,7 @@ class LogSet:
             return
         due_ms = now_ms + self.config_for(partition.topic).file_delete_delay_ms
         self.removals.add(Removal(due_ms, log_dir, new_name))
+        self.checkpoints.forget(log_dir, partition)
         self.checkpoints.request(log_dir)
 
     def renamed_for_removal(
