@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla import TopicPartition
 from ottla.records.batches import iterate_batches
 from ottla.testing.simulation import SimulatedCluster
+from tests.simulation.clusters.bug_reports import BugReports
 from tests.simulation.clusters.checks import ClusterChecks
 from tests.simulation.clusters.faults import ClusterFaults, raise_failure
 from tests.simulation.clusters.work import KEPT, ClusterWork
@@ -95,6 +96,7 @@ class ClusterRun:
             seed, nodes=layout.nodes, roles=layout.roles, config=settings
         )
         self.checks = ClusterChecks(self.cluster)
+        self.bug_reports = BugReports()
         self.work = ClusterWork(seed, self.cluster, self.checks)
         self.faults = ClusterFaults(seed, self.cluster)
 
@@ -105,8 +107,9 @@ class ClusterRun:
 
     def run(self) -> ClusterRun:
         """Run to the end."""
-        with self.checks.served.watching():
+        with self.checks.served.watching(), self.bug_reports.watching():
             self.cluster.run(self._run())
+        self.bug_reports.check()
         return self
 
     async def _run(self) -> None:
