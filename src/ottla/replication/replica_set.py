@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ottla.types import Uuid
 
 
+MAX_TURNS: Final = 10
+"""A follower's fetch waits for more records so many turns of the loop at most."""
 _CLIENT: Final = AppendOrigin.CLIENT  # an enum's members are found slowly
 _COORDINATOR: Final = AppendOrigin.COORDINATOR
 
@@ -237,6 +239,20 @@ class ReplicaSet:
         for log in appended:
             for listener in self._log_end_listeners:
                 listener(log)
+
+    def when_quiet(self, callback: Callable[[], None]) -> None:
+        """Call back after a turn of the loop in which nothing was appended, or after MAX_TURNS."""
+        seen, left = -1, MAX_TURNS
+
+        def look() -> None:
+            nonlocal seen, left
+            if not left or seen == self.append_count:
+                callback()
+                return
+            seen, left = self.append_count, left - 1
+            self._call_soon(look)
+
+        self._call_soon(look)
 
     def high_watermark_moved(self, partition: Partition) -> None:
         """Wake who waits for committed records of a replicated partition."""

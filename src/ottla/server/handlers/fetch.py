@@ -22,7 +22,7 @@ from ottla.storage.log.append_info import FetchIsolation
 from ottla.types import FileSlice
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Sequence
 
     from ottla.protocol.fetch_values import (
         FetchedPartition,
@@ -48,6 +48,7 @@ _LED_ELSEWHERE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEAD
 # looked up once: an enum's members are found slowly
 _COMMITTED: Final = FetchIsolation.TXN_COMMITTED
 _UNCOMMITTED: Final = FetchIsolation.HIGH_WATERMARK
+_SMALL_BYTES: Final = 64 * 1024
 _SIZE: Final = 7  # in a FetchedPartition
 _new_tuple: Final = tuple.__new__
 
@@ -63,7 +64,7 @@ def fetch(ctx: Context, request: FetchValues) -> FetchAnswer | Pending[FetchAnsw
     session = ctx.broker.fetch_sessions.session_of(request, ctx.api_version, ctx.now_ms)
     read = FetchRead(ctx, request, session)
     if read.run():
-        return _answer(ctx, read)
+        return _gather(ctx, request, read) if read.may_grow else _answer(ctx, read)
     return _wait(ctx, request, read)
 
 
@@ -74,10 +75,22 @@ def _answer(ctx: Context, read: FetchRead) -> FetchAnswer | Pending[FetchAnswer]
     return read.response()
 
 
-def _wait(ctx: Context, request: FetchValues, read: FetchRead) -> Pending[FetchAnswer]:
-    broker, session = ctx.broker, read.session
-    epoch = 0 if session is None else session.epoch
+def _gather(ctx: Context, request: FetchValues, read: FetchRead) -> Pending[FetchAnswer]:
+    """Answer a follower when appends pause for a moment: a fetch costs as much as some appends.
+
+    What it had fetched before is acknowledged by now, so that producers are about to send more.
+    """
     pending: Pending[FetchAnswer] = Pending()
+    ctx.broker.replicas.when_quiet(_again(ctx, request, read, pending))
+    return pending
+
+
+def _again(
+    ctx: Context, request: FetchValues, read: FetchRead, pending: Pending[FetchAnswer]
+) -> Callable[[], None]:
+    """Return what reads once more and completes the answer."""
+    session = read.session
+    epoch = 0 if session is None else session.epoch
 
     def answer() -> None:
         try:
@@ -95,6 +108,13 @@ def _wait(ctx: Context, request: FetchValues, read: FetchRead) -> Pending[FetchA
         else:
             pending.complete(answered)
 
+    return answer
+
+
+def _wait(ctx: Context, request: FetchValues, read: FetchRead) -> Pending[FetchAnswer]:
+    broker, session = ctx.broker, read.session
+    pending: Pending[FetchAnswer] = Pending()
+    answer = _again(ctx, request, read, pending)
     positions = read.positions()
     deadline_ms = broker.clock.monotonic_ms() + request.max_wait_ms
     missing_bytes = read.min_bytes - read.size_bytes
@@ -195,6 +215,16 @@ class FetchRead:
         self.unknown: dict[PartitionKey, FetchedPartition] | None = None
         self.cold: list[FileSlice] | None = None
         self.size_bytes = 0
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether a follower gets so little that the next records should go with it."""
+        return (
+            self._replica_id >= 0
+            and 0 < self.size_bytes < _SMALL_BYTES
+            and self._max_wait_ms > 0
+            and not self._has_error
+        )
 
     def positions(self) -> dict[Partition, int]:
         """Return what a waiting fetch watches: partition → offset from which it reads.
