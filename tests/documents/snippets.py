@@ -30,6 +30,9 @@ NOT_RUN = {
     "sudo useradd --system --home-dir /var/lib/ottla ottla": (
         "changes users and services; tests/packaging/test_systemd.py verifies and runs the unit"
     ),
+    "ottla reassign-partitions --bootstrap-server host1:9092 --generate \\": (
+        "needs four nodes; tests/cli/test_reassign_partitions.py and test_cluster_tools.py run each"
+    ),
     "scrape_configs:": (
         "a part of Prometheus' file; tests/conformance/test_prometheus.py runs a whole one"
     ),

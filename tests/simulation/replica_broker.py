@@ -253,8 +253,7 @@ class SimulatedBroker:
         if fetcher is not self.fetcher:
             return
         now_ms = self.cluster.clock.ms
-        fetcher.take_cuts()
-        fetcher.truncate(1, now_ms, now_ms)
+        _truncate(fetcher, now_ms)
         for log, flushed in fetcher.take_unflushed():
             delay_ms = self.cluster.rng.randrange(1, 200)
             self.cluster.happen(
@@ -275,6 +274,7 @@ class SimulatedBroker:
                 fetcher.failed(now_ms)
             else:
                 fetcher.received(pending.value, now_ms, now_ms)
+                _truncate(fetcher, now_ms)
             pause_ms = self.cluster.rng.randrange(1, 40)
             self.cluster.happen(pause_ms, self.guarded, self.life, self.poll, fetcher)
 
@@ -436,3 +436,8 @@ def complete(pending: Pending[Any], response: Any) -> None:
 def fail(pending: Pending[Any]) -> None:
     """Fail a request that got no response in time."""
     pending.fail(KafkaError(ErrorCode.NETWORK_EXCEPTION))
+
+
+def _truncate(fetcher: ReplicaFetcher, now_ms: int) -> None:
+    fetcher.take_cuts()
+    fetcher.truncate(1, now_ms, now_ms)
