@@ -216,7 +216,8 @@ def test_a_cluster_of_several_nodes(shell: Shell, directory: Path) -> None:
         own = own.replace("/var/lib/ottla/1", str(directory / number))
         (directory / f"server-{number}.properties").write_text(own)
         for command in text.replace("server-1", f"server-{number}").splitlines():
-            shell.command(command)
+            if command.startswith("ottla"):  # the ids stand in the text already
+                shell.command(command)
     assert len([*directory.glob("*/__cluster_metadata-0/*.checkpoint")]) == 3
     assert "remove-controller" in shrinking.text
     own = properties.text.replace("host1:909", "127.0.0.1:4909", 2).replace(
