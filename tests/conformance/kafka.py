@@ -8,6 +8,7 @@ OTTLA_KAFKA_LIBS. Without Java and Maven these tests are skipped unless CI=true.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -22,7 +23,7 @@ from contextlib import contextmanager, suppress
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 
@@ -316,10 +317,10 @@ def _read_commented_json(text: str) -> dict[str, Any]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nothing uses, each once in a process.
+    """Return ports that nothing uses, each once in a process, and in no other that tests.
 
     They lie below those that the kernel gives to outgoing connections: one of these could take a
-    port before its node has started.
+    port before its node has started, or while it is down.
     None is a round number: comparisons replace a node's port by a name wherever it stands, and
     values of settings are round numbers.
     """
@@ -327,11 +328,24 @@ def free_ports(count: int) -> list[int]:
 
 
 def _free_ports() -> Iterator[int]:
-    first, size = 11_000, 21_000
-    for number in range(os.getpid() * 101, os.getpid() * 101 + size):
-        port = first + number % size
-        if port % 100 and _is_free(port):
-            yield port
+    for number in range(_PORT_BLOCKS):
+        block = 110 + (os.getpid() + number) % _PORT_BLOCKS
+        if _is_reserved(block):
+            yield from filter(_is_free, range(block * 100 + 1, block * 100 + 100))
+
+
+def _is_reserved(block: int) -> bool:
+    """Whether this process has a hundred ports for itself, until it ends."""
+    directory = Path(tempfile.gettempdir(), "ottla-test-ports")
+    directory.mkdir(exist_ok=True)
+    lock = directory.joinpath(str(block)).open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        return False
+    _reservations.append(lock)
+    return True
 
 
 def _is_free(port: int) -> bool:
@@ -340,6 +354,8 @@ def _is_free(port: int) -> bool:
     return False
 
 
+_PORT_BLOCKS = 210
+_reservations: list[IO[str]] = []
 _FREE_PORTS = _free_ports()
 
 
