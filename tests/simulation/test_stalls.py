@@ -195,6 +195,12 @@ def test_a_voter_answers_while_its_disk_stalls(
     cluster.run(work())
 
 
+def _standby(cluster: SimulatedCluster) -> int:
+    """Return the id of a node that is not the active controller."""
+    active = cluster.active_controller
+    return next(number for number in (1, 2, 3) if cluster[number] is not active)
+
+
 def test_a_voter_answers_while_its_logs_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker loads them, which takes ten seconds here; the quorum goes on with it."""
     cluster = SimulatedCluster(23)
@@ -204,7 +210,7 @@ def test_a_voter_answers_while_its_logs_are_loaded(monkeypatch: pytest.MonkeyPat
         async with cluster.admin() as admin:
             await admin.create_topics([NewTopic("t", PARTITIONS, 3)])
         active = cluster.active_controller
-        killed = next(number for number in (1, 2, 3) if cluster[number] is not active)
+        killed = _standby(cluster)
         cluster.kill(killed)
         answers = Answers(cluster, monkeypatch)
         cluster[killed].disk_latency_us = (STALL_US, STALL_US)
@@ -331,7 +337,7 @@ def test_a_voter_answers_while_it_replays_its_log(monkeypatch: pytest.MonkeyPatc
         async with cluster.admin() as admin:
             await _limit_users(admin)
         active = cluster.active_controller
-        killed = next(number for number in (1, 2, 3) if cluster[number] is not active)
+        killed = _standby(cluster)
         node = cluster[killed]
         cluster.kill(killed)
         assert active is not None
@@ -359,7 +365,7 @@ def test_a_voter_answers_while_it_loads_a_snapshot(monkeypatch: pytest.MonkeyPat
         active = cluster.active_controller
         assert active is not None
         assert active.node is not None
-        away = next(number for number in (1, 2, 3) if cluster[number] is not active)
+        away = _standby(cluster)
         node = cluster[away].node
         assert node is not None
         others = [number for number in (1, 2, 3) if number != away]

@@ -101,14 +101,20 @@ def test_two_processes_cannot_share_a_directory() -> None:
         open_set(disk)
 
 
-def test_deletion_renames_then_removes() -> None:
-    """`a-0.<hex>-delete` for file.delete.delay.ms; a new incarnation starts empty meanwhile."""
+def with_checkpoints() -> tuple[SimulatedDisk, LogSet]:
+    """Return a set with nine batches in `A`, and with its checkpoints in the files."""
     disk = SimulatedDisk()
     logs = open_set(disk)
     for _ in range(9):
         put(make(logs, A))
     logs.checkpoints.request_all()
     run_jobs(logs)
+    return disk, logs
+
+
+def test_deletion_renames_then_removes() -> None:
+    """`a-0.<hex>-delete` for file.delete.delay.ms; a new incarnation starts empty meanwhile."""
+    disk, logs = with_checkpoints()
     assert logs.delete(A, now_ms=NOW_MS)
     assert not logs.delete(A, now_ms=NOW_MS)
     assert [name for name in disk.list() if name.endswith("-delete")]
@@ -140,12 +146,7 @@ def test_a_new_log_waits_for_no_checkpoint_of_others() -> None:
 
 def test_a_name_is_used_again_after_a_worker_wrote_the_checkpoints() -> None:
     """Then the log is made without waiting for the disk."""
-    disk = SimulatedDisk()
-    logs = open_set(disk)
-    for _ in range(9):
-        put(make(logs, A))
-    logs.checkpoints.request_all()
-    run_jobs(logs)
+    disk, logs = with_checkpoints()
     assert logs.checkpoints.without_gone({A}) == []
     logs.delete(A, now_ms=NOW_MS)
     assert logs.checkpoints.without_gone({B}) == []

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ottla.server.broker.internal_topics import INTERNAL_TOPICS
+from ottla.storage.log_set.checkpoint_queue import write_all
 from ottla.storage.log_set.jobs import run_all
 from ottla.types import TopicPartition
 
@@ -79,18 +80,15 @@ class NewLogs:
         if not checkpoints:
             self._make(batch, image, now_ms)
             return
-        self._creating, left = batch, len(checkpoints)
+        self._creating = batch
 
         def written() -> None:
-            nonlocal left
-            left -= 1
-            if not left and not self._is_closed:
+            if not self._is_closed:
                 self._creating = {}
                 self._make(batch, image, now_ms)
                 self.begin(image, now_ms)
 
-        for checkpoint in checkpoints:
-            checkpoint.start(self._run_in_worker, written)
+        write_all(checkpoints, self._run_in_worker, written)
 
     def _make(self, batch: dict[Key, TopicPartition], image: MetadataImage, now_ms: int) -> None:
         if len(batch) <= LOGS_OF_THE_LOOP or not self._logs.online_directories:

@@ -17,6 +17,7 @@ from ottla.replication.fetcher import FetcherSettings, ReplicaFetcher
 from ottla.replication.isr_updates import IsrUpdates
 from ottla.server.broker.directory_assignments import DirectoryAssignments
 from ottla.server.broker.follower_fetch import FollowerFetch
+from ottla.storage.log_set.checkpoint_queue import write_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -269,18 +270,7 @@ class Replication:
             return
         self._truncating.add(fetcher)
         checkpoints = self._replicas.logs.checkpoints.lower(cuts)
-        left = len(checkpoints)
-        if not left:
-            self._truncate(fetcher)
-
-        def stored() -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                self._truncate(fetcher)
-
-        for checkpoint in checkpoints:
-            checkpoint.start(self._run_in_worker, stored)
+        write_all(checkpoints, self._run_in_worker, lambda: self._truncate(fetcher))
 
     def _truncate(self, fetcher: ReplicaFetcher) -> None:
         """Truncate some logs now and the others later: requests are served meanwhile."""

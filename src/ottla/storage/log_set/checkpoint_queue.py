@@ -16,7 +16,7 @@ from ottla.storage.directories.checkpoints import (
 from ottla.storage.disk_errors import is_exhaustion
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from ottla.storage.directories.log_dir import LogDirectory
     from ottla.storage.log.partition_log import PartitionLog
@@ -299,3 +299,23 @@ class DurableCheckpoint:
 
     def _make_durable(self) -> None:
         self._log_dir.directory.sync()
+
+
+def write_all(
+    checkpoints: Sequence[DurableCheckpoint],
+    run_in_worker: Callable[..., object],
+    then: Callable[[], None],
+) -> None:
+    """Write checkpoints in workers; then() is called when the last is done, at once without any."""
+    left = len(checkpoints)
+    if not left:
+        then()
+
+    def written() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            then()
+
+    for checkpoint in checkpoints:
+        checkpoint.start(run_in_worker, written)
