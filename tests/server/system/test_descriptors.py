@@ -13,6 +13,7 @@ from ottla.storage.log.config import LogConfig
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log_set.retention_check import RetentionCheck
 from ottla.types import FileSlice
+from tests.server.system.descriptors import held
 from tests.storage.logs import NOW_MS, SMALL, TOPIC_ID, content, flush, new_log, put
 from tests.storage.sets import A, drain, finish, make, open_set
 
@@ -20,19 +21,6 @@ if TYPE_CHECKING:
     from ottla.storage.log_set.log_set import LogSet
 
 ROLLS = 3
-
-
-def held(folder: Path) -> list[str]:
-    """Return the names of the files below a folder that this process has open, removed ones too."""
-    found = []
-    for one in Path("/proc/self/fd").iterdir():
-        try:
-            target = str(one.readlink())
-        except OSError:  # it listed the folder
-            continue
-        if target.startswith(str(folder)):
-            found.append(Path(target).name)
-    return sorted(found)
 
 
 def rolled(tmp_path: Path) -> PartitionLog:

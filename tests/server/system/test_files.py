@@ -10,15 +10,12 @@ from pathlib import Path
 import pytest
 
 from ottla.server.system.files import RealDirectory
+from tests.server.system.descriptors import held
 
 
 @pytest.fixture
 def directory(tmp_path: Path) -> RealDirectory:
     return RealDirectory(str(tmp_path / "root"), create=True)
-
-
-def _descriptors() -> int:
-    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 def test_append_gathers_buffers_and_tracks_the_end(directory: RealDirectory) -> None:
@@ -33,15 +30,16 @@ def test_append_gathers_buffers_and_tracks_the_end(directory: RealDirectory) -> 
     assert file.size() == directory.size("a") == 5
 
 
-def test_no_descriptor_is_held_before_the_first_use(directory: RealDirectory) -> None:
+def test_no_descriptor_is_held_before_the_first_use(
+    directory: RealDirectory, tmp_path: Path
+) -> None:
     """Opening ten files takes no descriptor; using one takes one."""
-    before = _descriptors()
     files = [directory.open(f"f{number}", create=True) for number in range(10)]
-    assert _descriptors() == before
+    assert held(tmp_path) == []
     files[0].append([b"x"])
-    assert _descriptors() == before + 1
+    assert held(tmp_path) == ["f0"]
     files[0].close()
-    assert _descriptors() == before
+    assert held(tmp_path) == []
 
 
 def test_a_missing_file_is_an_error(directory: RealDirectory) -> None:
@@ -148,15 +146,16 @@ def test_a_moved_file_opens_under_its_new_name(directory: RealDirectory) -> None
     assert file.read(0, 1) == b"x"
 
 
-def test_bytes_are_put_into_a_file_that_no_one_holds(directory: RealDirectory) -> None:
+def test_bytes_are_put_into_a_file_that_no_one_holds(
+    directory: RealDirectory, tmp_path: Path
+) -> None:
     """Over old ones and behind the end; the file is made when missing, no descriptor is kept."""
-    before = _descriptors()
     directory.write_at("a", 2, b"cd")
     directory.write_at("a", 0, bytearray(b"abC"))
     assert directory.read_file("a") == b"abCd"
     with pytest.raises(FileNotFoundError):
         directory.write_at("missing/a", 0, b"x")
-    assert _descriptors() == before
+    assert held(tmp_path) == []
 
 
 def test_a_file_of_zeros_takes_the_place_of_another(directory: RealDirectory) -> None:
