@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 OTTLA = (sys.executable, "-m", "ottla")
+SETTINGS = """process.roles=broker,controller
+node.id={node_id}
+listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0
+controller.listener.names=CONTROLLER
+controller.quorum.bootstrap.servers=127.0.0.1:9093
+log.dirs={data}
+"""
 
 
 class Processes:
@@ -81,6 +88,23 @@ def test_nodes_are_chosen_and_stopped(
     stopped = stop(capsys, "--node-id", "7041", "--process-role", "broker")
     assert stopped == (0, f"stopped pid {first['pid']}\n", "")
     assert processes.running[0].wait(5) == 0
+
+
+def test_a_properties_file_names_one_of_two_nodes_with_the_same_id(
+    processes: Processes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The other one, of another cluster, goes on; paths are compared, not how they are written."""
+    files = [processes.root / f"{name}.properties" for name in ("first", "second", "third")]
+    for file in files:
+        data = processes.root / f"{file.stem}-data"
+        file.write_text(SETTINGS.format(node_id=7045, data=data))
+    first = processes.start("--format", f"../{files[0].name}")
+    second = processes.start(str(files[1]), "--format")
+    assert stop(capsys, str(files[2])) == (1, "No kafka server to stop\n", "")
+    assert stop(capsys, str(files[0]), "--node-id", "7046")[0] == 1
+    assert stop(capsys, str(files[0]))[1] == f"stopped pid {first['pid']}\n"
+    assert processes.running[1].poll() is None
+    assert stop(capsys, *map(str, files))[1] == f"stopped pid {second['pid']}\n"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """`ottla server-stop`: stop the nodes that this user runs on this machine.
 
-Kafka: bin/kafka-server-stop.sh, which does not wait.
+Kafka: bin/kafka-server-stop.sh (KIP-979), which does not wait and knows no files.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ EXAMPLES = """
 Examples:
   ottla server-stop
   ottla server-stop --node-id 1
+  ottla server-stop /etc/ottla/*.properties
   ottla server-stop --ready-file ready.json --timeout 120
 """
 COMMAND = "server-start"
@@ -51,24 +52,32 @@ class RunningNode(NamedTuple):
 
 
 @click.command("server-stop", epilog=EXAMPLES)
-@click.option("--node-id", type=int, help="Only the node with this id.")
+@click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False))
+@click.option("--node-id", type=int, help="Only nodes with this id, of whichever cluster.")
 @click.option("--process-role", help="Only nodes with this role: broker or controller.")
 @click.option("--ready-file", type=click.Path(dir_okay=False), help="Only the node that wrote it.")
 @click.option(
     "--timeout", type=float, default=60.0, show_default=True, help="Seconds to wait for the end."
 )
 def server_stop(
-    node_id: int | None, process_role: str | None, ready_file: str | None, timeout: float
+    files: tuple[str, ...],
+    node_id: int | None,
+    process_role: str | None,
+    ready_file: str | None,
+    timeout: float,
 ) -> None:
     """Ask nodes to stop, as SIGTERM does, and wait until they have.
 
-    Without flags, all nodes that this user has started on this machine with `ottla server-start`.
+    With FILES, the nodes that were started with these properties files; name all those of a cluster
+    to stop the cluster. Without FILES and flags, all nodes that this user has started on this
+    machine with `ottla server-start`, of all clusters.
     """
     with failures_reported():
         pid = None if ready_file is None else _pid_of(Path(ready_file))
+        running = without_wrappers(list(_running_nodes()))
         chosen = [
             node
-            for node in without_wrappers(list(_running_nodes()))
+            for node in (_started_with(files, running) if files else running)
             if pid in (None, node.process.pid) and _is_selected(node, node_id, process_role)
         ]
         if not chosen:
@@ -79,8 +88,26 @@ def server_stop(
 
 def nodes_with_settings(files: Collection[str]) -> list[psutil.Process]:
     """Return this user's nodes that were started with one of these properties files."""
-    found = without_wrappers(list(_running_nodes()))
-    return [one.process for one in found if not set(files).isdisjoint(_files(one.arguments))]
+    running = without_wrappers(list(_running_nodes()))
+    return [node.process for node in _started_with(files, running)]
+
+
+def _started_with(files: Collection[str], running: list[RunningNode]) -> list[RunningNode]:
+    """Return the nodes that were started with one of these files, however a path was written."""
+    requested = {Path(path).resolve() for path in files}
+    return [node for node in running if not requested.isdisjoint(_paths(node))]
+
+
+def _paths(node: RunningNode) -> Iterator[Path]:
+    """Yield the properties files of a node, relative ones from where it was started."""
+    import psutil
+
+    try:
+        folder = Path(node.process.cwd())
+    except psutil.Error:
+        return  # it has ended
+    for path in _files(node.arguments):
+        yield (folder / path).resolve()
 
 
 def _pid_of(path: Path) -> int:
@@ -142,14 +169,16 @@ def _is_selected(node: RunningNode, node_id: int | None, role: str | None) -> bo
 
 def _settings(node: RunningNode) -> dict[str, str]:
     """Return id and roles of a node: from its file, its environment and its flags."""
+    import psutil
+
     from ottla.config.properties import PropertiesError, parse_properties
 
     settings: dict[str, Any] = dict(_DEVELOPMENT)
     try:
-        environ, folder = node.process.environ(), Path(node.process.cwd())
-        for path in _files(node.arguments):
-            settings |= parse_properties((folder / path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, PropertiesError):
+        environ = node.process.environ()
+        for path in _paths(node):
+            settings |= parse_properties(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, PropertiesError, psutil.Error):
         environ = {}  # as much as can be known
     for name in _DEVELOPMENT:
         variable = "KAFKA_" + name.replace(".", "_").upper()
