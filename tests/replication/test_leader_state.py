@@ -27,11 +27,18 @@ class Environment:
 
     def __init__(self) -> None:
         self.epochs = dict(EPOCHS)
+        self.leaving: set[int] = set()
+        """Brokers in controlled shutdown."""
         self.proposed: list[ProposedIsr] = []
 
     def may_join(self, broker_id: int, broker_epoch: int) -> bool:
         """Whether it is the incarnation that is registered."""
-        return broker_id in self.epochs and broker_epoch in (-1, self.epochs[broker_id])
+        is_active = self.is_unfenced(broker_id) and broker_id not in self.leaving
+        return is_active and broker_epoch in (-1, self.epochs[broker_id])
+
+    def is_unfenced(self, broker_id: int) -> bool:
+        """Whether it is registered."""
+        return broker_id in self.epochs
 
     def is_stale(self, broker_id: int, broker_epoch: int) -> bool:
         """Whether a later incarnation is registered."""
@@ -143,6 +150,7 @@ def test_the_low_watermark_is_the_lowest_start_of_live_replicas() -> None:
     for offset in (2, 3):
         world.leading.deletions.add(offset, waits, offset)
     world.fetch(2, 3, log_start_offset=2)
+    world.environment.leaving.add(3)  # serves and fetches yet
     assert (world.leading.low_watermark, waits.codes) == (0, [])
     world.fetch(3, 3, log_start_offset=2)
     assert (world.leading.low_watermark, waits.codes) == (2, [(2, ErrorCode.NONE)])

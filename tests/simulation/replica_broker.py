@@ -183,6 +183,10 @@ class SimulatedBroker:
         known = self.image.brokers.get(broker_id)
         return known is not None and not known.is_fenced and broker_epoch in (-1, known.epoch)
 
+    def is_unfenced(self, broker_id: int) -> bool:
+        """Whether a broker runs, as far as this one knows."""
+        return self.may_join(broker_id, -1)
+
     def is_stale(self, broker_id: int, broker_epoch: int) -> bool:
         """Whether a later incarnation is known here."""
         assert self.image is not None

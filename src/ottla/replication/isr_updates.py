@@ -40,6 +40,9 @@ class BrokerEpochs(Protocol):
     def may_join(self, broker_id: int, broker_epoch: int) -> bool:
         """Whether a broker is neither fenced nor shutting down, and of this incarnation."""
 
+    def is_unfenced(self, broker_id: int) -> bool:
+        """Whether a broker is not fenced; it may be shutting down."""
+
     def is_stale(self, broker_id: int, broker_epoch: int) -> bool:
         """Whether a later incarnation of the broker is known."""
 
@@ -61,6 +64,7 @@ class IsrUpdates:
         self.node_id = node_id
         self.max_lag_ms = max_lag_ms
         self.may_join = brokers.may_join
+        self.is_unfenced = brokers.is_unfenced
         self.is_stale = brokers.is_stale
         self.high_watermark_moved = high_watermark_moved
         self._brokers = brokers

@@ -101,6 +101,9 @@ class LeaderEnvironment(Protocol):
         -1 stands for a follower that does not report its epoch.
         """
 
+    def is_unfenced(self, broker_id: int) -> bool:
+        """Whether a broker is not fenced; it may be shutting down."""
+
     def is_stale(self, broker_id: int, broker_epoch: int) -> bool:
         """Whether a later incarnation of the broker is known."""
 
@@ -220,7 +223,7 @@ class LeaderState:
         """The lowest start of this log and of those of the followers that are alive (KIP-107)."""
         low = self.partition.log.log_start_offset
         for follower in self.followers.values():
-            if self._environment.may_join(follower.broker_id, NO_BROKER_EPOCH):
+            if self._environment.is_unfenced(follower.broker_id):
                 low = min(low, follower.log_start_offset)
         return low
 

@@ -58,6 +58,11 @@ class RegisteredBrokers:
         known = self._brokers.brokers.get(broker_id)
         return known is not None and known.is_active and broker_epoch in (-1, known.broker_epoch)
 
+    def is_unfenced(self, broker_id: int) -> bool:
+        """Whether a broker is not fenced; it may be shutting down."""
+        known = self._brokers.brokers.get(broker_id)
+        return known is not None and not known.fenced
+
     def is_stale(self, broker_id: int, broker_epoch: int) -> bool:
         """Whether a later incarnation of the broker is known."""
         known = self._brokers.brokers.get(broker_id)
