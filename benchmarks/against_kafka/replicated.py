@@ -24,6 +24,7 @@ from run import Case, build_loader, compare, produce, run_case, topic_of
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 NODES = (1, 2, 3)
 HEAP = "-Xms512m -Xmx512m"
+TOUCHED = "-XX:+AlwaysPreTouch"  # a node that runs for days has used its whole heap
 ALL = ("-acks", "all")
 CASES = (
     Case("small, 1 client", produce("-clients", "1", "-requests", "3000", *ALL), 0.5),
@@ -198,7 +199,7 @@ def main() -> None:
     options = parser.parse_args()
     loader = build_loader()
     directory = Path(tempfile.mkdtemp(prefix="ottla-bench-"))
-    java = java_command(options.libs, directory)
+    java = java_command(options.libs, directory, f"{HEAP} {TOUCHED}")
     trios = [Trio("ottla", directory / "ottla", []), Trio("kafka", directory / "kafka", java)]
     try:
         for trio in trios:

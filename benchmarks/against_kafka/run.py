@@ -128,7 +128,7 @@ CASES = (
         source="small produce over 1000 partitions",
     ),
 )
-PAGES_TO_BACK_BYTES = 1200 * 1024 * 1024
+PAGES_TO_BACK_BYTES = 3 * 1024**3
 _SCALE = {"request": 1e6, "record": 1e6, "GB": 1e9}
 _SHOWN = {"request": "µs/request", "record": "µs/record", "GB": "s/GB"}
 
