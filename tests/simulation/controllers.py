@@ -51,7 +51,7 @@ class SimulatedController(SimulatedMember):
     def make_driver(
         self, node: RaftNode, log: ReplicatedLog, store: QuorumStateStore
     ) -> RaftDriver:
-        """Load the newest snapshot into a new controller; its runtime makes the driver."""
+        """Make a new controller, which loads the newest snapshot; its runtime makes the driver."""
         quorum = self.quorum
         config = parse_broker_config({**PROPERTIES, "metadata.max.retention.bytes": "1"})
         controller = Controller(
@@ -67,9 +67,6 @@ class SimulatedController(SimulatedMember):
         self.loader = MetadataLoader()
         policy = SnapshotPolicy(max_bytes=SNAPSHOT_BYTES, max_interval_ms=0, now_ms=quorum.clock.ms)
         replayed = ReplayedLog(controller, self.loader, policy)
-        found = log.newest_readable_snapshot()
-        if found is not None and found[0].offset > 0:
-            replayed.begin_with(found[1], found[0])
         self.runtime = ControllerRuntime(
             replayed,
             node,
@@ -89,6 +86,9 @@ class SimulatedController(SimulatedMember):
         )
         self.runtime.driver._listener = self
         self.runtime._catch_up.records_per_turn = 1 + quorum.seed % 3
+        found = log.newest_readable_snapshot()
+        if found is not None and found[0].offset > 0:
+            self.runtime.snapshot_loaded(found[0])
         return self.runtime.driver
 
     def _call_soon(self, turn: Callable[[], None]) -> None:

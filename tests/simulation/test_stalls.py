@@ -389,6 +389,41 @@ def test_a_voter_answers_while_it_loads_a_snapshot(monkeypatch: pytest.MonkeyPat
     cluster.run(work())
 
 
+def test_a_voter_answers_while_it_loads_the_snapshot_of_its_own_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The newest one holds nearly all of the metadata."""
+    cluster = SimulatedCluster(28)
+
+    async def work() -> None:
+        await cluster.start()
+        async with cluster.admin() as admin:
+            await _limit_users(admin)
+        active = cluster.active_controller
+        killed = _standby(cluster)
+        node = cluster[killed]
+        assert node.node is not None
+        image = node.node.controller.image
+        await _until(lambda: len(image.quotas.by_entity) == RECORDS // len(LIMITS))
+        snapshot_id = node.node.controller._runtime.snapshots.write()
+        log = node.node.controller.driver.log
+        await _until(lambda: log.latest_snapshot == snapshot_id)
+        cluster.kill(killed)
+        replays = Replays(cluster, monkeypatch)
+        starting = asyncio.create_task(cluster.start(killed))
+        waits = await _ask(cluster, killed, lambda: replays.of(node) >= RECORDS)
+        await starting
+        assert node.node is not None
+        assert node.node.controller.driver.log.latest_snapshot == snapshot_id
+        assert len(node.node.controller.image.quotas.by_entity) == RECORDS // len(LIMITS)
+        assert len(waits) > 10
+        assert max(waits) < FETCH_TIMEOUT_S / 2
+        assert replays.longest <= RECORDS_PER_TURN
+        assert cluster.active_controller is active
+
+    cluster.run(work())
+
+
 def test_a_controller_leads_after_it_has_replayed_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """All start together: whoever is elected answers, but decides nothing before its log's end."""
     cluster = SimulatedCluster(26)

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ottla.controller.controller import Controller
     from ottla.metadata.loader import MetadataLoader
     from ottla.metadata.snapshot import SnapshotPolicy
-    from ottla.raft.snapshot import SnapshotContent
     from ottla.records.batch import RecordBatch
 
 
@@ -49,12 +48,6 @@ class ReplayedLog:
         self._delta = MetadataDelta()
         """What was applied since the listeners were notified."""
         self._is_published = False
-
-    def begin_with(self, content: SnapshotContent, snapshot_id: OffsetAndEpoch) -> None:
-        """Load a snapshot at once: nothing is served before."""
-        for _ in self.load_snapshot(content.values, snapshot_id):
-            pass
-        self.last_timestamp = content.last_contained_log_timestamp
 
     def load_snapshot(self, values: Iterable[bytes], snapshot_id: OffsetAndEpoch) -> Iterator[None]:
         """Begin with a snapshot, or continue from a newer one; it is committed.

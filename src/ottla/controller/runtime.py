@@ -174,7 +174,7 @@ class ControllerRuntime:
         """Nothing follows: operations fail where this node does not lead."""
 
     def snapshot_loaded(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Continue from a snapshot that was fetched from the leader."""
+        """Continue from a snapshot: one fetched from the leader, or the newest one at the start."""
         self._catch_up.snapshot_loaded(snapshot_id)
 
     def resigned(self, _epoch: int) -> None:

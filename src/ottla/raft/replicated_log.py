@@ -358,8 +358,10 @@ class ReplicatedLog:
         """Return what reads a snapshot batch by batch."""
         return SnapshotReader(self._directory.read_file(_path(snapshot_id)))
 
-    def newest_readable_snapshot(self) -> tuple[OffsetAndEpoch, SnapshotContent] | None:
+    def newest_readable_snapshot(self) -> tuple[OffsetAndEpoch, SnapshotReader] | None:
         """Return the newest snapshot that is whole; an older one serves while the log reaches it.
+
+        Its records are not decoded yet.
 
         CorruptMessage when one that is damaged or missing cannot be done without.
         """
@@ -368,9 +370,12 @@ class ReplicatedLog:
             if snapshot_id.offset < self.start_offset:
                 break
             try:
-                return snapshot_id, self.read_snapshot(snapshot_id)
+                reader = self.snapshot_reader(snapshot_id)
+                reader.check()
             except CorruptMessage as error:
                 damage = damage or error
+            else:
+                return snapshot_id, reader
         if self.start_offset > 0:
             raise damage or CorruptMessage(
                 f"the metadata log begins at offset {self.start_offset}, and no snapshot holds "

@@ -167,16 +167,27 @@ class SnapshotReader:
 
         CorruptMessage when a checksum is wrong, at the end when the footer is missing.
         """
+        for batch in self._batches():
+            for record in batch.records():
+                if record.value is not None:
+                    yield bytes(record.value)
+
+    def check(self) -> None:
+        """Read through without decoding the metadata records; CorruptMessage as for `values`."""
+        for _ in self._batches():
+            pass
+
+    def _batches(self) -> Iterator[RecordBatch]:
+        """Yield the batches of metadata records; the other ones are read."""
+        self._has_header = self._has_footer = False
         for batch in iterate_batches(self._data):
             if self._has_footer:
                 raise CorruptMessage("a snapshot continues after its footer")
             batch.check_crc()
             if batch.is_control:
                 self._read_control(batch)
-                continue
-            for record in batch.records():
-                if record.value is not None:
-                    yield bytes(record.value)
+            else:
+                yield batch
         if not self._has_header or not self._has_footer:
             raise CorruptMessage("a snapshot without a header or a footer")
 

@@ -84,7 +84,7 @@ class ControllerNode:
         policies: Policies = NO_POLICIES,
         on_failure: Callable[[Exception], None],
     ) -> None:
-        """Load the metadata log and take a place in the quorum.
+        """Open the metadata log and take a place in the quorum.
 
         directory is the root of the metadata log directory; loader gets what is committed;
         run_in_worker(job, done) calls done(result, error) on the loop, call_soon(callback) calls
@@ -120,10 +120,11 @@ class ControllerNode:
         )
         replayed = ReplayedLog(controller, loader, _snapshot_policy(config, clock))
         store = QuorumStateStore(directory, METADATA_LOG)
+        snapshot = metadata_log.newest_readable_snapshot()
         raft = take_part(
             metadata_log,
-            replayed,
             store,
+            snapshot=snapshot,
             settings=MemberSettings(
                 ReplicaKey(node_id, directory_id),
                 own_endpoints(controller_listeners),
@@ -160,6 +161,8 @@ class ControllerNode:
             clock=clock,
             mutation_quota=mutation_quota,
         )
+        self._snapshot_id = snapshot[0] if snapshot is not None and snapshot[0].offset else None
+        """Of the snapshot to begin with: not the one of a new node, which is empty."""
         self._is_stopped = False
         self._tick_at = QuorumTimer(self._runtime.driver, clock, timer)
 
@@ -207,6 +210,8 @@ class ControllerNode:
         Complete when everything committed is applied: by a standby what its leader says, by the
         active controller all of its log.
         """
+        if self._snapshot_id is not None:
+            self._runtime.snapshot_loaded(self._snapshot_id)
         self._runtime.driver.tick()
         return self._runtime.ready
 

@@ -1,4 +1,4 @@
-"""How a controller comes back: it loads its newest snapshot, then takes its place in the quorum.
+"""How a controller comes back: it takes its place in the quorum with the voters that its log names.
 
 Kafka: org.apache.kafka.raft.KafkaRaftClient.initialize, KRaftControlRecordStateMachine.
 """
@@ -17,34 +17,38 @@ from ottla.raft.voter_set import Voter, VoterEndpoint, VoterSet
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from random import Random
+    from typing import TypeAlias
 
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
-    from ottla.controller.replayed_log import ReplayedLog
     from ottla.metadata.broker import ListenerAddress
     from ottla.raft.member import MemberSettings
     from ottla.raft.quorum_state import QuorumStateStore
     from ottla.raft.replicated_log import ReplicatedLog
     from ottla.raft.requests import ReplicaKey
+    from ottla.raft.snapshot import SnapshotReader
+    from ottla.types import OffsetAndEpoch
+
+    Snapshot: TypeAlias = tuple[OffsetAndEpoch, SnapshotReader]
 
 
 def take_part(
     log: ReplicatedLog,
-    replayed: ReplayedLog,
     store: QuorumStateStore,
     *,
+    snapshot: Snapshot | None,
     settings: MemberSettings,
     static_voters: VoterSet,
     clock: Clock,
     rng: Random,
     path: str,
 ) -> RaftNode:
-    """Load the newest snapshot into `replayed`; return the member with the voters of the log.
+    """Return the member with the voters of the log, which continues from a snapshot.
 
     path is the log directory's name in the text of errors. KafkaError INCONSISTENT_VOTER_SET for
     a quorum that this node cannot serve.
     """
-    voters = _replay(log, replayed, static_voters)
+    voters = _voters_of(log, snapshot, static_voters)
     check_voters(voters.latest, settings.key)
     election = store.read_at_start(
         log_end_offset=log.end_offset, epoch_at_end=log.epoch_at_end(), path=path
@@ -73,20 +77,15 @@ def check_voters(voters: VoterSet, key: ReplicaKey) -> None:
         )
 
 
-def _replay(log: ReplicatedLog, replayed: ReplayedLog, static_voters: VoterSet) -> VoterHistory:
-    """Load the newest snapshot; return the voters and the kraft.version by offset.
-
-    The records after it are replayed when they are known to be committed.
-    """
+def _voters_of(
+    log: ReplicatedLog, snapshot: Snapshot | None, static_voters: VoterSet
+) -> VoterHistory:
+    """Return the voters and the kraft.version by offset, also what is not committed yet."""
     voters, position = VoterHistory(static_voters), 0
-    found = log.newest_readable_snapshot()
-    if found is not None:
-        snapshot_id, content = found
-        position = snapshot_id.offset
+    if snapshot is not None:
+        position, content = snapshot[0].offset, snapshot[1]
         if content.voters is not None:
             voters.restart(position, content.voters, content.kraft_version)
-        if position > 0:
-            replayed.begin_with(content, snapshot_id)
     for batch in log.read(max(position, log.start_offset)):
         if batch.is_control:
             for record in batch.records():
