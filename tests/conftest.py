@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from xdist.remote import Producer
+    from xdist.workermanage import WorkerController
 
 settings.register_profile(
     "ottla",
@@ -52,11 +53,30 @@ def _restored_log_levels() -> Iterator[None]:
             logging.getLogger(name).setLevel(before.get(name, logging.NOTSET))
 
 
+LONG_FIRST = (
+    "tests/spark",
+    "tests/testing/test_document.py",
+    "tests/simulation/",
+    "tests/testing/",
+)
+"""Where files with few tests take long: begun last, one of them would run alone at the end."""
+
+
+def _place(scope: str) -> int:
+    """Return the place of a scope among those that begin first."""
+    places = (place for place, prefix in enumerate(LONG_FIRST) if scope.startswith(prefix))
+    return next(places, len(LONG_FIRST))
+
+
 class SparkTogether(LoadFileScheduling):  # type: ignore[misc] # xdist has no types
-    """Gives the tests of a file to one process, those of Spark all to the same."""
+    """Gives the tests of a file to one process, those of Spark all to the same; long ones first."""
 
     def _split_scope(self, nodeid: str) -> str:
         return "tests/spark" if nodeid.startswith("tests/spark/") else super()._split_scope(nodeid)
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        self.workqueue.move_to_end(min(self.workqueue, key=_place), last=False)
+        super()._assign_work_unit(node)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -15,7 +15,6 @@ import pytest
 
 from ottla.quickstart.flights import DAY_MS, FIRST_MONDAY_MS, WEEK_MS, load_extract, week_of
 from ottla.quickstart.interrupts import ALARM, STOPPING, Interrupts
-from ottla.quickstart.picture import draw, findings
 from ottla.quickstart.show import Screen
 from ottla.quickstart.summary import (
     WeekCounts,
@@ -28,11 +27,12 @@ from ottla.quickstart.summary import (
     partial_weeks,
     worst_week,
 )
+from tests.waits import WAIT_S, wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-SECONDS = 60
+SECONDS = 2 * WAIT_S
 
 
 def start(*arguments: str, directory: Path) -> subprocess.Popen[str]:
@@ -147,10 +147,7 @@ def test_the_node_ends_with_its_parent(tmp_path: Path) -> None:
     process.stdout.readline()  # the node is up
     process.kill()
     process.communicate(timeout=SECONDS)
-    deadline = time.monotonic() + SECONDS
-    while left_behind(tmp_path) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert left_behind(tmp_path) == []
+    wait_for(lambda: left_behind(tmp_path) == [])
 
 
 def test_the_extract_is_in_order() -> None:
@@ -215,6 +212,8 @@ def test_the_worst_week_is_a_complete_one() -> None:
     totals = by_week(weeks)
     assert worst_week(totals, partial) == first + WEEK_MS
     assert worst_week(totals, totals) is None
+    from ottla.quickstart.picture import findings  # loads matplotlib
+
     found = findings(weeks, partial)
     assert found.title.startswith("In the worst week, from 12 Jan 1970, ")
     assert found.title.endswith(" 38 minutes late on average")
@@ -223,6 +222,8 @@ def test_the_worst_week_is_a_complete_one() -> None:
 
 def test_the_picture_is_a_png(tmp_path: Path) -> None:
     """With carriers whose names are not known, and without a complete week."""
+    from ottla.quickstart.picture import draw  # loads matplotlib
+
     weeks = {WeekKey(FIRST_MONDAY_MS, "UA"): WeekCounts(100, 1, 500)}
     draw(weeks, {}, {FIRST_MONDAY_MS}, tmp_path / "year.png")
     assert (tmp_path / "year.png").read_bytes().startswith(b"\x89PNG")
