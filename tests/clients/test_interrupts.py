@@ -16,11 +16,12 @@ import pytest
 from ottla.clients.blocking import Producer
 from ottla.clients.interrupts import Interrupts
 from ottla.testing.cluster import Cluster
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-DEADLINE_S = 40
+DEADLINE_S = 4 * WAIT_S
 
 POLLING = """
 import os, random, signal, sys, threading

@@ -22,6 +22,7 @@ from ottla.clients.settings import PRODUCER, read_settings
 from ottla.errors import ErrorCode, KafkaError, WakeupError
 from ottla.testing.cluster import Cluster
 from ottla.types import TopicPartition
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,7 +87,7 @@ def test_interceptors_change_and_follow_records(bootstrap: str) -> None:
     with Producer(
         bootstrap_servers=bootstrap, interceptor_classes=[Failing, marking], max_request_size=1000
     ) as producer:
-        producer.send("i", b"dull", headers={"a": b"1"}).result(10)
+        producer.send("i", b"dull", headers={"a": b"1"}).result(WAIT_S)
         producer.send_many("i", [b"bright"])
         with pytest.raises(KafkaError):
             producer.send("i", bytes(2000))
@@ -98,7 +99,7 @@ def test_interceptors_change_and_follow_records(bootstrap: str) -> None:
         auto_offset_reset="earliest",
         interceptor_classes=[Failing(), choosing],
     ) as consumer:
-        found = consumer.poll(10)
+        found = consumer.poll(WAIT_S)
         consumer.commit()
     assert [record.value for record in found] == [b"bright"]
     assert dict(found[0].headers) == {"seen": b"yes"}
@@ -128,21 +129,21 @@ def test_wakeup_ends_a_poll(bootstrap: str) -> None:
     with Consumer("w", bootstrap_servers=bootstrap, group_id="w") as consumer:
         threading.Timer(0.1, consumer.wakeup).start()
         with pytest.raises(WakeupError):
-            consumer.poll(60)
+            consumer.poll(WAIT_S)
         consumer.wakeup()
         with pytest.raises(WakeupError):
-            consumer.poll(60)
+            consumer.poll(WAIT_S)
         assert consumer.poll(0.01) == []
 
 
 def test_an_enforced_rebalance_begins_a_new_generation(bootstrap: str) -> None:
     """group_metadata returns the generation; the membership continues."""
     with Producer(bootstrap_servers=bootstrap) as producer:
-        producer.send("e", b"v").result(10)
+        producer.send("e", b"v").result(WAIT_S)
     with Consumer(
         "e", bootstrap_servers=bootstrap, group_id="e", auto_offset_reset="earliest"
     ) as consumer:
-        assert len(consumer.poll(10)) == 1
+        assert len(consumer.poll(WAIT_S)) == 1
         assert consumer.lag(TopicPartition("e", 0)) == 0
         before = consumer.group_metadata()
         assert before.group_id == "e"
@@ -159,7 +160,7 @@ def test_wakeup_of_a_coroutine(bootstrap: str) -> None:
         async with AsyncConsumer("w", bootstrap_servers=bootstrap, group_id="wa") as consumer:
             threading.Timer(0.1, consumer.wakeup).start()
             with pytest.raises(WakeupError):
-                await consumer.poll(60)
+                await consumer.poll(WAIT_S)
 
     asyncio.run(run())
 

@@ -16,6 +16,7 @@ import pytest
 
 from ottla.cli.main import COMMANDS
 from ottla.testing.cluster import Cluster
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,7 +69,7 @@ class Container:
             text=True,
             cwd=self.root,
         )
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + WAIT_S
         while not self.ready.exists():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 assert self.process.stdout is not None
@@ -81,7 +82,7 @@ class Container:
         """Stop as the container engine does; return the status and what was printed."""
         assert self.process is not None
         self.process.terminate()
-        printed, _ = self.process.communicate(timeout=30)
+        printed, _ = self.process.communicate(timeout=WAIT_S)
         return self.process.returncode, printed
 
     def health(self) -> tuple[int, str]:

@@ -290,10 +290,13 @@ def test_pieces_are_told_while_they_are_decompressed(codec: Compression) -> None
 
 @pytest.mark.parametrize("window_log", [20, 23, 27])
 def test_zstd_windows_that_kafka_takes(window_log: int) -> None:
-    """Up to 128 MiB of window may be asked for; memory is only touched as the frame fills it."""
+    """Up to 128 MiB of window may be asked for; memory is only touched as the frame fills it.
+
+    What else the process does meanwhile is less than half of that.
+    """
     before = psutil.Process().memory_info().rss
     assert bytes(decompress(Compression.ZSTD, zstd_frame(window_log))) == b"hello"
-    assert psutil.Process().memory_info().rss - before < 16 << 20
+    assert psutil.Process().memory_info().rss - before < 64 << 20
 
 
 @pytest.mark.parametrize("window_log", [28, 31, 41])

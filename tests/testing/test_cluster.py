@@ -14,6 +14,7 @@ from ottla.testing.cluster import Cluster
 from ottla.testing.cluster_files import CONTROLLER, ClusterFiles, endpoint_of, free_listeners
 from ottla.testing.kafka import Kafka
 from ottla.testing.threaded_node import ClusterError
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,7 +39,7 @@ def three(data_dir: Path) -> Iterator[Kafka]:
 def _controller(kafka: Kafka) -> int:
     cluster = kafka.cluster
     assert isinstance(cluster, Cluster)
-    kafka.wait(lambda: cluster.controller_id is not None, 20.0, lambda: "no controller")
+    kafka.wait(lambda: cluster.controller_id is not None, WAIT_S, lambda: "no controller")
     found = cluster.controller_id
     assert found is not None
     return found
@@ -97,7 +98,7 @@ def test_a_paused_controller_is_replaced(three: Kafka) -> None:
     three.resume(first)
     three.wait(
         lambda: not cluster.node(first).run(lambda node: node.controller.active),
-        20.0,
+        WAIT_S,
         lambda: "the old controller does not follow",
     )
     three.pause(first)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from ottla.testing import Cluster
+from tests.waits import WAIT_S
 
 README = Path(__file__).parents[2] / "README.md"
 DOCUMENT = Path(__file__).parents[2] / "docs" / "testing.md"
@@ -89,7 +90,7 @@ def run(directory: Path, *arguments: str) -> tuple[dict[str, int], str]:
         cwd=directory,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=4 * WAIT_S,
         check=False,
     )
     summary = ran.stdout.splitlines()[-1]

@@ -15,6 +15,7 @@ from ottla.testing.fault_clock import ClusterClock
 from ottla.testing.fault_network import CLIENTS, NetworkFaults, Pipe
 from ottla.testing.kafka import Kafka
 from ottla.testing.threaded_node import ClusterError
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -68,7 +69,7 @@ def test_a_controller_waits_for_a_frozen_disk(one: Kafka) -> None:
     created.join(0.2)
     assert created.is_alive()
     one.disk().heal()
-    created.join(20)
+    created.join(WAIT_S)
     assert not created.is_alive()
 
 
@@ -85,7 +86,7 @@ def test_a_node_halts_when_its_last_disk_fails(
         _send_once(kafka, topic)
     cluster = kafka.cluster
     assert isinstance(cluster, Cluster)
-    kafka.wait(lambda: cluster.run(lambda node: node.halted.is_set()), 10.0, lambda: "no halt")
+    kafka.wait(lambda: cluster.run(lambda node: node.halted.is_set()), WAIT_S, lambda: "no halt")
     disk.heal()
     kafka.kill()
     kafka.start()
@@ -101,11 +102,13 @@ def test_a_controller_that_is_cut_off_is_replaced(three: Kafka) -> None:
     others = {1, 2, 3} - {first}
     with three.partition_network({first}, others):
         three.wait(
-            lambda: cluster.controller_id not in {None, first}, 20.0, lambda: "no other controller"
+            lambda: cluster.controller_id not in {None, first},
+            WAIT_S,
+            lambda: "no other controller",
         )
     three.wait(
         lambda: not cluster.node(first).run(lambda node: node.controller.active),
-        20.0,
+        WAIT_S,
         lambda: "two controllers",
     )
 

@@ -11,6 +11,7 @@ import pytest
 
 from ottla import Admin
 from ottla.testing import Cluster
+from tests.waits import WAIT_S
 
 DOCUMENTS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -39,7 +40,7 @@ def run(example: str, bootstrap: str) -> str:
         [sys.executable, "-c", example.replace(ADDRESS, bootstrap)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=4 * WAIT_S,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr

@@ -11,6 +11,7 @@ import pytest
 
 from ottla.testing import ClusterError, ForeignCluster, cluster
 from tests.testing import mistakes
+from tests.waits import WAIT_S
 
 SOURCE = Path(mistakes.__file__)
 CALLS = {
@@ -29,7 +30,7 @@ def reports() -> dict[str, str]:
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=4 * WAIT_S,
         check=False,
     )
     head = r"^_+ (?:ERROR at \w+ of )?(test_\w+) _+$"

@@ -11,6 +11,7 @@ from ottla import Admin, AsyncConsumer, Consumer, Producer, TopicPartition
 from ottla.clients.consumer.core import RebalanceListener
 from ottla.errors import KafkaError
 from ottla.testing.cluster import Cluster
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +61,7 @@ def _member(bootstrap: str, notes: Notes, group: str, **settings: Any) -> Consum
     )
     consumer.subscribe([TOPIC], listener=notes)
     while len(consumer.assignment) < 2:
-        consumer.poll(5)
+        consumer.poll(WAIT_S)
     return consumer
 
 
@@ -127,7 +128,7 @@ def test_partitions_by_hand_are_no_ones_business(bootstrap: str) -> None:
     consumer.unsubscribe()
     consumer.assign(BOTH)
     consumer.seek_to_beginning()
-    assert len(consumer.poll(5)) >= 1
+    assert len(consumer.poll(WAIT_S)) >= 1
     consumer.close()
     assert notes.heard == [("assigned", BOTH), ("revoked", BOTH)]
 
@@ -181,7 +182,7 @@ def test_coroutines_of_a_listener_are_awaited_by_an_async_close(bootstrap: str) 
         async with AsyncConsumer(**settings) as consumer:
             consumer.subscribe([TOPIC], listener=notes)
             while len(consumer.assignment) < 2:
-                await consumer.poll(5)
+                await consumer.poll(WAIT_S)
 
     asyncio.run(run())
     assert notes.heard == [("assigned", BOTH), ("revoked", BOTH)]

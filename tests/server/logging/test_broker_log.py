@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,9 +29,14 @@ PAYLOAD = b"payload-of-a-customer"
 
 @pytest.fixture
 def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-    """Return the lines so far, levels from INFO on."""
+    """Return the lines so far, levels from INFO on, but not those of another test's node."""
     caplog.set_level(logging.INFO, "ottla")
-    return lambda: [one.getMessage() for one in caplog.records if one.name != "ottla.clients"]
+    earlier = {one.ident for one in threading.enumerate()} - {threading.get_ident()}
+    return lambda: [
+        one.getMessage()
+        for one in caplog.records
+        if one.name != "ottla.clients" and one.thread not in earlier
+    ]
 
 
 def run(*works: Callable[[SimulatedNode], Awaitable[None]], **config: str) -> None:

@@ -121,7 +121,7 @@ def served(spelling: str) -> set[str]:
             while not consumer.poll(1.0):
                 pass
             consumer.commit()
-            with urllib.request.urlopen(cluster.metrics_url, timeout=20) as answer:
+            with urllib.request.urlopen(cluster.metrics_url, timeout=60) as answer:
                 text = answer.read().decode()
     return {
         sample.name for family in text_string_to_metric_families(text) for sample in family.samples

@@ -25,6 +25,7 @@ from ottla.testing.kafka import Kafka
 from ottla.types import METADATA_TOPIC
 from tests.controller.harness import assigned_topic, topic
 from tests.server.requests.untrusted_clients import Peer
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,14 +40,14 @@ NODES = (1, 2, 3)
 def cluster() -> Iterator[Cluster]:
     """Run three nodes, all of which have applied two topics, one of three replicas."""
     with Cluster(nodes=3) as running, Kafka(running) as kafka:
-        kafka.wait(lambda: running.controller_id is not None, 20.0, lambda: "no controller")
+        kafka.wait(lambda: running.controller_id is not None, WAIT_S, lambda: "no controller")
         peer = Peer(running.node(1).address)
         request = CreateTopicsRequest(
             topics=[assigned_topic("single", [2]), topic("there", factor=3)]
         )
         assert [one.error_code for one in peer.ask(request, 7).topics] == [0, 0]
         kafka.wait(
-            lambda: all(_has_replica(running, one) for one in NODES), 20.0, lambda: "no replica"
+            lambda: all(_has_replica(running, one) for one in NODES), WAIT_S, lambda: "no replica"
         )
         yield running
 

@@ -18,6 +18,7 @@ from ottla.protocol.apis.describe_user_scram_credentials import (
 from ottla.protocol.apis.list_config_resources import ListConfigResourcesRequest
 from ottla.testing.cluster import Cluster
 from ottla.types import Uuid
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +39,7 @@ def test_voters_listen_where_the_quorum_says(admin: Admin) -> None:
     quorum = admin.describe_metadata_quorum()
     endpoint = quorum.endpoints[quorum.leader_id][0]
     assert endpoint.port > 0
-    socket.create_connection(("127.0.0.1", endpoint.port), timeout=5).close()
+    socket.create_connection(("127.0.0.1", endpoint.port), timeout=WAIT_S).close()
     with Admin(bootstrap_controllers=f"127.0.0.1:{endpoint.port}") as controllers:
         assert controllers.describe_metadata_quorum().leader_id == quorum.leader_id
         found = controllers.describe_cluster()

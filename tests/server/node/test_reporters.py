@@ -40,9 +40,9 @@ def test_a_class_that_is_lost_keeps_no_other_out(
     )
     assert [type(one) for one in reporters.receivers] == [Receiver]
     assert telemetry.has_receiver
-    assert len(caplog.messages) == 2
-    assert "reporter_that_breaks.One cannot be loaded (no licence)" in caplog.messages[0]
-    assert "tests.server.node.receivers.Gone cannot be loaded" in caplog.messages[1]
+    first, second = (one for one in caplog.messages if "cannot be loaded" in one)
+    assert "reporter_that_breaks.One cannot be loaded (no licence)" in first
+    assert "tests.server.node.receivers.Gone cannot be loaded" in second
     reporters.close()
 
 

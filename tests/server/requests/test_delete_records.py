@@ -17,6 +17,7 @@ from ottla.testing.kafka import Kafka
 from tests.controller.harness import assigned_topic
 from tests.server.requests.untrusted_clients import Peer, produce
 from tests.server.system.test_disk_faults import batch
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from ottla.replication.leader_state import LeaderState
@@ -62,11 +63,11 @@ def test_what_is_late_is_answered_with_how_far_it_was() -> None:
 def test_followers_have_deleted_when_it_is_answered() -> None:
     """Three nodes: the log of each starts where the client asked."""
     with Cluster(nodes=3) as cluster, Kafka(cluster) as kafka:
-        kafka.wait(lambda: cluster.controller_id is not None, 20.0, lambda: "no controller")
+        kafka.wait(lambda: cluster.controller_id is not None, WAIT_S, lambda: "no controller")
         peer = Peer(cluster.node(1).address)
         created = peer.ask(CreateTopicsRequest(topics=[assigned_topic("t", [1, 2, 3])]), 7)
         assert created.topics[0].error_code == 0
-        kafka.wait(lambda: produce(peer, "t", batch()) == 0, 20.0, lambda: "not led")
+        kafka.wait(lambda: produce(peer, "t", batch()) == 0, WAIT_S, lambda: "not led")
         topic = DeleteRecordsRequest.DeleteRecordsTopic
         first = topic.DeleteRecordsPartition(partition_index=0, offset=2)
         topics = [topic(name="t", partitions=[first])]

@@ -26,6 +26,7 @@ from tests.server.requests.untrusted_clients import (
     produce,
 )
 from tests.server.system.test_disk_faults import batch, end_offset, fetch, wait_for
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,7 +102,7 @@ def is_silent(peer: Peer) -> bool:
     except BlockingIOError:
         return True
     finally:
-        peer.sock.settimeout(10)
+        peer.sock.settimeout(WAIT_S)
     return False
 
 
@@ -114,7 +115,7 @@ def test_the_answer_comes_after_the_flush(disk: HeldDisk) -> None:
         assert produce(peer, "t", batch()) == 0
         disk.text = f"{cluster.data_dir}/t-0/"
         ask_produce(peer, "t")
-        assert disk.hangs.wait(20)
+        assert disk.hangs.wait(WAIT_S)
         for _ in range(5):
             assert produce(witness, "u", batch()) == 0
             assert witness.is_served()
@@ -148,7 +149,7 @@ def test_many_clients_share_a_flush(disk: HeldDisk) -> None:
         assert produce(peers[0], "t", batch()) == 0
         disk.text = f"{cluster.data_dir}/t-0/"
         ask_produce(peers[0], "t")
-        assert disk.hangs.wait(20)
+        assert disk.hangs.wait(WAIT_S)
         disk.synced.clear()
         for peer in peers[1:]:
             ask_produce(peer, "t")
@@ -172,7 +173,7 @@ def test_one_request_waits_for_the_flushes_of_all_its_partitions(disk: HeldDisk)
             assert produce(peer, name, batch()) == 0
         disk.text = f"{cluster.data_dir}/u-0/"
         ask_produce(peer, "t", "unknown", "u", "lazy")
-        assert disk.hangs.wait(20)
+        assert disk.hangs.wait(WAIT_S)
         wait_for(lambda: any("/t-0/" in path for path in disk.synced))
         witness = Peer(cluster.bootstrap)
         assert witness.is_served()
@@ -217,7 +218,7 @@ def test_without_acks_the_next_request_waits(disk: HeldDisk) -> None:
         disk.text = f"{cluster.data_dir}/t-0/"
         ask_produce(peer, "t", acks=0)
         ask_produce(peer, "t")
-        assert disk.hangs.wait(20)
+        assert disk.hangs.wait(WAIT_S)
         assert witness.is_served()
         assert end_offset(witness, "t") == 4
         disk.release.set()
@@ -239,7 +240,7 @@ def test_by_default_no_answer_waits(disk: HeldDisk) -> None:
         disk.text = f"{cluster.data_dir}/t-0/"
         assert produce(peer, "t", batch()) == 0
         cluster.run(_roll)  # what is rolled is flushed
-        assert disk.hangs.wait(20)
+        assert disk.hangs.wait(WAIT_S)
         assert {produce(peer, "t", batch()) for _ in range(5)} == {0}
         disk.release.set()
         peer.close()
@@ -253,7 +254,7 @@ def test_a_topic_deleted_meanwhile(disk: HeldDisk) -> None:
         assert produce(peer, "t", batch()) == 0
         disk.text = f"{cluster.data_dir}/t-0/"
         ask_produce(peer, "t")
-        assert disk.hangs.wait(20)
+        assert disk.hangs.wait(WAIT_S)
         assert delete_topic(witness, "t") == 0
         assert answered(peer) == [3]
         disk.release.set()
@@ -270,7 +271,7 @@ def test_a_clients_quota_changes_nothing_about_it(disk: HeldDisk) -> None:
         cluster.run(_measure_everybody)
         disk.text = f"{cluster.data_dir}/t-0/"
         ask_produce(peer, "t")
-        assert disk.hangs.wait(20)
+        assert disk.hangs.wait(WAIT_S)
         assert witness.is_served()
         assert is_silent(peer)
         disk.release.set()
@@ -295,11 +296,11 @@ def test_offsets_are_committed_after_the_flush(disk: HeldDisk) -> None:
         asking = threading.Thread(target=lambda: codes.append(commit(peer, 7)))
         codes: list[int] = []
         asking.start()
-        assert disk.hangs.wait(20)
+        assert disk.hangs.wait(WAIT_S)
         assert witness.is_served()
         assert not codes
         disk.release.set()
-        asking.join(20)
+        asking.join(WAIT_S)
         assert codes == [0]
         assert committed(witness) == 7
         peer.close()

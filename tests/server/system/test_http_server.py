@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import socket
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from ottla.server.http import app, connection
 from ottla.server.http.health import NodeHealth
 from ottla.server.logging.lines import configure_logging
 from ottla.server.system.http_server import HttpServer
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,22 +29,24 @@ if TYPE_CHECKING:
     from ottla.metrics.families import Series
 
 LIMIT_S = 0.05
-ARRIVAL_S = 1.0
-"""Limit of a request that is sent whole: a busy machine takes a while between two calls."""
 REQUEST = b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n"
 
 
 async def application(scope: Scope, _receive: Receive, send: Send) -> None:
     """Answer at once, or at /slow after the time that a request has, or at /never not at all."""
-    await asyncio.sleep({"/slow": 1.2 * ARRIVAL_S, "/never": 3600}.get(scope["path"], 0))
+    if scope["path"] == "/slow":
+        loop: Any = asyncio.get_running_loop()
+        loop.time = lambda: time.monotonic() + 2 * WAIT_S  # and all timers of before are due
+    await asyncio.sleep({"/slow": LIMIT_S, "/never": 3600}.get(scope["path"], 0))
     headers = [(b"content-length", b"2")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": b"ok"})
 
 
 @pytest.fixture
-def server() -> Iterator[HttpServer]:
-    """Run a server."""
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[HttpServer]:
+    """Run a server that gives a request as much time as a busy machine may take."""
+    monkeypatch.setattr(connection, "REQUEST_LIMIT_S", WAIT_S)
     running = HttpServer("127.0.0.1", 0)
     running.node_started()
     running.start(lambda: application)
@@ -51,10 +55,10 @@ def server() -> Iterator[HttpServer]:
 
 
 class Client:
-    """One connection; what it waits for must come within some seconds, before an idle one ends."""
+    """One connection."""
 
     def __init__(self, server: HttpServer) -> None:
-        self._socket = socket.create_connection(server.address, timeout=8)
+        self._socket = socket.create_connection(server.address, timeout=2 * WAIT_S)
 
     def send(self, data: bytes) -> None:
         """Send these bytes; the server may already have ended the connection."""
@@ -87,7 +91,7 @@ def test_a_connection_without_a_whole_request_is_ended(
 ) -> None:
     """Nothing, half a head, a body that is missing, a second request that stays half: ended."""
     whole = start.startswith(REQUEST)
-    monkeypatch.setattr(connection, "REQUEST_LIMIT_S", 5.0 if whole else LIMIT_S)
+    monkeypatch.setattr(connection, "REQUEST_LIMIT_S", WAIT_S if whole else LIMIT_S)
     client = Client(server)
     client.send(start[: len(REQUEST)])
     if whole:
@@ -99,11 +103,8 @@ def test_a_connection_without_a_whole_request_is_ended(
     client.close()
 
 
-def test_an_answer_may_take_longer_than_a_request(
-    server: HttpServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_may_take_longer_than_a_request(server: HttpServer) -> None:
     """Once a request is whole its time is over, and the connection serves another."""
-    monkeypatch.setattr(connection, "REQUEST_LIMIT_S", ARRIVAL_S)
     client = Client(server)
     for request in (REQUEST.replace(b"livez", b"slow"), REQUEST):
         client.send(request)
