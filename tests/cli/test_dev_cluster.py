@@ -9,13 +9,13 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
 from ottla.cli.main import main
+from tests.ports import ports_in_a_row
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,22 +24,9 @@ if TYPE_CHECKING:
 SECONDS = 60
 
 
-def free_ports(count: int) -> int:
-    """Return the first of some free ports in a row."""
-    for first in range(21_000, 32_000, count):
-        with ExitStack() as held:
-            try:
-                for port in range(first, first + count):
-                    held.enter_context(socket.create_server(("127.0.0.1", port)))
-            except OSError:
-                continue
-            return first
-    raise AssertionError("no free ports")
-
-
 def test_nodes_serve_until_ctrl_c_and_keep_their_data(tmp_path: Path) -> None:
     """Every process has ended, cleanly; the directories can be started again."""
-    port = free_ports(4)
+    port = ports_in_a_row(4)
     command = [sys.executable, "-m", "ottla", "dev-cluster", "--nodes", "2", "--json"]
     command += ["--base-port", str(port), "--data-dir", str(tmp_path)]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

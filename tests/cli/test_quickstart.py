@@ -68,9 +68,7 @@ def test_the_first_half_needs_nothing_else(tmp_path: Path) -> None:
     assert "1,000 flights read back by a consumer" in out
     assert "JetBlue Airways" in out
     assert out.count("  ottla ") == 3
-    first = re.search(r"([\d.]+) s  first event", out)
-    assert first is not None
-    assert float(first[1]) < 10  # 2 s on an idle machine, which benchmarks verify
+    assert re.search(r"[\d.]+ s  first event", out)  # benchmarks verify how many
     assert left_behind(tmp_path) == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import signal
 import subprocess
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+IDS = [str(os.getpid() * 10 + number) for number in range(7)]
+"""Of nodes on this machine that no other test run stops."""
 OTTLA = (sys.executable, "-m", "ottla")
 SETTINGS = """process.roles=broker,controller
 node.id={node_id}
@@ -47,7 +50,7 @@ class Processes:
         command = [*OTTLA, "server-start", "--ready-file", "ready.json", *arguments]
         with (folder / "log").open("wb") as log:
             self.running.append(subprocess.Popen(command, cwd=folder, stdout=log, stderr=log))
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not ready.exists():
             assert time.monotonic() < deadline, (folder / "log").read_text()
             assert self.running[-1].poll() is None, (folder / "log").read_text()
@@ -81,13 +84,13 @@ def test_nodes_are_chosen_and_stopped(
     processes: Processes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """By id or role, from flags; by ready file; the command returns when the node has ended."""
-    first = processes.start("--port", "0", "--override", "node.id=7041")
-    missing = stop(capsys, "--node-id", "7042")
+    first = processes.start("--port", "0", "--override", f"node.id={IDS[1]}")
+    missing = stop(capsys, "--node-id", IDS[2])
     assert missing == (1, "No kafka server to stop\n", "")
-    assert stop(capsys, "--node-id", "7041", "--process-role", "share")[0] == 1
-    stopped = stop(capsys, "--node-id", "7041", "--process-role", "broker")
+    assert stop(capsys, "--node-id", IDS[1], "--process-role", "share")[0] == 1
+    stopped = stop(capsys, "--node-id", IDS[1], "--process-role", "broker")
     assert stopped == (0, f"stopped pid {first['pid']}\n", "")
-    assert processes.running[0].wait(5) == 0
+    assert processes.running[0].wait(60) == 0
 
 
 def test_a_properties_file_names_one_of_two_nodes_with_the_same_id(
@@ -97,11 +100,11 @@ def test_a_properties_file_names_one_of_two_nodes_with_the_same_id(
     files = [processes.root / f"{name}.properties" for name in ("first", "second", "third")]
     for file in files:
         data = processes.root / f"{file.stem}-data"
-        file.write_text(SETTINGS.format(node_id=7045, data=data))
+        file.write_text(SETTINGS.format(node_id=IDS[5], data=data))
     first = processes.start("--format", f"../{files[0].name}")
     second = processes.start(str(files[1]), "--format")
     assert stop(capsys, str(files[2])) == (1, "No kafka server to stop\n", "")
-    assert stop(capsys, str(files[0]), "--node-id", "7046")[0] == 1
+    assert stop(capsys, str(files[0]), "--node-id", IDS[6])[0] == 1
     assert stop(capsys, str(files[0]))[1] == f"stopped pid {first['pid']}\n"
     assert processes.running[1].poll() is None
     assert stop(capsys, *map(str, files))[1] == f"stopped pid {second['pid']}\n"
@@ -134,11 +137,11 @@ def test_the_command_for_a_taken_port_works_when_pasted(
     processes: Processes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The proposal starts the same node on a free port."""
-    first = processes.start("--port", "0", "--override", "node.id=7043")
+    first = processes.start("--port", "0", "--override", f"node.id={IDS[3]}")
     host, _, port = str(first["bootstrap"]).partition(":")
     (processes.root / "other").mkdir()
     done = subprocess.run(
-        [*OTTLA, "server-start", "--port", port, "--override", "node.id=7044", *LEVEL],
+        [*OTTLA, "server-start", "--port", port, "--override", f"node.id={IDS[4]}", *LEVEL],
         cwd=processes.root / "other",
         capture_output=True,
         text=True,

@@ -104,7 +104,7 @@ def test_a_loop_in_turns_runs_in_the_callers_thread_and_in_its_own_meanwhile() -
         assert [loop.call(_give(n)) for n in range(20)] == list(range(20))
         assert threading.get_ident() in sink.thread_ids
         loop.loop.call_soon_threadsafe(lambda: loop.loop.call_later(0.05, fired.set))
-        assert fired.wait(3)
+        assert fired.wait(30)
         assert loop.call(_give("again")) == "again"
         with pytest.raises(ZeroDivisionError):
             loop.call(_fail())
@@ -133,7 +133,7 @@ def test_a_blocking_client_works_inside_a_running_loop() -> None:
 def test_no_one_there_fails_in_time_with_one_line() -> None:
     """max.block.ms of a producer, the timeout of a consumer's query."""
     with (
-        Producer(bootstrap_servers="127.0.0.1:1", max_block_ms=300) as producer,
+        Producer(bootstrap_servers="127.0.0.1:1", max_block_ms=1000) as producer,
         pytest.raises(
             KafkaError, match=r"cannot reach 127\.0\.0\.1:1 \(.*refused.*ottla server-start"
         ),
@@ -143,7 +143,7 @@ def test_no_one_there_fails_in_time_with_one_line() -> None:
         Consumer(bootstrap_servers="127.0.0.1:1") as consumer,
         pytest.raises(KafkaError, match=r"cannot reach 127\.0\.0\.1:1"),
     ):
-        consumer.partitions_for("t", timeout=0.3)
+        consumer.partitions_for("t", timeout=1)
 
 
 def test_closing_twice_and_at_once_is_harmless() -> None:
@@ -157,7 +157,7 @@ def test_closing_twice_and_at_once_is_harmless() -> None:
         for client in (producer, consumer):
             client.close()
             client.close()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30, "none waits for request.timeout.ms"
 
 
 def test_mixed_subscriptions_are_refused() -> None:

@@ -11,8 +11,9 @@ import pytest
 
 from tests.conformance.clients.node_process import read_when_ready
 from tests.conformance.clients.target import SELECTED, running_cluster
-from tests.conformance.kafka import Kafka, RealKafka, free_ports, kafka_or_skip, running_kafka
+from tests.conformance.kafka import Kafka, RealKafka, kafka_or_skip, running_kafka
 from tests.conformance.tool_pairs import Place, ToolJvm
+from tests.ports import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

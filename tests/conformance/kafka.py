@@ -8,7 +8,6 @@ OTTLA_KAFKA_LIBS. Without Java and Maven these tests are skipped unless CI=true.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -19,17 +18,17 @@ import subprocess
 import tempfile
 import time
 import zipfile
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from hashlib import sha256
-from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ottla.protocol import frames
 from ottla.protocol.apis.api_versions import ApiVersionsRequest
 from ottla.types import FileSlice
+from tests.ports import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -314,49 +313,6 @@ def _program(name: str) -> str:
 def _read_commented_json(text: str) -> dict[str, Any]:
     read: dict[str, Any] = json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
     return read
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports that nothing uses, each once in a process, and in no other that tests.
-
-    They lie below those that the kernel gives to outgoing connections: one of these could take a
-    port before its node has started, or while it is down.
-    None is a round number: comparisons replace a node's port by a name wherever it stands, and
-    values of settings are round numbers.
-    """
-    return list(islice(_FREE_PORTS, count))
-
-
-def _free_ports() -> Iterator[int]:
-    for number in range(_PORT_BLOCKS):
-        block = 110 + (os.getpid() + number) % _PORT_BLOCKS
-        if _is_reserved(block):
-            yield from filter(_is_free, range(block * 100 + 1, block * 100 + 100))
-
-
-def _is_reserved(block: int) -> bool:
-    """Whether this process has a hundred ports for itself, until it ends."""
-    directory = Path(tempfile.gettempdir(), "ottla-test-ports")
-    directory.mkdir(exist_ok=True)
-    lock = directory.joinpath(str(block)).open("w")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.close()
-        return False
-    _reservations.append(lock)
-    return True
-
-
-def _is_free(port: int) -> bool:
-    with suppress(OSError), socket.create_server(("127.0.0.1", port)):
-        return True
-    return False
-
-
-_PORT_BLOCKS = 210
-_reservations: list[IO[str]] = []
-_FREE_PORTS = _free_ports()
 
 
 def exchange(port: int, frame: bytes) -> bytes:

@@ -20,9 +20,9 @@ from ottla.protocol.apis.describe_topic_partitions import DescribeTopicPartition
 from ottla.protocol.apis.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.apis.metadata import MetadataRequest
 from tests.conformance.applied import LIMIT_S
-from tests.conformance.kafka import free_ports
 from tests.conformance.pair import Pair, Speaker, running_pair
 from tests.controller.harness import incremental_change, topic
+from tests.ports import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.conformance.kafka import RealKafka, free_ports, kafka_or_skip
+from tests.conformance.kafka import RealKafka, kafka_or_skip
+from tests.ports import free_ports
 from tests.testing.test_document import count, plain, run, write
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import subprocess
 import time
 import urllib.parse
@@ -18,6 +17,7 @@ import pytest
 import ottla
 from ottla.testing.cluster import Cluster
 from tests.conformance.promtool import promtool_or_skip
+from tests.ports import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,9 +47,7 @@ def prometheus(program: Path, directory: Path, target: str) -> Iterator[str]:
     }
     path = directory / "prometheus.yml"
     path.write_text(json.dumps(config))  # which is YAML too
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    (port,) = free_ports(1)
     arguments = [
         str(program),
         f"--config.file={path}",

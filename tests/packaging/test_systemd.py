@@ -50,7 +50,7 @@ def test_an_abstract_address_is_understood(monkeypatch: pytest.MonkeyPatch) -> N
     name = f"ottla-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(f"\0{name}")
-        listening.settimeout(5)
+        listening.settimeout(30)
         monkeypatch.setenv("NOTIFY_SOCKET", f"@{name}")
         notify("STOPPING=1")
         assert listening.recv(100) == b"STOPPING=1"
@@ -73,7 +73,7 @@ def test_a_node_says_when_it_serves_and_when_it_stops(
         assert states[1].startswith("STATUS=serves 127.0.0.1:")
         node.send_signal(signal.SIGTERM)
         assert manager.recv(1000).decode().startswith("STOPPING=1")
-        node.communicate(timeout=30)
+        node.communicate(timeout=60)
     assert node.returncode == 0
 
 

@@ -112,7 +112,7 @@ def _in_its_thread(producer: Producer, what: object) -> list[object]:
         done.set()
 
     producer._thread.loop.call_soon_threadsafe(run)
-    assert done.wait(10)
+    assert done.wait(60)
     return seen
 
 

@@ -84,7 +84,7 @@ def test_what_was_asked_for_is_not_reported_again(small: tuple[str, str]) -> Non
         late = producer.send(topic, b"v" * 2000)
         done = threading.Event()
         late.batch.when_done().on_done(lambda _batch: done.set())
-        assert done.wait(10)
+        assert done.wait(60)
         assert late.error is not None
         producer.send(topic, b"v" * 2000, on_delivery=lambda delivery: heard.append(delivery.error))
         producer.flush()

@@ -18,7 +18,8 @@ from ottla.config.properties import write_properties
 from ottla.types import Uuid
 from tests.conformance.clusters.history import Lost
 from tests.conformance.clusters.links import Links
-from tests.conformance.kafka import Kafka, answers, free_ports
+from tests.conformance.kafka import Kafka, answers
+from tests.ports import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

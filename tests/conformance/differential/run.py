@@ -31,7 +31,8 @@ from tests.conformance.differential import (
 )
 from tests.conformance.differential.normalise import flat
 from tests.conformance.differential.side import Side
-from tests.conformance.kafka import find_kafka, free_ports, running_kafka
+from tests.conformance.kafka import find_kafka, running_kafka
+from tests.ports import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

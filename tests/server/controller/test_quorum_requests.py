@@ -49,7 +49,7 @@ class Peer:
         self.cluster = cluster
         self.address = cluster.run(lambda node: node.addresses[LISTENER])
         self.cluster_id = cluster.run(lambda node: node.cluster_id)
-        self._socket = socket.create_connection(self.address, timeout=10)
+        self._socket = socket.create_connection(self.address, timeout=30)
         self._sent: Any = None
 
     def close(self) -> None:
@@ -167,11 +167,12 @@ def test_an_observer_reads_a_snapshot(peer: Peer) -> None:
     leader = peer.leader
     snapshot_id = peer.cluster.run(lambda node: node.controller._runtime.snapshots.write())
     request = FetchSnapshot(OBSERVER, leader.epoch, snapshot_id, 0)
-    for _ in range(100):
-        part: FetchSnapshotResponse = peer.ask(request)
-        if part.error is ErrorCode.NONE:
-            break
+    deadline = time.monotonic() + 60
+    part: FetchSnapshotResponse = peer.ask(request)
+    while part.error is not ErrorCode.NONE:
+        assert time.monotonic() < deadline
         time.sleep(0.01)  # a worker writes it
+        part = peer.ask(request)
     assert (part.leader, part.snapshot_id, part.position) == (leader, snapshot_id, 0)
     data = bytes(part.data)
     assert len(data) == part.size_bytes

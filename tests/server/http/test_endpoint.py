@@ -24,6 +24,7 @@ from ottla.config.problems import ConfigErrors
 from ottla.errors import OttlaError
 from ottla.server.http.endpoint import HttpEndpoint
 from ottla.server.http.health import BrokerState
+from ottla.server.metrics.loop import BEAT_S
 from ottla.server.node.startup import PortTaken
 from ottla.testing.cluster import TEST_DEFAULTS, Cluster
 from ottla.testing.threaded_node import ClusterError
@@ -207,10 +208,11 @@ def test_lag_is_shown_in_records_and_in_time(cluster: Cluster) -> None:
         consumer.assign([where])
         consumer.commit({where: 4})
     found = scrape(cluster)
+    elapsed_s = (cluster.run(lambda node: node.clock.now_ms()) - now_ms) / 1000
     place = labels(consumergroup="late", topic="lagged", partition="0")
     assert found["kafka_consumergroup_lag", place] == 6
     assert found["kafka_consumergroup_current_offset", place] == 4
-    assert 60 <= found["kafka_consumergroup_group_lag_seconds", place] < 90
+    assert 60 <= found["kafka_consumergroup_group_lag_seconds", place] <= 60 + elapsed_s
     assert (
         found["kafka_consumer_lag_millis", place]
         == found["kafka_consumergroup_group_lag_seconds", place] * 1000
@@ -260,10 +262,10 @@ def test_a_stuck_loop_is_not_alive(cluster: Cluster, monkeypatch: pytest.MonkeyP
 
 
 def test_a_busy_loop_shows_in_its_lag(cluster: Cluster) -> None:
-    """A loop that was held for a third of a second is told to have been late by about that."""
+    """A loop held for half a second is told to have been late by that, less a beat."""
     name = "ottla_loop_lag_seconds_sum"
     before = scrape(cluster)[name, labels()]
-    cluster.run(lambda _node: time.sleep(0.35))
+    cluster.run(lambda _node: time.sleep(0.2 + BEAT_S))
     deadline = time.monotonic() + 20
     while (found := scrape(cluster))[name, labels()] < before + 0.2:
         assert time.monotonic() < deadline
@@ -359,11 +361,12 @@ def test_series_of_partitions_can_be_left_out() -> None:
 
 def test_nothing_is_served_unless_configured() -> None:
     """Without metrics.listener there is no address and no thread."""
-    before = [thread.name for thread in threading.enumerate()].count("ottla-http")
+    before = set(threading.enumerate())
     with Cluster() as running:
         assert running.run(lambda node: node.http.address) is None
-        after = [thread.name for thread in threading.enumerate()].count("ottla-http")
-        assert after == before
+        started = set(threading.enumerate()) - before
+        assert started
+        assert "ottla-http" not in {thread.name for thread in started}
         with pytest.raises(ClusterError, match=r"metrics\.listener"):
             _ = running.metrics_url
 

@@ -24,7 +24,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 
 
 def _eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -38,7 +38,7 @@ YEAR_MS = 365 * 24 * HOUR_MS
 KAFKA_STORAGE_ERROR, UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID = 56, 100, 103
 
 
-def wait_for(condition: Any, seconds: float = 20.0) -> None:
+def wait_for(condition: Any, seconds: float = 60.0) -> None:
     """Wait for the node's clockwork."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -288,13 +288,13 @@ class Process:
 
     def bootstrap(self) -> str:
         """Wait until it serves; return its address."""
-        wait_for(self.ready.exists, 60)
+        wait_for(self.ready.exists)
         return str(json.loads(self.ready.read_text(encoding="utf-8"))["bootstrap"])
 
     def end(self) -> tuple[int, str]:
         """Wait for its end; return exit code and what it said."""
         try:
-            _, errors = self.popen.communicate(timeout=30)
+            _, errors = self.popen.communicate(timeout=60)
         finally:
             self.popen.kill()
         return self.popen.returncode, errors

@@ -150,7 +150,7 @@ def test_others_are_answered_while_a_batch_is_checked(
 ) -> None:
     """The worker is held: other connections produce to the same partition all the same."""
     send(peer, request_for((topic, large())))
-    assert gate.reached.wait(10)
+    assert gate.reached.wait(30)
     witness = Peer(cluster.bootstrap)
     assert produce(witness, topic, small()) == 0
     assert witness.is_served()
@@ -166,7 +166,7 @@ def test_one_connections_requests_stay_in_order(
     """What the same connection sends behind the large batch is appended behind it."""
     send(peer, request_for((topic, large())))
     send(peer, request_for((topic, small())))
-    assert gate.reached.wait(10)
+    assert gate.reached.wait(30)
     witness = Peer(cluster.bootstrap)
     assert values(witness, topic) == []
     gate.opened.set()
@@ -198,7 +198,7 @@ def test_a_topic_deleted_meanwhile_is_unknown(
 ) -> None:
     """Nothing is appended to it, not even when another topic has taken its name."""
     send(peer, request_for((topic, large())))
-    assert gate.reached.wait(10)
+    assert gate.reached.wait(30)
     other = Peer(cluster.bootstrap)
     answer = other.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=9000), 5)
     assert answer.responses[0].error_code == 0
@@ -225,7 +225,7 @@ def test_one_answer_for_all_partitions(
     other_topic = f"{topic}.other"
     assert create_topic(cluster, other_topic) == [0]
     send(peer, request_for((topic, large()), (other_topic, small()), ("nowhere", small())))
-    assert gate.reached.wait(10)
+    assert gate.reached.wait(30)
     witness = Peer(cluster.bootstrap)
     assert values(witness, other_topic) == [(0, b"small")]
     gate.opened.set()
@@ -255,7 +255,7 @@ def test_a_client_that_leaves_is_no_error(
 ) -> None:
     """Its batch was complete when it came: it is appended as in Kafka, without a response."""
     send(peer, request_for((topic, large()), acks=1))
-    assert gate.reached.wait(10)
+    assert gate.reached.wait(30)
     peer.close()
     gate.opened.set()
     witness = Peer(cluster.bootstrap)

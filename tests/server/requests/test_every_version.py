@@ -78,7 +78,7 @@ class Speaker:
         key = ApiKey(request.message_key)
         parts = frames.encode_request(request, version, 7, "speaker")
         frame = b"".join(part for part in parts if not isinstance(part, FileSlice))
-        with socket.create_connection(self._address, timeout=10) as connection:
+        with socket.create_connection(self._address, timeout=30) as connection:
             connection.sendall(frame)
             with connection.makefile("rb") as stream:
                 size = stream.read(4)
@@ -115,7 +115,7 @@ def _new_topic(speaker: Speaker, name: str) -> None:
 
 def _await_coordinator(speaker: Speaker) -> None:
     """Wait until groups are served: the topic behind them is made on demand."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while errors_in(speaker.ask(offset_commit(speaker, 9, TOPIC), 9)) != {0}:
         speaker.ask(find_coordinator(speaker, 3, f"group-{TOPIC}"), 3)
         assert time.monotonic() < deadline

@@ -26,8 +26,8 @@ class Peer:
 
     def __init__(self, bootstrap: str) -> None:
         host, _, port = bootstrap.rpartition(":")
-        self.sock = socket.create_connection((host, int(port)), 10)
-        self.sock.settimeout(10)
+        self.sock = socket.create_connection((host, int(port)), 30)
+        self.sock.settimeout(30)
 
     def close(self) -> None:
         self.sock.close()
