@@ -2,7 +2,7 @@
 """Play random sessions on real Kafka 4.3.0 and on Ottla and compare every answer.
 
 scripts/random_sessions.py --seeds 1-500 runs many seeds; --steps replays some steps of one,
---nodes 3 asks node 1 of clusters, which leads all partitions.
+--nodes 3 asks clusters: node 1, which leads all partitions, and less often the other nodes.
 """
 
 from __future__ import annotations

@@ -203,8 +203,11 @@ class Side:
         """Return the fields of a request so that the first node leads what it creates."""
         return fields
 
-    def wait_until_committed(self, topic: str, partition: int) -> None:
-        """Wait until all replicas have all records; here there is one."""
+    def wait_until_followed(self, topic: str, partition: int) -> None:
+        """Wait until all replicas know that all records are committed; here there is one."""
+
+    def wait_until_groups_are_committed(self) -> None:
+        """Wait until all replicas have the coordinator's records; here there is one."""
 
     def end_offset(self, topic: str, partition: int = 0, *, timestamp: int = -1) -> int:
         """Return the end of a partition, or what another timestamp stands for."""

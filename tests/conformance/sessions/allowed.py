@@ -36,6 +36,8 @@ class Allowed(NamedTuple):
         )
 
 
+STANDBY = "@controller: session"
+"""What follows the name of an API in a step of a standby controller."""
 _WRONG_QUOTA = (
     "Quota .*|Invalid configuration key .*|.* cannot be a fractional value."
     "|Proposed value for .* is too large for a LONG."
@@ -84,6 +86,14 @@ ALLOWED: tuple[Allowed, ...] = (
         r"\d+",
         "Kafka's search by time ends in a segment that DeleteRecords has left without records, as"
         " long as the retention task has not removed it; Ottla goes on to the next one.",
+    ),
+    Allowed(
+        f"(incremental_)?alter_configs{STANDBY}",
+        r"answer\.responses\..*\.error_(code|message)",
+        "35|42|Unknown resource type.*|Duplicate resource.*",
+        "41|The active controller .*|No controller .*",
+        "A standby controller of Kafka refuses unknown kinds and repeated resources by itself where"
+        " nothing else is requested; Ottla's names the active one, as for topics.",
     ),
     *(
         Allowed(

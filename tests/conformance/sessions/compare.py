@@ -9,10 +9,12 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ottla.types import Uuid
+from tests.conformance.differential import allowed_elsewhere
+from tests.conformance.differential.allowed import is_allowed as is_allowed_in_cases
 from tests.conformance.differential.allowed import sort_lists
 from tests.conformance.differential.normalise import Normaliser, flat
 from tests.conformance.differential.run import Difference
-from tests.conformance.sessions.allowed import UNORDERED, is_allowed
+from tests.conformance.sessions.allowed import STANDBY, UNORDERED, is_allowed
 from tests.conformance.sessions.batches import decode
 
 if TYPE_CHECKING:
@@ -89,17 +91,26 @@ def _merged(topics: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [merged[name] for name in sorted(merged)]
 
 
+def _is_allowed(step: Step, one: Difference) -> bool:
+    if is_allowed(one._replace(label=step.label)):
+        return True
+    return step.node == "standby" and (
+        is_allowed(one) or is_allowed_in_cases(one) or allowed_elsewhere.is_allowed("follower", one)
+    )
+
+
 def difference(step: Step, kafka: Any, ottla: Any) -> Difference | None:
     """Return the first value in which two answers differ and may not."""
     theirs, ours = flat(kafka), flat(ottla)
+    label = step.label + (STANDBY if step.node == "standby" else "")
     for path in [*theirs, *(path for path in ours if path not in theirs)]:
         one = Difference(
-            step.label,
+            label,
             step.version,
             path,
             theirs.get(path, "<absent>"),
             ours.get(path, "<absent>"),
         )
-        if one.kafka != one.ottla and not is_allowed(one):
+        if one.kafka != one.ottla and not _is_allowed(step, one):
             return one
     return None

@@ -5,10 +5,12 @@ Kafka: none.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 from ottla.protocol.api_keys import ApiKey
+from ottla.server.requests.api import served_apis
 from tests.conformance.sessions import admin_steps, cluster_steps, group_steps, log_steps
 from tests.conformance.sessions.choices import CLIENTS, TOPICS, Choices
 from tests.conformance.sessions.steps import Step
@@ -16,11 +18,47 @@ from tests.conformance.sessions.steps import Step
 STEP_COUNT = 300
 _FAMILIES = (*group_steps.STEPS, *log_steps.STEPS, *admin_steps.STEPS, *cluster_steps.STEPS)
 _WEIGHTS = [weight for weight, _, _ in _FAMILIES]
+_ELSEWHERE = 0.3
+_BROKERS, _STANDBY = ("follower", "other"), "standby"
+_AWAITING_FOLLOWERS = {ApiKey.PRODUCE, ApiKey.DELETE_RECORDS}
+_PATIENCE_MS = 10_000
 _MAY_WAIT = {ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP}
 
 
-def generate(seed: int, count: int = STEP_COUNT) -> list[Step]:
-    """Return the session of a seed; the same one in every run."""
+def generate(seed: int, count: int = STEP_COUNT, *, nodes: int = 1) -> list[Step]:
+    """Return the session of a seed; the same one in every run.
+
+    Of several nodes a part of the requests goes to one that does not lead.
+    """
+    steps = _session(seed, count)
+    return steps if nodes == 1 else _spread(steps, Random(f"nodes of {seed}"))
+
+
+def _spread(steps: list[Step], rng: Random) -> list[Step]:
+    """Send a part of the steps to followers, brokers without replicas and standby controllers."""
+    first = len(_first_steps())
+    return [
+        replace(_patient(step), node=_place(step, rng))
+        if step.number >= first and rng.random() < _ELSEWHERE
+        else _patient(step)
+        for step in steps
+    ]
+
+
+def _patient(step: Step) -> Step:
+    """Wait for followers: whether they have it within a millisecond is chance."""
+    if step.key not in _AWAITING_FOLLOWERS:
+        return step
+    return replace(step, fields=step.fields | {"timeout_ms": _PATIENCE_MS})
+
+
+def _place(step: Step, rng: Random) -> str:
+    served = served_apis("controller").get(step.key)
+    is_served = served is not None and served.lowest <= step.version <= served.highest
+    return rng.choice((*_BROKERS, _STANDBY) if is_served else _BROKERS)
+
+
+def _session(seed: int, count: int) -> list[Step]:
     rng = Random(seed)
     pick = Choices(rng)
     steps = _first_steps()

@@ -33,6 +33,8 @@ _CHANGES = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
     ApiKey.ALTER_CLIENT_QUOTAS,
 }
+_GROUP_CHANGES = {ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.LEAVE_GROUP}
+"""Members are answered before the group's record is committed, and others see it after that."""
 
 
 @dataclass
@@ -69,10 +71,8 @@ class Player:
             for side, memory in zip(sides, self._memories, strict=True)
         )
         self._normalisers = (kafka, ottla)
-        self._links = [
-            tuple(Link(side.ports["broker"], f"{prefix}-c{number}") for side in sides)
-            for number in range(CLIENTS)
-        ]
+        self._links: dict[tuple[int, str], tuple[Link, ...]] = {}
+        """By client and node."""
         self._is_changed = False
         self._pending: dict[int, tuple[Step, tuple[dict[str, Any], ...]]] = {}
         self._settling = tuple(
@@ -84,7 +84,7 @@ class Player:
         try:
             return self._play(steps)
         finally:
-            for links in self._links:
+            for links in self._links.values():
                 for link in links:
                     link.close()
             for settling in self._settling:
@@ -96,6 +96,9 @@ class Player:
         for step in steps:
             self._is_changed = False
             found = self._send(step)
+            if step.key in _GROUP_CHANGES:
+                for settling in self._settling:
+                    settling.settle_groups()
             if found is None and self._is_changed:
                 for settling in self._settling:
                     settling.settle()
@@ -106,7 +109,7 @@ class Player:
 
     def _send(self, step: Step) -> Found | None:
         client = self._free_client(step.client)
-        links = self._links[client]
+        links = self._links_to(step.node, client)
         fields = tuple(
             side.placed(step.key, memory.resolve(step))
             for side, memory in zip(self._sides, self._memories, strict=True)
@@ -122,6 +125,15 @@ class Player:
             return None
         return self._answered(client)
 
+    def _links_to(self, node: str, client: int) -> tuple[Link, ...]:
+        """Return a client's connections to a node of each side."""
+        links = self._links.get((client, node))
+        if links is None:
+            name = f"{self._prefix}-c{client}"
+            links = tuple(Link(side.ports[node], name) for side in self._sides)
+            self._links[client, node] = links
+        return links
+
     def _free_client(self, client: int) -> int:
         """Return the step's client, or another one when that waits for an answer."""
         candidate: int
@@ -129,8 +141,8 @@ class Player:
             if candidate not in self._pending:
                 return candidate
         oldest: int = next(iter(self._pending))
-        self._pending.pop(oldest)
-        for link in self._links[oldest]:
+        step, _ = self._pending.pop(oldest)
+        for link in self._links_to(step.node, oldest):
             link.close()
         return oldest
 
@@ -139,7 +151,7 @@ class Player:
         for client in list(self._pending):
             step = self._pending[client][0]
             wait_s = timeout_s if step.key == ApiKey.FETCH else 0.0
-            if wait_for(self._links[client], wait_s, for_all=False):
+            if wait_for(self._links_to(step.node, client), wait_s, for_all=False):
                 found = self._answered(client)
                 if found is not None:
                     return found
@@ -147,7 +159,7 @@ class Player:
 
     def _answered(self, client: int) -> Found | None:
         step, fields = self._pending.pop(client)
-        links = self._links[client]
+        links = self._links_to(step.node, client)
         wait_for(links, ANSWER_S, for_all=True)
         responses = []
         for link in links:

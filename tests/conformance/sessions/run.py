@@ -29,6 +29,7 @@ _TRIES = 7
 _SETTINGS = SETTINGS | {
     "max.incremental.fetch.session.cache.slots": "100000",
     "controller.quorum.append.linger.ms": "0",  # each change of metadata waits that long
+    "replica.fetch.wait.max.ms": "20",  # a follower may hear that late what is committed
 }
 
 
@@ -49,7 +50,7 @@ class Runner:
 
         A difference must show each time, and not by chance alone.
         """
-        steps = generate(seed)
+        steps = generate(seed, nodes=len(self._sides[0].replicas))
         if only:
             steps = [step for step in steps if step.number in only]
         found = self.run(steps)
@@ -82,6 +83,11 @@ def describe(seed: int, steps: list[Step], found: Found, nodes: int) -> str:
 @contextmanager
 def runner(kafka: Kafka, directory: Path, nodes: int = 1) -> Iterator[Runner]:
     """Run both nodes, or a cluster of three of each kind, for as long as the block lasts."""
-    both = both_sides if nodes == 1 else both_clusters
-    with both(kafka, directory, _SETTINGS) as sides:
-        yield Runner(sides)
+    if nodes == 1:
+        with both_sides(kafka, directory, _SETTINGS) as sides:
+            yield Runner(sides)
+        return
+    with both_clusters(kafka, directory, _SETTINGS) as clusters:
+        for side in clusters:
+            side.has_others = True
+        yield Runner(clusters)

@@ -49,11 +49,15 @@ class Settling:
                 self._wait_for_leaders(topic.name, len(topic.partitions))
                 self._led[topic.name] = known
 
+    def settle_groups(self) -> None:
+        """Wait until all that is known of groups is committed."""
+        self._side.wait_until_groups_are_committed()
+
     def settle_records(self, fields: dict[str, Any]) -> None:
-        """Wait until all that a Produce has appended is committed."""
+        """Wait until all that a Produce has appended is committed, and all replicas know it."""
         for topic in fields["topic_data"]:
             for one in topic["partition_data"]:
-                self._side.wait_until_committed(topic["name"], one["index"])
+                self._side.wait_until_followed(topic["name"], one["index"])
 
     def _wait_for_leaders(self, topic: str, partitions: int) -> None:
         self._side.until(lambda: self._side.is_led(topic, partitions), f"{topic} is led")

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from ottla.protocol.api_keys import ApiKey
 
 
+LEADER = "broker"
+"""The node that leads all partitions and coordinates all groups."""
+
+
 class Ref(NamedTuple):
     """A value that a side knows: `kind` is a method of `Memory`, `arguments` are its arguments."""
 
@@ -40,6 +44,7 @@ class Records:
 class Step:
     """One request on one client's connection.
 
+    `node` is the part of the node that is asked, as `ClusterSide` names it.
     `may_wait` says that the answer may need later requests; `is_silent` that there is none.
     """
 
@@ -50,6 +55,7 @@ class Step:
     fields: dict[str, Any] = field(hash=False)
     may_wait: bool = False
     is_silent: bool = False
+    node: str = LEADER
 
     @property
     def label(self) -> str:
@@ -57,4 +63,6 @@ class Step:
         return self.key.name.lower()
 
     def __str__(self) -> str:
-        return f"{self.number}: client {self.client} {self.label} v{self.version} {self.fields}"
+        where = "" if self.node == LEADER else f" of {self.node}"
+        asked = f"client {self.client}{where}"
+        return f"{self.number}: {asked} {self.label} v{self.version} {self.fields}"

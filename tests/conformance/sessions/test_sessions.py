@@ -38,7 +38,7 @@ def test_a_session_is_answered_as_by_kafka(sessions: Runner, seed: int) -> None:
 
 
 def test_three_nodes_answer_a_session_as_those_of_kafka(kafka: Any, tmp_path: Path) -> None:
-    """Node 1 is asked, which leads all partitions; all records are replicated."""
+    """Node 1 leads all partitions; a part of the requests goes to the other nodes."""
     with runner(kafka, tmp_path, nodes=3) as sessions:
         found = [sessions.check(seed) for seed in CLUSTER_SEEDS]
     assert found == [None] * len(CLUSTER_SEEDS), found
