@@ -81,7 +81,6 @@ class SimulatedController(SimulatedMember):
             bootstrap=[
                 MessageAndVersion(FeatureLevelRecord(name="metadata.version", feature_level=30), 0)
             ],
-            registration=None,
             on_failure=self.failed,
         )
         self.runtime.driver._listener = self

@@ -18,7 +18,11 @@ from ottla.metadata.broker import (
     broker_registration_of,
     controller_registration_of,
 )
-from ottla.metadata.features import METADATA_VERSION, register_broker_record_version
+from ottla.metadata.features import (
+    METADATA_VERSION,
+    are_controllers_registered,
+    register_broker_record_version,
+)
 from ottla.metadata.framing import MessageAndVersion
 from ottla.metadata.partition import (
     MIGRATING_DIRECTORY,
@@ -50,8 +54,6 @@ if TYPE_CHECKING:
 
 _DIRECTORIES_FROM = 3
 """The version of RegisterBrokerRecord from which it has log directories."""
-_CONTROLLERS_FROM = 15
-"""metadata.version 3.7-IV0."""
 
 
 class ClusterControl:
@@ -238,7 +240,7 @@ class ClusterControl:
         self, request: ControllerRegistrationRequest
     ) -> ControllerResult[ControllerRegistrationResponse]:
         """Record the addresses and features of a controller (KIP-919)."""
-        if self._features.metadata_version < _CONTROLLERS_FROM:
+        if not are_controllers_registered(self._features.metadata_version):
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION,
                 "The current MetadataVersion is too old to support controller registrations.",

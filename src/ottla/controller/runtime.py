@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.controller.replayed_log import ReplayedLog
     from ottla.controller.result import ControllerResult
-    from ottla.metadata.broker import ControllerRegistration
     from ottla.raft.driver import RunInWorker, SendRequest
     from ottla.raft.node import RaftNode
     from ottla.raft.quorum_state import QuorumStateStore
@@ -62,10 +61,9 @@ class ControllerRuntime:
         send: SendRequest,
         on_deadline: Callable[[int], None],
         bootstrap: Sequence[MessageAndVersion],
-        registration: ControllerRegistration | None,
         on_failure: Callable[[Exception], None],
     ) -> None:
-        """Take the replayed log and the member; `registration` is recorded in each epoch it leads.
+        """Take the replayed log and the member of the quorum.
 
         call_soon(callback) calls back in the next turn of the loop.
         send(node_id, endpoints, request) asks another member; on_deadline(ms) is told when the
@@ -108,7 +106,6 @@ class ControllerRuntime:
         self._clock = clock
         self._bootstrap = bootstrap
         self._min_insync_replicas = config.min_insync_replicas
-        self._registration = registration
         self._on_failure = on_failure
         self._waiting: deque[tuple[int, Callable[[], None], Callable[[Exception], None]]] = deque()
 
@@ -140,8 +137,6 @@ class ControllerRuntime:
             # This node's own broker starts with it and need not wait, other than in Kafka.
             is_own = broker_id == node.node_id
             cluster.heartbeats.begin(broker_id, now_ms, heard=not broker.fenced and not is_own)
-        if self._registration is not None:
-            self._append([MessageAndVersion(self._registration.to_record(), 0)])
         self._wait((lambda: self.ready.complete(None), lambda _error: None))
 
     def batch_appended(self, _last_offset: int, size_bytes: int) -> None:

@@ -127,6 +127,13 @@ class ControllerRegistration(NamedTuple):
     listeners: Mapping[str, ListenerAddress]
     features: Mapping[str, FeatureRange]
 
+    def node(self, listener_name: str) -> Node | None:
+        """Return the controller's address on a listener, None when it has no such listener."""
+        address = self.listeners.get(listener_name)
+        if address is None:
+            return None
+        return Node(self.controller_id, address.host, address.port)
+
     def to_record(self) -> RegisterControllerRecord:
         """Return the record that makes this registration."""
         return RegisterControllerRecord(

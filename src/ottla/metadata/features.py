@@ -124,6 +124,11 @@ def parse_metadata_version(text: str) -> int:
     return found[-1]
 
 
+def are_controllers_registered(metadata_version: int) -> bool:
+    """Whether controllers register with the active one, from 3.7-IV0 on (KIP-919)."""
+    return metadata_version >= 15
+
+
 def is_elr_supported(levels: Mapping[str, int]) -> bool:
     """Whether eligible leader replicas are tracked (KIP-966)."""
     return levels.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) >= 1

@@ -5,10 +5,12 @@ Kafka: org.apache.kafka.coordinator.common.runtime.PartitionWriter, CoordinatorP
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.records.validator import AppendOrigin
+from ottla.server.broker.internal_topics import OFFSETS_TOPIC
 from ottla.storage.log.append_info import FetchIsolation
 from ottla.types import FileSlice
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from ottla.replication.replica_set import ReplicaSet
     from ottla.types import Buffer
 
+log = logging.getLogger("ottla.node")
 _ACKS_ALL = -1
 
 
@@ -72,3 +75,13 @@ class TopicLog:
     def high_watermark(self, partition: int) -> int:
         """Return the high watermark."""
         return self._partition(partition).log.high_watermark
+
+
+def log_fault(error: Exception) -> None:
+    """Report what the group coordinator did not expect."""
+    if isinstance(error, CorruptMessage):
+        text = "%s: its groups are not served: %s; stop the node and run ottla log-repair"
+        log.error(text, OFFSETS_TOPIC, error.message, extra={"event": "partition.broken"})
+        return
+    text = "coordinator fault: a group's request failed; report this traceback as a bug of Ottla"
+    log.error(text, exc_info=error, extra={"event": "coordinator.fault"})

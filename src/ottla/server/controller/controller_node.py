@@ -16,7 +16,6 @@ from ottla.controller.replayed_log import ReplayedLog
 from ottla.controller.runtime import ControllerRuntime
 from ottla.errors import KafkaError
 from ottla.metadata.bootstrap import BOOTSTRAP_CHECKPOINT, feature_records
-from ottla.metadata.broker import ControllerRegistration
 from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.metadata.framing import decode_record
 from ottla.metadata.snapshot import SnapshotPolicy
@@ -36,7 +35,6 @@ from ottla.server.controller.quorum_start import (
 from ottla.server.controller.quorum_timer import QuorumTimer
 from ottla.server.controller.quorum_view import QuorumView
 from ottla.server.controller.schedule import Schedule
-from ottla.types import Uuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -56,6 +54,7 @@ if TYPE_CHECKING:
     from ottla.quota.mutations import MutationQuota
     from ottla.raft.driver import RaftDriver, RunInWorker, SendRequest
     from ottla.storage.directory import Directory
+    from ottla.types import Uuid
 
 log = logging.getLogger("ottla.controller")
 
@@ -91,8 +90,8 @@ class ControllerNode:
         back in the loop's next turn, send(node id, endpoints, request) reaches the other members of
         the quorum. broker_refusal is asked
         before settings of brokers change; None where the node is no broker. controller_listeners
-        are the addresses at which this controller serves: it registers itself when they are given;
-        None where the node is no controller, which then only observes the quorum.
+        are the addresses at which this controller serves; None where the node is no controller,
+        which then only observes the quorum.
         on_failure(error) is called once when the disk has failed or a record cannot be applied:
         the node must then halt.
 
@@ -149,7 +148,6 @@ class ControllerNode:
             send=send,
             on_deadline=self._due,
             bootstrap=_bootstrap_records(directory),
-            registration=_registration(node_id, rng, controller_listeners),
             on_failure=on_failure,
         )
         self._schedule = Schedule(self._runtime, config)
@@ -264,18 +262,3 @@ def _bootstrap_records(directory: Directory) -> Sequence[MessageAndVersion]:
         return feature_records()
     content = decode_snapshot(directory.read_file(BOOTSTRAP_CHECKPOINT))
     return [decode_record(value) for value in content.values]
-
-
-def _registration(
-    node_id: int, rng: Random, listeners: Mapping[str, ListenerAddress] | None
-) -> ControllerRegistration | None:
-    """Return the addresses and features of this controller, None without listeners."""
-    if listeners is None:
-        return None
-    return ControllerRegistration(
-        node_id,
-        Uuid(rng.randbytes(16)),
-        zk_migration_ready=False,
-        listeners=listeners,
-        features=SUPPORTED_FEATURES,
-    )

@@ -11,7 +11,7 @@ from ottla.errors import ErrorCode
 from ottla.protocol.apis.describe_quorum import DescribeQuorumResponse, ReplicaState
 from ottla.raft.leader import Leader
 from ottla.raft.roles import Follower
-from ottla.types import METADATA_TOPIC, Node
+from ottla.types import METADATA_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,15 +82,6 @@ class QuorumView:
     def state(self) -> str:
         """This node's state in the quorum as Kafka's metric current-state writes it."""
         return type(self._raft.role).__name__.lower()
-
-    def voter_nodes(self, listener: str) -> list[Node]:
-        """Return the controllers with the address of a listener, those without it left out."""
-        return [
-            Node(voter.voter_id, end.host, self._port(voter, end))
-            for voter in self.voters
-            for end in voter.endpoints
-            if end.listener_name == listener
-        ]
 
     def _port(self, voter: Voter, end: VoterEndpoint) -> int:
         """Return where a voter listens; this node's port 0 stands for the port it was given."""

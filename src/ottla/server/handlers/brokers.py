@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.errors import ErrorCode
+from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.features import are_controllers_registered
 from ottla.protocol.apis.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.protocol.apis.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from ottla.purgatory.pending import Pending
@@ -30,6 +31,8 @@ _ENDPOINT_TYPE_FROM = 1
 def describe_cluster(ctx: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
     """List the brokers, or on a controller's listener the controllers, of which one is active."""
     own = _CONTROLLERS if ctx.listener == "controller" else _BROKERS
+    if own == _CONTROLLERS:
+        _check_metadata_version(ctx)
     if request.endpoint_type != own:
         return _wrong_endpoint(ctx, request.endpoint_type, own)
     broker = ctx.broker
@@ -41,11 +44,28 @@ def describe_cluster(ctx: Context, request: DescribeClusterRequest) -> DescribeC
         else broker.quorum.leader_id,
         brokers=_brokers(ctx, with_fenced=request.include_fenced_brokers)
         if own == _BROKERS
-        else [_described(node) for node in broker.quorum.voter_nodes(ctx.listener_name)],
+        else _controllers(ctx),
         cluster_authorized_operations=operations.CLUSTER
         if request.include_cluster_authorized_operations
         else operations.NOT_ASKED,
     )
+
+
+def _check_metadata_version(ctx: Context) -> None:
+    if not are_controllers_registered(ctx.broker.image.features.metadata_version):
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "Direct-to-controller communication is not supported with the current MetadataVersion.",
+        )
+
+
+def _controllers(ctx: Context) -> list[_Described]:
+    """Describe the registered controllers with an endpoint on this listener."""
+    return [
+        _described(node)
+        for one in ctx.broker.image.cluster.controllers.values()
+        if (node := one.node(ctx.listener_name)) is not None
+    ]
 
 
 def _brokers(ctx: Context, *, with_fenced: bool) -> list[_Described]:

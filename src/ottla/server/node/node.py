@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.coordinator.group.coordinator import GroupCoordinator
-from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.metadata.loader import MetadataLoader
 from ottla.network.limits import sweep_interval_ms
@@ -25,7 +25,7 @@ from ottla.quota.quotas import Quotas
 from ottla.raft.wire.requests import FetchLimits
 from ottla.replication.replica_set import ReplicaSet
 from ottla.server.broker.broker import Broker
-from ottla.server.broker.coordinator_log import TopicLog
+from ottla.server.broker.coordinator_log import TopicLog, log_fault
 from ottla.server.broker.group_config import group_coordinator_config
 from ottla.server.broker.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
 from ottla.server.broker.maintenance import Maintenance
@@ -45,6 +45,7 @@ from ottla.server.node.dynamic_settings import DynamicSettings, cordoned_directo
 from ottla.server.node.leaving import close_logs, controlled_shutdown, let_others_leave
 from ottla.server.node.lifecycle import BrokerLifecycle
 from ottla.server.node.listeners import ListenerRole, NodeListeners
+from ottla.server.node.registration import REGISTRATION_TIMEOUT_MS, registration_manager
 from ottla.server.node.reporters import reporters_refusal
 from ottla.server.node.resources import NodeResources
 from ottla.server.node.start_log import LoadProgress, log_listening, log_recovered, log_starting
@@ -118,6 +119,8 @@ class Node:
             timer=resources.timer,
             on_untold=self._halt,
         )
+        channel = self._make_channel("registration", retry_timeout_ms=REGISTRATION_TIMEOUT_MS)
+        self._registration = registration_manager(config, resources, loader.image, channel)
         self._logs = LogSet(
             resources.data_dirs,
             config_for=self._metadata.log_config,
@@ -258,7 +261,7 @@ class Node:
             clock=self.clock,
             topics=self._metadata,
             new_uuid=lambda: _java_text(new_uuid()),
-            on_fault=_log_fault,
+            on_fault=log_fault,
             offsets_partitions=self._metadata.offsets_partitions,
         )
 
@@ -329,6 +332,8 @@ class Node:
             self._tick_controller(0)
             await self._quorum_ready(is_ready)
             self.controller.add_listener(MetadataLog(self.config.node_id).metadata_changed)
+            if self.config.is_controller:
+                self.controller.add_listener(self._registration.metadata_changed)
             if self.config.is_broker:
                 await self._register()
                 # only a newer image than all that this broker did says which logs are ours
@@ -542,8 +547,8 @@ class Node:
         if self.failure is None:
             await self._resign()
         self._replication.close()
-        self._forwarding.close()
-        self._heartbeats.close()
+        for channel in (self._forwarding, self._heartbeats, self._registration):
+            channel.close()
         resources.timer.close()
         resources.workers.close()
         await asyncio.sleep(0)  # lets the workers' last answers arrive
@@ -581,20 +586,12 @@ class Node:
     def _close_channels(self) -> None:
         """Close the connections to other nodes."""
         self._replication.close()
-        for channel in (self._forwarding, self._heartbeats, self._quorum_channel):
+        for channel in (self._forwarding, self._heartbeats, self._registration):
             channel.close()
+        self._quorum_channel.close()
 
 
 def _java_text(value: Uuid) -> str:
     """Write an id as java.util.UUID does: 8-4-4-4-12 hexadecimal digits."""
     text = value.hex()
     return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
-
-
-def _log_fault(error: Exception) -> None:
-    if isinstance(error, CorruptMessage):
-        text = "%s: its groups are not served: %s; stop the node and run ottla log-repair"
-        log.error(text, OFFSETS_TOPIC, error.message, extra={"event": "partition.broken"})
-        return
-    text = "coordinator fault: a group's request failed; report this traceback as a bug of Ottla"
-    log.error(text, exc_info=error, extra={"event": "coordinator.fault"})
