@@ -55,13 +55,6 @@ ALLOWED: tuple[AllowedElsewhere, ...] = (
         r"answer\.error_message",
         "Kafka has the text of the code there; Ottla names the active controller.",
     ),
-    AllowedElsewhere(
-        ".*",
-        "describe_cluster@controller: of controllers",
-        r"answer\.brokers.*",
-        "Kafka lists the controllers that have registered, also one that does not vote and that a"
-        " case has added; Ottla lists the voters.",
-    ),
 )
 
 

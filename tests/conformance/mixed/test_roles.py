@@ -71,13 +71,32 @@ def our_broker(their_controller: RealKafka, tmp_path: Path) -> Iterator[Cluster]
         "controller.quorum.bootstrap.servers": f"127.0.0.1:{their_controller.controller_port}",
         "controller.listener.names": "CONTROLLER",
     }
-    data = tmp_path / "ours"
-    file = tmp_path / "ours.properties"
+    yield from _joined(their_controller, config, tmp_path)
+
+
+@pytest.fixture
+def our_standby(their_controller: RealKafka, tmp_path: Path) -> Iterator[Cluster]:
+    """Start an Ottla node that is also a controller without a vote; the active one is real."""
+    config = {
+        "process.roles": "broker,controller",
+        "node.id": str(BROKER),
+        "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "controller.quorum.bootstrap.servers": f"127.0.0.1:{their_controller.controller_port}",
+        "controller.listener.names": "CONTROLLER",
+    }
+    yield from _joined(their_controller, config, tmp_path, "--no-initial-controllers")
+
+
+def _joined(
+    controller: RealKafka, config: dict[str, str], directory: Path, *arguments: str
+) -> Iterator[Cluster]:
+    """Format an Ottla node for the cluster of a real controller, and run it."""
+    data, file = directory / "ours", directory / "ours.properties"
     lines = [f"{name}={value}\n" for name, value in (config | {"log.dirs": str(data)}).items()]
     file.write_text("".join(lines))
-    with Admin(bootstrap_servers=their_controller.bootstrap) as admin:
-        cluster_id = admin.describe_cluster().cluster_id
-    main(["storage", "format", "-t", str(cluster_id), "-c", str(file)])
+    with Admin(bootstrap_servers=controller.bootstrap) as admin:
+        cluster_id = str(admin.describe_cluster().cluster_id)
+    main(["storage", "format", "-t", cluster_id, "-c", str(file), *arguments])
     with Cluster(config=config, data_dir=str(data)) as running:
         yield running
 
@@ -176,3 +195,40 @@ def test_our_broker_serves_under_a_real_controller(
     _carries_records(their_controller.bootstrap, "on-ours", BROKER)
     _carries_records(our_broker.bootstrap, "on-theirs", 1)
     _replicates(their_controller.bootstrap, "on-both")
+
+
+def _controllers(*address: object) -> list[tuple[int, int]]:
+    """Return the ids and ports of the controllers that one of them has registered."""
+    bootstrap = "{}:{}".format(*address)
+    with Admin(bootstrap_controllers=bootstrap) as admin:
+        return [(one.node_id, one.port) for one in admin.describe_cluster().brokers]
+
+
+def test_our_standby_controller_registers_with_a_real_one(
+    their_controller: RealKafka, our_standby: Cluster
+) -> None:
+    """Both list both, with the port that ours was given."""
+    ours = our_standby.run(lambda one: one.addresses["CONTROLLER"])
+    theirs = "127.0.0.1", their_controller.controller_port
+    both = [(1, theirs[1]), (BROKER, ours[1])]
+    _until(lambda: _controllers(*theirs) == both, "ours is not registered with theirs")
+    _until(lambda: _controllers(*ours) == both, "ours does not know both")
+
+
+def test_a_real_standby_controller_registers_with_ours(
+    kafka: Kafka, ours: Cluster, tmp_path: Path
+) -> None:
+    """Both list both."""
+    directory = tmp_path / "kafka"
+    directory.mkdir()
+    address = ours.run(lambda one: one.addresses["CONTROLLER"])
+    node = RealKafka(kafka, directory, {})
+    cluster_id = ours.run(lambda one: one.cluster_id)
+    node.format_to_join(cluster_id, address, BROKER, "controller", "--no-initial-controllers")
+    both = [(1, address[1]), (BROKER, node.controller_port)]
+    node.launch()
+    try:
+        _until(lambda: _controllers(*address) == both, "theirs is not registered with ours")
+        _until(lambda: _controllers("127.0.0.1", node.controller_port) == both, "not both")
+    finally:
+        node.kill()

@@ -60,12 +60,10 @@ def _check_metadata_version(ctx: Context) -> None:
 
 
 def _controllers(ctx: Context) -> list[_Described]:
-    """Describe the registered controllers with an endpoint on this listener."""
-    return [
-        _described(node)
-        for one in ctx.broker.image.cluster.controllers.values()
-        if (node := one.node(ctx.listener_name)) is not None
-    ]
+    """Describe the registered controllers with an endpoint on this listener, by id."""
+    controllers = ctx.broker.image.cluster.controllers
+    nodes = [controllers[number].node(ctx.listener_name) for number in sorted(controllers)]
+    return [_described(node) for node in nodes if node is not None]
 
 
 def _brokers(ctx: Context, *, with_fenced: bool) -> list[_Described]:
