@@ -109,10 +109,12 @@ def test_a_controller_registers_though_the_active_one_dies_meanwhile(delay_ms: i
         await asyncio.sleep(delay_ms / 1000)
         cluster.kill(active)
         await starting
-        for one in (restarted, other):
-            await _until(
-                lambda one=one: _incarnations(cluster, one)[restarted] != before[restarted]
+        await _until(
+            lambda: all(
+                _incarnations(cluster, one)[restarted] != before[restarted]
+                for one in (restarted, other)
             )
+        )
         await cluster.start(active)
         await _until(lambda: _incarnations(cluster, other)[active] != before[active])
         await cluster.stop()

@@ -23,7 +23,8 @@ def _described(metadata_version: int, *registered: ControllerRegistration) -> An
     quorum = SimpleNamespace(leader_id=2)
     broker = SimpleNamespace(image=image, quorum=quorum, cluster_id="cluster")
     ctx: Any = SimpleNamespace(listener="controller", listener_name="CONTROLLER", broker=broker)
-    return describe_cluster(ctx, DescribeClusterRequest(endpoint_type=2))
+    request = DescribeClusterRequest(include_cluster_authorized_operations=False, endpoint_type=2)
+    return describe_cluster(ctx, request)
 
 
 def _controller(number: int, listener: str) -> ControllerRegistration:
