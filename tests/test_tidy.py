@@ -48,7 +48,9 @@ ENTRY_POINTS = {
     "ottla.testing.simulation.__main__",
 }
 
-ERASED = ("TO" + "DO", "FIX" + "ME", "X" * 3, "HA" + "CK")
+ERASED = re.compile(
+    "|".join(rf"\b{one}\b" for one in ("TO" + "DO", "FIX" + "ME", "X" * 3, "HA" + "CK"))
+)
 MACHINE = re.compile(r"/work/|/home/\w+/|/root/|/Users/\w+/|\bpypi\.org\b|repo1?\.maven\.org")
 
 
@@ -78,9 +80,19 @@ def functions(paths: tuple[Path, ...]) -> tuple[Function, ...]:
     return tuple(_functions(paths))
 
 
+def statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield every statement, without its expressions: a tenth of all nodes."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+            waiting += getattr(node, part, ())
+
+
 def _functions(paths: tuple[Path, ...]) -> Iterator[Function]:
     for path in paths:
-        for node in ast.walk(tree_of(path)):
+        for node in statements(tree_of(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 first = node.body[0]
                 body = node.body[1:] if ast.get_docstring(node) is not None else node.body
@@ -352,7 +364,7 @@ def test_nothing_is_left_for_later() -> None:
     left = []
     for path in python_files():
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-            if any(re.search(rf"\b{word}\b", line) for word in ERASED):
+            if ERASED.search(line):
                 left.append(f"{path.relative_to(ROOT)}:{number}")
     assert not left
 

@@ -24,7 +24,9 @@ CALLS = {
 @pytest.fixture(scope="module")
 def reports() -> dict[str, str]:
     """Run all mistakes once, in a process of their own; return what is shown for each."""
-    options = ("-p", "no:randomly", "-p", "no:xdist", "-q", "-o", "python_files=*.py")
+    options: tuple[str, ...] = ("-q", "-o", "python_files=*.py", "--noconftest")
+    for plugin in ("randomly", "xdist", "hypothesispytest", "anyio"):  # slow to load
+        options += ("-p", f"no:{plugin}")
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", *options, str(SOURCE)],
         cwd=Path(__file__).parents[2],
