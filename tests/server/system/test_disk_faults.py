@@ -246,16 +246,25 @@ def test_a_directory_of_somebody_else_is_refused(
     assert "\n" not in str(caught.value)
 
 
+LIMITED = """
+import os, resource, sys
+kind, number, *command = sys.argv[1:]
+resource.setrlimit(int(kind), (int(number), int(number)))
+os.execv(command[0], command)
+"""
+
+
 def start_node(directory: Path, **settings: Any) -> subprocess.Popen[str]:
     """Start a node in its own process with a place that may be bad."""
     command = [sys.executable, "-m", "ottla", "server-start", "--port", "0"]
     command += ["--override", f"log.dirs={directory}", "--ready-file", str(settings["ready"])]
+    if "limit" in settings:  # not in a fork of this process, which may have other threads
+        command = [sys.executable, "-ISc", LIMITED, *map(str, settings["limit"]), *command]
     return subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=settings.get("prepare"),  # noqa: PLW1509 - the test has no other thread
     )
 
 
@@ -271,11 +280,8 @@ def test_a_place_that_takes_no_files_is_refused_in_one_line(tmp_path: Path) -> N
 def test_descriptors_that_run_out_pause_the_accepting_only(tmp_path: Path) -> None:
     """With 128 of them and 120 clients, the log works; new clients are served when some leave."""
     ready = tmp_path / "ready.json"
-
-    def prepare() -> None:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
-
-    process = start_node(tmp_path / "data", ready=ready, prepare=prepare)
+    limit = (resource.RLIMIT_NOFILE, 128)
+    process = start_node(tmp_path / "data", ready=ready, limit=limit)
     try:
         wait_for(ready.exists)
         bootstrap = json.loads(ready.read_text(encoding="utf-8"))["bootstrap"]
@@ -332,11 +338,8 @@ def test_too_few_descriptors_for_a_file_take_no_directory_offline(
 def test_a_process_whose_disk_is_full_ends_with_one_line(tmp_path: Path) -> None:
     """The kernel refuses bytes beyond 12 MiB a file: 56, then exit 1 and what to do."""
     ready = tmp_path / "ready.json"
-
-    def prepare() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (12 << 20, 12 << 20))
-
-    process = start_node(tmp_path / "data", ready=ready, prepare=prepare)
+    limit = (resource.RLIMIT_FSIZE, 12 << 20)
+    process = start_node(tmp_path / "data", ready=ready, limit=limit)
     try:
         wait_for(ready.exists)
         bootstrap = json.loads(ready.read_text(encoding="utf-8"))["bootstrap"]
