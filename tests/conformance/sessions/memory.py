@@ -26,7 +26,9 @@ class Memory:
         self._generations: dict[str, tuple[int, str | None]] = {}
         self._producers: dict[int, tuple[int, int]] = {}
         self._sequences: dict[tuple[int, str, int], int] = {}
-        self._fetch_sessions: dict[int, tuple[int, int]] = {}
+        self._fetch_sessions: dict[tuple[int, str], tuple[int, int]] = {}
+        """By client and node: another node does not know them."""
+        self._node = ""
         self._instances: dict[int, Uuid] = {}
         self._subscriptions: dict[int, int] = {}
         self._sent: dict[int, dict[tuple[str, int], Records]] = {}
@@ -36,6 +38,7 @@ class Memory:
     def resolve(self, step: Step) -> dict[str, Any]:
         """Return the fields of a step with this side's ids."""
         self._sent[step.number] = {}
+        self._node = step.node
         fields: dict[str, Any] = self._resolve(step.fields, step.number)
         return fields
 
@@ -79,11 +82,11 @@ class Memory:
 
     def fetch_session(self, slot: int) -> int:
         """Return the id of a slot's fetch session; 0 without one."""
-        return self._fetch_sessions.get(slot, (0, 0))[0]
+        return self._fetch_sessions.get((slot, self._node), (0, 0))[0]
 
     def fetch_epoch(self, slot: int, step: int) -> int:
         """Return the next epoch of a slot's fetch session, or one next to it."""
-        id_and_epoch = self._fetch_sessions.get(slot)
+        id_and_epoch = self._fetch_sessions.get((slot, self._node))
         return -1 if id_and_epoch is None else id_and_epoch[1] + step
 
     def instance(self, slot: int) -> Uuid:
@@ -152,7 +155,7 @@ class Memory:
         epoch = fields.get("session_epoch", -1)
         if response.session_id:
             following = 1 if epoch <= 0 else epoch + 1
-            self._fetch_sessions[step.client] = (response.session_id, following)
+            self._fetch_sessions[step.client, step.node] = (response.session_id, following)
 
     def _learn_get_telemetry_subscriptions(
         self, step: Step, _fields: dict[str, Any], response: Any
