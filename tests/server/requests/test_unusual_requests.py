@@ -81,6 +81,32 @@ def test_an_epoch_below_minus_one_is_an_old_one(peer: Peer) -> None:
     assert (found.error_code, len(found.records) > 0) == (0, True)
 
 
+def test_a_session_that_goes_on_in_an_older_version_cannot_be_told_of_divergence(
+    peer: Peer,
+) -> None:
+    """Versions before 12 have no field for it: the whole Fetch is refused, the session stays."""
+    fetched = FetchRequest.FetchTopic
+    wanted = fetched.FetchPartition(
+        partition=0, fetch_offset=7, last_fetched_epoch=0, partition_max_bytes=1000
+    )
+    topics = [fetched(topic="read", partitions=[wanted])]
+    request = FetchRequest(
+        max_wait_ms=0, min_bytes=1, session_epoch=0, topics=topics, forgotten_topics_data=[]
+    )
+    begun = peer.ask(request, 12)
+    assert begun.responses[0].partitions[0].diverging_epoch.end_offset == 2
+    request = FetchRequest(
+        max_wait_ms=0, min_bytes=1, session_epoch=1, session_id=begun.session_id,
+        topics=[], forgotten_topics_data=[],
+    )  # fmt: skip
+    answer = peer.ask(request, 9)
+    assert (answer.error_code, answer.session_id, answer.responses) == (
+        ErrorCode.UNSUPPORTED_VERSION,
+        begun.session_id,
+        [],
+    )
+
+
 def test_a_topic_without_partitions_has_no_offsets(peer: Peer) -> None:
     """ListOffsets does not name it."""
     topics = [ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=[]) for name in "tx"]

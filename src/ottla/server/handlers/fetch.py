@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 _FOLLOWERS_FROM: Final = 11
 """From this version on consumers may read from any replica (KIP-392)."""
+_DIVERGING_FROM: Final = 12
 _TOPIC_IDS_FROM: Final = 13
 _STORAGE_ERROR_FROM: Final = 6
 _LEADERS_FROM: Final = 16
@@ -50,6 +51,7 @@ _COMMITTED: Final = FetchIsolation.TXN_COMMITTED
 _UNCOMMITTED: Final = FetchIsolation.HIGH_WATERMARK
 _SMALL_BYTES: Final = 64 * 1024
 _SIZE: Final = 7  # in a FetchedPartition
+_DIVERGING: Final = 8
 _new_tuple: Final = tuple.__new__
 
 
@@ -519,6 +521,8 @@ class FetchRead:
     def response(self) -> FetchAnswer:
         """Return the response; with a session it names what has changed."""
         results, session = self._results, self.session
+        if self._has_error and session is not None and not self._can_be_told():
+            return FetchAnswer(int(ErrorCode.UNSUPPORTED_VERSION), session.session_id, ())
         if self._replica_id < 0:
             for fetched, replica in zip(results, self._replicas, strict=True):
                 if replica is not None:
@@ -537,6 +541,12 @@ class FetchRead:
         leaders = () if self._leader_ids is None else self._leaders(self._leader_ids)
         answer: FetchAnswer = _new_tuple(FetchAnswer, (0, session_id, results, leaders))
         return answer
+
+    def _can_be_told(self) -> bool:
+        """Whether the version can say, as a newer one began it, where a log diverges."""
+        return self._ctx.api_version >= _DIVERGING_FROM or all(
+            fetched[_DIVERGING] is None for fetched in self._results
+        )
 
     def _count_replicated(self) -> None:
         """Count what a follower is sent."""
