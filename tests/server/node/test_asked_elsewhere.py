@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from ottla.protocol.schema import Request
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, LOGGER = 2, 4, 8
 NODES = (1, 2, 3)
 
 
@@ -228,3 +228,13 @@ def test_bad_records_are_refused_before_the_leader_is_named(
     )
     answer = Peer(cluster.node(1).address).ask(request, 9)
     assert answer.responses[0].partition_responses[0].error_code == code
+
+
+def test_a_standby_controller_answers_for_loggers_as_for_topics(cluster: Cluster) -> None:
+    """Of a request that it cannot decide; it checks loggers by itself where they are alone."""
+    changes = (LOGGER, "0", "kafka", "INFO"), (TOPIC, "there", "retention.ms", "1")
+    responses = _ask_standby(cluster, _set(*changes), 1).responses
+    assert [one.resource_type for one in responses] == [LOGGER, TOPIC]
+    assert {ErrorCode(one.error_code) for one in responses} == {ErrorCode.NOT_CONTROLLER}
+    (alone,) = _ask_standby(cluster, _set(changes[0]), 1).responses
+    assert ErrorCode(alone.error_code) is ErrorCode.INVALID_REQUEST

@@ -71,11 +71,14 @@ def incremental_alter_configs(
     forwarded = IncrementalAlterConfigsRequest(
         resources=others, validate_only=request.validate_only
     )
-    return _forward(ctx, forwarded).then(
-        lambda got: IncrementalAlterConfigsResponse(
-            responses=_merged(request.resources, own, got.responses)
-        )
-    )
+
+    def merged(got: IncrementalAlterConfigsResponse) -> IncrementalAlterConfigsResponse:
+        responses = _merged(request.resources, own, got.responses)
+        return IncrementalAlterConfigsResponse(responses=responses)
+
+    if ctx.listener == "controller":  # a standby one, as in Kafka, answers so for its loggers, too
+        return _or_failed(request, ctx.controller.send(forwarded, ctx.requester()).then(merged))
+    return _forward(ctx, forwarded).then(merged)
 
 
 def _refused(ctx: Context, resources: Sequence[Any]) -> dict[int, KafkaError]:
@@ -121,8 +124,14 @@ def _forward_replaced(ctx: Context, request: AlterConfigsRequest) -> Pending[Alt
 def _forward(
     ctx: Context, request: IncrementalAlterConfigsRequest
 ) -> Pending[IncrementalAlterConfigsResponse]:
+    return _or_failed(request, ctx.controller.send(request, ctx.requester()))
+
+
+def _or_failed(
+    request: IncrementalAlterConfigsRequest, answer: Pending[IncrementalAlterConfigsResponse]
+) -> Pending[IncrementalAlterConfigsResponse]:
     return per_item_errors(
-        ctx.controller.send(request, ctx.requester()),
+        answer,
         lambda error: IncrementalAlterConfigsResponse(
             responses=[Outcome(**error, **_named(one)) for one in request.resources]
         ),
