@@ -35,16 +35,39 @@ def test_it_waits_for_a_turn_without_appends(busy_turns: int, turns: int) -> Non
     assert count == turns
 
 
+@pytest.mark.parametrize(("acknowledged", "turns"), [(0, 1), (1, 1), (2, 2), (16, 2), (17, 1)])
+def test_followers_are_woken_when_a_few_producers_have_sent(acknowledged: int, turns: int) -> None:
+    """Others run between the turns; one producer, and many, are not waited for."""
+    soon: deque[Callable[[], None]] = deque()
+    yielded: list[bool] = []
+    replicas = ReplicaSet(
+        1,
+        open_set(SimulatedDisk()),
+        call_soon=soon.append,
+        yield_processor=lambda: yielded.append(True),
+    )
+    replicas._wake_followers_soon(acknowledged)
+    count = 0
+    while soon:
+        soon.popleft()()
+        count += 1
+    assert (count, len(yielded)) == (turns, turns - 1)
+
+
 def test_a_fetch_with_little_to_give_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """And both replicas have all records of several producers in the end."""
     cluster = SimulatedCluster(3, nodes=2)
     when_quiet = ReplicaSet.when_quiet
     count = 0
 
-    def counted(replicas: ReplicaSet, callback: Callable[[], None]) -> None:
+    def counted(
+        replicas: ReplicaSet,
+        callback: Callable[[], None],
+        between: Callable[[], None] | None = None,
+    ) -> None:
         nonlocal count
         count += 1
-        when_quiet(replicas, callback)
+        when_quiet(replicas, callback, between)
 
     monkeypatch.setattr(ReplicaSet, "when_quiet", counted)
 

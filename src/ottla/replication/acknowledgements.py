@@ -31,11 +31,13 @@ _Entry = tuple[int, int, ReplicationWait, int]
 class Acknowledgements:
     """A queue ordered by offset; of equal offsets the older one comes first."""
 
-    __slots__ = ("_count", "_entries")
+    __slots__ = ("_count", "_entries", "completed_together")
 
     def __init__(self) -> None:
         self._entries: deque[_Entry] = deque()
         self._count = 0
+        self.completed_together = 0
+        """How many the last move of the high watermark has acknowledged."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -53,9 +55,11 @@ class Acknowledgements:
     def complete(self, high_watermark: int, code: ErrorCode) -> None:
         """Acknowledge all that lies below the high watermark."""
         entries = self._entries
+        waiting = len(entries)
         while entries and entries[0][0] <= high_watermark:
             _, _, wait, position = entries.popleft()
             wait.acknowledged(position, code)
+        self.completed_together = waiting - len(entries)
 
     def fail(self, code: ErrorCode) -> None:
         """End all waits: the partition is no longer led here in the epoch of the append."""

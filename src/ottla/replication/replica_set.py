@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 MAX_TURNS: Final = 10
 """A follower's fetch waits for more records so many turns of the loop at most."""
+PRODUCERS_TO_WAIT_FOR: Final = 16
+"""More producers than these send enough in one turn of the loop."""
 _CLIENT: Final = AppendOrigin.CLIENT  # an enum's members are found slowly
 _COORDINATOR: Final = AppendOrigin.COORDINATOR
 
@@ -40,8 +42,12 @@ class ReplicaSet:
         logs: LogSet,
         internal_topics: Collection[str] = frozenset(),
         call_soon: Callable[[Callable[[], None]], object] | None = None,
+        yield_processor: Callable[[], None] | None = None,
     ) -> None:
-        """call_soon(callback) calls back after what the loop does now; None: at once."""
+        """call_soon(callback) calls back after what the loop does now; None: at once.
+
+        yield_processor() lets other processes of the machine run first.
+        """
         self.node_id = node_id
         self.logs = logs
         self.internal_topics = internal_topics
@@ -51,6 +57,7 @@ class ReplicaSet:
         self._listeners: list[Callable[[Partition], object]] = []
         self._log_end_listeners: list[Callable[[PartitionLog], object]] = []
         self._call_soon = call_soon or _call
+        self._yield_processor = yield_processor
         self._appended: dict[PartitionLog, None] = {}
         """Logs of replicated partitions with appends that followers were not told of."""
         self.environment: LeaderEnvironment | None = None
@@ -231,17 +238,32 @@ class ReplicaSet:
             self.awaiting_replication.append((leading, info[1] + 1))
         self._appended[log] = None
         if len(self._appended) == 1:
+            self._wake_followers_soon(leading.acknowledgements.completed_together)
+
+    def _wake_followers_soon(self, acknowledged: int) -> None:
+        """Wake them after this turn, or when the producers acknowledged last have sent again.
+
+        Those may wait for a core: they get ours between the turns.
+        """
+        if 1 < acknowledged <= PRODUCERS_TO_WAIT_FOR:
+            self.when_quiet(self._wake_followers, self._yield_processor)
+        else:
             self._call_soon(self._wake_followers)
 
     def _wake_followers(self) -> None:
-        """Answer the followers that wait: with all that one turn of the loop has appended."""
+        """Answer the followers that wait: with all that was appended since."""
         appended, self._appended = self._appended, {}
         for log in appended:
             for listener in self._log_end_listeners:
                 listener(log)
 
-    def when_quiet(self, callback: Callable[[], None]) -> None:
-        """Call back after a turn of the loop in which nothing was appended, or after MAX_TURNS."""
+    def when_quiet(
+        self, callback: Callable[[], None], between: Callable[[], None] | None = None
+    ) -> None:
+        """Call back after a turn of the loop in which nothing was appended, or after MAX_TURNS.
+
+        between() is called between two turns.
+        """
         seen, left = -1, MAX_TURNS
 
         def look() -> None:
@@ -250,6 +272,8 @@ class ReplicaSet:
                 callback()
                 return
             seen, left = self.append_count, left - 1
+            if between is not None:
+                between()
             self._call_soon(look)
 
         self._call_soon(look)

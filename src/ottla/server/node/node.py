@@ -128,12 +128,11 @@ class Node:
             cordoned=cordoned_directories(config),
             max_producers=config.own.producer_states_max,
         )
-        replicas = ReplicaSet(config.node_id, self._logs, INTERNAL_TOPICS, resources.loop.call_soon)
+        call_soon, yield_now = resources.loop.call_soon, resources.environment.yield_processor
+        replicas = ReplicaSet(config.node_id, self._logs, INTERNAL_TOPICS, call_soon, yield_now)
         self._replication = self._make_replication(replicas)
         self.broker = self._make_broker(replicas)
-        self._publisher = MetadataPublisher(
-            self.broker, resources.loop.call_soon, resources.workers.new_logs.run
-        )
+        self._publisher = MetadataPublisher(self.broker, call_soon, resources.workers.new_logs.run)
         self._maintenance = Maintenance(
             replicas,
             config,

@@ -124,3 +124,6 @@ class Environment(Protocol):
 
     def limits(self) -> Limits:
         """Return what the process may use."""
+
+    def yield_processor(self) -> None:
+        """Let other processes that are ready to run go first on this core."""

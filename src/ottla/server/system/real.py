@@ -5,6 +5,7 @@ Kafka: SystemTime, SocketServer's channels, java.util.UUID.
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ from ottla.server.system.workers import Workers
 if TYPE_CHECKING:
     import asyncio
     import socket
+    from collections.abc import Callable
 
     from ottla.clock import Clock
     from ottla.server.system.environment import (
@@ -69,6 +71,10 @@ class RealNetwork:
         return HttpServer(host, port)
 
 
+_sched_yield: Callable[[], None] = getattr(os, "sched_yield", lambda: None)
+"""Not everywhere: without it a loop goes on at once."""
+
+
 class RealEnvironment:
     """Real directories, sockets, threads and clocks."""
 
@@ -94,3 +100,7 @@ class RealEnvironment:
     def limits(self) -> Limits:
         """Return the memory and the descriptors that the process may use."""
         return process_limits()
+
+    def yield_processor(self) -> None:
+        """Let other processes that are ready to run go first on this core."""
+        _sched_yield()

@@ -204,6 +204,9 @@ class SimulatedEnvironment:
         """Return generous limits."""
         return Limits(_MEMORY_BYTES, _DESCRIPTORS)
 
+    def yield_processor(self) -> None:
+        """Go on: no other process competes for the core."""
+
 
 class SimulatedClientEnvironment:
     """Clocks and randomness of a simulated client."""
