@@ -33,7 +33,9 @@ class Cuts:
         def begins(log: PartitionLog) -> None:
             committed = self._find(log)
             if committed is not None:
-                held = committed.shared_end(Replica(owner, log))
+                # an empty log holds nothing: it begins again where its first whole batch begins
+                is_empty = log.log_end_offset == log.log_start_offset
+                held = 0 if is_empty else committed.shared_end(Replica(owner, log))
                 self._begun.append((owner, log, held))
             before(log)
 
