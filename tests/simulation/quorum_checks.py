@@ -166,7 +166,7 @@ class QuorumChecks:
         assert snapshot_id.offset <= self.end_offset
         assert member.driver is not None
         assert snapshot_id.offset >= member.committed_offset, "a snapshot removes what is committed"
-        content = member.driver.log.read_snapshot(snapshot_id)
+        content = member.driver.log.snapshot_reader(snapshot_id).content()
         self.snapshot_written(snapshot_id, content)
         self._quorum.check_state(snapshot_id, content.values)
         member.checked_offset = max(member.checked_offset, snapshot_id.offset)

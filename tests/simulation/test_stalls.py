@@ -336,6 +336,16 @@ async def _ask(cluster: SimulatedCluster, asked: int, is_done: Callable[[], bool
     return waits
 
 
+async def _ask_while_it_starts(
+    cluster: SimulatedCluster, asked: int, replays: Replays
+) -> list[float]:
+    """Start a voter; return how many seconds its answers took until all records were replayed."""
+    starting = asyncio.create_task(cluster.start(asked))
+    waits = await _ask(cluster, asked, lambda: replays.of(cluster[asked]) >= RECORDS)
+    await starting
+    return waits
+
+
 def test_a_voter_answers_while_it_replays_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
     """A start replays so many records in a turn; votes are answered between the turns."""
     cluster = SimulatedCluster(24)
@@ -346,15 +356,12 @@ def test_a_voter_answers_while_it_replays_its_log(monkeypatch: pytest.MonkeyPatc
             await _limit_users(admin)
         active = cluster.active_controller
         killed = _standby(cluster)
-        node = cluster[killed]
         cluster.kill(killed)
         assert active is not None
         assert active.node is not None
         epoch = active.node.controller.driver.node.epoch
         replays = Replays(cluster, monkeypatch)
-        starting = asyncio.create_task(cluster.start(killed))
-        waits = await _ask(cluster, killed, lambda: replays.of(node) >= RECORDS)
-        await starting
+        waits = await _ask_while_it_starts(cluster, killed, replays)
         assert len(waits) > 10
         assert max(waits) < FETCH_TIMEOUT_S / 2
         assert replays.longest <= RECORDS_PER_TURN
@@ -418,9 +425,7 @@ def test_a_voter_answers_while_it_loads_the_snapshot_of_its_own_start(
         await _until(lambda: log.latest_snapshot == snapshot_id)
         cluster.kill(killed)
         replays = Replays(cluster, monkeypatch)
-        starting = asyncio.create_task(cluster.start(killed))
-        waits = await _ask(cluster, killed, lambda: replays.of(node) >= RECORDS)
-        await starting
+        waits = await _ask_while_it_starts(cluster, killed, replays)
         assert node.node is not None
         assert node.node.controller.driver.log.latest_snapshot == snapshot_id
         assert len(node.node.controller.image.quotas.by_entity) == RECORDS // len(LIMITS)

@@ -19,7 +19,6 @@ from ottla.raft.snapshot import (
     SNAPSHOT_MODE,
     SUFFIX,
     SnapshotReader,
-    decode_snapshot,
     snapshot_name,
 )
 from ottla.raft.snapshot_download import SnapshotDownload
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ottla.raft.control_records import ControlMessage
-    from ottla.raft.snapshot import SnapshotContent
     from ottla.records.batch import RecordBatch
     from ottla.storage.directory import Directory
     from ottla.storage.log.flush import FlushJob
@@ -349,10 +347,6 @@ class ReplicatedLog:
                 offset = batch.next_offset
             if offset == before:
                 raise CorruptMessage(f"the metadata log cannot be read at offset {offset}")
-
-    def read_snapshot(self, snapshot_id: OffsetAndEpoch) -> SnapshotContent:
-        """Return a snapshot's content; CorruptMessage when it is damaged."""
-        return decode_snapshot(self._directory.read_file(_path(snapshot_id)))
 
     def snapshot_reader(self, snapshot_id: OffsetAndEpoch) -> SnapshotReader:
         """Return what reads a snapshot batch by batch."""

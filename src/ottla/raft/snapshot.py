@@ -172,6 +172,12 @@ class SnapshotReader:
                 if record.value is not None:
                     yield bytes(record.value)
 
+    def content(self) -> SnapshotContent:
+        """Return all of it; CorruptMessage as for `values`."""
+        values = list(self.values())
+        timestamp = self.last_contained_log_timestamp
+        return SnapshotContent(timestamp, self.kraft_version, self.voters, values)
+
     def check(self) -> None:
         """Read through without decoding the metadata records; CorruptMessage as for `values`."""
         for _ in self._batches():
@@ -207,10 +213,7 @@ class SnapshotReader:
 
 def decode_snapshot(data: Buffer) -> SnapshotContent:
     """Read a snapshot; CorruptMessage when a checksum is wrong or the footer is missing."""
-    reader = SnapshotReader(data)
-    values = list(reader.values())
-    timestamp = reader.last_contained_log_timestamp
-    return SnapshotContent(timestamp, reader.kraft_version, reader.voters, values)
+    return SnapshotReader(data).content()
 
 
 def verify_snapshot(data: Buffer, snapshot_id: OffsetAndEpoch) -> None:

@@ -64,33 +64,29 @@ def their_controller(kafka: Kafka, tmp_path: Path) -> Iterator[RealKafka]:
 @pytest.fixture
 def our_broker(their_controller: RealKafka, tmp_path: Path) -> Iterator[Cluster]:
     """Start an Ottla broker whose controller is real."""
-    config = {
-        "process.roles": "broker",
-        "node.id": str(BROKER),
-        "listeners": "PLAINTEXT://127.0.0.1:0",
-        "controller.quorum.bootstrap.servers": f"127.0.0.1:{their_controller.controller_port}",
-        "controller.listener.names": "CONTROLLER",
-    }
-    yield from _joined(their_controller, config, tmp_path)
+    listeners = "PLAINTEXT://127.0.0.1:0"
+    yield from _joined(their_controller, "broker", listeners, tmp_path)
 
 
 @pytest.fixture
 def our_standby(their_controller: RealKafka, tmp_path: Path) -> Iterator[Cluster]:
     """Start an Ottla node that is also a controller without a vote; the active one is real."""
-    config = {
-        "process.roles": "broker,controller",
-        "node.id": str(BROKER),
-        "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
-        "controller.quorum.bootstrap.servers": f"127.0.0.1:{their_controller.controller_port}",
-        "controller.listener.names": "CONTROLLER",
-    }
-    yield from _joined(their_controller, config, tmp_path, "--no-initial-controllers")
+    listeners = "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"
+    arguments = ("--no-initial-controllers",)
+    yield from _joined(their_controller, "broker,controller", listeners, tmp_path, *arguments)
 
 
 def _joined(
-    controller: RealKafka, config: dict[str, str], directory: Path, *arguments: str
+    controller: RealKafka, roles: str, listeners: str, directory: Path, *arguments: str
 ) -> Iterator[Cluster]:
     """Format an Ottla node for the cluster of a real controller, and run it."""
+    config = {
+        "process.roles": roles,
+        "node.id": str(BROKER),
+        "listeners": listeners,
+        "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller.controller_port}",
+        "controller.listener.names": "CONTROLLER",
+    }
     data, file = directory / "ours", directory / "ours.properties"
     lines = [f"{name}={value}\n" for name, value in (config | {"log.dirs": str(data)}).items()]
     file.write_text("".join(lines))

@@ -33,7 +33,8 @@ from tests.server.requests.untrusted_clients import (
     create_topic,
     produce,
 )
-from tests.server.system.test_disk_faults import batch, end_offset, fetch, wait_for
+from tests.server.system.test_disk_faults import batch, end_offset, fetch
+from tests.waits import wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path

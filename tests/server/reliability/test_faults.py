@@ -29,6 +29,7 @@ from ottla.testing.cluster import Cluster
 from ottla.types import TopicPartition
 from tests.controller.harness import topic
 from tests.server.requests.untrusted_clients import Peer, create_topic, produce
+from tests.waits import wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,14 +37,6 @@ if TYPE_CHECKING:
 HOUR_MS = 3_600_000
 YEAR_MS = 365 * 24 * HOUR_MS
 KAFKA_STORAGE_ERROR, UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID = 56, 100, 103
-
-
-def wait_for(condition: Any, seconds: float = 60.0) -> None:
-    """Wait for the node's clockwork."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def batch(now_ms: int | None = None) -> bytes:

@@ -25,8 +25,8 @@ from tests.server.requests.untrusted_clients import (
     joined,
     produce,
 )
-from tests.server.system.test_disk_faults import batch, end_offset, fetch, wait_for
-from tests.waits import WAIT_S
+from tests.server.system.test_disk_faults import batch, end_offset, fetch
+from tests.waits import WAIT_S, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

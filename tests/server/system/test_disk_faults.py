@@ -23,9 +23,10 @@ from ottla.server.system.files import RealFile
 from ottla.testing.cluster import Cluster
 from ottla.types import TopicPartition
 from tests.server.requests.untrusted_clients import Peer, create_topic, produce
+from tests.waits import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from ottla.types import Buffer
 
@@ -37,14 +38,6 @@ def batch(value: bytes = b"value") -> bytes:
     """Return a batch of two records of this moment."""
     now_ms = int(time.time() * 1000)
     return bytes(encode_batch([(now_ms, b"k", value, ()), (now_ms, b"l", value, ())]))
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Wait for the node's clockwork."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def end_offset(peer: Peer, topic: str) -> int:
