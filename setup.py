@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
 COMPILED = (
@@ -39,6 +40,8 @@ DIRECTIVES = {
     "cdivision": True,
     "embedsignature": True,
 }
+
+PROCESSOR_COUNT = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def flags_of(module: str) -> list[str]:
@@ -78,6 +81,7 @@ def extensions() -> list[Any]:
                 [one for one in uncompiled if one.name.startswith("ottla.clients.") == is_clients],
                 include_path=["src"],
                 build_dir="build/cython",
+                nthreads=PROCESSOR_COUNT,
                 compiler_directives={**DIRECTIVES, "nonecheck": is_clients},
             )
     except Exception as error:  # noqa: BLE001 - after any Cython error the package is installed uncompiled
@@ -86,6 +90,16 @@ def extensions() -> list[Any]:
     for module in modules:
         module.optional = True  # Cython does not pass it on
     return modules
+
+
+class BuildExt(build_ext):
+    """Also compiles as many modules at a time as there are processors; --parallel overrides it."""
+
+    def finalize_options(self) -> None:
+        """Set what the command line leaves open."""
+        if self.parallel is None:
+            self.parallel = PROCESSOR_COUNT
+        super().finalize_options()
 
 
 class BuildPy(build_py):
@@ -98,4 +112,4 @@ class BuildPy(build_py):
             self.copy_file("src/pyspark_ottla/pyspark_ottla.pth", self.build_lib)
 
 
-setup(ext_modules=extensions(), cmdclass={"build_py": BuildPy})
+setup(ext_modules=extensions(), cmdclass={"build_ext": BuildExt, "build_py": BuildPy})
