@@ -165,5 +165,5 @@ def test_a_partition_whose_replica_was_removed_is_looked_at() -> None:
     cached.found(Partition(TopicPartition("t", 0), ZERO_UUID, log))
     cached.high_watermark = cached.log_start_offset = 0
     assert cached.is_unchanged()
-    log.is_deleted = True
+    log.delete()
     assert not cached.is_unchanged()

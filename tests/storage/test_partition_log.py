@@ -438,7 +438,7 @@ def test_a_flush_of_a_deleted_log_does_not_matter() -> None:
     put(log)
     job = log.flushes.start()
     assert job is not None
-    log.is_deleted = True
+    log.delete()
     disk.rename("t-0", "t-0.x-delete")
     disk.remove_tree("t-0.x-delete")
     job.run()

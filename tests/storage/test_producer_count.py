@@ -11,7 +11,7 @@ from ottla.storage.directories.log_dir import LogDirectory
 from ottla.storage.log_set.log_set import LogSet
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import TopicPartition
-from tests.storage.logs import NOW_MS, SMALL, TOPIC_ID, put, send
+from tests.storage.logs import NOW_MS, SMALL, TOPIC_ID, flush, put, send
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 3)
 
@@ -51,6 +51,7 @@ def test_producers_come_and_go() -> None:
         send(one, 100 + producer_id, 0)
     assert counted(logs) == 12
     one.truncation.truncate_to(one.log_end_offset - 3, now_ms=NOW_MS)
+    flush(one)
     assert counted(logs) == 9
     logs.shutdown()
     logs = open_set(*disks)

@@ -278,8 +278,8 @@ def test_truncation_takes_producers_back() -> None:
     close(log)  # leaves a snapshot of the end, which is about to be cut
     log = new_log(disk, clean=True)
     log.truncation.truncate_to(8, now_ms=NOW_MS)
-    assert log.producer_state.producers[1].last_sequence == 3
     flush(log)
+    assert log.producer_state.producers[1].last_sequence == 3
     assert send(log, 1, 4).first_offset == 8
     send(log, 2, 0, transactional=True)
     log.truncation.truncate_to(9, now_ms=NOW_MS)

@@ -53,6 +53,10 @@ class OffsetIndex(EntryIndex):
             raise CorruptMessage(f"{self.path} ends in ({relative}, {position})")
         return OffsetPosition(self.base_offset + relative, position)
 
+    def count_below(self, offset: int) -> int:
+        """Return the number of entries below offset; CorruptMessage when that cannot be read."""
+        return self._last_at_most(offset - self.base_offset - 1, 0) + 1
+
     def truncate_to(self, offset: int) -> None:
         """Drop every entry at or above offset."""
-        self._truncate_entries(self._last_at_most(offset - self.base_offset - 1, 0) + 1)
+        self._truncate_entries(self.count_below(offset))

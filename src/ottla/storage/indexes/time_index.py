@@ -72,7 +72,11 @@ class TimeIndex(EntryIndex):
         found, relative = self._fields(number)
         return TimestampOffset(found, self.base_offset + relative)
 
+    def count_below(self, offset: int) -> int:
+        """Return the number of entries below offset; CorruptMessage when that cannot be read."""
+        return self._last_at_most(offset - self.base_offset - 1, 1) + 1
+
     def truncate_to(self, offset: int) -> None:
         """Drop every entry at or above offset."""
         self._last_timestamp = None
-        self._truncate_entries(self._last_at_most(offset - self.base_offset - 1, 1) + 1)
+        self._truncate_entries(self.count_below(offset))

@@ -24,11 +24,13 @@ class LogEvents(NamedTuple):
     recovery_point_lowered: Callable[[PartitionLog], object]
     """A truncation below `recovery_point` begins, no file is touched yet: a durable checkpoint
     above it would, after a crash, take bytes written later for flushed ones."""
+    segments_deleted: Callable[[PartitionLog], object]
+    """Files of deleted segments are to be removed after file.delete.delay.ms."""
 
 
 def _ignore(_log: PartitionLog) -> None:
     """Do nothing: a log that is opened alone has no queue of flushes and checkpoints."""
 
 
-STANDALONE: Final = LogEvents(_ignore, _ignore, _ignore)
-"""For a log that belongs to no set: its owner flushes it."""
+STANDALONE: Final = LogEvents(_ignore, _ignore, _ignore, _ignore)
+"""For a log that belongs to no set: its owner flushes it and removes deleted segments."""

@@ -13,9 +13,13 @@ from typing import TYPE_CHECKING
 
 from ottla.storage.directories.partition_metadata import PARTITION_METADATA
 from ottla.storage.log.leader_epochs import LEADER_EPOCH_CHECKPOINT
+from ottla.storage.producers.snapshot import SNAPSHOT_SUFFIX, encode_snapshot
+from ottla.storage.segments.segment import file_name
 
 if TYPE_CHECKING:
     from ottla.storage.directory import Directory, File, OpenDirectory
+    from ottla.storage.producers.rebuild import ProducerRebuild
+    from ottla.storage.producers.state import Snapshots
     from ottla.storage.segments.segment import Segment
 
 
@@ -55,6 +59,7 @@ class FlushJob:
         "offset",
         "open_directory",
         "partition_metadata",
+        "rebuild",
         "segments",
         "snapshots",
         "vanished",
@@ -70,8 +75,10 @@ class FlushJob:
         self.files: list[File] = []
         self.segments: list[Segment] = []
         """The segments of the files; used by the log, not by the worker."""
-        self.snapshots: list[str] = []
-        """File names."""
+        self.snapshots: Snapshots = {}
+        """Producer snapshots by offset; entries where the file is not written yet."""
+        self.rebuild: ProducerRebuild | None = None
+        """Of the producer state of a truncated log; its snapshots are those to be flushed."""
         self.names_version = 0
         self.epochs: bytes | None = None
         self.epochs_version = 0
@@ -101,7 +108,13 @@ class FlushJob:
             file.sync()
         if open_directory is None:
             return
-        for name in self.snapshots:
+        if self.rebuild is not None:
+            self.rebuild.run()
+            self.snapshots = dict(self.rebuild.state.unflushed_snapshots)
+        for offset, entries in self.snapshots.items():
+            name = file_name(offset, SNAPSHOT_SUFFIX)
+            if entries is not None:
+                open_directory.write_file(name, encode_snapshot(entries))
             with suppress(FileNotFoundError):  # retention may remove it at any time
                 open_directory.sync_file(name)
         if self.epochs is not None:

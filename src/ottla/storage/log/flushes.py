@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from ottla.storage.directories.partition_metadata import encode_partition_metadata
 from ottla.storage.disk_errors import is_exhaustion
 from ottla.storage.log.flush import FlushJob, SharedSync
-from ottla.storage.producers.snapshot import SNAPSHOT_SUFFIX
-from ottla.storage.segments.segment import file_name
+from ottla.storage.producers.rebuild import ProducerRebuild
 
 if TYPE_CHECKING:
     from ottla.storage.log.partition_log import PartitionLog
@@ -49,13 +48,13 @@ class LogFlushes:
         names = names or SharedSync(log.directory)
         job = FlushJob(names, offset=end, generation=log.generation)
         try:
-            self._fill(job, is_whole=is_whole)
+            self._fill(job, now_ms, is_whole=is_whole)
         except OSError as error:
             if is_exhaustion(error):
                 self.completed(job, error)
                 return None
             job.release()
-            log.failure = error
+            log.fail(error)
             raise log.storage_error("flushing", error) from error
         log.is_flushing = True
         if is_whole:
@@ -78,7 +77,7 @@ class LogFlushes:
             and not log.segments.active.needs_sync  # it was cut: what is gone may come back
             and log.metadata_is_durable
             and not log.leader_epochs.must_be_written
-            and not log.producer_state.unsynced_snapshots
+            and not log.producer_state.unflushed_snapshots
         )
 
     @property
@@ -86,7 +85,7 @@ class LogFlushes:
         log = self._log
         return log.names_version == log.durable_names_version
 
-    def _fill(self, job: FlushJob, *, is_whole: bool) -> None:
+    def _fill(self, job: FlushJob, now_ms: int, *, is_whole: bool) -> None:
         log = self._log
         job.names_version = log.names_version
         if not log.metadata_is_durable and log.topic_id is not None:
@@ -95,13 +94,20 @@ class LogFlushes:
         if epochs.must_be_written or (epochs.is_dirty and job.offset > log.recovery_point):
             job.epochs = epochs.encode()
             job.epochs_version = log.leader_epochs.version
-        job.snapshots = [
-            file_name(offset, SNAPSHOT_SUFFIX) for offset in log.producer_state.unsynced_snapshots
-        ]
-        log.producer_state.unsynced_snapshots = []
+        if log.producer_state.is_stale:
+            job.rebuild = ProducerRebuild(
+                log.directory,
+                [segment.readable() for segment in log.segments],
+                log.producer_state,
+                log_start_offset=log.log_start_offset,
+                now_ms=now_ms,
+            )
+        else:
+            job.snapshots = dict(log.producer_state.unflushed_snapshots)
         if (
             not self._names_are_durable
             or job.snapshots
+            or job.rebuild is not None
             or job.partition_metadata is not None
             or job.epochs is not None
         ):
@@ -134,22 +140,24 @@ class LogFlushes:
             self._try_again(job)
             return
         if error is not None:
-            log.failure = error
+            log.fail(error)
             raise log.storage_error("flushing", error) from error
         if job.generation == log.generation:
             log.recovery_point = max(log.recovery_point, job.offset)
             log.durable_names_version = job.names_version
-            log.is_cut_durable = True
+            if job.rebuild is not None:
+                log.producer_state.take_over(job.rebuild.state, log.high_watermark)
+                log.first_unstable_offset = log.producer_state.first_unstable_offset
+            log.cut_is_durable()
+        log.producer_state.snapshots_flushed(job.snapshots)
         if job.epochs is not None:
             log.leader_epochs.written(job.epochs_version)
         if job.partition_metadata is not None:
             log.metadata_is_durable = True
 
     def _try_again(self, job: FlushJob) -> None:
-        """Nothing is wrong with the disk; all that the job took up is still to be done."""
+        """Repeat the job's work later: descriptors or space ran out, the disk works."""
         log = self._log
-        for name in job.snapshots:
-            log.producer_state.unsynced_snapshots.append(_offset_of(name))
         for segment in job.segments:
             segment.sync_again()
         log.last_flush_ms = 0
@@ -179,7 +187,7 @@ class LogFlushes:
                 for segment in log.segments:
                     segment.close()
             except OSError as error:
-                log.failure = error
+                log.fail(error)
                 raise log.storage_error("closing", error) from error
         return self._make_flush(log.last_flush_ms, names) if log.failure is None else None
 
@@ -197,7 +205,3 @@ class LogFlushes:
         except OSError as failure:
             error = failure
         self.completed(job, error)
-
-
-def _offset_of(snapshot_name: str) -> int:
-    return int(snapshot_name.partition(".")[0])

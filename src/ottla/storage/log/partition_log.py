@@ -77,11 +77,16 @@ class PartitionLog:
         self.truncated_bytes = loaded.truncated_bytes
         self.failure: OSError | None = None
         self.is_deleted = False
+        self.is_writable = True
+        """False for a log that failed or is deleted, and until a truncation is durable."""
         self.held_back_count = 0
         """Segments that the last check left although retention.ms is over: the clock stepped."""
         self.on_start_moved: Callable[[], None] | None = None
         """Called when the log start has moved up."""
-        self.on_flush_requested, self.on_flush_overdue, self.on_recovery_point_lowered = events
+        self.on_flush_requested = events.flush_requested
+        self.on_flush_overdue = events.flush_overdue
+        self.on_recovery_point_lowered = events.recovery_point_lowered
+        self.on_segments_deleted = events.segments_deleted
         self.first_unstable_offset = self.producer_state.first_unstable_offset
         self.active_is_prepared = False
         self.is_new = loaded.is_new
@@ -220,26 +225,50 @@ class PartitionLog:
         """Return where the largest epoch at or below this one ends; (-1, -1) when unknown."""
         return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
 
+    def fail(self, error: OSError | None) -> None:
+        """Fence the log: its disk failed."""
+        self.failure = error
+        self.is_writable = False
+
+    def delete(self) -> None:
+        """Refuse appends from now on and close the files; the caller removes them."""
+        self.is_deleted = True
+        self.is_writable = False
+        self.release()
+
+    def cut_begins(self) -> None:
+        """Pause the log and refuse appends until `cut_is_durable`."""
+        self.is_cut_durable = self.active_is_prepared = self.is_writable = False
+
+    def cut_is_durable(self) -> None:
+        """Take appends again: a flush made the last truncation durable."""
+        self.is_cut_durable = True
+        self.is_writable = self.failure is None and not self.is_deleted
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether closed segments must stay as they are: a worker reads them."""
+        return not self.is_cut_durable
+
     def refuse(self) -> None:
-        """Raise why the log takes no appends: deleted, or failed."""
+        """Raise why the log takes no appends: deleted, failed, or truncated.
+
+        NOT_LEADER_OR_FOLLOWER is retriable: it is raised until the truncation is durable.
+        """
         if self.is_deleted:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.name} is being deleted")
-        assert self.failure is not None
-        raise self.storage_error("appending to", self.failure) from self.failure
+        if self.failure is not None:
+            raise self.storage_error("appending to", self.failure) from self.failure
+        raise KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"the truncation of {self.topic_partition} is not durable yet",
+        )
 
     def storage_error(self, what: str, error: OSError) -> KafkaError:
         """Return KAFKA_STORAGE_ERROR, to be raised."""
         return KafkaError(
             ErrorCode.KAFKA_STORAGE_ERROR, f"Error while {what} {self.topic_partition}: {error}"
         )
-
-    def check_cut_is_durable(self) -> None:
-        """Raise NOT_LEADER_OR_FOLLOWER, upon which clients try again, while a truncation is not."""
-        if not self.is_cut_durable:
-            raise KafkaError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                f"the truncation of {self.topic_partition} is not durable yet",
-            )
 
     def _undo_roll(self, old: Segment, base_offset: int) -> bool:
         """Remove half a new segment, so that the old one can go on; whether that worked."""
@@ -275,9 +304,8 @@ class PartitionLog:
                 self.directory, self.name, base, config=self.config, now_ms=now_ms
             )
         except OSError as error:
-            self.failure = error
-            if is_exhaustion(error) and self._undo_roll(old, base):
-                self.failure = None
+            if not (is_exhaustion(error) and self._undo_roll(old, base)):
+                self.fail(error)
             raise self.storage_error("rolling", error) from error
         if old.base_offset == base:
             self.segments.remove([old])

@@ -3,7 +3,7 @@
 After a crash every segment from the recovery point on is read: complete batches are kept, a torn
 tail is cut off, and indexes, producer snapshot and leader epochs are rebuilt from the batches.
 
-Kafka: org.apache.kafka.storage.internals.log.LogLoader, UnifiedLog.rebuildProducerState.
+Kafka: org.apache.kafka.storage.internals.log.LogLoader.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from ottla.storage.log.leader_epochs import (
     decode_leader_epochs,
 )
 from ottla.storage.log.swap_files import finish_swaps
+from ottla.storage.producers.rebuild import replay
 from ottla.storage.producers.state import ProducerState
-from ottla.storage.producers.update import replay_batch
 from ottla.storage.segments.segment import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -35,7 +35,6 @@ from ottla.storage.segments.segment_list import SegmentList
 from ottla.storage.segments.segment_recovery import rebuild_indexes, recover_segment, trim_tail
 
 if TYPE_CHECKING:
-    from ottla.storage.batches import BatchHeader
     from ottla.storage.directory import Directory
     from ottla.storage.log.config import LogConfig
 
@@ -132,7 +131,7 @@ class LogLoader:
         self._epochs.truncate_from_end(log_end_offset + 1)
         self._epochs.truncate_from_start(start)
         self._state.remove_stray_snapshots(segments.base_offsets)
-        rebuild_producer_state(self._state, segments, start, log_end_offset, now_ms=self._now_ms)
+        _rebuild_producers(self._state, segments.ordered, start, log_end_offset, self._now_ms)
         segments.active.needs_sync |= not clean  # a killed process may not have synced it
         for segment in segments:
             segment.close_files()
@@ -239,8 +238,8 @@ class LogLoader:
         base_offset = self._segments[first].base_offset
         start = max(log_start_offset, self._segments[0].base_offset)
         if first:
-            before = SegmentList(self._segments[:first])
-            rebuild_producer_state(self._state, before, start, base_offset, now_ms=self._now_ms)
+            before = self._segments[:first]
+            _rebuild_producers(self._state, before, start, base_offset, self._now_ms)
         else:
             self._state.truncate_and_reload(start, base_offset, self._now_ms)
         for number, segment in enumerate(list(self._segments)):
@@ -250,6 +249,7 @@ class LogLoader:
                 break
             self._state.end_offset = segment.base_offset
             self._state.take_snapshot()
+            self._state.write_snapshots()
             cut = recover_segment(
                 segment, self._state, self._epochs, flushed_offset=self._flushed_offset
             )
@@ -317,51 +317,15 @@ class LogLoader:
         self._state.truncate_fully_and_start_at(log_start_offset)
 
 
-def rebuild_producer_state(
-    state: ProducerState,
-    segments: SegmentList,
-    log_start_offset: int,
-    last_offset: int,
-    *,
-    now_ms: int,
+def _rebuild_producers(
+    state: ProducerState, segments: list[Segment], start: int, end_offset: int, now_ms: int
 ) -> None:
-    """Load the newest snapshot at or below last_offset and replay the batches after it.
-
-    Snapshots are left at the last two segments' bases and at last_offset, as Kafka leaves them.
-    Kafka assumes that a log without any snapshot has no producers; here it is read.
-    """
-    bases = [base for base in segments.base_offsets if base < last_offset] or [last_offset]
-    snapshot_offsets = {*bases[-2:], last_offset}
-    was_empty = not state.producers and state.end_offset >= last_offset
-    state.truncate_and_reload(log_start_offset, last_offset, now_ms)
-    if last_offset > state.end_offset and not was_empty:
-        for number in range(max(segments.number_for(state.end_offset), 0), len(segments)):
-            segment = segments[number]
-            start = max(segment.base_offset, state.end_offset, log_start_offset)
-            if start >= last_offset:
-                break
-            state.end_offset = start
-            if segment.base_offset in snapshot_offsets:
-                state.take_snapshot()
-            _replay_segment(state, segment, start, last_offset)
-    state.end_offset = last_offset
-    state.take_snapshot()
-
-
-def _replay_segment(state: ProducerState, segment: Segment, start: int, end: int) -> None:
-    def read_batch(header: BatchHeader) -> bytes:
-        return segment.file.read(header.position, header.size)
-
-    try:
-        for header in segment.walk(start):
-            if header.base_offset >= end:
-                break
-            if header.base_offset >= start:
-                for completed in replay_batch(state, header, read_batch):
-                    state.complete(completed)
-    except CorruptMessage:
-        pass  # damage in flushed bytes: reported to readers, never truncated silently
-    segment.close_files()
+    """Bring the state to end_offset; without a snapshot, other than in Kafka, all is read."""
+    state.truncate_and_reload(start, end_offset, now_ms)
+    files = [segment.readable() for segment in segments]
+    replay(segments[0].directory, state, files, start, end_offset)
+    state.remove_damaged_snapshots()
+    state.write_snapshots()
 
 
 def _is_whole(segment: Segment) -> bool:

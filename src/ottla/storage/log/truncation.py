@@ -9,7 +9,6 @@ import logging
 from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.storage.log.recovery import rebuild_producer_state
 from ottla.storage.log.retention import segments_to_delete
 from ottla.storage.segments.segment import Segment
 
@@ -31,12 +30,14 @@ class LogTruncation:
         self._log = log
 
     def delete_old_segments(self, now_ms: int, step: ClockStep | None = None) -> int:
-        """Take away what retention gives up and return how many segments.
+        """Delete expired segments and return how many; none while the log is paused.
 
         Their files are renamed now and go after file.delete.delay.ms. `held_back_count` says how
         many more a step of the clock makes due.
         """
         log = self._log
+        if log.is_paused:
+            return 0
         due, log.held_back_count = segments_to_delete(log, now_ms, step)
         if not due:
             return 0
@@ -45,7 +46,7 @@ class LogTruncation:
                 log.roll(now_ms)
             self._delete_segments(due, now_ms)
         except OSError as error:
-            log.failure = error
+            log.fail(error)
             raise log.storage_error("deleting segments of", error) from error
         self._advance_start(log.segments[0].base_offset)
         _log.info(
@@ -68,6 +69,8 @@ class LogTruncation:
                 log.producer_state.remove_snapshot(segment.base_offset)
             segment.mark_deleted()
             log.removals.append((now_ms + log.config.file_delete_delay_ms, segment))
+        if segments:
+            log.on_segments_deleted(log)
 
     def take_removable(self, now_ms: int) -> list[Segment]:
         """Hand out the deleted segments whose delay is over; their files are the caller's."""
@@ -115,9 +118,11 @@ class LogTruncation:
     def truncate_to(self, offset: int, *, now_ms: int) -> bool:
         """Cut the log so that offset is the next to be written; return whether anything changed.
 
-        A batch that holds offset goes as a whole, and the log ends where it began.
-        `on_recovery_point_lowered` is called first, which may wait for the disk. The log takes
-        appends again after a flush.
+        A batch that holds offset is removed as a whole, and the log ends where it began.
+        `on_recovery_point_lowered` is called first, which may wait for the disk. The log is paused
+        and takes no appends until a flush, which also rebuilds the producer state.
+        KAFKA_STORAGE_ERROR when the disk fails; CorruptMessage, and nothing is changed, when the
+        segment cannot be read.
         """
         log = self._log
         if offset < 0:
@@ -131,7 +136,7 @@ class LogTruncation:
         try:
             self._cut(offset, now_ms)
         except OSError as error:
-            log.failure = error
+            log.fail(error)
             raise log.storage_error("truncating", error) from error
         return True
 
@@ -140,20 +145,17 @@ class LogTruncation:
         number = log.segments.number_for(offset)
         later = [log.segments[at] for at in range(number + 1, len(log.segments))]
         target = log.segments[number]
-        batch = target.batch_at(offset)
+        batch = target.find_cut(offset)
         if batch is not None:
             offset = min(offset, batch.base_offset)
         self._lower_recovery_point(offset)
-        log.is_cut_durable = log.active_is_prepared = False
+        log.cut_begins()
         log.leader_epochs.truncate_from_end(offset)
         log.log_start_offset = min(log.log_start_offset, offset)
-        self._delete_segments(later, now_ms)
-        cut = target.truncate_to(offset, now_ms=now_ms)
-        log.size_bytes -= cut
-        rebuild_producer_state(
-            log.producer_state, log.segments, log.log_start_offset, offset, now_ms=now_ms
-        )
+        log.producer_state.truncate_to(log.log_start_offset, offset, log.high_watermark)
         self._set_end(offset)
+        self._delete_segments(later, now_ms)
+        log.size_bytes -= target.truncate_to(offset, batch, now_ms=now_ms)
 
     def lower_recovery_point(self, offset: int) -> None:
         """Lower it before a truncation; a flush under way must not raise it again."""
@@ -184,19 +186,15 @@ class LogTruncation:
         log = self._log
         try:
             self._lower_recovery_point(0)  # nothing is durable until the new segment's name is
-            old = list(log.segments)
-            for segment in old:
-                segment.remove_files()
-            log.segments.remove(old)
+            log.producer_state.truncate_fully_and_start_at(offset)
+            self._delete_segments(list(log.segments), now_ms)
             log.segments.add(
                 Segment.create(log.directory, log.name, offset, config=log.config, now_ms=now_ms)
             )
-            log.producer_state.truncate_fully_and_start_at(offset)
         except OSError as error:
-            log.failure = error
+            log.fail(error)
             raise log.storage_error("truncating", error) from error
         log.leader_epochs.clear()
-        log.size_bytes = 0
         log.log_start_offset = log.high_watermark = offset
         log.active_is_prepared = log.is_cut_durable
         log.names_version += 1

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
-from ottla.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from ottla.records.crc32c import crc32c
 from ottla.records.validator import AppendOrigin, place_checked, validate
 from ottla.storage.batches import whole_batches
@@ -17,7 +16,7 @@ from ottla.storage.indexes.offset_index import MAX_RELATIVE_OFFSET
 from ottla.storage.indexes.transaction_index import AbortedTransaction
 from ottla.storage.log.append_info import AppendInfo, UnexpectedAppendOffset
 from ottla.storage.producers.append import TRANSACTION_VERSION_UNKNOWN, follows
-from ottla.storage.producers.update import validate_producers
+from ottla.storage.producers.update import SPECIAL_FLAGS, validate_producers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
 _CRC_START: Final = 21
 _MAGIC: Final = 2
-_NOT_PLAIN: Final = TRANSACTIONAL_FLAG | CONTROL_FLAG
 _CLIENT: Final = AppendOrigin.CLIENT
 _new_tuple: Final = tuple.__new__
 
@@ -66,7 +64,7 @@ class LogWrites:
         old offsets.
         """
         log = self._log
-        if log.failure is not None or log.is_deleted:
+        if not log.is_writable:
             log.refuse()
         first = log.log_end_offset
         if type(records) is memoryview:
@@ -83,7 +81,7 @@ class LogWrites:
         size, last, largest = batch.size, batch.last_offset, batch.max_timestamp
         self._write((batch.buffer,), size, ((last, largest, size),), first, now_ms)
         if producer is not None:
-            producer.take_next(batch)
+            log.producer_state.writable(producer).take_next(batch)
         elif appends is not None:
             self._apply(appends)
         if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
@@ -163,7 +161,6 @@ class LogWrites:
             )
         try:
             if not log.active_is_prepared:
-                log.check_cut_is_durable()
                 active.become_active()
                 log.active_is_prepared = True
                 if log.is_new:
@@ -173,7 +170,7 @@ class LogWrites:
             active.append(buffers, size, batches)
         except OSError as error:
             if active.is_torn:
-                log.failure = error
+                log.fail(error)
             raise log.storage_error("appending records to", error) from error
         log.log_end_offset = log.producer_state.end_offset = last_offset + 1
         log.size_bytes += size
@@ -213,7 +210,7 @@ class LogWrites:
         try:
             segment.transaction_index.append(entry)
         except OSError as error:
-            log.failure = error
+            log.fail(error)
             log.first_unstable_offset = log.producer_state.first_unstable_offset
             raise log.storage_error("indexing an abort of", error) from error
 
@@ -227,7 +224,7 @@ class LogWrites:
         epoch than the one before, UnexpectedAppendOffset for batches below the end.
         """
         log = self._log
-        if log.failure is not None or log.is_deleted:
+        if not log.is_writable:
             log.refuse()
         view = memoryview(records)
         batches = self._follower_batches(view, leader_epoch)
@@ -254,8 +251,9 @@ class LogWrites:
         places = [(batch.last_offset, batch.max_timestamp, batch.size) for batch in batches]
         self._write((view[:size],), size, places, first.base_offset, now_ms)
         if producers is not None:
+            writable = log.producer_state.writable
             for entry, batch in producers:
-                entry.take_next(batch)
+                writable(entry).take_next(batch)
         elif appends is not None:
             self._apply(appends)
         if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
@@ -334,7 +332,7 @@ def _known_producers(
             entry is None
             or entry.producer_epoch != batch.producer_epoch
             or entry.transaction_first_offset >= 0
-            or batch.attributes & _NOT_PLAIN
+            or batch.attributes & SPECIAL_FLAGS
         ):
             return None
         found.append((entry, batch))

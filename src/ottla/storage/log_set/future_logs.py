@@ -101,8 +101,7 @@ class FutureLogs:
                 self._rename(old_dir, old_name, str(partition))
                 raise
             table.remove(old)
-            old.is_deleted = True
-            old.release()
+            old.delete()
             logs.renamed_for_removal(old, old_dir, old_name, now_ms)
             logs.flushes.waits.hand_over(old, future)
             future.leader_epochs.take_over(old.leader_epochs)

@@ -72,6 +72,7 @@ class LogSet:
             self.flushes.request,
             self.flushes.request_overdue,
             self.checkpoints.recovery_point_lowered,
+            self.removals.segments_deleted,
         )
         self.directories = directories
         self.is_closed = False
@@ -429,8 +430,7 @@ class LogSet:
 
     def retire(self, log: PartitionLog, log_dir: LogDirectory, now_ms: int) -> None:
         """Delete a log that the table does not hold any more, as `delete`."""
-        log.is_deleted = True
-        log.release()
+        log.delete()
         try:
             self._mark_deleted(log.topic_partition, log_dir, now_ms, log)
         finally:

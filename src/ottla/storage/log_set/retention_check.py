@@ -67,8 +67,6 @@ class RetentionCheck:
             logs.fail(log_dir, error.__cause__)
         except OSError as error:
             logs.fail(log_dir, error)
-        if log.truncation.has_deleted_segments:
-            logs.removals.segments_deleted(log)
         log.release_idle()
         self.deleted += count
         return count

@@ -98,7 +98,7 @@ class LogTable:
             log_dir.failure = error if isinstance(error, OSError) else OSError(str(error))
         lost = self.logs_in(log_dir)
         for log in lost:
-            log.failure = log.failure or log_dir.failure
+            log.fail(log.failure or log_dir.failure)
             log.release()
             self.remove(log)
         for log in lost:

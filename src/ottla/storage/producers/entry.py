@@ -44,6 +44,7 @@ class ProducerEntry:
     __slots__ = (
         "batches",
         "coordinator_epoch",
+        "generation",
         "last_timestamp",
         "producer_epoch",
         "producer_id",
@@ -59,6 +60,7 @@ class ProducerEntry:
         last_timestamp: int = NO_TIMESTAMP,
         transaction_first_offset: int = NO_OFFSET,
         batches: tuple[BatchMetadata, ...] = (),
+        generation: int = 0,
     ) -> None:
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
@@ -66,6 +68,20 @@ class ProducerEntry:
         self.last_timestamp = last_timestamp
         self.transaction_first_offset = transaction_first_offset
         self.batches = batches
+        self.generation = generation
+        """Of the producer state; entries of an earlier one belong to a snapshot: see `copied`."""
+
+    def copied(self, generation: int) -> ProducerEntry:
+        """Return an equal entry that may be changed while a snapshot holds this one."""
+        return ProducerEntry(
+            self.producer_id,
+            producer_epoch=self.producer_epoch,
+            coordinator_epoch=self.coordinator_epoch,
+            last_timestamp=self.last_timestamp,
+            transaction_first_offset=self.transaction_first_offset,
+            batches=self.batches,
+            generation=generation,
+        )
 
     def __repr__(self) -> str:
         return f"ProducerEntry{self.as_tuple()}"

@@ -9,6 +9,7 @@ Kafka: org.apache.kafka.storage.internals.log.ProducerStateManager.
 from __future__ import annotations
 
 from bisect import insort
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
@@ -20,9 +21,11 @@ from ottla.storage.producers.entry import ProducerEntry
 from ottla.storage.producers.snapshot import SNAPSHOT_SUFFIX, decode_snapshot, encode_snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from ottla.storage.directory import Directory
+
+    Snapshots = Mapping[int, Sequence[ProducerEntry] | None]
 
 
 class ProducerState:
@@ -42,9 +45,19 @@ class ProducerState:
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.producers: dict[int, ProducerEntry] = {}
         self.end_offset = 0
+        self.generation = 0
+        """Grows with every snapshot: an entry of an earlier one is copied before it changes."""
         self._snapshot_offset = 0  # of the last snapshot taken or loaded
         self.snapshots: list[int] = []
-        self.unsynced_snapshots: list[int] = []
+        """The offsets of the snapshots, those that are not written yet among them."""
+        self.unflushed_snapshots: dict[int, Sequence[ProducerEntry] | None] = {}
+        """Their entries by offset; None where the file is written and only to be synced."""
+        self.damaged_snapshots: list[int] = []
+        """The offsets of files that could not be read."""
+        self.is_stale = False
+        """Whether the log was truncated and a worker's `take_over` has not followed."""
+        self._stale_unstable_offset: int | None = None
+        self._discarded: dict[int, ProducerEntry] = {}
         self._ongoing: dict[int, int] = {}  # first offset → producer id, in order of offsets
         self._unreplicated: dict[int, int] = {}  # first offset → last offset, complete above the HW
         self._verifications: dict[int, Verification] = {}
@@ -54,14 +67,14 @@ class ProducerState:
     # The bound of all logs together
 
     def count_in(self, node_count: ProducerCount) -> None:
-        """Let the producers here count among others; a fresh count takes them out again."""
+        """Add the producers to a node's count, and subtract them from the one before."""
         self._node_count.count -= self._counted
         self._node_count = node_count
         self._counted = 0
         self._recount()
 
     def _recount(self) -> None:
-        """Tell the count what has come or gone; appends of known producers change nothing."""
+        """Update the count when producers were added or removed."""
         self._node_count.count += len(self.producers) - self._counted
         self._counted = len(self.producers)
 
@@ -70,6 +83,8 @@ class ProducerState:
     @property
     def first_unstable_offset(self) -> int | None:
         """The first offset of a transaction that is open or not replicated yet."""
+        if self.is_stale:
+            return self._stale_unstable_offset
         ongoing = next(iter(self._ongoing), None)
         if not self._unreplicated:
             return ongoing
@@ -89,7 +104,7 @@ class ProducerState:
         self._unreplicated[completed.first_offset] = completed.last_offset
 
     def high_watermark_updated(self, high_watermark: int) -> None:
-        """Let go of the transactions whose markers are replicated."""
+        """Remove the transactions whose markers are replicated."""
         if self._unreplicated:
             self._unreplicated = {
                 first: last for first, last in self._unreplicated.items() if last >= high_watermark
@@ -169,9 +184,11 @@ class ProducerState:
             updated = append.updated
             entry = self.producers.get(updated.producer_id)
             if entry is None:
+                updated.generation = self.generation
                 self.producers[updated.producer_id] = updated
                 self._recount()
             else:
+                entry = self.writable(entry)
                 entry.set_epoch(updated.producer_epoch)
                 for batch in updated.batches:
                     entry.add_batch(batch)
@@ -180,6 +197,14 @@ class ProducerState:
                 entry.transaction_first_offset = updated.transaction_first_offset
             for first_offset in append.started:
                 self._ongoing[first_offset] = updated.producer_id
+
+    def writable(self, entry: ProducerEntry) -> ProducerEntry:
+        """Return the producer's current entry, copied when a snapshot holds it."""
+        current = self.producers[entry.producer_id]
+        if current.generation != self.generation:
+            current = current.copied(self.generation)
+            self.producers[entry.producer_id] = current
+        return current
 
     def remove_expired(self, now_ms: int) -> None:
         """Forget producers silent for producer.id.expiration.ms, and stale verifications."""
@@ -207,20 +232,39 @@ class ProducerState:
         self._partition_dir = partition_dir
 
     def take_snapshot(self) -> None:
-        """Write the state at `end_offset`, not flushed, unless that was done already."""
-        if self.end_offset <= self._snapshot_offset:
+        """Keep the state at `end_offset` for the next flush, unless that was done already."""
+        if self.end_offset <= self._snapshot_offset or self.is_stale:
             return
         offset = self.end_offset
-        file = self._directory.open(self.snapshot_path(offset), create=True)
-        try:
-            file.truncate(0)
-            file.write_at(0, encode_snapshot(self.producers.values()))
-        finally:
-            file.close()
         if offset not in self.snapshots:
             insort(self.snapshots, offset)
-        self.unsynced_snapshots.append(offset)
+        if offset in self.damaged_snapshots:
+            self.damaged_snapshots.remove(offset)
+        self.unflushed_snapshots[offset] = list(self.producers.values())
+        self.generation += 1
         self._snapshot_offset = offset
+
+    def write_snapshots(self) -> None:
+        """Write the snapshots that are not written yet; a flush syncs them."""
+        for offset, entries in self.unflushed_snapshots.items():
+            if entries is None:
+                continue
+            file = self._directory.open(self.snapshot_path(offset), create=True)
+            try:
+                file.truncate(0)
+                file.write_at(0, encode_snapshot(entries))
+            finally:
+                file.close()
+            self.unflushed_snapshots[offset] = None
+
+    def snapshots_flushed(self, flushed: Snapshots) -> None:
+        """Record that a job wrote and synced snapshots; remove those dropped meanwhile."""
+        for offset, entries in flushed.items():
+            if offset not in self.snapshots:
+                with suppress(FileNotFoundError):
+                    self._directory.remove(self.snapshot_path(offset))
+            elif self.unflushed_snapshots.get(offset, flushed) is entries:
+                del self.unflushed_snapshots[offset]
 
     def find_snapshots(self, names: Collection[str]) -> None:
         """Take up the snapshot files among the directory's names."""
@@ -242,48 +286,131 @@ class ProducerState:
     def remove_snapshot(self, offset: int) -> None:
         """Remove one snapshot file."""
         self.snapshots.remove(offset)
-        if offset in self.unsynced_snapshots:
-            self.unsynced_snapshots.remove(offset)
+        self.unflushed_snapshots.pop(offset, None)
         path = self.snapshot_path(offset)
         if self._directory.exists(path):
             self._directory.remove(path)
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
-        """Go to the newest state at or below the end; the caller replays what lies between."""
-        for offset in list(self.snapshots):
-            if offset > log_end_offset or offset < log_start_offset:
-                self.remove_snapshot(offset)
+        """Load the newest snapshot at or below the end; the caller replays what lies between."""
+        self._drop_snapshots(log_start_offset, log_end_offset)
         if log_end_offset != self.end_offset:
             self._clear()
-            self._load(log_start_offset, now_ms)
+            self.load(log_start_offset, now_ms)
         else:
             self.log_start_offset_advanced(log_start_offset)
 
-    def _clear(self) -> None:
-        self.producers.clear()
-        self._recount()
-        self._ongoing.clear()
-        self._unreplicated.clear()
-
-    def _load(self, log_start_offset: int, now_ms: int) -> None:
-        while self.snapshots:
-            offset = self.snapshots[-1]
-            try:
-                entries = decode_snapshot(self._directory.read_file(self.snapshot_path(offset)))
-            except CorruptMessage:
+    def _drop_snapshots(self, log_start_offset: int, log_end_offset: int) -> None:
+        for offset in list(self.snapshots):
+            if offset > log_end_offset or offset < log_start_offset:
                 self.remove_snapshot(offset)
-                continue
-            limit = now_ms - self.producer_id_expiration_ms
-            for entry in entries:
-                if entry.in_transaction or entry.last_timestamp > limit:
-                    self.producers[entry.producer_id] = entry
-            self._recount()
-            open_entries = [entry for entry in entries if entry.in_transaction]
-            for entry in sorted(open_entries, key=lambda entry: entry.transaction_first_offset):
-                self._ongoing[entry.transaction_first_offset] = entry.producer_id
-            self._snapshot_offset = self.end_offset = offset
-            return
+
+    def _clear(self) -> None:
+        self.producers = {}
+        self._recount()
+        self._ongoing = {}
+        self._unreplicated = {}
+
+    def load(self, log_start_offset: int, now_ms: int) -> None:
+        """Load the newest snapshot that can be read; without one begin at the log's start."""
+        for offset in reversed(self.snapshots):
+            entries = self._read_snapshot(offset)
+            if entries is not None:
+                self._restore(entries, now_ms - self.producer_id_expiration_ms)
+                self._snapshot_offset = self.end_offset = offset
+                return
         self._snapshot_offset = self.end_offset = log_start_offset
+
+    def _read_snapshot(self, offset: int) -> Sequence[ProducerEntry] | None:
+        entries = self.unflushed_snapshots.get(offset)
+        if entries is not None:
+            return entries
+        try:
+            return decode_snapshot(self._directory.read_file(self.snapshot_path(offset)))
+        except CorruptMessage:
+            self.damaged_snapshots.append(offset)
+            return None
+
+    def _restore(self, entries: Sequence[ProducerEntry], expired_at_ms: int) -> None:
+        """Take the entries of a snapshot but those of expired producers."""
+        self.generation += 1
+        for entry in entries:
+            if entry.in_transaction or entry.last_timestamp > expired_at_ms:
+                self.producers[entry.producer_id] = entry
+        self._recount()
+        open_entries = [entry for entry in entries if entry.in_transaction]
+        for entry in sorted(open_entries, key=lambda entry: entry.transaction_first_offset):
+            self._ongoing[entry.transaction_first_offset] = entry.producer_id
+
+    def remove_damaged_snapshots(self) -> None:
+        """Remove the files that could not be read."""
+        for offset in self.damaged_snapshots:
+            if offset in self.snapshots:
+                self.remove_snapshot(offset)
+        self.damaged_snapshots.clear()
+
+    # Truncation
+
+    def truncate_to(self, log_start_offset: int, offset: int, high_watermark: int) -> None:
+        """Drop what counts records at or above offset: the state is stale until `take_over`.
+
+        A state without producers stays as it is. Until `take_over` no transaction ends, as far as
+        readers see: below the high watermark the open ones are known.
+        """
+        unstable = self.first_unstable_offset
+        if offset < high_watermark and self._may_have_transactions():
+            unstable = log_start_offset
+        self._drop_snapshots(log_start_offset, offset)
+        self._snapshot_offset = self.snapshots[-1] if self.snapshots else 0
+        is_empty = not self.producers and not self.is_stale and self.end_offset >= offset
+        self.end_offset = offset
+        if is_empty:
+            self.take_snapshot()
+            return
+        self.is_stale = True
+        self._stale_unstable_offset = unstable
+        self._discarded = self.producers or self._discarded
+        self._clear()
+
+    def _may_have_transactions(self) -> bool:
+        if self.is_stale:
+            return True
+        return any(
+            entry.in_transaction or entry.coordinator_epoch >= 0
+            for entry in self.producers.values()
+        )
+
+    def take_discarded(self) -> dict[int, ProducerEntry]:
+        """Return the producers before the truncation: freeing 100,000 takes 20 ms."""
+        discarded, self._discarded = self._discarded, {}
+        return discarded
+
+    def copied_for_rebuild(self) -> ProducerState:
+        """Return an empty state over the same snapshots and up to the same end, for a worker."""
+        copy = ProducerState(
+            self._directory,
+            self._partition_dir,
+            partition=self.partition,
+            producer_id_expiration_ms=self.producer_id_expiration_ms,
+        )
+        copy.snapshots = list(self.snapshots)
+        copy.unflushed_snapshots = dict(self.unflushed_snapshots)
+        copy.end_offset = self.end_offset
+        return copy
+
+    def take_over(self, rebuilt: ProducerState, high_watermark: int) -> None:
+        """Continue with the state that a worker rebuilt."""
+        self.is_stale = False
+        self.producers = rebuilt.producers
+        self._recount()
+        self._ongoing, self._unreplicated = rebuilt._ongoing, rebuilt._unreplicated
+        self.generation, self.end_offset = rebuilt.generation, rebuilt.end_offset
+        self.snapshots = rebuilt.snapshots
+        self.unflushed_snapshots = rebuilt.unflushed_snapshots
+        self.damaged_snapshots = rebuilt.damaged_snapshots
+        self._snapshot_offset = rebuilt._snapshot_offset
+        self.remove_damaged_snapshots()
+        self.high_watermark_updated(high_watermark)
 
     def log_start_offset_advanced(self, log_start_offset: int) -> None:
         """Forget what lies before the log's new start."""
@@ -293,6 +420,7 @@ class ProducerState:
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Forget everything."""
+        self.is_stale = False
         self._clear()
         for snapshot in list(self.snapshots):
             self.remove_snapshot(snapshot)

@@ -1,4 +1,4 @@
-"""From batches to producer state: the judgement of an append, and the replay of what is there.
+"""Producer state from batches: the validation of an append, and the replay of existing batches.
 
 Hot path: `validate_producers` runs once an append (benchmarks/log.py).
 Kafka: UnifiedLog.analyzeAndValidateProducerState, UnifiedLog.updateProducers.
@@ -6,10 +6,10 @@ Kafka: UnifiedLog.analyzeAndValidateProducerState, UnifiedLog.updateProducers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
-from ottla.records.batch import RecordBatch
+from ottla.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, RecordBatch
 from ottla.records.control import ControlRecordType, decode_control_type, decode_end_txn_marker
 from ottla.records.validator import AppendOrigin
 from ottla.storage.producers.append import (
@@ -31,11 +31,13 @@ if TYPE_CHECKING:
 
 _CONTROL_BATCH_LIMIT_BYTES = 1 << 20
 _CLIENT = AppendOrigin.CLIENT
+SPECIAL_FLAGS: Final = TRANSACTIONAL_FLAG | CONTROL_FLAG
+"""Of batches that do more than add to a producer's sequence."""
 _END_MARKERS = (ControlRecordType.ABORT, ControlRecordType.COMMIT)
 
 
 class ProducerAppends(NamedTuple):
-    """What an append will do to the producers, or the old batch that it repeats."""
+    """The effects of an append on the producers, or the old batch that it repeats."""
 
     appends: dict[int, ProducerAppend]
     completed: list[CompletedTransaction]
@@ -131,11 +133,20 @@ def read_marker(data: Buffer) -> EndTransactionMarker | None:
 def replay_batch(
     state: ProducerState, batch: BatchHeader, batch_bytes: Callable[[BatchHeader], Buffer]
 ) -> list[CompletedTransaction]:
-    """Take a batch that is in the log already into the state; return what it completed.
+    """Apply a batch of the log to the state; return the transactions that it completed.
 
     The caller writes the transaction index and then calls `ProducerState.complete`.
     """
     if batch.producer_id < 0:
+        return []
+    entry = state.producers.get(batch.producer_id)
+    if (
+        entry is not None
+        and entry.producer_epoch == batch.producer_epoch
+        and entry.transaction_first_offset < 0
+        and not batch.attributes & SPECIAL_FLAGS
+    ):
+        state.writable(entry).take_next(batch)  # most often: there is nothing to decide
         return []
     append = state.prepare(batch.producer_id, AppendOrigin.REPLICATION)
     done: CompletedTransaction | None = None

@@ -21,6 +21,7 @@ from ottla.storage.disk_errors import is_exhaustion
 from ottla.storage.indexes.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex, OffsetPosition
 from ottla.storage.indexes.time_index import TimeIndex, TimestampOffset
 from ottla.storage.indexes.transaction_index import TransactionIndex
+from ottla.storage.producers.rebuild import SegmentFile
 from ottla.storage.segments.segment_recovery import rebuild_indexes
 
 if TYPE_CHECKING:
@@ -174,6 +175,10 @@ class Segment:
 
     def __repr__(self) -> str:
         return f"Segment({self.path('')}, size={self.size})"
+
+    def readable(self) -> SegmentFile:
+        """Return where its batches are, for a worker."""
+        return SegmentFile(self.base_offset, self.path(LOG_SUFFIX), self.size)
 
     def path(self, suffix: str) -> str:
         """Return the path of one of its files."""
@@ -441,10 +446,22 @@ class Segment:
 
     # Ends
 
-    def truncate_to(self, offset: int, *, now_ms: int) -> int:
-        """Drop every batch from the one that holds offset on; return the bytes cut."""
-        header = self.batch_at(offset)
-        self.position_before(0)  # heals a time index that cannot be cut
+    def find_cut(self, offset: int) -> BatchHeader | None:
+        """Return the first batch that a truncation removes; nothing is changed yet.
+
+        Damaged indexes are rebuilt; CorruptMessage when the segment cannot be truncated.
+        """
+        self.transaction_index.entries()
+        try:
+            self.offset_index.count_below(offset)
+            self.time_index.count_below(offset)
+        except CorruptMessage:
+            rebuild_indexes(self)
+            self._note_full_index()
+        return self.batch_at(offset)
+
+    def truncate_to(self, offset: int, header: BatchHeader | None, *, now_ms: int) -> int:
+        """Drop every batch from the one of `find_cut` on; return the bytes cut."""
         self._tail_last_offsets = self._tail_positions = _EMPTY
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
