@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from ottla.errors import CorruptMessage
 from ottla.storage.log.leader_epochs import EpochEntry, LeaderEpochs, decode_leader_epochs
 from ottla.testing.disk import SimulatedDisk
 from tests.storage.logs import NOW_MS, close, flush, new_log, put
+from tests.storage.sets import drain, finish, make, open_set
 
 
 def epochs(*pairs: tuple[int, int]) -> LeaderEpochs:
@@ -106,3 +109,50 @@ def test_a_broken_file_is_made_again_from_the_batches() -> None:
     disk.open("t-0/leader-epoch-checkpoint").truncate(5)
     for clean in (True, False):
         assert new_log(disk, clean=clean, now_ms=NOW_MS).leader_epochs.entries == entries
+
+
+def test_a_new_epoch_is_in_the_file_before_any_record() -> None:
+    """Without a sync: it outlives the process, and a flush makes it durable."""
+    disk = SimulatedDisk()
+    logs = open_set(disk)
+    log = make(logs)
+    log.assign_epoch(3)
+    disk.trace = []
+    drain(logs)
+    assert disk.read_file("a-0/leader-epoch-checkpoint") == b"0\n1\n3 0\n"
+    assert not [call for call in disk.trace if call.kind.startswith("sync")]
+    log.assign_epoch(3)
+    assert logs.take_jobs() == []
+    disk.kill()
+    assert make(open_set(disk)).latest_epoch == 3
+
+
+def test_epochs_of_a_log_that_is_flushed_wait() -> None:
+    """Two workers must not write one file; the flush has the epochs as well."""
+    logs = open_set(SimulatedDisk())
+    log = make(logs)
+    put(log)
+    first = logs.take_jobs()
+    log.assign_epoch(4)
+    assert logs.epoch_files.take() == []
+    finish(first)
+    jobs = logs.epoch_files.take()
+    assert len(jobs) == 1
+    wait = logs.flushes.make_durable(log)
+    finish(jobs)
+    drain(logs)
+    assert wait.done
+
+
+def test_a_disk_that_fails_to_take_epochs_goes_offline() -> None:
+    """Unless only descriptors ran out: then they are written later."""
+    disk = SimulatedDisk()
+    logs = open_set(disk)
+    log = make(logs)
+    log.assign_epoch(1)
+    disk.fail(lambda call: call.kind == "rename", errno.EMFILE)
+    finish(logs.epoch_files.take())
+    disk.fail(lambda call: call.kind == "rename")
+    finish(logs.epoch_files.take())
+    assert not logs.online_directories
+    assert log.failure is not None

@@ -233,6 +233,21 @@ def test_a_failing_disk_takes_only_its_partitions() -> None:
         open_set(broken)
 
 
+def test_a_new_log_is_made_in_another_directory_when_one_fails() -> None:
+    """The failing one goes offline; without another one the error is reported."""
+    first, second = SimulatedDisk(), SimulatedDisk()
+    logs = open_set(first, second)
+    first.fail(lambda call: call.kind == "create", times=99)
+    put(make(logs))
+    log_dir = logs.log_dir_of(A)
+    assert log_dir is not None
+    assert log_dir.path == "/d1"
+    assert [one.path for one in logs.online_directories] == ["/d1"]
+    second.fail(lambda call: call.kind == "create", times=99)
+    with pytest.raises(KafkaError, match="creating log for b-3"):
+        make(logs, B)
+
+
 def test_a_truncation_lowers_the_checkpoint_first() -> None:
     """No file is cut before the durable recovery point is below the cut."""
     disk = SimulatedDisk()
@@ -338,13 +353,13 @@ def test_only_so_many_flushes_are_begun_at_a_time() -> None:
     for log in made:
         put(log)
         log.roll(NOW_MS)
-    begun = logs.take_jobs()
+    begun = logs.flushes.take(NOW_MS)
     assert len(begun) == MAX_FLUSHES
-    assert logs.take_jobs() == []
+    assert logs.flushes.take(NOW_MS) == []
     for job in begun[:3]:
         job.run()
         job.done(None)
-    following = logs.take_jobs()
+    following = logs.flushes.take(NOW_MS)
     assert len(following) == 3
     for job in [*begun[3:], *following]:
         job.run()
@@ -390,7 +405,7 @@ def test_flush_settings_reach_into_the_active_segment(config: LogConfig) -> None
     assert log.recovery_point == 0
     log.reconfigure(config)
     logs.flushes.request_due(NOW_MS + 499)
-    assert logs.take_jobs(NOW_MS + 499) == []
+    assert logs.flushes.take(NOW_MS + 499) == []
     put(log)
     logs.flushes.request_due(NOW_MS + 500)
     for job in logs.take_jobs(NOW_MS + 500):

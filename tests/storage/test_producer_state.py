@@ -204,9 +204,9 @@ def test_a_marker_keeps_its_producer_known() -> None:
     log = new_log(config=LogConfig(producer_id_expiration_ms=1000))
     send(log, 1, 0, transactional=True, timestamp=NOW_MS - 900)
     end(log, 1, commit=True)
-    log.flushes.remove_expired_producers(NOW_MS + 500)
+    log.producer_state.remove_expired(NOW_MS + 500)
     assert set(log.producer_state.producers) == {1}
-    log.flushes.remove_expired_producers(NOW_MS + 1000)
+    log.producer_state.remove_expired(NOW_MS + 1000)
     assert not log.producer_state.producers
 
 
@@ -244,7 +244,7 @@ def test_silent_producers_expire_but_open_transactions_do_not() -> None:
     log = new_log(config=LogConfig(producer_id_expiration_ms=1000))
     send(log, 1, 0)
     send(log, 2, 0, transactional=True)
-    log.flushes.remove_expired_producers(NOW_MS + 1000)
+    log.producer_state.remove_expired(NOW_MS + 1000)
     assert set(log.producer_state.producers) == {2}
 
 

@@ -26,11 +26,13 @@ class LogEvents(NamedTuple):
     above it would, after a crash, take bytes written later for flushed ones."""
     segments_deleted: Callable[[PartitionLog], object]
     """Files of deleted segments are to be removed after file.delete.delay.ms."""
+    epoch_assigned: Callable[[PartitionLog], object]
+    """The leader epochs have a new entry, which is to be written soon."""
 
 
 def _ignore(_log: PartitionLog) -> None:
     """Do nothing: a log that is opened alone has no queue of flushes and checkpoints."""
 
 
-STANDALONE: Final = LogEvents(_ignore, _ignore, _ignore, _ignore)
+STANDALONE: Final = LogEvents(_ignore, _ignore, _ignore, _ignore, _ignore)
 """For a log that belongs to no set: its owner flushes it and removes deleted segments."""

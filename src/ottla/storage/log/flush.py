@@ -122,9 +122,12 @@ class FlushJob:
         open_directory.sync()
 
 
-def replace_file(open_directory: OpenDirectory, name: str, data: bytes) -> None:
-    """Replace a file with durable content; the name is durable once its directory is synced."""
+def replace_file(
+    open_directory: OpenDirectory, name: str, data: bytes, *, sync: bool = True
+) -> None:
+    """Replace a file, its content durable if sync; its name is once the directory is synced."""
     temporary = f"{name}.tmp"
     open_directory.write_file(temporary, data)
-    open_directory.sync_file(temporary)
+    if sync:
+        open_directory.sync_file(temporary)
     open_directory.rename(temporary, name)

@@ -5,7 +5,7 @@ Kafka: UnifiedLog.flush, UnifiedLog.close.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.storage.directories.partition_metadata import encode_partition_metadata
 from ottla.storage.disk_errors import is_exhaustion
@@ -13,7 +13,17 @@ from ottla.storage.log.flush import FlushJob, SharedSync
 from ottla.storage.producers.rebuild import ProducerRebuild
 
 if TYPE_CHECKING:
+    from ottla.storage.directory import OpenDirectory
     from ottla.storage.log.partition_log import PartitionLog
+
+
+class EpochFile(NamedTuple):
+    """The content of a log's leader-epoch-checkpoint, for a worker."""
+
+    log: PartitionLog
+    directory: OpenDirectory
+    data: bytes
+    version: int
 
 
 class LogFlushes:
@@ -163,6 +173,26 @@ class LogFlushes:
         log.last_flush_ms = 0
         log.on_flush_requested(log)
 
+    def open_epochs(self) -> EpochFile | None:
+        """Hand out the epochs to be written without a sync; None when the file has them.
+
+        No flush begins until `epochs_saved`. OSError when the disk fails.
+        """
+        log, epochs = self._log, self._log.leader_epochs
+        assert not log.is_flushing
+        if epochs.is_saved or log.is_deleted or log.failure is not None:
+            return None
+        directory = log.directory.open_directory(log.name)
+        log.is_flushing = True
+        return EpochFile(log, directory, epochs.encode(), epochs.version)
+
+    def epochs_saved(self, file: EpochFile, *, is_done: bool) -> None:
+        """Record that a worker wrote the file, or failed."""
+        self._log.is_flushing = False
+        file.directory.close()
+        if is_done:
+            self._log.leader_epochs.saved(file.version)
+
     def is_due(self, now_ms: int) -> bool:
         """Whether flush.messages or flush.ms ask for what is not durable up to the log's end."""
         log = self._log
@@ -170,10 +200,6 @@ class LogFlushes:
         return count > 0 and (
             count >= log.config.flush_messages or now_ms - log.last_flush_ms >= log.config.flush_ms
         )
-
-    def remove_expired_producers(self, now_ms: int) -> None:
-        """Forget producers that were silent for too long."""
-        self._log.producer_state.remove_expired(now_ms)
 
     def close(self, names: SharedSync | None = None) -> FlushJob | None:
         """Write what a clean start needs and hand out the last job; files close when it is done.

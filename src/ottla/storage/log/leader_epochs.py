@@ -1,7 +1,8 @@
 """The start offset of each leader epoch, to find where two logs diverge (KIP-101, KIP-279).
 
-Entries increase in epoch and in start offset. The file is written by the flush job; entries that a
-crash loses are rebuilt, because every batch after the recovery point is read again.
+Entries increase in epoch and in start offset. A worker writes the file when an epoch was assigned
+and syncs it with the next flush; entries that a crash loses are rebuilt, because every batch after
+the recovery point is read again.
 
 Kafka: org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache.
 """
@@ -29,12 +30,13 @@ class EpochEntry(NamedTuple):
 class LeaderEpochs:
     """The epochs of one log; `version` grows with every change."""
 
-    __slots__ = ("_removal_version", "entries", "version", "written_version")
+    __slots__ = ("_removal_version", "_saved_version", "entries", "version", "written_version")
 
     def __init__(self, entries: list[EpochEntry] | None = None) -> None:
         self.entries: list[EpochEntry] = entries or []
         self.version = 0
         self.written_version = 0
+        self._saved_version = 0
         self._removal_version = 0
 
     @property
@@ -44,33 +46,45 @@ class LeaderEpochs:
 
     @property
     def is_dirty(self) -> bool:
-        """Whether the file differs from memory."""
+        """Whether the file, as far as it is durable, differs from memory."""
         return self.version != self.written_version
 
     @property
-    def must_be_written(self) -> bool:
-        """Whether the file holds entries that are not true any more.
+    def is_saved(self) -> bool:
+        """Whether the file is equal to memory, durable or not."""
+        return self.version in (self._saved_version, self.written_version)
 
-        A new epoch can wait for the flush of its first records: without any it says nothing that
-        the records before do not say.
+    def saved(self, version: int) -> None:
+        """Record that the file has the content of a version, which may not be durable."""
+        self._saved_version = version
+
+    @property
+    def must_be_written(self) -> bool:
+        """Whether the durable file has entries that were removed: it must be synced.
+
+        A new epoch can wait for the flush of its first records.
         """
         return self._removal_version > self.written_version
 
     def written(self, version: int) -> None:
-        """Take note that the file holds what was current at a version."""
+        """Record that the file durably has the content of a version."""
         self.written_version = version
 
-    def assign(self, epoch: int, start_offset: int) -> None:
-        """Record that epoch begins at start_offset and remove entries that contradict it."""
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Record that epoch begins at start_offset and remove entries that contradict it.
+
+        False when that is known already.
+        """
         entries = self.entries
         if entries and epoch == entries[-1].epoch and start_offset >= entries[-1].start_offset:
-            return
+            return False
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"epoch {epoch} cannot begin at {start_offset}")
         while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
             entries.pop()
         entries.append(EpochEntry(epoch, start_offset))
         self.version += 1
+        return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> OffsetAndEpoch:
         """Return the largest epoch known up to this one and where the next one begins.
@@ -121,13 +135,13 @@ class LeaderEpochs:
             self.replaced()
 
     def take_over(self, other: LeaderEpochs) -> None:
-        """Become those of a log with equal records: an epoch may have none yet."""
+        """Copy the epochs of a log with equal records: one without records may be missing here."""
         if self.entries != other.entries:
             self.entries = list(other.entries)
             self.replaced()
 
     def replaced(self) -> None:
-        """Take note that the file must be written again, whether or not records follow."""
+        """Require that the file is written again, whether or not records follow."""
         self.version += 1
         self._removal_version = self.version
 

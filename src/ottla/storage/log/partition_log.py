@@ -87,6 +87,7 @@ class PartitionLog:
         self.on_flush_overdue = events.flush_overdue
         self.on_recovery_point_lowered = events.recovery_point_lowered
         self.on_segments_deleted = events.segments_deleted
+        self.on_epoch_assigned = events.epoch_assigned
         self.first_unstable_offset = self.producer_state.first_unstable_offset
         self.active_is_prepared = False
         self.is_new = loaded.is_new
@@ -217,9 +218,10 @@ class PartitionLog:
         return self.leader_epochs.latest_epoch
 
     def assign_epoch(self, epoch: int, start_offset: int | None = None) -> None:
-        """Note that a new leader begins, here when start_offset is None (KAFKA-7415)."""
+        """Record where a leader epoch begins: at the end when start_offset is None (KAFKA-7415)."""
         start = self.log_end_offset if start_offset is None else start_offset
-        self.leader_epochs.assign(epoch, start)
+        if self.leader_epochs.assign(epoch, start):
+            self.on_epoch_assigned(self)
 
     def epoch_end_offset(self, epoch: int) -> OffsetAndEpoch:
         """Return where the largest epoch at or below this one ends; (-1, -1) when unknown."""

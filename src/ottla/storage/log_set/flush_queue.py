@@ -62,6 +62,10 @@ class FlushQueue:
     def release(self, log: PartitionLog) -> None:
         """Flush a log again, soon where a response waits for it."""
         self._held.discard(log)
+        self.resume(log)
+
+    def resume(self, log: PartitionLog) -> None:
+        """Begin the flush that a response waits for: the job that prevented it is done."""
         if log in self.waits:
             self._awaited(log)
 

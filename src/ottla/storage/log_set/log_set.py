@@ -30,6 +30,7 @@ from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log_set.checkpoint_queue import CheckpointQueue
 from ottla.storage.log_set.closing import LogClosing
 from ottla.storage.log_set.creation import LOGS_IN_A_JOB, LogCreation
+from ottla.storage.log_set.epoch_files import EpochFiles
 from ottla.storage.log_set.flush_queue import FlushQueue
 from ottla.storage.log_set.future_logs import FutureLogs
 from ottla.storage.log_set.jobs import run_now
@@ -65,6 +66,7 @@ class LogSet:
         self.table = LogTable(directories, max_producers)
         self.checkpoints = CheckpointQueue(self.table)
         self.flushes = FlushQueue(self.table, self.checkpoints)
+        self.epoch_files = EpochFiles(self.table, self.flushes)
         self.removals = RemovalQueue(self.table)
         self.futures = FutureLogs(self)
         self._closing = LogClosing(self.table)
@@ -73,6 +75,7 @@ class LogSet:
             self.flushes.request_overdue,
             self.checkpoints.recovery_point_lowered,
             self.removals.segments_deleted,
+            self.epoch_files.request,
         )
         self.directories = directories
         self.is_closed = False
@@ -173,11 +176,11 @@ class LogSet:
         return self.table.fail(log_dir, error)
 
     def take_jobs(self, now_ms: int = 0) -> list[StorageJob]:
-        """Return the pending flushes and checkpoints: run each in a worker, then call `done`.
+        """Return the pending flushes, epochs and checkpoints: run each in a worker, then `done`.
 
-        Some flushes may be left for the next call. flush.ms counts from now_ms on.
+        Some may be left for the next call. flush.ms counts from now_ms on.
         """
-        return self.flushes.take(now_ms) + self.checkpoints.take()
+        return self.flushes.take(now_ms) + self.epoch_files.take() + self.checkpoints.take()
 
     def _give_up(self, log_dir: LogDirectory, error: OSError) -> NoReturn:
         """Abort a startup without descriptors: missing logs would be recreated empty."""
@@ -294,13 +297,27 @@ class LogSet:
             broken = self.broken[partition]
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(broken)) from broken.error
         self._refuse_second(partition, is_new=is_new)
-        log_dir = self.preferred.get(partition)
-        if log_dir is None or not log_dir.is_online:
-            log_dir = self._choose(directory_id)
-        log = self.open_new(log_dir, str(partition), partition, topic_id=topic_id, now_ms=now_ms)
+        log_dir, log = self._make(partition, topic_id, now_ms, directory_id)
         self.table.add(log_dir, log)
         self.flushes.request(log)
         return log
+
+    def _make(
+        self, partition: TopicPartition, topic_id: Uuid, now_ms: int, directory_id: Uuid | None
+    ) -> tuple[LogDirectory, PartitionLog]:
+        """Make a log; in another directory when the first one fails."""
+        name = str(partition)
+        while True:
+            log_dir = self.preferred.get(partition)
+            if log_dir is None or not log_dir.is_online:
+                log_dir = self._choose(directory_id)
+            try:
+                log = self.open_new(log_dir, name, partition, topic_id=topic_id, now_ms=now_ms)
+            except KafkaError:
+                if log_dir.is_online or not self.online_directories:
+                    raise
+            else:
+                return log_dir, log
 
     def open_new(
         self,

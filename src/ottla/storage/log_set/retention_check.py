@@ -20,6 +20,10 @@ SLICE_LOGS = 256
 """Logs checked per slice, which takes one or two milliseconds while none has anything to delete."""
 
 
+SLICE_PRODUCERS = 5000
+"""Idempotent producers checked per slice, which takes about a millisecond."""
+
+
 class RetentionCheck:
     """Deletes old segments and releases idle files and producers, log by log."""
 
@@ -45,19 +49,23 @@ class RetentionCheck:
         `LogSet.is_holding_back`.
         """
         end = 0 if most is None else max(0, len(self._waiting) - most)
+        producers = 0
         while len(self._waiting) > end:
-            count = self._look_at(self._waiting.pop(), now_ms, clock_step)
-            if count and most is not None:
+            log = self._waiting[-1]
+            producers += min(len(log.producer_state.producers), SLICE_PRODUCERS)
+            if log.producer_state.remove_expired(now_ms, most and SLICE_PRODUCERS):
+                break
+            count = self._check(self._waiting.pop(), now_ms, clock_step)
+            if most is not None and (count or producers >= SLICE_PRODUCERS):
                 break
         return bool(self._waiting)
 
-    def _look_at(self, log: PartitionLog, now_ms: int, clock_step: ClockStep | None) -> int:
+    def _check(self, log: PartitionLog, now_ms: int, clock_step: ClockStep | None) -> int:
         logs = self._logs
         log_dir = logs.table.directory_of(log)
         if log_dir is None or log.failure is not None:
             return 0
         count = 0
-        log.flushes.remove_expired_producers(now_ms)
         try:
             count = log.truncation.delete_old_segments(now_ms, clock_step)
         except CorruptMessage as error:

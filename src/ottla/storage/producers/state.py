@@ -61,6 +61,7 @@ class ProducerState:
         self._ongoing: dict[int, int] = {}  # first offset → producer id, in order of offsets
         self._unreplicated: dict[int, int] = {}  # first offset → last offset, complete above the HW
         self._verifications: dict[int, Verification] = {}
+        self._unchecked: list[int] = []  # what `remove_expired` has still to check
         self._node_count = ProducerCount()
         self._counted = 0
 
@@ -206,20 +207,26 @@ class ProducerState:
             self.producers[entry.producer_id] = current
         return current
 
-    def remove_expired(self, now_ms: int) -> None:
-        """Forget producers silent for producer.id.expiration.ms, and stale verifications."""
+    def remove_expired(self, now_ms: int, max_count: int | None = None) -> bool:
+        """Forget producers silent for producer.id.expiration.ms, and stale verifications.
+
+        With max_count only so many producers are checked; return whether some are left for the
+        next call.
+        """
         limit = now_ms - self.producer_id_expiration_ms
-        expired = [
-            producer_id
-            for producer_id, entry in self.producers.items()
-            if not entry.in_transaction and entry.last_timestamp <= limit
-        ]
-        for producer_id in expired:
+        unchecked = self._unchecked = self._unchecked or list(self.producers)
+        first = 0 if max_count is None else max(0, len(unchecked) - max_count)
+        for producer_id in unchecked[first:]:
+            entry = self.producers.get(producer_id)
+            if entry is None or entry.in_transaction or entry.last_timestamp > limit:
+                continue
             del self.producers[producer_id]
+        del unchecked[first:]
         self._recount()
         stale = [key for key, value in self._verifications.items() if value.timestamp <= limit]
         for producer_id in stale:
             del self._verifications[producer_id]
+        return bool(unchecked)
 
     # Snapshots
 
