@@ -114,6 +114,21 @@ def test_an_older_snapshot_serves_while_the_log_reaches_it() -> None:
         log.newest_readable_snapshot()
 
 
+def test_an_own_snapshot_below_a_loaded_one_is_removed() -> None:
+    """A standby may load a newer snapshot while a worker writes its own: it serves no one."""
+    disk = SimulatedDisk(1)
+    log = _open(disk)
+    _append(log, 3)
+    old, loaded = OffsetAndEpoch(2, 1), OffsetAndEpoch(9, 1)
+    write, written = log.snapshot_writer(old, [b"old"])
+    disk.write_file_atomically(f"{METADATA_LOG}/{snapshot_name(loaded)}", b"loaded")
+    log.restart_at(loaded, now_ms=0)
+    write()
+    written()
+    assert log.snapshots == [loaded]
+    assert find_snapshots(disk) == [loaded]
+
+
 def test_a_log_without_its_beginning_is_refused() -> None:
     """Where the snapshot is gone that held what was cut off, an older one does not do."""
     disk = SimulatedDisk()

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from ottla import NewTopic
 from ottla.errors import ErrorCode, KafkaError
 from ottla.raft.log_check import METADATA_LOG
 from ottla.testing.simulation import SimulatedCluster
@@ -72,6 +73,29 @@ def test_a_metadata_disk_that_dies_under_the_leader_makes_another_lead() -> None
             await producer.flush()
         assert cluster.active_controller in others
         assert await _values(cluster, 20) == [b"%d" % number for number in range(20)]
+
+    cluster.run(work())
+
+
+def test_an_active_controller_whose_disk_hangs_gives_way() -> None:
+    """It answers fetches but commits nothing: a broker that dies later would lead for ever."""
+    cluster = SimulatedCluster(7, nodes=4, roles={4: "broker"}, config=SETTINGS)
+
+    async def work() -> None:
+        await cluster.start()
+        active = cluster.active_controller
+        assert active is not None
+        others = [one for one in (1, 2, 3) if one != int(active.config["node.id"])]
+        async with cluster.admin() as admin, cluster.producer(acks="all") as producer:
+            await admin.create_topics([NewTopic("kept", assignments={0: [4, *others]})])
+            await producer.send_and_wait("kept", b"before")
+            active.disk_latency_us = (3_600_000_000, 3_600_000_000)
+            cluster.kill(4)
+            async with asyncio.timeout(30):
+                await producer.send_and_wait("kept", b"after")
+        assert cluster.active_controller not in {None, active}
+        for host in cluster:
+            host.kill(power=False)
 
     cluster.run(work())
 

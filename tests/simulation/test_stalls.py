@@ -11,8 +11,6 @@ from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from ottla import NewTopic
 from ottla.clients.admin.quotas import QuotaChange
 from ottla.controller.catch_up import RECORDS_PER_TURN
@@ -25,6 +23,8 @@ from ottla.types import OffsetAndEpoch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import pytest
 
     from ottla.clients.admin.admin import AsyncAdmin
     from ottla.metadata.framing import MessageAndVersion
@@ -171,25 +171,20 @@ def test_a_voter_answers_while_its_logs_are_truncated(monkeypatch: pytest.Monkey
     cluster.run(work())
 
 
-@pytest.mark.parametrize("is_active", [True, False])
-def test_a_voter_answers_while_its_disk_stalls(
-    is_active: bool,  # noqa: FBT001 - parametrized
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """No epoch ends; a metadata change waits for the disk of the active controller only."""
+def test_a_voter_answers_while_its_disk_stalls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A standby's stall ends no epoch and delays no metadata change."""
     cluster = SimulatedCluster(22)
 
     async def work() -> None:
         await cluster.start()
-        active = cluster.active_controller
-        stalled = next(node for node in cluster if (node is active) == is_active)
+        stalled = cluster[_standby(cluster)]
         async with cluster.admin() as admin:
             before = await admin.describe_metadata_quorum()
             answers = Answers(cluster, monkeypatch)
             stalled.disk_latency_us = (STALL_US, STALL_US)
             created = asyncio.create_task(admin.create_topics(["first", "second"]))
             await asyncio.sleep(STALL_US / 1e6)
-            assert created.done() or is_active
+            assert created.done()
             assert answers.are_in_time()
             stalled.disk_latency_us = (50, 3000)
             await created
@@ -198,6 +193,36 @@ def test_a_voter_answers_while_its_disk_stalls(
         assert (now.leader_id, now.leader_epoch) == (before.leader_id, before.leader_epoch)
 
     cluster.run(work())
+
+
+def test_another_controller_leads_while_the_disk_of_the_active_one_stalls() -> None:
+    """It resigns after the fetch timeout, and follows when its disk works again."""
+    cluster = SimulatedCluster(22)
+
+    async def work() -> None:
+        await cluster.start()
+        stalled = cluster.active_controller
+        assert stalled is not None
+        async with cluster.admin() as admin:
+            before = await admin.describe_metadata_quorum()
+            stalled.disk_latency_us = (STALL_US, STALL_US)
+            created = asyncio.create_task(admin.create_topics(["first", "second"]))
+            await asyncio.sleep(STALL_US / 1e6)
+            assert created.done()
+            stalled.disk_latency_us = (50, 3000)
+            await created
+            now = await admin.describe_metadata_quorum()
+        assert now.leader_id != before.leader_id
+        assert now.leader_epoch > before.leader_epoch
+        await _until(lambda: _ends_agree(cluster))
+
+    cluster.run(work())
+
+
+def _ends_agree(cluster: SimulatedCluster) -> bool:
+    """Whether all nodes have applied the same metadata."""
+    images = [one.node.broker.image for one in cluster if one.node is not None]
+    return len({one.offset_and_epoch for one in images}) == 1
 
 
 def _standby(cluster: SimulatedCluster) -> int:

@@ -260,16 +260,21 @@ class Client:
         self.transport.open(key, connection.node.host, connection.node.port)
 
     def _choose_node(self) -> int:
-        """Prefer the ready connection with the fewest requests; else rotate over all nodes."""
+        """Rotate over the ready connections with the fewest requests; without one, over all nodes.
+
+        Every fifth choice is made of all nodes: the only connected one may know old metadata.
+        """
+        self._rotation += 1
         ready = [
             (connection.channel.in_flight, key.node_id)
             for key, connection in self._connections.items()
             if key.purpose == "" and connection.channel.ready
         ]
-        if ready:
-            return min(ready)[1]
+        if ready and self._rotation % 5:
+            least = min(ready)[0]
+            places = [node_id for in_flight, node_id in ready if in_flight == least]
+            return places[self._rotation % len(places)]
         places = [*self.metadata.brokers, *(node.node_id for node in self.bootstrap)]
-        self._rotation += 1
         turned = [places[(self._rotation + i) % len(places)] for i in range(len(places))]
         return next((place for place in turned if self.is_available(place)), turned[0])
 

@@ -81,7 +81,7 @@ class Following:
             return now_ms
         if is_due:  # it may be a voter without knowing it: its vote is no longer the leader's
             role.has_fetched = False
-        if self._is_writing(role):
+        if self._is_writing(role, now_ms):
             return NEVER_MS if is_due else role.deadline_ms
         if is_due:  # an observer asks who leads now
             role.snapshot = None
@@ -98,13 +98,13 @@ class Following:
         if role.deadline_ms <= now_ms:
             role.deadline_ms = now_ms + self._member.timeouts.fetch_ms
 
-    def _is_writing(self, role: Follower) -> bool:
+    def _is_writing(self, role: Follower, now_ms: int) -> bool:
         """Write what was fetched, one step after the other; return whether a step is under way."""
         member = self._member
         if role.snapshot is not None and member.is_storing:
             return True
         if member.durable_end_offset < member.log.end_offset:
-            member.flush()
+            member.flush(now_ms)
             return True
         if role.unwritten:
             member.effects.append(AppendRecords(role.unwritten.popleft(), role.epoch))
@@ -136,7 +136,7 @@ class Following:
         """
         member = self._member
         if member.durable_end_offset < member.log.end_offset:
-            member.flush()
+            member.flush(now_ms)
             return NEVER_MS
         if member.in_flight.has_any(now_ms):
             return now_ms + member.timeouts.request_ms

@@ -124,15 +124,28 @@ class Leading:
         )
 
     def poll(self, role: Leader, now_ms: int) -> int:
-        """Tell of the election, flush, end long polls; resign when the majority is away."""
-        if len(role.voters) > 1 and role.deadline_ms <= now_ms:
+        """Announce the election, flush, end long polls; resign when it is due."""
+        self._flush(role, now_ms)
+        due_ms = self._resignation_due_ms(role)
+        if due_ms <= now_ms:
             self.resign(now_ms)
             return now_ms
-        self._flush(role)
-        due_ms = role.deadline_ms if len(role.voters) > 1 else NEVER_MS
         due_ms = min(due_ms, self._tell(role, now_ms))
         self._answer_waiting(role, now_ms)
         return min([due_ms, *(one.deadline_ms for one in self._waiting)])
+
+    def _resignation_due_ms(self, role: Leader) -> int:
+        """Return when this leader resigns: without a majority's fetches, or when its disk hangs.
+
+        A leader that cannot flush commits nothing but answers fetches, so no voter would start an
+        election. Kafka's flush blocks its thread, which ends the answers.
+        """
+        if len(role.voters) <= 1:
+            return NEVER_MS
+        member = self._member
+        if not member.is_flushing:
+            return role.deadline_ms
+        return min(role.deadline_ms, member.flush_started_ms + member.timeouts.fetch_ms)
 
     def _tell(self, role: Leader, now_ms: int) -> int:
         """Send BeginQuorumEpoch to voters that do not fetch, each time half a fetch timeout later.
@@ -170,16 +183,16 @@ class Leading:
         if role.flushed(self._member.durable_end_offset):
             self._committed(role)
 
-    def _flush(self, role: Leader) -> None:
+    def _flush(self, role: Leader, now_ms: int) -> None:
         """Write what was offered, one batch for each flush, and make it durable."""
         member = self._member
         if member.is_flushing:
             return
         if member.durable_end_offset < member.log.end_offset:
-            member.flush()
+            member.flush(now_ms)
         elif not role.accumulator.is_empty:
             member.effects.append(AppendBatch(*role.accumulator.next_batch()))
-            member.flush()
+            member.flush(now_ms)
 
     def _committed(self, role: Leader) -> None:
         """Announce what is committed; the first time also that this node leads.

@@ -95,6 +95,7 @@ class Member:
         "durable_end_offset",
         "effects",
         "endpoints",
+        "flush_started_ms",
         "high_watermark",
         "in_flight",
         "is_flushing",
@@ -132,6 +133,8 @@ class Member:
         self.high_watermark = -1
         self.durable_end_offset = log.end_offset
         self.is_flushing = False
+        self.flush_started_ms = 0
+        """When the flush under way began, in monotonic ms."""
         self.is_storing = False
         """A part of a snapshot is being written, or the whole is being checked."""
         self.truncation_count = 0
@@ -193,10 +196,11 @@ class Member:
         correlation_id = self.in_flight.add(node_id, request, now_ms)
         self.effects.append(Send(node_id, endpoints, request, correlation_id))
 
-    def flush(self) -> None:
+    def flush(self, now_ms: int) -> None:
         """Make the log durable, one flush at a time."""
         if not self.is_flushing:
             self.is_flushing = True
+            self.flush_started_ms = now_ms
             self.effects.append(FlushLog(self.truncation_count))
 
     def raise_high_watermark(self, offset: int) -> None:
@@ -292,9 +296,10 @@ class Member:
         level = logging.DEBUG if old == new == "Unattached" else logging.INFO
         text = "quorum: node %d changes from %s to %s in epoch %d"
         log.log(level, text, self.key.node_id, old, new, role.epoch, extra={"event": "quorum.role"})
-        if isinstance(self.role, Leader) and self.role.is_announced:
-            self.effects.append(AnnounceResignation(self.epoch))
-            self.voters.truncate(self.role.accumulator.first_offset)  # they never reach the log
+        if isinstance(self.role, Leader):
+            self.voters.truncate(self.role.accumulator.first_offset)  # the rest is never written
+            if self.role.is_announced:
+                self.effects.append(AnnounceResignation(self.epoch))
         self.role = role
         self.in_flight.forget()
 

@@ -387,9 +387,13 @@ class ReplicatedLog:
             directory.write_file_atomically(path, b"".join(parts), mode=SNAPSHOT_MODE)
 
         def written() -> None:
-            if snapshot_id not in self.snapshots:
-                self.snapshots.append(snapshot_id)
-                self.snapshots.sort()
+            if snapshot_id in self.snapshots:
+                return
+            if snapshot_id.offset < self.start_offset:  # a newer one was loaded meanwhile
+                directory.remove(path)
+                return
+            self.snapshots.append(snapshot_id)
+            self.snapshots.sort()
 
         return write, written
 
