@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
+import subprocess
+import sys
+from contextlib import closing
+from socket import socket
 from typing import TYPE_CHECKING
 
 import click
@@ -81,3 +86,33 @@ def test_one_of_several_controllers_does_not_become_a_quorum_of_its_own(tmp_path
     main(["storage", "format", "-t", "id", "-c", str(file), "--initial-controllers", voters])
     format_empty(config, None)
     assert "cluster.id=id" in (tmp_path / "2" / "meta.properties").read_text()
+
+
+def test_a_node_that_waits_for_its_quorum_stops_on_a_signal(tmp_path: Path) -> None:
+    """One of three controllers, the others of which do not run: status 0 and no traceback."""
+    with closing(socket()) as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+        file = tmp_path / "server.properties"
+        file.write_text(
+            "node.id=1\nprocess.roles=controller\nlisteners=CONTROLLER://127.0.0.1:0\n"
+            "controller.listener.names=CONTROLLER\n"
+            f"controller.quorum.voters=1@127.0.0.1:{port},2@127.0.0.1:{port},3@127.0.0.1:{port}\n"
+            f"log.dirs={tmp_path / 'data'}\n"
+        )
+        command = [sys.executable, "-m", "ottla", "server-start", str(file), "--format"]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as node:
+            assert node.stdout is not None
+            lines = []
+            for line in node.stdout:
+                lines.append(line)
+                if "Prospective" in line:
+                    break
+            node.send_signal(signal.SIGTERM)
+            lines.append(node.communicate(timeout=60)[0])
+    printed = "".join(lines)
+    assert node.returncode == 0, printed
+    assert "SIGTERM received: the node stops" in printed
+    assert "Traceback" not in printed

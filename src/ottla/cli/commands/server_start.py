@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -163,7 +164,8 @@ async def _serve(settings: NodeSettings, ready_file: str | None) -> None:
     stopped = _signals()
     try:
         node = Node(settings.config, RealEnvironment(), may_format=settings.is_development)
-        await node.start()
+        if not await _started(node, stopped):
+            return
     except OttlaError as error:
         raise click.ClickException(str(error)) from error
     except OSError as error:
@@ -184,6 +186,20 @@ async def _serve(settings: NodeSettings, ready_file: str | None) -> None:
         if ready_file is not None:
             _remove(Path(ready_file))
         await node.stop()
+
+
+async def _started(node: Node, stopped: asyncio.Event) -> bool:
+    """Start the node; return False when a signal came first, which ends the start."""
+    starting, signalled = asyncio.ensure_future(node.start()), asyncio.ensure_future(stopped.wait())
+    await asyncio.wait({starting, signalled}, return_when=asyncio.FIRST_COMPLETED)
+    signalled.cancel()
+    if starting.done():
+        await starting
+        return True
+    starting.cancel()
+    with suppress(asyncio.CancelledError):
+        await starting
+    return False
 
 
 def _file_advice(error: OSError) -> str:

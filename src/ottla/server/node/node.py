@@ -12,7 +12,7 @@ import asyncio
 import logging
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.coordinator.group.coordinator import GroupCoordinator
 from ottla.errors import ErrorCode, KafkaError
@@ -50,6 +50,7 @@ from ottla.server.node.reporters import reporters_refusal
 from ottla.server.node.resources import NodeResources
 from ottla.server.node.start_log import LoadProgress, log_listening, log_recovered, log_starting
 from ottla.server.node.startup import Banner
+from ottla.server.node.waits import NodeWaits
 from ottla.server.requests.decompression import Decompression
 from ottla.server.requests.dispatch import Dispatcher
 from ottla.server.requests.request_log import RequestLog, requests_are_logged
@@ -57,8 +58,6 @@ from ottla.server.system.timers import next_aligned_tick
 from ottla.storage.log_set.log_set import LogSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ottla.config.broker import BrokerConfig
     from ottla.server.system.environment import Environment
     from ottla.storage.directories.loader import FoundLog
@@ -67,8 +66,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.node")
 CONTROLLER_TICK_MS = 500
-START_LIMIT_S = 60.0
-RESIGNATION_LIMIT_S = 1.0
+RESIGNATION_LIMIT_MS = 1000
 
 
 class Node:
@@ -90,8 +88,8 @@ class Node:
         self._is_left = False
         self.failure: Exception | None = None
         self.halted = asyncio.Event()
-        self._wake_on_halt: list[Callable[[], None]] = []
         self._resources = NodeResources(config, environment, may_format=may_format)
+        self._waits = NodeWaits(self._resources.loop)
         try:
             self._build()
         except BaseException:
@@ -355,23 +353,33 @@ class Node:
         self._sweep_connections(self.clock.monotonic_ms())
 
     async def _quorum_ready(self, is_ready: Pending[None]) -> None:
-        """Wait for the metadata; raises KafkaError that says why there is none."""
+        """Wait for the metadata; raises KafkaError that says why there is none.
+
+        As in Kafka a controller waits for the others without a limit, a broker alone until its
+        registration is due.
+        """
+        limit_ms = self.config.server_max_startup_time_ms
+        if not self.config.is_controller:
+            limit_ms = min(limit_ms, self.config.initial_broker_registration_timeout_ms)
         try:
-            await self._completed(is_ready)
+            await self._waits.completed(is_ready, limit_ms, reason=self._why_no_leader)
         except KafkaError as error:
             if error.code is not ErrorCode.REQUEST_TIMED_OUT:
                 raise
-            code, reason = ErrorCode.REQUEST_TIMED_OUT, self._quorum_channel.why_no_leader
+            code = ErrorCode.REQUEST_TIMED_OUT
             if self._quorum_channel.foreign_controllers:
                 code = ErrorCode.INCONSISTENT_CLUSTER_ID
-            raise KafkaError(code, reason(self.controller.quorum.voters)) from error
+            raise KafkaError(code, self._why_no_leader()) from error
+
+    def _why_no_leader(self) -> str:
+        return self._quorum_channel.why_no_leader(self.controller.quorum.voters)
 
     async def _register(self) -> None:
         """Introduce this broker to the cluster; return when its own image knows it."""
         identity = self._resources.identity
         self._logs.open()
         self.controller.add_listener(lambda _delta, _image: self._lifecycle.image_changed())
-        await self._completed(
+        await self._waits.completed(
             self._lifecycle.register(
                 self._resources.ports.advertised,
                 cluster_id=identity.cluster_id,
@@ -382,7 +390,8 @@ class Node:
                     if one.directory_id is not None
                 ],
                 previous_broker_epoch=self._logs.previous_broker_epoch,
-            )
+            ),
+            self.config.server_max_startup_time_ms,
         )
 
     async def _load_logs(self) -> None:
@@ -411,7 +420,7 @@ class Node:
             lambda: self._logs.load(self.clock.now_ms(), is_stray, self._metadata.directory_of),
             done,
         )
-        await self._completed(loaded, limit_s=None)
+        await self._waits.completed(loaded)
         loaded_logs = [*self._logs, *self._logs.futures]
         for found in [one for one in loaded_logs if one.topic_id not in topics.by_id]:
             self._logs.delete(found.topic_partition, now_ms=self.clock.now_ms())  # while it loaded
@@ -426,7 +435,8 @@ class Node:
         for log_dir in self._logs.directories:
             if not log_dir.is_online:
                 self._directory_failed(log_dir)
-        await self._completed(self._lifecycle.start_heartbeats())
+        limit_ms = self.config.server_max_startup_time_ms
+        await self._waits.completed(self._lifecycle.start_heartbeats(), limit_ms)
 
     # While it runs
 
@@ -465,30 +475,6 @@ class Node:
             next_ms = now_ms + CONTROLLER_TICK_MS if deadline_ms is None else deadline_ms
             self._resources.timer.add(max(next_ms, now_ms + 1), self._tick_controller)
 
-    async def _completed(
-        self, pending: Pending[Any], limit_s: float | None = START_LIMIT_S
-    ) -> None:
-        """Wait until it is complete; raises its error, that of a node that halts, or a time-out."""
-        woken = self._resources.loop.create_future()
-
-        def wake(_done: Pending[Any] | None = None) -> None:
-            if not woken.done():
-                woken.set_result(None)
-
-        pending.on_done(wake)
-        self._wake_on_halt.append(wake)
-        if self.halted.is_set():
-            wake()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(limit_s):
-                await woken
-        self._wake_on_halt.remove(wake)
-        if not pending.done:
-            raise self.failure or KafkaError(
-                ErrorCode.REQUEST_TIMED_OUT, "the controller does not answer"
-            )
-        _ = pending.value
-
     def _halt(self, error: Exception) -> None:
         """Stop serving: the metadata's or the last disk failed, nothing may be promised now."""
         text = "halting: %s; the node serves nothing until the cause is removed and it is restarted"
@@ -497,8 +483,7 @@ class Node:
         self.http.failed(error)
         self._listeners.stop_accepting()
         self.halted.set()
-        for wake in self._wake_on_halt:
-            wake()
+        self._waits.fail(error)
 
     def clock_moved(self) -> None:
         """Do what is due after the environment's clock was moved ahead."""
@@ -524,7 +509,7 @@ class Node:
         self.http.stopping()
         if self.failure is None and self._lifecycle.broker_epoch >= 0:
             await controlled_shutdown(
-                self._completed(self._lifecycle.shut_down()),
+                self._waits.completed(self._lifecycle.shut_down()),
                 self.controller.quorum,
                 election_s=self.config.controller_quorum_election_timeout_ms / 1000,
             )
@@ -563,9 +548,8 @@ class Node:
 
     async def _resign(self) -> None:
         """Let the other controllers elect a leader at once; those that are down do not count."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(RESIGNATION_LIMIT_S):
-                await self._completed(self.controller.resign())
+        with suppress(KafkaError):
+            await self._waits.completed(self.controller.resign(), RESIGNATION_LIMIT_MS)
 
     def kill(self) -> None:
         """End as a killed process does: no flush, no checkpoint, no marker; the locks are freed."""
