@@ -103,7 +103,7 @@ class World:
         """Take a response, and truncate what has to be truncated after it."""
         self.fetcher.received(response, NOW_MS, NOW_MS)
         self.fetcher.take_cuts()
-        self.fetcher.truncate(len(self.partitions), NOW_MS, NOW_MS)
+        self.fetcher.truncate(len(self.partitions), NOW_MS, NOW_MS, lambda _log: False)
 
     def flush(self) -> None:
         """Make truncations durable."""
@@ -411,11 +411,11 @@ def test_logs_are_truncated_some_at_a_time() -> None:
     assert [offset for _, offset in world.fetcher.take_cuts()] == [1, 1]
     assert named(world.fetch()) == [(2, 2)]
     world.fetcher.received(FetchAnswer(0, 7, ()), NOW_MS, NOW_MS)
-    assert world.fetcher.truncate(1, NOW_MS, NOW_MS)
+    assert world.fetcher.truncate(1, NOW_MS, NOW_MS, lambda _log: False)
     world.flush()
     assert named(world.fetch()) == [(0, 0)]
     world.fetcher.received(FetchAnswer(0, 7, ()), NOW_MS, NOW_MS)
-    assert not world.fetcher.truncate(1, NOW_MS, NOW_MS)
+    assert not world.fetcher.truncate(1, NOW_MS, NOW_MS, lambda _log: False)
     world.flush()
     assert named(world.fetch()) == [(1, 0)]
 
@@ -433,7 +433,7 @@ def test_a_log_without_leader_epochs_is_cut_before_it_is_fetched() -> None:
     assert log.log_end_offset == 3
     assert named(world.fetch()) == [(0, 0)], "the other one"
     assert world.fetcher.take_cuts() == [(log, 0)]
-    assert not world.fetcher.truncate(1, NOW_MS, NOW_MS)
+    assert not world.fetcher.truncate(1, NOW_MS, NOW_MS, lambda _log: False)
     assert log.log_end_offset == 0
     world.receive(FetchAnswer(0, 7, ()))
     assert named(world.fetch()) == []

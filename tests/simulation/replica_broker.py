@@ -444,4 +444,4 @@ def fail(pending: Pending[Any]) -> None:
 
 def _truncate(fetcher: ReplicaFetcher, now_ms: int) -> None:
     fetcher.take_cuts()
-    fetcher.truncate(1, now_ms, now_ms)
+    fetcher.truncate(1, now_ms, now_ms, lambda _log: False)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla import NewTopic
+from ottla import DeliveryError, NewTopic
 from ottla.metadata.partition import UNASSIGNED_DIRECTORY
 from ottla.testing.simulation import SimulatedCluster
+from ottla.types import TopicPartition
 from tests.simulation.test_cluster_replication import (
     SETTINGS,
     _in_sync,
@@ -134,5 +137,41 @@ def test_the_metadata_log_may_have_a_directory_of_its_own() -> None:
         assert await _values(cluster, 20) == [b"%d" % number for number in range(20)]
         assert not any("-0" in one for one in node.disks["/metadata"].list() if "__" not in one)
         await cluster.stop()
+
+    cluster.run(work())
+
+
+def test_a_disk_that_hangs_stops_no_other_directory() -> None:
+    """Flushes in the healthy directory end; the others take no workers from them."""
+    config = {**SETTINGS, "log.dirs": f"/data,{SECOND}", "log.flush.interval.messages": "1"}
+    cluster = SimulatedCluster(11, config=config)
+
+    async def work() -> None:
+        await cluster.start()
+        first = cluster[1]
+        assert first.node is not None
+        replicas = first.node.broker.replicas
+        on_first = {number: [1] for number in range(8)}
+        async with cluster.admin() as admin:
+            await admin.create_topics([NewTopic("t", assignments=on_first)])
+            await _until(lambda: all(replicas.find("t", number) for number in on_first))
+        places: dict[str, list[int]] = {"/data": [], SECOND: []}
+        for number in on_first:
+            log_dir = replicas.logs.log_dir_of(TopicPartition("t", number))
+            assert log_dir is not None
+            places[log_dir.path].append(number)
+        assert [len(one) for one in places.values()] == [4, 4]
+        with suppress(DeliveryError):  # of what waits when the node is killed
+            async with cluster.producer(acks="all", linger_ms=0) as blocked:
+                for number in on_first:
+                    await blocked.send_and_wait("t", b"before", partition=number)
+                first.hang(SECOND)
+                waiting = [await blocked.send("t", b"x", partition=one) for one in places[SECOND]]
+                async with cluster.producer(acks="all", linger_ms=0) as producer:
+                    async with asyncio.timeout(5):
+                        for number in places["/data"]:
+                            await producer.send_and_wait("t", b"y", partition=number)
+                assert not any(one.done for one in waiting)
+                first.kill(power=False)
 
     cluster.run(work())

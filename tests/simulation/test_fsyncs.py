@@ -176,7 +176,7 @@ def _lowered_point_rises(seed: int) -> bool:
     flush(log)
     logs.checkpoints.write_now(logs.table.log_dirs[A])
 
-    def run_in_worker(job: Callable[[], None], done: Callable[..., None]) -> None:
+    def run_in_worker(_volume: object, job: Callable[[], None], done: Callable[..., None]) -> None:
         job()
         done(None, None)
 

@@ -162,7 +162,9 @@ def test_a_name_is_used_again_after_a_worker_wrote_the_checkpoints() -> None:
     assert disk.read_file("recovery-point-offset-checkpoint") == b"0\n0\n"
 
 
-def _run_at_once(job: Callable[[], None], done: Callable[[None, Exception | None], None]) -> None:
+def _run_at_once(
+    _volume: object, job: Callable[[], None], done: Callable[[None, Exception | None], None]
+) -> None:
     job()
     done(None, None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from ottla.storage.directories.log_dir import CLEAN_MARKER
@@ -167,7 +168,7 @@ def test_logs_are_closed_by_workers_many_at_a_time() -> None:
     for number in range(150):
         put(make(logs, TopicPartition("many", number)))
     counts = []
-    for jobs in logs.closing_jobs():
+    for jobs in chain.from_iterable(logs.closing_jobs()):
         counts.append(len(jobs))
         finish(reversed(jobs))
     assert counts == [128, 22]
@@ -184,7 +185,7 @@ def test_a_disk_that_fails_at_the_close_leaves_no_marker() -> None:
     for partition in MANY:
         put(make(logs, partition))
     first.fail(lambda call: call.kind == "sync", times=1)
-    for jobs in logs.closing_jobs():
+    for jobs in chain.from_iterable(logs.closing_jobs()):
         finish(jobs)
     logs.shutdown()
     assert [one.path for one in logs.online_directories] == ["/d1"]
@@ -198,11 +199,11 @@ def test_jobs_that_fail_are_done_too() -> None:
     logs = open_set(disk)
     for partition in MANY[:3]:
         put(make(logs, partition))
-    (jobs,) = logs.closing_jobs()
+    ((jobs,),) = logs.closing_jobs()
     waiting: list[Callable[[], None]] = []
 
     def run_in_worker(
-        job: Callable[[], None], done: Callable[[None, Exception | None], None]
+        _volume: object, job: Callable[[], None], done: Callable[[None, Exception | None], None]
     ) -> None:
         error = None if waiting else OSError("simulated")
         if error is None:

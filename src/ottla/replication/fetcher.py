@@ -460,9 +460,19 @@ class ReplicaFetcher:
         self._prepared.update(cuts)
         return [(one.partition.log, cut.target(one.partition.log)) for one, cut in cuts.items()]
 
-    def truncate(self, max_count: int, now_ms: int, wall_ms: int) -> bool:
-        """Truncate so many of the logs that were taken; return whether some are left."""
-        for replica in list(self._prepared)[:max_count]:
+    def truncate(
+        self,
+        max_count: int,
+        now_ms: int,
+        wall_ms: int,
+        is_lowering: Callable[[PartitionLog], bool],
+    ) -> bool:
+        """Truncate so many of the logs that were taken; return whether some are left.
+
+        Those of which is_lowering(log) says that their recovery point is not durable are skipped.
+        """
+        ready = [one for one in self._prepared if not is_lowering(one.partition.log)]
+        for replica in ready[:max_count]:
             cut = self._prepared.pop(replica)
             try:
                 cut.apply(replica.partition.log, wall_ms)
@@ -472,7 +482,7 @@ class ReplicaFetcher:
             del self._delayed[replica]
             replica.moved()
             self._continue(replica)
-        return bool(self._prepared)
+        return len(ready) > max_count
 
     def _continue(self, replica: _Replica) -> None:
         """Fetch it, or look it up, with the next request: when no truncation has to be flushed."""

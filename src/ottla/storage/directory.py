@@ -13,13 +13,17 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
     from ottla.types import Buffer
 
 
 class File(Protocol):
     """One file; bytes written are visible to readers at once and durable after `sync`."""
+
+    @property
+    def volume(self) -> Hashable:
+        """As of its `Directory`."""
 
     def append(self, buffers: Sequence[Buffer]) -> int:
         """Write all buffers at the end and return their bytes; OSError may leave a part."""
@@ -89,6 +93,10 @@ class OpenDirectory(Protocol):
 
 class Directory(Protocol):
     """A tree of files; created, renamed or removed names are durable after `sync` of the parent."""
+
+    @property
+    def volume(self) -> Hashable:
+        """Identifies the root: calls that hang on its disk must not delay those of others."""
 
     def open(self, path: str, *, create: bool = False) -> File:
         """Return the file; FileNotFoundError when it is missing and create is false."""

@@ -50,10 +50,10 @@ class Fault(NamedTuple):
 class SimulatedFile:
     """A handle; dead after a crash."""
 
-    __slots__ = ("_content", "_disk", "_end", "_life", "_path")
+    __slots__ = ("_content", "_disk", "_end", "_life", "_path", "volume")
 
     def __init__(self, disk: SimulatedDisk, path: str, content: FileNode) -> None:
-        self._disk = disk
+        self._disk = self.volume = disk
         self._path = path
         self._content = content
         self._end = content.length
@@ -208,6 +208,7 @@ class SimulatedDisk:
     """The whole disk, itself the root Directory. Same seed, same calls: same outcome."""
 
     def __init__(self, seed: int = 0, *, capacity_bytes: int = UNLIMITED) -> None:
+        self.volume = self
         self.rng = Random(seed)  # noqa: S311 - repeatable on purpose
         self.capacity_bytes = capacity_bytes
         self.now_ms = 0

@@ -53,7 +53,9 @@ def change(*topics: Any, **parts: Any) -> tuple[Any, Any]:
     return SimpleNamespace(**delta | parts), image
 
 
-def at_once(job: Callable[[], Any], done: Callable[[Any, Exception | None], None]) -> None:
+def at_once(
+    _volume: object, job: Callable[[], Any], done: Callable[[Any, Exception | None], None]
+) -> None:
     """Run a worker's job here and now."""
     error = None
     try:
@@ -174,13 +176,13 @@ class Worker:
 
     def __init__(self, one: MetadataPublisher) -> None:
         self.jobs: list[tuple[Any, Any]] = []
-        one._new_logs._run_in_worker = lambda job, done: self.jobs.append((job, done))
+        one._new_logs._run_on_volume = lambda _volume, job, done: self.jobs.append((job, done))
 
     def run(self) -> None:
         """Run what there is now."""
         jobs, self.jobs = self.jobs, []
         for job, done in jobs:
-            at_once(job, done)
+            at_once(None, job, done)
 
 
 def test_few_new_logs_are_made_by_the_loop() -> None:

@@ -272,13 +272,13 @@ def test_a_look_that_hangs_is_not_joined_by_others() -> None:
     replicas = ReplicaSet(1, logs)
     watch = SpaceWatch(replicas, 1001)
     for _ in range(3):
-        watch.look(lambda measure, done: waiting.append((measure, done)))
+        watch.look(lambda _volume, measure, done: waiting.append((measure, done)))
     assert len(waiting) == 1
     measure, done = waiting.pop()
     done(measure(), None)
     assert replicas.is_short_of_space
     assert logs.log_dir_of(TopicPartition("t", 0)) is None
-    watch.look(lambda measure, done: waiting.append((measure, done)))
+    watch.look(lambda _volume, measure, done: waiting.append((measure, done)))
     _, done = waiting.pop()
     done(None, RuntimeError())
     assert replicas.is_short_of_space

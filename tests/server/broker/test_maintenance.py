@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -53,7 +52,7 @@ class Machine:
             parse_broker_config(NODE),
             clock=self,
             timer=self.timer,
-            workers=SimpleNamespace(run=lambda job, done: done(job(), None), close=lambda: None),
+            run_on_volume=lambda _volume, job, done: done(job(), None),
             on_failure=lambda error: pytest.fail(str(error)),
         )
         self.maintenance.start()

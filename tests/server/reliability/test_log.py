@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from random import Random
-from types import SimpleNamespace
 
 import pytest
 
@@ -85,7 +84,7 @@ def test_02_no_timer_touches_the_logs_after_the_stop() -> None:
         parse_broker_config(PROPERTIES),
         clock=clock,
         timer=timer,
-        workers=SimpleNamespace(run=lambda job, done: done(job(), None), close=lambda: None),
+        run_on_volume=lambda _volume, job, done: done(job(), None),
         on_failure=failures.append,
     )
     maintenance.start()

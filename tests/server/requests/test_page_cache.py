@@ -48,6 +48,8 @@ def test_files_stay_open_while_they_are_read() -> None:
     events: list[str] = []
 
     class File:
+        volume = "/d/"
+
         def pin(self) -> None:
             events.append("pin")
 
@@ -61,7 +63,7 @@ def test_files_stay_open_while_they_are_read() -> None:
     file: Any = File()
     started: list[Any] = []
     pending = page_cache.when_warm(
-        [FileSlice(file, 5, 1_500_000)], "answer", lambda job, done: started.extend((job, done))
+        [FileSlice(file, 5, 1_500_000)], "answer", lambda _, job, done: started.extend((job, done))
     )
     assert not pending.done
     job, done = started

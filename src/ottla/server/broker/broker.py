@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ottla.server.controller.quorum_requests import QuorumRequests
     from ottla.server.controller.quorum_view import QuorumView
     from ottla.server.requests.decompression import Decompression
-    from ottla.server.system.environment import RunInWorker, WorkerPool
+    from ottla.server.system.environment import RunOnVolume
     from ottla.storage.log_set.log_set import LogSet
 
 
@@ -66,7 +66,7 @@ class Broker:
         "replicas",
         "replication",
         "rng",
-        "run_in_worker",
+        "run_on_volume",
         "telemetry",
         "timer",
         "topic_auto_creation",
@@ -92,8 +92,8 @@ class Broker:
         telemetry: Telemetry,
         quotas: Quotas,
         decompression: Decompression,
-        run_in_worker: RunInWorker,
-        move_workers: WorkerPool,
+        run_on_volume: RunOnVolume,
+        run_move: RunOnVolume,
     ) -> None:
         """Take the parts; none is changed for another while the broker runs.
 
@@ -122,7 +122,7 @@ class Broker:
         self.telemetry = telemetry
         self.quotas = quotas
         self.decompression = decompression
-        self.run_in_worker = run_in_worker
+        self.run_on_volume = run_on_volume
         self.topic_auto_creation = TopicAutoCreation(metadata, controller)
         self.fetch_max_bytes: int = config.fetch_max_bytes
         self.fetch_sessions = FetchSessionCache(
@@ -145,7 +145,7 @@ class Broker:
             replicas,
             replication.directories,
             quota=quotas.replication.directories,
-            workers=move_workers,
+            run_on_volume=run_move,
             clock=clock,
             timer=timer,
             on_exchanged=self.delayed_fetches.complete_watchers,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ottla.replication.replica_set import ReplicaSet
     from ottla.server.broker.directory_assignments import DirectoryAssignments
     from ottla.server.broker.metadata import BrokerMetadata
-    from ottla.server.system.environment import WorkerPool
+    from ottla.server.system.environment import RunOnVolume
     from ottla.storage.directories.log_dir import LogDirectory
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.types import TopicPartition
@@ -60,7 +60,7 @@ class DirectoryMoves:
         assignments: DirectoryAssignments,
         *,
         quota: ReplicationQuota,
-        workers: WorkerPool,
+        run_on_volume: RunOnVolume,
         clock: Clock,
         timer: TimingWheel,
         on_exchanged: Callable[[PartitionLog], object],
@@ -72,7 +72,7 @@ class DirectoryMoves:
         self._logs = replicas.logs
         self._assignments = assignments
         self._quota = quota
-        self._workers = workers
+        self._run_on_volume = run_on_volume
         self._clock = clock
         self._timer = timer
         self._on_exchanged = on_exchanged
@@ -316,7 +316,7 @@ class DirectoryMoves:
                 return
             self._turn(move, read, data)
 
-        self._workers.run(read.piece.read, done)
+        self._run_on_volume(move.partition.log.directory.volume, read.piece.read, done)
 
     def _flush(self, move: DirectoryMove) -> bool:
         """Make the future log durable, in a worker; True when it is.
@@ -341,7 +341,7 @@ class DirectoryMoves:
                 move.flushed()
             self._turn(move)
 
-        self._workers.run(job.run, done)
+        self._run_on_volume(job.volume, job.run, done)
         return False
 
     def _assign(self, move: DirectoryMove) -> None:

@@ -6,22 +6,22 @@ Kafka: none; a broker there finds out when a write fails, and its directory goes
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.config.disk_reserve import reserve_bytes
 
 if TYPE_CHECKING:
     from ottla.replication.replica_set import ReplicaSet
-    from ottla.server.system.environment import RunInWorker
+    from ottla.server.system.environment import RunOnVolume
     from ottla.storage.directories.log_dir import LogDirectory
-
-    Found = list[tuple[LogDirectory, int, int]]
 
 log = logging.getLogger("ottla.disk")
 LONGEST_PAUSE_MS = 1000
 SHORTEST_PAUSE_MS = 50
 FASTEST_BYTES_PER_MS = 250_000
-"""More than one node's loop takes from clients: so soon may what is above the reserve be gone."""
+"""Assumed maximum ingest rate: more than the loop of one node takes from clients."""
 
 
 class SpaceWatch:
@@ -31,40 +31,44 @@ class SpaceWatch:
         """setting_bytes is `log.dir.reserve.bytes`; 0 disables the reserve."""
         self._replicas = replicas
         self._setting_bytes = setting_bytes
-        self._is_looking = False
+        self._under_way: set[LogDirectory] = set()
         self.pause_ms = LONGEST_PAUSE_MS
         """Milliseconds until the next look: fewer while the reserve is near."""
 
     def look_now(self) -> None:
         """Look on this thread; for the start of a node."""
-        self._measured(self._measure(), None)
-
-    def look(self, run_in_worker: RunInWorker) -> None:
-        """Look in a worker, unless the last look still hangs there."""
-        if not self._is_looking:
-            self._is_looking = True
-            run_in_worker(self._measure, self._measured)
-
-    def _measure(self) -> Found:
-        """Return each live directory with its free and all bytes; touches no shared state."""
-        found = []
         for log_dir in self._replicas.logs.online_directories:
-            try:
-                found.append(
-                    (log_dir, log_dir.directory.free_space(), log_dir.directory.total_space())
-                )
-            except OSError:
-                continue  # it keeps its last state: the next write tells whether the disk is broken
-        return found
+            with suppress(OSError):
+                self._measured(log_dir, _measure(log_dir), None)
 
-    def _measured(self, found: Found | None, _error: Exception | None) -> None:
-        self._is_looking = False
-        for log_dir, free_bytes, total_bytes in found or ():
+    def look(self, run_on_volume: RunOnVolume) -> None:
+        """Look in workers, except at directories whose last look hangs."""
+        for log_dir in self._replicas.logs.online_directories:
+            if log_dir not in self._under_way:
+                self._under_way.add(log_dir)
+                run_on_volume(
+                    log_dir.directory.volume,
+                    partial(_measure, log_dir),
+                    partial(self._measured, log_dir),
+                )
+
+    def _measured(
+        self, log_dir: LogDirectory, found: tuple[int, int] | None, _error: Exception | None
+    ) -> None:
+        """Take what was found; after an error the state stays: the next write finds the cause."""
+        self._under_way.discard(log_dir)
+        if found is not None:
+            free_bytes, total_bytes = found
             if log_dir.measured(free_bytes, reserve_bytes(self._setting_bytes, total_bytes)):
                 _tell(log_dir)
         online = self._replicas.logs.online_directories
         self._replicas.is_short_of_space = any(log_dir.is_short_of_space for log_dir in online)
         self.pause_ms = min(map(_throttle_time_ms, online), default=LONGEST_PAUSE_MS)
+
+
+def _measure(log_dir: LogDirectory) -> tuple[int, int]:
+    """Return the directory's free and all bytes; touches no shared state."""
+    return log_dir.directory.free_space(), log_dir.directory.total_space()
 
 
 def _throttle_time_ms(log_dir: LogDirectory) -> int:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ottla.errors import CorruptMessage
     from ottla.purgatory.timing_wheel import TimingWheel
     from ottla.replication.replica_set import ReplicaSet
-    from ottla.server.system.environment import WorkerPool
+    from ottla.server.system.environment import RunOnVolume
     from ottla.storage.directories.log_dir import LogDirectory
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.log.retention import ClockStep
@@ -44,7 +44,7 @@ _WHAT_TO_DO = {
 
 
 class Maintenance:
-    """Timers over one node's logs; jobs that wait for the disk go to the workers."""
+    """Timers over one node's logs; jobs that wait for a disk run in its workers."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Maintenance:
         *,
         clock: Clock,
         timer: TimingWheel,
-        workers: WorkerPool,
+        run_on_volume: RunOnVolume,
         on_failure: Callable[[Exception], None],
         on_offline: Callable[[LogDirectory], None] = lambda _log_dir: None,
     ) -> None:
@@ -68,7 +68,7 @@ class Maintenance:
         self._clock = clock
         self._steps = ClockJumpDetector(clock.now_ms(), clock.monotonic_ms())
         self._timer = timer
-        self._workers = workers
+        self._run_on_volume = run_on_volume
         self._on_failure = on_failure
         self._on_offline = on_offline
         self._space = SpaceWatch(replicas, config.own.log_dir_reserve_bytes)
@@ -118,13 +118,13 @@ class Maintenance:
 
     def _look_at_space(self, _now_ms: int) -> None:
         if not self._is_stopped:
-            self._space.look(self._workers.run)
+            self._space.look(self._run_on_volume)
             next_ms = next_aligned_tick(self._clock.monotonic_ms(), self._space.pause_ms)
             self._timer.add(next_ms, self._look_at_space)
 
     def _submit(self, jobs: Iterable[StorageJob]) -> None:
         for job in jobs:
-            self._workers.run(job.run, lambda _none, error, job=job: job.done(error))  # type: ignore[misc] # a lambda's default binds the loop's value
+            self._run_on_volume(job.volume, job.run, lambda _none, error, job=job: job.done(error))  # type: ignore[misc] # a lambda's default binds the loop's value
 
     def _flush_soon(self, log: PartitionLog) -> None:
         self._submit(self._logs.flushes.take_one(log, self._clock.now_ms()))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ottla.metadata.image.image import MetadataImage
     from ottla.metadata.topic import TopicImage
     from ottla.replication.replica_set import ReplicaSet
-    from ottla.server.system.environment import RunInWorker
+    from ottla.server.system.environment import RunOnVolume
     from ottla.types import Uuid
 
     Key = tuple[Uuid, int]
@@ -38,13 +38,13 @@ class NewLogs:
     def __init__(
         self,
         replicas: ReplicaSet,
-        run_in_worker: RunInWorker,
+        run_on_volume: RunOnVolume,
         on_created: Callable[[Iterable[Key], MetadataImage], None],
     ) -> None:
         """on_created(keys, image): these can be hosted now, whether or not they have logs."""
         self._replicas = replicas
         self._logs = replicas.logs
-        self._run_in_worker = run_in_worker
+        self._run_on_volume = run_on_volume
         self._on_created = on_created
         self._waiting: dict[Key, TopicPartition] = {}
         self._creating: dict[Key, TopicPartition] = {}
@@ -88,7 +88,7 @@ class NewLogs:
                 self._make(batch, image, now_ms)
                 self.begin(image, now_ms)
 
-        write_all(checkpoints, self._run_in_worker, written)
+        write_all(checkpoints, self._run_on_volume, written)
 
     def _make(self, batch: dict[Key, TopicPartition], image: MetadataImage, now_ms: int) -> None:
         if len(batch) <= LOGS_OF_THE_LOOP or not self._logs.online_directories:
@@ -101,7 +101,7 @@ class NewLogs:
         def finished(_done: object) -> None:
             self._finished(image, now_ms)
 
-        run_all(jobs, self._run_in_worker).on_done(finished)
+        run_all(jobs, self._run_on_volume).on_done(finished)
 
     def _finished(self, image: MetadataImage, now_ms: int) -> None:
         created, self._creating = self._creating, {}

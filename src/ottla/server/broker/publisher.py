@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ottla.metadata.topic import TopicImage
     from ottla.replication.partition import Partition
     from ottla.server.broker.broker import Broker
-    from ottla.server.system.environment import RunInWorker
+    from ottla.server.system.environment import RunOnVolume
 
 log = logging.getLogger("ottla.broker")
 PARTITIONS_IN_A_TURN: Final = 100
@@ -41,12 +41,12 @@ class MetadataPublisher:
         self,
         broker: Broker,
         call_soon: Callable[[Callable[[], None]], object],
-        run_in_worker: RunInWorker,
+        run_on_volume: RunOnVolume,
     ) -> None:
         """call_soon(callback) calls back in the next turn of the loop."""
         self._broker = broker
         self._call_soon = call_soon
-        self._new_logs = NewLogs(broker.replicas, run_in_worker, self._logs_created)
+        self._new_logs = NewLogs(broker.replicas, run_on_volume, self._logs_created)
         self._changed: dict[tuple[Uuid, int], bool] = {}
         """Partitions that are still to be changed, in order, with whether they are new here."""
         self._is_changing = False

@@ -17,7 +17,6 @@ from ottla.replication.fetcher import FetcherSettings, ReplicaFetcher
 from ottla.replication.isr_updates import IsrUpdates
 from ottla.server.broker.directory_assignments import DirectoryAssignments
 from ottla.server.broker.follower_fetch import FollowerFetch
-from ottla.storage.log_set.checkpoint_queue import write_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from ottla.replication.replica_set import ReplicaSet
     from ottla.server.broker.metadata import BrokerMetadata
     from ottla.server.controller.channel import ControllerChannel
-    from ottla.server.system.environment import RunInWorker
+    from ottla.server.system.environment import RunOnVolume
     from ottla.types import TopicPartition
 
 TRUNCATIONS_AT_ONCE: Final = 20
@@ -83,7 +82,7 @@ class Replication:
         clock: Clock,
         timer: TimingWheel,
         limit: FollowerLimit,
-        run_in_worker: RunInWorker,
+        run_on_volume: RunOnVolume,
     ) -> None:
         """Take the channel to the active controller; new_nodes(number) makes a fetcher's own."""
         config = metadata.config
@@ -96,7 +95,7 @@ class Replication:
         self._clock = clock
         self._timer = timer
         self._limit = limit
-        self._run_in_worker = run_in_worker
+        self._run_on_volume = run_on_volume
         self._listener = config.inter_broker_endpoint_name
         self._timeout_ms: int = config.replica_socket_timeout_ms
         self._check_interval_ms = max(config.replica_lag_time_max_ms // 2, 1)
@@ -112,8 +111,6 @@ class Replication:
         """By the leader and the number of the fetcher."""
         self._leaders: dict[Partition, ReplicaFetcher] = {}
         self._changed: dict[ReplicaFetcher, None] = {}
-        self._truncating: set[ReplicaFetcher] = set()
-        """Those whose logs are being truncated, or recovery points stored for it."""
         self._tasks: dict[ReplicaFetcher, TimerTask] = {}
         self._is_closed = False
         replicas.environment = IsrUpdates(
@@ -261,31 +258,26 @@ class Replication:
         self._drive(fetcher)
 
     def _begin_truncation(self, fetcher: ReplicaFetcher) -> None:
-        if fetcher not in self._truncating and not self._is_closed:
-            self._prepare_truncation(fetcher)
+        """Store lower recovery points first, which waits for the disks in workers.
 
-    def _prepare_truncation(self, fetcher: ReplicaFetcher) -> None:
-        """Store lower recovery points first, which waits for the disk in a worker.
-
-        What must be truncated after later responses follows when these logs are.
+        The logs in each directory are truncated when its checkpoint is durable.
         """
         cuts = fetcher.take_cuts()
-        if not cuts:
-            self._truncating.discard(fetcher)
+        if not cuts or self._is_closed:
             return
-        self._truncating.add(fetcher)
-        checkpoints = self._replicas.logs.checkpoints.lower(cuts)
-        write_all(checkpoints, self._run_in_worker, lambda: self._truncate(fetcher))
+        for checkpoint in self._replicas.logs.checkpoints.lower(cuts):
+            checkpoint.start(self._run_on_volume, lambda: self._truncate(fetcher))
+        self._truncate(fetcher)
 
     def _truncate(self, fetcher: ReplicaFetcher) -> None:
         """Truncate some logs now and the others later: requests are served meanwhile."""
         if self._is_closed:
             return
-        now_ms = self._clock.monotonic_ms()
-        if fetcher.truncate(TRUNCATIONS_AT_ONCE, now_ms, self._clock.now_ms()):
+        now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
+        is_lowering = self._replicas.logs.checkpoints.is_lowering
+        if fetcher.truncate(TRUNCATIONS_AT_ONCE, now_ms, wall_ms, is_lowering):
             self._call_later(0, lambda: self._truncate(fetcher))
         else:
-            self._prepare_truncation(fetcher)
             self._drive(fetcher)
 
     def _drive_later(self, fetcher: ReplicaFetcher) -> None:

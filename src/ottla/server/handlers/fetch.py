@@ -72,8 +72,8 @@ def fetch(ctx: Context, request: FetchValues) -> FetchAnswer | Pending[FetchAnsw
 
 def _answer(ctx: Context, read: FetchRead) -> FetchAnswer | Pending[FetchAnswer]:
     """Answer at once, or when what the disk must give was read."""
-    if read.cold is not None and ctx.broker.run_in_worker is not None:
-        return when_warm(read.cold, read.response(), ctx.broker.run_in_worker)
+    if read.cold is not None:
+        return when_warm(read.cold, read.response(), ctx.broker.run_on_volume)
     return read.response()
 
 

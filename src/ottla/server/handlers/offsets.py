@@ -25,10 +25,9 @@ from ottla.protocol.offset_timestamps import (
 from ottla.purgatory.pending import Pending
 from ottla.server.requests.api import handles
 from ottla.storage.log.timestamp_reads import largest_timestamps, place_of_timestamp
+from ottla.storage.log_set.jobs import run_reads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ottla.replication.partition import Partition
     from ottla.server.requests.context import Context
     from ottla.storage.log.partition_log import PartitionLog
@@ -66,8 +65,6 @@ def list_offsets(
 
 def _searches(ctx: Context, request: ListOffsetsRequest) -> list[tuple[PartitionLog, int]]:
     """Return the logs that are searched by time, with the timestamps."""
-    if ctx.broker.run_in_worker is None:
-        return []
     found = []
     for topic in request.topics:
         for one in topic.partitions:
@@ -81,36 +78,28 @@ def _searches(ctx: Context, request: ListOffsetsRequest) -> list[tuple[Partition
 def _read_ahead(ctx: Context, searches: list[tuple[PartitionLog, int]]) -> Pending[None]:
     """Let a worker read the largest timestamps of segments, then the places of the records."""
     pending: Pending[None] = Pending()
+    run_on_volume = ctx.broker.run_on_volume
+    reads = [
+        (log.directory.volume, read)
+        for log, _ in searches
+        if (read := largest_timestamps(log)) is not None
+    ]
 
-    def over() -> None:
+    def completed(_none: object) -> None:
         pending.complete(None)
 
-    def read_places() -> None:
-        jobs = [place_of_timestamp(log, timestamp) for log, timestamp in searches]
-        _in_worker(ctx, [job for job in jobs if job is not None], over)
-
-    reads = [read for log, _ in searches if (read := largest_timestamps(log)) is not None]
-
-    def known() -> None:
-        for _, done in reads:
+    def read_places(_none: object) -> None:
+        for _, (_, done) in reads:
             done()
-        read_places()
+        places = [
+            (log.directory.volume, place)
+            for log, timestamp in searches
+            if (place := place_of_timestamp(log, timestamp)) is not None
+        ]
+        run_reads(places, run_on_volume).on_done(completed)
 
-    _in_worker(ctx, [job for job, _ in reads], known)
+    run_reads([(volume, read) for volume, (read, _) in reads], run_on_volume).on_done(read_places)
     return pending
-
-
-def _in_worker(ctx: Context, jobs: list[Callable[[], None]], then: Callable[[], None]) -> None:
-    run_in_worker = ctx.broker.run_in_worker
-    if not jobs or run_in_worker is None:
-        then()
-        return
-
-    def run_jobs() -> None:
-        for job in jobs:
-            job()
-
-    run_in_worker(run_jobs, lambda _none, _error: then())
 
 
 def _answer(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:

@@ -9,16 +9,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.server.system.workers import VolumeWorkers
 from ottla.storage.log_set.jobs import run_all
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Iterator
 
     from ottla.metadata.image import MetadataImage
     from ottla.server.controller.quorum_view import QuorumView
     from ottla.server.system.environment import Environment
+    from ottla.storage.log_set.jobs import StorageJob
     from ottla.storage.log_set.log_set import LogSet
 
 log = logging.getLogger("ottla.node")
@@ -81,9 +84,13 @@ async def close_logs(
     logs: LogSet, environment: Environment, loop: asyncio.AbstractEventLoop
 ) -> None:
     """Flush and close the logs, many at a time: their syncs share the file system's work."""
-    workers = environment.start_workers(loop, _CLOSING_WORKERS)
-    for jobs in logs.closing_jobs():
-        closed = loop.create_future()
-        run_all(jobs, workers.run).on_done(lambda _done, closed=closed: closed.set_result(None))  # type: ignore[misc] # a lambda's default binds the loop's value
-        await closed
+    workers = VolumeWorkers(partial(environment.start_workers, loop, _CLOSING_WORKERS))
+
+    async def close(batches: Iterator[list[StorageJob]]) -> None:
+        for jobs in batches:
+            closed = loop.create_future()
+            run_all(jobs, workers.run).on_done(lambda _done, closed=closed: closed.set_result(None))  # type: ignore[misc] # a lambda's default binds the loop's value
+            await closed
+
+    await asyncio.gather(*map(close, logs.closing_jobs()))
     workers.close()

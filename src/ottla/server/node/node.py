@@ -136,7 +136,7 @@ class Node:
             config,
             clock=self.clock,
             timer=resources.timer,
-            workers=resources.workers.disk,
+            run_on_volume=resources.workers.disk.run,
             on_failure=self._halt,
             on_offline=self._directory_failed,
         )
@@ -214,7 +214,7 @@ class Node:
             clock=self.clock,
             timer=timer,
             limit=self._quotas.replication.follower,
-            run_in_worker=self._resources.workers.disk.run,
+            run_on_volume=self._resources.workers.disk.run,
         )
 
     def _make_broker(self, replicas: ReplicaSet) -> Broker:
@@ -245,8 +245,8 @@ class Node:
             decompression=Decompression(
                 config.own, workers.decompression.run, environment.stopwatch.cpu_s
             ),
-            run_in_worker=workers.disk.run,
-            move_workers=workers.moves,
+            run_on_volume=workers.disk.run,
+            run_move=workers.moves.run,
         )
 
     def _make_groups(self, replicas: ReplicaSet) -> GroupCoordinator:
@@ -417,6 +417,7 @@ class Node:
             loaded.complete(None) if error is None else loaded.fail(error)
 
         self._resources.workers.disk.run(
+            None,
             lambda: self._logs.load(self.clock.now_ms(), is_stray, self._metadata.directory_of),
             done,
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.metadata.broker import ListenerAddress
@@ -17,6 +18,7 @@ from ottla.server.node.listeners import BoundPorts
 from ottla.server.node.plugins import load_policies
 from ottla.server.node.reporters import Reporters
 from ottla.server.system.timers import LoopTimer
+from ottla.server.system.workers import VolumeWorkers
 from ottla.storage.directories.log_dir import LogDirectory
 
 if TYPE_CHECKING:
@@ -25,21 +27,24 @@ if TYPE_CHECKING:
 
 
 class WorkerPools:
-    """A node's workers by purpose: a slow one of a kind does not delay the others."""
+    """A node's workers by purpose and, for log directories, by volume."""
 
     def __init__(
         self, config: BrokerConfig, environment: Environment, loop: asyncio.AbstractEventLoop
     ) -> None:
         self.quorum: WorkerPool = environment.start_workers(loop)
         """For votes and the metadata log: they wait for no other write."""
-        self.disk: WorkerPool = environment.start_workers(loop)
-        self.new_logs: WorkerPool = environment.start_workers(loop)
+        self.disk = VolumeWorkers(partial(environment.start_workers, loop, 2))
+        """For flushes, checkpoints, removals and cold reads."""
+        self.new_logs = VolumeWorkers(partial(environment.start_workers, loop, 2))
         """For the logs of new partitions, which wait for no flush."""
         self.receivers: WorkerPool = environment.start_workers(loop, 1)
         """For receivers of clients' metrics, which may wait for a network."""
         self.decompression: WorkerPool = environment.start_workers(loop)
-        self.moves: WorkerPool = environment.start_workers(loop, concurrent_moves(config))
-        """For moves between log directories; no thread is started before the first move."""
+        self.moves = VolumeWorkers(
+            partial(environment.start_workers, loop, concurrent_moves(config))
+        )
+        """For moves between log directories."""
 
     def close(self) -> None:
         """Wait for the jobs that run; those that wait are dropped."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 if TYPE_CHECKING:
     import asyncio
     import socket
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
     from random import Random
 
     from starlette.types import ASGIApp
@@ -32,6 +32,19 @@ class RunInWorker(Protocol):
         self, job: Callable[[], T], done: Callable[[T | None, Exception | None], None], /
     ) -> None:
         """Run the job in a worker, then done(result, error) on the loop."""
+
+
+class RunOnVolume(Protocol):
+    """Runs a call that waits for a disk, outside the loop."""
+
+    def __call__(
+        self,
+        volume: Hashable,
+        job: Callable[[], T],
+        done: Callable[[T | None, Exception | None], None],
+        /,
+    ) -> None:
+        """Run the job in a worker of the volume, then done(result, error) on the loop."""
 
 
 class WorkerPool(Protocol):
@@ -119,8 +132,10 @@ class Environment(Protocol):
     def open_directory(self, path: str) -> Directory:
         """Return a directory, made when missing."""
 
-    def start_workers(self, loop: asyncio.AbstractEventLoop, count: int = 2) -> WorkerPool:
-        """Return workers that complete on this loop."""
+    def start_workers(
+        self, loop: asyncio.AbstractEventLoop, count: int = 2, volume: Hashable = None
+    ) -> WorkerPool:
+        """Return workers that complete on this loop; volume names the disk they wait for."""
 
     def limits(self) -> Limits:
         """Return what the process may use."""

@@ -40,6 +40,11 @@ class RealFile:
         self._pins = 0
         self._closing = False
 
+    @property
+    def volume(self) -> str:
+        """The root's path, as of its directory."""
+        return self._prefix
+
     def _open(self) -> int:
         descriptor = os.open(self._prefix + self._path, os.O_RDWR | os.O_CLOEXEC)
         self._end = self._old_end = os.fstat(descriptor).st_size
@@ -255,11 +260,11 @@ class RealOpenDirectory:
 class RealDirectory:
     """A directory tree of the operating system below one root."""
 
-    __slots__ = ("_prefix", "root")
+    __slots__ = ("_prefix", "root", "volume")
 
     def __init__(self, root: str, *, create: bool = False) -> None:
         self.root = os.path.abspath(root)
-        self._prefix = self.root + "/"
+        self._prefix = self.volume = self.root + "/"
         if create:
             os.makedirs(self.root, exist_ok=True)
 

@@ -25,7 +25,7 @@ from ottla.server.system.workers import Workers
 if TYPE_CHECKING:
     import asyncio
     import socket
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
     from ottla.clock import Clock
     from ottla.server.system.environment import (
@@ -93,7 +93,9 @@ class RealEnvironment:
         """Return a directory, made when missing."""
         return RealDirectory(path, create=True)
 
-    def start_workers(self, loop: asyncio.AbstractEventLoop, count: int = 2) -> Workers:
+    def start_workers(
+        self, loop: asyncio.AbstractEventLoop, count: int = 2, _volume: Hashable = None
+    ) -> Workers:
         """Return threads that complete on this loop."""
         return Workers(loop, count)
 

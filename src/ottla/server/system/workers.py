@@ -1,6 +1,7 @@
-"""Threads for calls that wait for the disk; their results come back as events on the loop.
+"""Threads for calls that wait for the disk or take long; results come back as events on the loop.
 
-Kafka: the flush and log-loading threads. Only calls that release the GIL run here.
+Calls in Python take turns with the loop: they should release the GIL often, as by reads of a file.
+Kafka: the flush and log-loading threads.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
     from concurrent.futures import Future
+
+    from ottla.server.system.environment import WorkerPool
 
 T = TypeVar("T")
 log = logging.getLogger("ottla.workers")
@@ -47,6 +50,36 @@ class Workers:
         """Wait for the jobs under way and end the threads."""
         self._is_closed = True
         self._pool.shutdown(wait=True)
+
+
+class VolumeWorkers:
+    """Workers for each volume: a disk that hangs delays no call to another one."""
+
+    def __init__(self, start: Callable[[Hashable], WorkerPool]) -> None:
+        """start(volume) returns the workers of one volume."""
+        self._start = start
+        self._pools: dict[Hashable, WorkerPool] = {}
+        self._is_closed = False
+
+    def run(
+        self,
+        volume: Hashable,
+        job: Callable[[], T],
+        done: Callable[[T | None, Exception | None], None],
+    ) -> None:
+        """Run the job in a worker of the volume, then done(result, error); ignored once closed."""
+        if self._is_closed:
+            return
+        pool = self._pools.get(volume)
+        if pool is None:
+            pool = self._pools[volume] = self._start(volume)
+        pool.run(job, done)
+
+    def close(self) -> None:
+        """Wait for the jobs that run and take no more."""
+        self._is_closed = True
+        for pool in self._pools.values():
+            pool.close()
 
 
 def yield_interpreter() -> None:

@@ -16,11 +16,11 @@ from ottla.storage.directories.checkpoints import (
 from ottla.storage.disk_errors import is_exhaustion
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
     from ottla.storage.directories.log_dir import LogDirectory
     from ottla.storage.log.partition_log import PartitionLog
-    from ottla.storage.log_set.jobs import StorageJob
+    from ottla.storage.log_set.jobs import RunOnVolume, StorageJob
     from ottla.storage.log_set.table import LogTable
     from ottla.types import TopicPartition
 
@@ -148,6 +148,10 @@ class CheckpointQueue:
                 lowered.setdefault(log_dir, []).append(log)
         return [self._lowered(log_dir, logs) for log_dir, logs in lowered.items()]
 
+    def is_lowering(self, log: PartitionLog) -> bool:
+        """Whether the recovery point of a log, lowered by `lower`, is not durable."""
+        return log in self._lowering
+
     def _lowered(self, log_dir: LogDirectory, logs: list[PartitionLog]) -> DurableCheckpoint:
         checkpoint = DurableCheckpoint(self, self._job(log_dir), log_dir, logs)
         self._lowering.update(dict.fromkeys(logs, checkpoint))
@@ -217,6 +221,11 @@ class CheckpointJob:
         self._sequence = log_dir.begin_checkpoint(files)
         queue.begun(self)
 
+    @property
+    def volume(self) -> Hashable:
+        """The volume whose disk it waits for."""
+        return self._log_dir.directory.volume
+
     def recovery_point_of(self, log_dir: LogDirectory, partition: TopicPartition) -> int:
         """Return what the job may store; -1 for nothing, or when newer content is in place."""
         if log_dir is not self._log_dir or log_dir.has_newer(
@@ -281,21 +290,18 @@ class DurableCheckpoint:
         self._job = job
         self._log_dir = log_dir
 
-    def start(self, run_in_worker: Callable[..., object], then: Callable[[], None]) -> None:
-        """Write it; run_in_worker(job, done) calls done(result, error).
-
-        then() is called also when the disk fails.
-        """
+    def start(self, run_on_volume: RunOnVolume, then: Callable[[], None]) -> None:
+        """Write it in a worker; then() is called also when the disk fails."""
 
         def placed(_none: object, error: Exception | None) -> None:
             self._job.done(error)
-            run_in_worker(self._make_durable, durable)
+            run_on_volume(self._job.volume, self._make_durable, durable)
 
         def durable(_none: object, error: Exception | None) -> None:
             self._queue.synced(self, self._log_dir, error)
             then()
 
-        run_in_worker(self._job.run, placed)
+        run_on_volume(self._job.volume, self._job.run, placed)
 
     def _make_durable(self) -> None:
         self._log_dir.directory.sync()
@@ -303,7 +309,7 @@ class DurableCheckpoint:
 
 def write_all(
     checkpoints: Sequence[DurableCheckpoint],
-    run_in_worker: Callable[..., object],
+    run_on_volume: RunOnVolume,
     then: Callable[[], None],
 ) -> None:
     """Write checkpoints in workers; then() is called when the last is done, at once without any."""
@@ -318,4 +324,4 @@ def write_all(
             then()
 
     for checkpoint in checkpoints:
-        checkpoint.start(run_in_worker, written)
+        checkpoint.start(run_on_volume, written)

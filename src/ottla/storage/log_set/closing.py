@@ -33,19 +33,18 @@ class LogClosing:
         self._table = table
         self._closed: set[PartitionLog] = set()
 
-    def batches(self) -> Iterator[list[StorageJob]]:
-        """Close the logs and yield their last jobs: a list must be done before the next is taken.
+    def batches(self, log_dir: LogDirectory) -> Iterator[list[StorageJob]]:
+        """Close a directory's logs and yield their last jobs.
 
-        No other job of a log may be under way.
+        A list must be done before the next is taken. No other job of a log may be under way.
         """
-        for log_dir in self._table.online_directories:
-            logs = [one for one in self._table.logs_in(log_dir) if one not in self._closed]
-            for start in range(0, len(logs), LOGS_AT_ONCE):
-                names = SharedSync(log_dir.directory)
-                batch = logs[start : start + LOGS_AT_ONCE]
-                jobs = [job for log in batch for job in self._close(log_dir, log, names)]
-                if jobs:
-                    yield jobs
+        logs = [one for one in self._table.logs_in(log_dir) if one not in self._closed]
+        for start in range(0, len(logs), LOGS_AT_ONCE):
+            names = SharedSync(log_dir.directory)
+            batch = logs[start : start + LOGS_AT_ONCE]
+            jobs = [job for log in batch for job in self._close(log_dir, log, names)]
+            if jobs:
+                yield jobs
 
     def _close(
         self, log_dir: LogDirectory, log: PartitionLog, names: SharedSync

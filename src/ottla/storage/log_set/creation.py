@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.storage.log.partition_log import PartitionLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
     from ottla.storage.directories.log_dir import LogDirectory
     from ottla.storage.log.config import LogConfig
@@ -42,6 +42,11 @@ class LogCreation:
         self._now_ms = now_ms
         self._configs = {name.topic: config_for(name.topic) for name, _ in partitions}
         self._opened: list[PartitionLog] = []
+
+    @property
+    def volume(self) -> Hashable:
+        """The volume whose disk it waits for."""
+        return self._log_dir.directory.volume
 
     def run(self) -> None:
         """Make the directories and their files."""

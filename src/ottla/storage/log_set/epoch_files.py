@@ -16,6 +16,8 @@ from ottla.storage.log.flush import replace_file
 from ottla.storage.log.leader_epochs import LEADER_EPOCH_CHECKPOINT
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from ottla.storage.directories.log_dir import LogDirectory
     from ottla.storage.log.flushes import EpochFile
     from ottla.storage.log.partition_log import PartitionLog
@@ -81,12 +83,17 @@ class EpochFiles:
 class EpochFilesJob:
     """Writes the files of some logs in one directory."""
 
-    __slots__ = ("_files", "_queue", "log_dir")
+    __slots__ = ("_files", "_log_dir", "_queue")
 
     def __init__(self, queue: EpochFiles, log_dir: LogDirectory, files: list[EpochFile]) -> None:
         self._queue = queue
-        self.log_dir = log_dir
+        self._log_dir = log_dir
         self._files = files
+
+    @property
+    def volume(self) -> Hashable:
+        """The volume whose disk it waits for."""
+        return self._log_dir.directory.volume
 
     def run(self) -> None:
         """Replace the files; that of a deleted partition is gone."""
@@ -96,4 +103,4 @@ class EpochFilesJob:
 
     def done(self, error: BaseException | None) -> None:
         """Record what is written."""
-        self._queue.written(self.log_dir, self._files, error)
+        self._queue.written(self._log_dir, self._files, error)

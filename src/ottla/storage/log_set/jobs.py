@@ -5,21 +5,28 @@ Kafka: the background tasks of kafka.log.LogManager.
 
 from __future__ import annotations
 
+from collections import defaultdict
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.purgatory.pending import Pending
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Sequence
 
-    RunInWorker = Callable[
-        [Callable[[], None], Callable[[None, Exception | None], None]],
+    RunOnVolume = Callable[
+        [Hashable, Callable[[], None], Callable[[None, Exception | None], None]],
         object,
     ]
+    """Runs job in a worker of a volume (see `Directory.volume`), then done(None, error)."""
 
 
 class StorageJob(Protocol):
     """One unit of disk work; a directory whose job fails goes offline."""
+
+    @property
+    def volume(self) -> Hashable:
+        """The volume whose disk it waits for."""
 
     def run(self) -> None:
         """Do the work; OSError when the disk fails. Touches no shared state."""
@@ -38,7 +45,7 @@ def run_now(job: StorageJob) -> None:
     job.done(error)
 
 
-def run_all(jobs: Sequence[StorageJob], run_in_worker: RunInWorker) -> Pending[None]:
+def run_all(jobs: Sequence[StorageJob], run_on_volume: RunOnVolume) -> Pending[None]:
     """Run jobs in workers; complete when the last is done, whether or not some failed."""
     all_done: Pending[None] = Pending()
     left = len(jobs)
@@ -53,5 +60,33 @@ def run_all(jobs: Sequence[StorageJob], run_in_worker: RunInWorker) -> Pending[N
             all_done.complete(None)
 
     for job in jobs:
-        run_in_worker(job.run, lambda _none, error, job=job: finished(job, error))  # type: ignore[misc] # a lambda's default binds the loop's value
+        run_on_volume(job.volume, job.run, lambda _none, error, job=job: finished(job, error))  # type: ignore[misc] # a lambda's default binds the loop's value
     return all_done
+
+
+def run_reads(
+    reads: Iterable[tuple[Hashable, Callable[[], None]]], run_on_volume: RunOnVolume
+) -> Pending[None]:
+    """Run reads, each of a volume; complete when the last is done, whether or not some failed."""
+    by_volume: defaultdict[Hashable, list[Callable[[], None]]] = defaultdict(list)
+    for volume, read in reads:
+        by_volume[volume].append(read)
+    all_done: Pending[None] = Pending()
+    left = len(by_volume)
+    if not left:
+        all_done.complete(None)
+
+    def done(_none: None, _error: Exception | None) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            all_done.complete(None)
+
+    for volume, calls in by_volume.items():
+        run_on_volume(volume, partial(_call_each, calls), done)
+    return all_done
+
+
+def _call_each(calls: Sequence[Callable[[], None]]) -> None:
+    for call in calls:
+        call()

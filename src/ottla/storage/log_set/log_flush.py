@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ottla.errors import KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
     from ottla.storage.log.flush import FlushJob
     from ottla.storage.log.partition_log import PartitionLog
@@ -34,6 +34,11 @@ class LogFlush:
         self._job = job
         self._after = after
         self.run = job.run
+
+    @property
+    def volume(self) -> Hashable:
+        """The volume whose disk it waits for."""
+        return self._log.directory.volume
 
     def done(self, error: BaseException | None) -> None:
         """Advance the recovery point, or put the directory offline."""

@@ -9,6 +9,7 @@ Kafka: kafka.log.LogManager.
 from __future__ import annotations
 
 from collections import Counter
+from itertools import chain
 from typing import TYPE_CHECKING, NoReturn
 
 from ottla.errors import ErrorCode, KafkaError
@@ -507,12 +508,13 @@ class LogSet:
 
     # Stop
 
-    def closing_jobs(self) -> Iterator[list[StorageJob]]:
+    def closing_jobs(self) -> list[Iterator[list[StorageJob]]]:
         """Close the logs as `shutdown` does, but let the caller run what waits for the disk.
 
-        A list must be done before the next is taken.
+        There is an iterator for each directory; a list of it must be done before the next is taken.
         """
-        return self._closing.batches() if self._is_loaded else iter(())
+        online = self.online_directories if self._is_loaded else ()
+        return [self._closing.batches(log_dir) for log_dir in online]
 
     def shutdown(self, broker_epoch: int = -1) -> None:
         """Flush and close all logs; write the clean shutdown marker where all is durable.
@@ -524,7 +526,7 @@ class LogSet:
         if self.is_closed:
             return
         self.is_closed = True
-        for jobs in self.closing_jobs():
+        for jobs in chain.from_iterable(self.closing_jobs()):
             for job in jobs:
                 run_now(job)
         for log_dir in self.online_directories if self._is_loaded else ():

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.storage.disk_errors import is_exhaustion
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from ottla.storage.directories.log_dir import LogDirectory
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.log_set.jobs import StorageJob
@@ -95,6 +97,11 @@ class RemovalJob:
         self._table = table
         self._removal = removal
 
+    @property
+    def volume(self) -> Hashable:
+        """The volume whose disk it waits for."""
+        return self._removal.log_dir.directory.volume
+
     def run(self) -> None:
         """Remove the directory tree."""
         self._removal.log_dir.directory.remove_tree(self._removal.name)
@@ -116,6 +123,11 @@ class SegmentRemovalJob:
         self._table = table
         self._log_dir = log_dir
         self._paths = paths
+
+    @property
+    def volume(self) -> Hashable:
+        """The volume whose disk it waits for."""
+        return self._log_dir.directory.volume
 
     def run(self) -> None:
         """Remove the files that exist; those of a deleted partition are removed with it."""

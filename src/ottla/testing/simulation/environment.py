@@ -16,7 +16,7 @@ from ottla.types import Uuid
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Hashable, Mapping
 
     from ottla.clock import Clock
     from ottla.server.system.environment import Network, Stopwatch
@@ -187,6 +187,8 @@ class SimulatedEnvironment:
         self.stopwatch: Stopwatch = SimulatedStopwatch(loop)
         self.disk_latency_us = (50, 3000)
         """How long flushes and reads of workers take; may be changed while they run."""
+        self.volume_latency_us: dict[Hashable, tuple[int, int]] = {}
+        """The same for single disks."""
 
     def new_uuid(self) -> Uuid:
         """Return an id of the seed's sequence."""
@@ -196,9 +198,15 @@ class SimulatedEnvironment:
         """Return the simulated disk of this path."""
         return self._disks[path]
 
-    def start_workers(self, _loop: asyncio.AbstractEventLoop, count: int = 2) -> SimulatedWorkers:
+    def start_workers(
+        self, _loop: asyncio.AbstractEventLoop, count: int = 2, volume: Hashable = None
+    ) -> SimulatedWorkers:
         """Return workers whose jobs take as long as the disk needs."""
-        return SimulatedWorkers(self._loop, self._work, count, lambda: self.disk_latency_us)
+
+        def latency_us() -> tuple[int, int]:
+            return self.volume_latency_us.get(volume, self.disk_latency_us)
+
+        return SimulatedWorkers(self._loop, self._work, count, latency_us)
 
     def limits(self) -> Limits:
         """Return generous limits."""

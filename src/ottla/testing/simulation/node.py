@@ -24,7 +24,7 @@ from ottla.testing.simulation.process import Process
 from ottla.testing.simulation.trace import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Hashable, Mapping
 
 T = TypeVar("T")
 HOST = "node1"
@@ -32,6 +32,7 @@ DATA_PATH = "/data"
 PORT = 9092
 CONTROLLER_PORT = 9093
 _DISK_SEEDS = 1_000_003
+_FOR_EVER_US = 1 << 50
 
 
 def defaults_of(host: str) -> dict[str, str]:
@@ -76,6 +77,7 @@ class SimulatedNode:
         self.on_built: Callable[[SimulatedNode], None] | None = None
         """Called with each node of this host that is built, before it starts."""
         self._disk_latency_us = (50, 3000)
+        self._volume_latency_us: dict[Hashable, tuple[int, int]] = {}
         self._clock_step_ms = 0
         self._environment: SimulatedEnvironment | None = None
         self.config = {**defaults_of(host), **(config or {})}
@@ -105,6 +107,11 @@ class SimulatedNode:
         self._disk_latency_us = latency_us
         self._set_environment()
 
+    def hang(self, path: str) -> None:
+        """Let workers' calls to the disk of a log directory last for ever, from now on."""
+        self._volume_latency_us[self.disks[path]] = (_FOR_EVER_US, _FOR_EVER_US)
+        self._set_environment()
+
     @property
     def clock_step_ms(self) -> int:
         """How far the host's wall clock is set ahead; from now on."""
@@ -118,6 +125,7 @@ class SimulatedNode:
     def _set_environment(self) -> None:
         if self._environment is not None:
             self._environment.disk_latency_us = self._disk_latency_us
+            self._environment.volume_latency_us = self._volume_latency_us
             self._environment.wall.step_ms = self._clock_step_ms
 
     @property
