@@ -67,21 +67,22 @@ def test_the_rate_of_one_broker_comes_before_that_of_all() -> None:
     assert (limits.leader.limit, limits.follower.limit) == (7.0, 6.0)
 
 
-def test_the_rate_is_that_of_the_whole_window() -> None:
-    """From the first byte on, and until the sample is older than the window."""
+def test_the_rate_is_over_the_elapsed_time_of_one_sample_at_least() -> None:
+    """Until the sample is older than the window: moving 3 MB at 300 kB/s takes ten seconds."""
     quota = ReplicationQuota(SampleWindow(11, 1000))
     quota.limit = 100.0
-    quota.record(1100, NOW_MS)
-    assert quota.rate(NOW_MS) == 100.0
-    assert not quota.is_exceeded(NOW_MS)
-    quota.record(11, NOW_MS + 500)
-    assert quota.is_exceeded(NOW_MS + 500)
-    assert quota.rate(NOW_MS + 10_900) == 101.0
-    assert quota.rate(NOW_MS + 12_000) == 0.0
+    quota.record(1000, NOW_MS)
+    assert quota.rate(NOW_MS) == 1000.0
+    assert quota.is_exceeded(NOW_MS + 9_900)
+    assert not quota.is_exceeded(NOW_MS + 10_000)
+    quota.record(100, NOW_MS + 10_000)
+    assert quota.rate(NOW_MS + 10_000) == 110.0
+    assert quota.rate(NOW_MS + 12_000) == 50.0
+    assert quota.rate(NOW_MS + 22_000) == 0.0
 
 
 def test_the_window_is_configured() -> None:
     """By replication.quota.window.num and .size.seconds."""
     limits = quotas(replication_quota_window_num="2", replication_quota_window_size_seconds="5")
     limits.leader.record(1000, NOW_MS)
-    assert limits.leader.rate(NOW_MS) == 100.0
+    assert limits.leader.rate(NOW_MS) == 200.0

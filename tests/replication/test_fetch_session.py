@@ -129,6 +129,33 @@ def test_a_larger_session_takes_the_place_of_a_smaller_one(cache: FetchSessionCa
     assert cache.session_of(request(session_id=second, epoch=2), 12, late_ms) is not None
 
 
+def follower(*partitions: int) -> FetchValues:
+    """Return a full fetch of a follower."""
+    return request(*partitions)._replace(replica_id=2, replica_epoch=7)
+
+
+def test_a_follower_takes_the_place_of_a_consumer(cache: FetchSessionCache) -> None:
+    """At once and whatever the sizes: consumers must not keep a follower without a session."""
+    large = begun(cache, 0, 1, 2).session_id
+    begun(cache, 0, 1)
+    assert cache.session_of(follower(0), 12, 1) is not None
+    assert cache.session_of(request(session_id=large, epoch=1), 12, 1) is not None
+    assert cache.session_of(follower(1), 12, 1) is not None
+    assert cache.evictions == 2
+
+
+def test_a_consumer_takes_no_follower_s_place(cache: FetchSessionCache) -> None:
+    """However many partitions it reads; only another, larger follower's session does, later."""
+    for number in range(2):
+        assert cache.session_of(follower(number), 12, 0) is not None
+    late_ms = MIN_EVICTION_MS + 1
+    for session_id in list(cache._sessions):
+        cache.session_of(request(session_id=session_id, epoch=1), 12, late_ms - 1)
+    assert cache.session_of(request(0, 1, 2), 12, late_ms) is None
+    assert cache.session_of(follower(0, 1), 12, late_ms - 2) is None
+    assert cache.session_of(follower(0, 1), 12, late_ms) is not None
+
+
 def test_an_answer_names_only_what_changed() -> None:
     """Records, a moved watermark, and errors with their end are told; silence is left out."""
     cached = CachedPartition(KEY, (-1, 0, -1, -1, 100))

@@ -10,6 +10,7 @@ import pytest
 from ottla.purgatory.purgatory import Purgatory
 from ottla.replication.delayed_fetch import DelayedFetch
 from ottla.replication.fetch_session import FetchSession, FetchSessionCache
+from ottla.storage.log.append_info import FetchIsolation
 from tests.replication.test_fetch_session import request
 from tests.replication.test_leader_state import EPOCHS, LAG_MS, NOW_MS, World
 
@@ -57,7 +58,7 @@ class Follower:
 
     def wait(self) -> DelayedFetch:
         """Return a fetch that waits for one byte of any partition."""
-        delayed = DelayedFetch(0, {}, 1, lambda: None, is_follower=True)
+        delayed = DelayedFetch(0, {}, 1, lambda: None, isolation=FetchIsolation.LOG_END)
         self.purgatory.try_complete_else_watch(delayed, ())
         self.session.wait(delayed, self.purgatory)
         return delayed

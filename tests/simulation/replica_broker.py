@@ -369,13 +369,11 @@ class SimulatedBroker:
         assert partition is not None
         batch = encode_batch([(now_ms, None, one, ()) for one in values])
         try:
-            self.replicas.append(partition, memoryview(batch), -1, now_ms)
+            info, leading = self.replicas.append(partition, memoryview(batch), -1, now_ms)
         except KafkaError as error:
             return error.code
-        awaiting, self.replicas.awaiting_replication = self.replicas.awaiting_replication, []
-        if awaiting:
-            leading, required_offset = awaiting[0]
-            leading.acknowledge(required_offset, wait, 0)
+        if leading is not None:
+            leading.acknowledge(info.last_offset + 1, wait, 0)
         else:
             wait.acknowledged(0, ErrorCode.NONE)
         return ErrorCode.NONE

@@ -94,3 +94,33 @@ class Pending(Generic[T]):
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             callback(self)
+
+
+class Steps(Pending[T]):
+    """The value of an operation of several steps: complete when the last one is over.
+
+    Add each step before `begin`; a step in progress may add further ones.
+    """
+
+    __slots__ = ("_open", "_result")
+
+    def __init__(self, result: Callable[[], T]) -> None:
+        """Take what makes the value in the end; it must not raise."""
+        super().__init__()
+        self._result = result
+        self._open = 1
+
+    def add(self, step: Pending[Any]) -> None:
+        """Wait for a step too, whether it succeeds or fails."""
+        self._open += 1
+        step.on_done(self._one_is_over)
+
+    def begin(self) -> Steps[T]:
+        """Complete when the added steps are over, which may be now; return self."""
+        self._one_is_over(self)
+        return self
+
+    def _one_is_over(self, _step: Pending[Any]) -> None:
+        self._open -= 1
+        if not self._open:
+            self.complete(self._result())

@@ -34,7 +34,7 @@ _ALL: Final = "*"
 class ReplicationQuota:
     """A limit in bytes per second, and the partitions that it holds for."""
 
-    __slots__ = ("_listed", "_stat", "_window_ms", "is_on", "is_used", "limit")
+    __slots__ = ("_listed", "_sample_ms", "_stat", "is_on", "is_used", "limit")
 
     def __init__(self, window: SampleWindow) -> None:
         self.limit = UNLIMITED
@@ -43,7 +43,7 @@ class ReplicationQuota:
         self.is_used = False
         """Whether bytes were recorded since the start."""
         self._stat = SampledStat(window)
-        self._window_ms = window.samples * window.sample_ms
+        self._sample_ms = window.sample_ms
         self._listed: dict[str, frozenset[int] | None] = {}
         """Partitions by topic; None for all of them."""
 
@@ -68,9 +68,14 @@ class ReplicationQuota:
         self._stat.record(size_bytes, now_ms)
 
     def rate(self, now_ms: int) -> float:
-        """Return the bytes per second over the window, all of it also when it has just begun."""
-        measured_ms = self._stat.window_ms(now_ms)
-        return self._stat.rate(now_ms) * measured_ms / max(measured_ms, self._window_ms)
+        """Return the bytes per second since the oldest sample, which lasts one sample at least.
+
+        Kafka: org.apache.kafka.common.metrics.stats.SimpleRate.
+        """
+        samples = self._stat.recorded(now_ms)
+        oldest_ms = min((one.start_ms for one in samples), default=now_ms)
+        elapsed_ms = max(now_ms - oldest_ms, self._sample_ms)
+        return sum(one.total for one in samples) * 1000 / elapsed_ms
 
     def is_exceeded(self, now_ms: int) -> bool:
         """Whether listed replicas have to wait."""

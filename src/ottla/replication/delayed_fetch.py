@@ -5,15 +5,21 @@ Kafka: kafka.server.DelayedFetch. Hot path: benchmarks/against_kafka.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.purgatory.delayed_operation import DelayedOperation
+from ottla.storage.log.append_info import FetchIsolation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.replication.partition import Partition
     from ottla.storage.log.partition_log import PartitionLog
+
+
+# looked up once: an enum's members are found slowly
+_LOG_END: Final = FetchIsolation.LOG_END
+_COMMITTED: Final = FetchIsolation.TXN_COMMITTED
 
 
 class DelayedFetch(DelayedOperation):
@@ -26,14 +32,14 @@ class DelayedFetch(DelayedOperation):
         missing_bytes: int,
         answer: Callable[[], None],
         *,
-        is_follower: bool = False,
+        isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK,
     ) -> None:
-        """Wait for appends as a follower, else for the high watermark."""
+        """Wait until the end that the isolation lets be read moves: log end, watermark or LSO."""
         super().__init__(deadline_ms)
         self.partitions = partitions
         self._missing_bytes = missing_bytes
         self._answer = answer
-        self._is_follower = is_follower
+        self._isolation = isolation
         self._sizes = {partition: partition.log.size_bytes for partition in partitions}
         self._followed: dict[Partition, int] = {}
         """Leader epochs of the partitions that a consumer reads from this broker as a follower."""
@@ -60,7 +66,7 @@ class DelayedFetch(DelayedOperation):
                 not partition.is_leader and self._has_changed(partition, fetch_offset)
             ):
                 return True
-            end_offset = log.log_end_offset if self._is_follower else log.high_watermark
+            end_offset = self._end_offset(log)
             if end_offset > fetch_offset:
                 if _is_in_older_segment(log, fetch_offset, end_offset):
                     return True
@@ -68,6 +74,13 @@ class DelayedFetch(DelayedOperation):
                 if grown_bytes >= self._missing_bytes:
                     return True
         return False
+
+    def _end_offset(self, log: PartitionLog) -> int:
+        """Return where reads end now."""
+        isolation = self._isolation
+        if isolation is _LOG_END:
+            return log.log_end_offset
+        return log.last_stable_offset if isolation is _COMMITTED else log.high_watermark
 
     def _has_changed(self, partition: Partition, fetch_offset: int) -> bool:
         """Whether a partition that is led elsewhere was led here, or has a newer leader.

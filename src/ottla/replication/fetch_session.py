@@ -253,7 +253,7 @@ def _stop_watching(cached: CachedPartition) -> None:
 
 
 class FetchSessionCache:
-    """At most `slots` sessions; one that is idle, or smaller, for two minutes may be evicted."""
+    """At most `slots` sessions; a new one may evict one that is stale or less important."""
 
     def __init__(self, slots: int, rng: random.Random) -> None:
         self._slots = slots
@@ -316,7 +316,9 @@ class FetchSessionCache:
 
     def _begin(self, request: FetchValues, version: int, now_ms: int) -> FetchSession | None:
         size = len(request.partitions)
-        if len(self._sessions) >= self._slots and not self._evict(size, now_ms):
+        is_follower = request.replica_id >= 0
+        is_full = len(self._sessions) >= self._slots
+        if is_full and not self._evict(size, now_ms, is_follower=is_follower):
             return None
         session_id = self._rng.randint(1, _MAX_EPOCH)
         while session_id in self._sessions:
@@ -328,9 +330,9 @@ class FetchSessionCache:
         self._sessions[session_id] = session
         return session
 
-    def _evict(self, size: int, now_ms: int) -> bool:
-        """Evict a stale session, or a smaller one than the new session; return whether one went."""
-        going = self._stale(now_ms) or self._smaller(size, now_ms)
+    def _evict(self, size: int, now_ms: int, *, is_follower: bool) -> bool:
+        """Evict a stale or a less important session; return whether one was evicted."""
+        going = self._stale(now_ms) or self._less_important(size, now_ms, is_follower=is_follower)
         if going is None:
             return False
         self._remove(going.session_id)
@@ -344,10 +346,22 @@ class FetchSessionCache:
         is_stale = oldest is not None and now_ms - oldest.last_used_ms > MIN_EVICTION_MS
         return oldest if is_stale else None
 
-    def _smaller(self, size: int, now_ms: int) -> FetchSession | None:
-        smallest = min(
-            (one for one in self._sessions.values() if now_ms - one.created_ms > MIN_EVICTION_MS),
-            key=lambda one: (len(one.partitions), one.session_id),
-            default=None,
+    def _less_important(self, size: int, now_ms: int, *, is_follower: bool) -> FetchSession | None:
+        """Return the least important session if a new one ranks above it.
+
+        Followers rank above consumers, then more partitions above fewer. A session is kept for
+        MIN_EVICTION_MS, but a consumer's not from a follower.
+        """
+        candidates = (
+            one
+            for one in self._sessions.values()
+            if now_ms - one.created_ms > MIN_EVICTION_MS or (is_follower and one.replica_id < 0)
         )
-        return smallest if smallest is not None and len(smallest.partitions) < size else None
+        least = min(candidates, key=_importance, default=None)
+        if least is None or (is_follower, size, 0) < _importance(least):
+            return None
+        return least
+
+
+def _importance(session: FetchSession) -> tuple[bool, int, int]:
+    return session.replica_id >= 0, len(session.partitions), session.session_id

@@ -5,7 +5,7 @@ Kafka: kafka.server.ReplicaManager (the part that owns partitions).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.validator import AppendOrigin
@@ -31,6 +31,15 @@ PRODUCERS_TO_WAIT_FOR: Final = 16
 """More producers than these send enough in one turn of the loop."""
 _CLIENT: Final = AppendOrigin.CLIENT  # an enum's members are found slowly
 _COORDINATOR: Final = AppendOrigin.COORDINATOR
+_new_tuple: Final = tuple.__new__
+
+
+class Appended(NamedTuple):
+    """What an append did, and what acknowledges it where that is still to come."""
+
+    info: AppendInfo
+    leading: LeaderState | None
+    """Of acks=all: the leader's state, the high watermark of which has to pass the last offset."""
 
 
 class ReplicaSet:
@@ -64,9 +73,6 @@ class ReplicaSet:
         """What leaders need to replicate; set before the first partition is hosted."""
         self.has_partition: Callable[[str, int], bool] | None = None
         """Whether the metadata has a partition, on any broker."""
-        self.awaiting_replication: list[tuple[LeaderState, int]] = []
-        """Appends with acks=all of the request under way, each with the high watermark that
-        acknowledges it; who appends takes them. Most often empty."""
         self.traffic = ReplicationTraffic()
         self.append_count = 0
         """Appends so far: who looks now and then sees whether there were any."""
@@ -184,8 +190,10 @@ class ReplicaSet:
         required_acks: int,
         now_ms: int,
         origin: AppendOrigin = _CLIENT,
-    ) -> AppendInfo:
-        """Append one batch to a partition that this broker leads, and wake who waits for its data.
+    ) -> Appended:
+        """Append one batch to a partition that this broker leads, and wake the waiting fetches.
+
+        With acks=all the caller, of whatever origin, may wait for the result's `leading`.
 
         Raises KafkaError: not the leader, too few in-sync replicas for acks=all, or what the log's
         validation found. A disk that fails here takes its directory offline, with all partitions
@@ -212,30 +220,23 @@ class ReplicaSet:
         self.append_count += 1
         leading = partition.leading
         if leading is not None:
-            self._replicate(partition, leading, info, required_acks, origin)
-            return info
+            self._replicate(partition, leading)
+            if required_acks == ACKS_ALL and info[1] >= log.high_watermark:
+                return _new_tuple(Appended, (info, leading))
+            return _new_tuple(Appended, (info, None))
         log.update_high_watermark(log.log_end_offset)
         partition.changed()
         for listener in self._listeners:
             listener(partition)
         if partition.on_commit is not None:
             self._notify_coordinator(partition, origin)
-        return info
+        return _new_tuple(Appended, (info, None))
 
-    def _replicate(
-        self,
-        partition: Partition,
-        leading: LeaderState,
-        info: AppendInfo,
-        required_acks: int,
-        origin: AppendOrigin,
-    ) -> None:
-        """Wake the followers; an acknowledgement of all replicas waits for them."""
+    def _replicate(self, partition: Partition, leading: LeaderState) -> None:
+        """Wake the followers."""
         log = partition.log
         partition.changed()
         leading.appended()
-        if required_acks == ACKS_ALL and origin is _CLIENT and info[1] >= log.high_watermark:
-            self.awaiting_replication.append((leading, info[1] + 1))
         self._appended[log] = None
         if len(self._appended) == 1:
             self._wake_followers_soon(leading.acknowledgements.completed_together)

@@ -42,14 +42,14 @@ class TopicLog:
         """Append as the leader of this epoch; return the offset behind the batch."""
         replica = self._partition(partition)
         replica.check_leader(leader_epoch)
-        info = self._replicas.append(
+        appended = self._replicas.append(
             replica,
             memoryview(batch),
             required_acks=_ACKS_ALL,
             now_ms=self._clock.now_ms(),
             origin=AppendOrigin.COORDINATOR,
         )
-        return info.last_offset + 1
+        return appended.info.last_offset + 1
 
     def read(self, partition: int, offset: int, max_bytes: int) -> Buffer:
         """Return batches from offset on, the last one cut after max_bytes."""

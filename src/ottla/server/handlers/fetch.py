@@ -49,6 +49,7 @@ _LED_ELSEWHERE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEAD
 # looked up once: an enum's members are found slowly
 _COMMITTED: Final = FetchIsolation.TXN_COMMITTED
 _UNCOMMITTED: Final = FetchIsolation.HIGH_WATERMARK
+_LOG_END: Final = FetchIsolation.LOG_END
 _SMALL_BYTES: Final = 64 * 1024
 _SIZE: Final = 7  # in a FetchedPartition
 _DIVERGING: Final = 8
@@ -120,10 +121,10 @@ def _wait(ctx: Context, request: FetchValues, read: FetchRead) -> Pending[FetchA
     positions = read.positions()
     deadline_ms = broker.clock.monotonic_ms() + request.max_wait_ms
     missing_bytes = read.min_bytes - read.size_bytes
-    is_follower = request.replica_id >= 0
-    delayed = DelayedFetch(deadline_ms, positions, missing_bytes, answer, is_follower=is_follower)
+    isolation = read.isolation
+    delayed = DelayedFetch(deadline_ms, positions, missing_bytes, answer, isolation=isolation)
     keys: Iterable[Hashable] = positions
-    if is_follower:
+    if isolation is _LOG_END:
         keys = [partition.log for partition in positions]
     purgatory = broker.delayed_fetches
     if not purgatory.try_complete_else_watch(delayed, keys) and session is not None:
@@ -156,7 +157,6 @@ class FetchRead:
         "_ctx",
         "_has_error",
         "_is_checked",
-        "_isolation",
         "_leader_ids",
         "_limit",
         "_max_wait_ms",
@@ -169,6 +169,7 @@ class FetchRead:
         "_was_known",
         "cold",
         "is_incremental",
+        "isolation",
         "min_bytes",
         "session",
         "size_bytes",
@@ -199,7 +200,9 @@ class FetchRead:
         )
         """Whether more decides than what the partition itself knows."""
         self._max_wait_ms = max_wait_ms
-        self._isolation = _COMMITTED if isolation_level else _UNCOMMITTED
+        self.isolation = _COMMITTED if isolation_level else _UNCOMMITTED
+        if replica_id >= 0:
+            self.isolation = _LOG_END
         limit = ctx.broker.fetch_max_bytes
         if max_bytes > limit:  # noqa: PLR1730 - half the cost of min()
             max_bytes = limit
@@ -365,7 +368,7 @@ class FetchRead:
                 if data is None:
                     return
             else:
-                data = replica.read(offset, max_bytes, self._isolation, epoch, not self.size_bytes)
+                data = replica.read(offset, max_bytes, self.isolation, epoch, not self.size_bytes)
             records, aborted = data
             if type(records) is not FileSlice:
                 if self._bytes_left < 0:
@@ -417,7 +420,7 @@ class FetchRead:
                 replica.check_epoch(max(NO_EPOCH, epoch))
                 diverging = replica.diverging_epoch(last_fetched_epoch, offset)
             if diverging is None:
-                data = replica.read(offset, max_bytes, self._isolation, epoch, not self.size_bytes)
+                data = replica.read(offset, max_bytes, self.isolation, epoch, not self.size_bytes)
         if diverging is not None:
             self._has_error = True
             self._add(key, replica, None, b"", 0, diverging)

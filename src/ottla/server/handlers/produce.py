@@ -10,12 +10,12 @@ benchmarks/against_kafka.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.produce import ProduceRequest
 from ottla.protocol.produce_values import read_produce, write_produce
-from ottla.purgatory.pending import Pending
+from ottla.purgatory.pending import Pending, Steps
 from ottla.records.batch import (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
@@ -28,9 +28,9 @@ from ottla.records.compression import Compression
 from ottla.records.validation_rules import OffloadRequired
 from ottla.records.validator import is_single_batch
 from ottla.server.handlers.produce_answers import (
-    after_replication,
     fail_request,
     failed,
+    when_safe,
     without_repeats,
 )
 from ottla.server.requests.api import Form, handles
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ottla.protocol.produce_values import PartitionAnswer, PartitionRecords, ProduceValues
     from ottla.records.validation_rules import CheckedBatch
     from ottla.replication.partition import Partition
+    from ottla.server.handlers.produce_answers import Awaited
     from ottla.server.requests.context import Context
 
 log = logging.getLogger("ottla.produce")
@@ -50,8 +51,9 @@ _ZSTD: Final = int(Compression.ZSTD)
 
 
 class _Later(NamedTuple):
-    """A partition whose batch a worker checks."""
+    """A partition whose batch a worker checks, with its position in the request."""
 
+    position: int
     part: PartitionRecords
     partition: Partition
     checked: Pending[CheckedBatch]
@@ -76,14 +78,12 @@ def produce(
     if not is_usual:
         _refuse_request(request)
     later: list[_Later] = []
+    awaited: list[Awaited] = []
     answers: list[PartitionAnswer] = []
     for part in partitions:
-        answers.append(_append(ctx, request, part, later, is_usual))  # noqa: PERF401 - a comprehension is a function
-    if later:
-        return _when_checked(ctx, request, answers, later)
-    replicas = ctx.broker.replicas
-    if replicas.overdue_flushes or replicas.awaiting_replication:
-        return _when_safe(ctx, request, answers)
+        answers.append(_append(ctx, request, part, later, awaited, len(answers), is_usual))
+    if later or awaited or ctx.broker.replicas.overdue_flushes:
+        return _when_over(ctx, request, answers, later, awaited)
     return answers if acks else _unacknowledged(ctx, answers)
 
 
@@ -92,8 +92,11 @@ def _append(
     request: ProduceValues,
     part: PartitionRecords,
     later: list[_Later],
+    awaited: list[Awaited],
+    position: int,
     is_usual: bool,  # noqa: FBT001 - on the hot path
 ) -> PartitionAnswer:
+    """Append one partition's records; note in `later` or `awaited` what is not over then."""
     topic, index, records = part
     replicas = ctx.broker.replicas
     if type(topic) is str:
@@ -107,15 +110,17 @@ def _append(
         if not is_usual or partition.is_internal:
             name = partition.topic_partition.topic
             _check_unusual(ctx, request, name, records, is_internal=partition.is_internal)
-        info = replicas.append(partition, records, request.acks, ctx.now_ms)  # type: ignore[arg-type] # checked above
+        info, leading = replicas.append(partition, records, request.acks, ctx.now_ms)  # type: ignore[arg-type] # checked above
     except KafkaError as error:
         _log_refusal(ctx, part, error)
         return failed(ctx, part, error, partition)
     except OffloadRequired as large:
         assert partition is not None
         checked = ctx.broker.decompression.check(large, now_ms=ctx.now_ms, client=ctx.client)
-        later.append(_Later(part, partition, checked))
+        later.append(_Later(position, part, partition, checked))
         return topic, index, 0, -1, -1, -1, (), None, None
+    if leading is not None:
+        awaited.append((position, leading, info[1] + 1))
     first_offset, append_time_ms, log_start_offset = info[0], info[3], info[4]
     return topic, index, 0, first_offset, append_time_ms, log_start_offset, (), None, None
 
@@ -174,57 +179,57 @@ def _check_unusual(
         raise KafkaError(ErrorCode.INVALID_TXN_STATE)
 
 
-def _when_safe(
-    ctx: Context, request: ProduceValues, answers: list[PartitionAnswer]
+def _when_over(
+    ctx: Context,
+    request: ProduceValues,
+    answers: list[PartitionAnswer],
+    later: list[_Later],
+    awaited: list[Awaited],
 ) -> Pending[list[PartitionAnswer] | None]:
-    """Answer when all is replicated that has to be, and all logs are flushed that have to be."""
-    safe: Pending[Any] = after_replication(ctx, request, answers)
-    return safe if request.acks else safe.then(lambda _: _unacknowledged(ctx, answers))
-
-
-def _when_checked(
-    ctx: Context, request: ProduceValues, answers: list[PartitionAnswer], later: list[_Later]
-) -> Pending[list[PartitionAnswer] | None]:
-    """Answer once the last of the batches came back from the workers and was appended."""
-    answer: Pending[list[PartitionAnswer] | None] = Pending()
-    positions = {one[:2]: number for number, one in enumerate(answers)}
-    remaining = len(later) + 1  # the appends that were done at once are one
-
-    def part_is_over(_safe: Pending[Any]) -> None:
-        nonlocal remaining
-        remaining -= 1
-        if not remaining:
-            answer.complete(answers if request.acks else _unacknowledged(ctx, answers))
+    """Answer when no partition has a step left: check, append, replication, flush."""
+    steps = Steps(lambda: answers if request.acks else _unacknowledged(ctx, answers))
 
     def append(one: _Later) -> None:
-        answers[positions[one.part[:2]]] = _append_checked(ctx, request, one)
-        after_replication(ctx, request, answers).on_done(part_is_over)
+        awaited = _append_checked(ctx, request, answers, one)
+        steps.add(when_safe(ctx, request, answers, awaited))
 
-    after_replication(ctx, request, answers).on_done(part_is_over)
+    steps.add(when_safe(ctx, request, answers, awaited))
     for one in later:
         one.checked.on_done(lambda _done, one=one: append(one))  # type: ignore[misc] # a lambda's default binds the loop's value
-    return answer
+        steps.add(one.checked)
+    return steps.begin()
 
 
-def _append_checked(ctx: Context, request: ProduceValues, one: _Later) -> PartitionAnswer:
-    """Append what a worker has checked, unless the partition was replaced meanwhile."""
+def _append_checked(
+    ctx: Context, request: ProduceValues, answers: list[PartitionAnswer], one: _Later
+) -> list[Awaited]:
+    """Append what a worker has checked, unless the partition was replaced meanwhile.
+
+    Return what acknowledges it.
+    """
     part, partition, replicas = one.part, one.partition, ctx.broker.replicas
     name, index = partition.topic_partition
     try:
         if replicas.find(name, index) is not partition:
-            return failed(ctx, part, _not_held(ctx, part), None)
-        info = replicas.append(
+            raise _not_held(ctx, part)
+        info, leading = replicas.append(
             partition, one.checked.value, request.acks, ctx.broker.clock.now_ms()
         )
     except KafkaError as error:
         _log_refusal(ctx, part, error)
-        return failed(ctx, part, error, partition)
+        answers[one.position] = failed(ctx, part, error, partition)
+        return []
     except Exception as error:
         extra = {"event": "request.failed", "client": ctx.client}
         log.exception("append failed; report this traceback as a bug", exc_info=error, extra=extra)
-        return failed(ctx, part, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR), partition)
-    first_offset, append_time_ms = info.first_offset, info.log_append_time_ms
-    return part[0], index, 0, first_offset, append_time_ms, info.log_start_offset, (), None, None
+        unknown = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        answers[one.position] = failed(ctx, part, unknown, partition)
+        return []
+    answers[one.position] = (
+        part[0], index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset,
+        (), None, None,
+    )  # fmt: skip
+    return [] if leading is None else [(one.position, leading, info.last_offset + 1)]
 
 
 def _not_held(ctx: Context, part: PartitionRecords) -> KafkaError:

@@ -7,10 +7,10 @@ Kafka: KafkaApis.handleProduceRequest, ProduceResponse.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.purgatory.pending import Pending
+from ottla.purgatory.pending import Pending, Steps
 from ottla.records.batch_errors import UnreadableRecords
 from ottla.records.validation_rules import RecordValidationError
 from ottla.server.handlers.current_leader import current_leader
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from ottla.server.requests.context import Context
     from ottla.types import Node, Uuid
 
-T = TypeVar("T")
+    Awaited: TypeAlias = tuple[int, LeaderState, int]
+    """An append with acks=all: position in the request, leader, required high watermark."""
+
 # Kafka answers the log's start with all other errors of an append
 _WITHOUT_LOG_START = frozenset(
     {
@@ -129,8 +131,8 @@ class ReplicationWaits(Pending[list["PartitionAnswer"]]):
         self.deadline_ms = deadline_ms
         self.is_over = False
 
-    def begin(self, awaited: list[tuple[int, LeaderState, int]]) -> None:
-        """Wait for partitions: position in the request, leader and required offset of each."""
+    def begin(self, awaited: list[Awaited]) -> None:
+        """Wait for partitions of the request."""
         for position, leading, _ in awaited:
             self._open[position] = leading
         for position, leading, required_offset in awaited:
@@ -167,74 +169,41 @@ class ReplicationWaits(Pending[list["PartitionAnswer"]]):
         self.complete(self._answers)
 
 
-def after_replication(
-    ctx: Context, request: ProduceValues, answers: list[PartitionAnswer]
-) -> Pending[list[PartitionAnswer]]:
-    """Return the answers, complete once what was just appended is replicated and flushed."""
-    broker = ctx.broker
-    replicas = broker.replicas
-    awaiting, replicas.awaiting_replication = replicas.awaiting_replication, []
-    if not awaiting:
-        return after_flushes(ctx, answers)
-    if len(answers) == 1:
-        leading, required_offset = awaiting[0]
-        awaited = [(0, leading, required_offset)]
-    else:
-        awaited = _with_positions(awaiting, answers)
-    timeout_ms = request.timeout_ms
-    waits = ReplicationWaits(ctx, answers, broker.clock.monotonic_ms() + timeout_ms)
-    waits.begin(awaited)
-    if not waits.is_over:
-        broker.expiries.add(timeout_ms, waits)
-    return _both(waits, after_flushes(ctx, answers)) if replicas.overdue_flushes else waits
+def when_safe(
+    ctx: Context,
+    request: ProduceValues,
+    answers: list[PartitionAnswer],
+    awaited: list[Awaited],
+) -> Pending[Any]:
+    """Return what is complete once appends are replicated and logs flushed that have to be."""
+    steps: Steps[None] = Steps(_nothing)
+    if awaited:
+        broker, timeout_ms = ctx.broker, request.timeout_ms
+        waits = ReplicationWaits(ctx, answers, broker.clock.monotonic_ms() + timeout_ms)
+        waits.begin(awaited)
+        if not waits.is_over:
+            broker.expiries.add(timeout_ms, waits)
+        if not broker.replicas.overdue_flushes:
+            return waits
+        steps.add(waits)
+    steps.add(_when_flushed(ctx, answers))
+    return steps.begin()
 
 
-def _both(first: Pending[T], second: Pending[T]) -> Pending[T]:
-    """Return the value of the one that is complete last."""
-    both: Pending[T] = Pending()
-
-    def one_is_over(_one: Pending[T]) -> None:
-        if first.done and second.done:
-            both.complete(second.value)
-
-    first.on_done(one_is_over)
-    second.on_done(one_is_over)
-    return both
-
-
-def _with_positions(
-    awaiting: list[tuple[LeaderState, int]], answers: list[PartitionAnswer]
-) -> list[tuple[int, LeaderState, int]]:
-    positions = {one[:2]: number for number, one in enumerate(answers)}
-    found = []
-    for leading, required_offset in awaiting:
-        name, index = leading.partition.topic_partition
-        position = positions.get((name, index))
-        if position is None:
-            position = positions[leading.partition.topic_id, index]
-        found.append((position, leading, required_offset))
-    return found
-
-
-def after_flushes(ctx: Context, answers: list[PartitionAnswer]) -> Pending[list[PartitionAnswer]]:
-    """Return the answers, complete once the logs that have to be flushed are."""
+def _when_flushed(ctx: Context, answers: list[PartitionAnswer]) -> Pending[None]:
+    """Complete once the logs that have to be flushed are; failures are in the answers then."""
     replicas = ctx.broker.replicas
     if not replicas.overdue_flushes:
-        return Pending.of(answers)
-    flushed: Pending[list[PartitionAnswer]] = Pending()
+        return Pending.of(None)
     waits: dict[TopicPartition, Pending[Any]] = dict(replicas.logs.flushes.wait_for_overdue())
-    remaining = len(waits)
-
-    def one_is_over(_wait: Pending[None]) -> None:
-        nonlocal remaining
-        remaining -= 1
-        if not remaining:
-            _mark_unflushed(ctx, answers, waits)
-            flushed.complete(answers)
-
+    flushed: Steps[None] = Steps(lambda: _mark_unflushed(ctx, answers, waits))
     for wait in waits.values():
-        wait.on_done(one_is_over)
-    return flushed
+        flushed.add(wait)
+    return flushed.begin()
+
+
+def _nothing() -> None:
+    """Return no value: the answers hold the results."""
 
 
 def _mark_unflushed(
