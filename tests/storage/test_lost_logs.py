@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import errno
+from random import Random
 
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replication.replica_set import ReplicaSet
 from ottla.storage.batches import walk_file
+from ottla.storage.directories.log_dir import LogDirectory
 from ottla.storage.log.config import LogConfig
+from ottla.storage.log_set.log_set import LogSet
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import TopicPartition, Uuid
-from tests.storage.logs import NOW_MS, TOPIC_ID, flush, put
+from tests.storage.logs import NOW_MS, SMALL, TOPIC_ID, flush, put
 from tests.storage.sets import A, drain, finish, make, open_set
 
 SEGMENTED = LogConfig(segment_bytes=2000, index_interval_bytes=150)
@@ -178,3 +181,24 @@ def test_a_start_without_descriptors_ends() -> None:
     log = open_set(disk).get(A)
     assert log is not None
     assert log.log_end_offset == 1
+
+
+def test_a_worker_that_loads_changes_nothing_that_the_loop_reads() -> None:
+    """The loop takes the logs when all directories are loaded."""
+    disks = SimulatedDisk(), SimulatedDisk()
+    logs = open_set(*disks)
+    for number in range(4):
+        put(make(logs, TopicPartition("t", number)))
+    logs.shutdown()
+    directories = [LogDirectory(f"/d{number}", disk) for number, disk in enumerate(disks)]
+    again = LogSet(directories, config_for=lambda _: SMALL, rng=Random(1))
+    loaders = again.loaders(NOW_MS, lambda found: found.topic_partition.partition == 3)
+    for loader in loaders:
+        loader.run()
+        assert len(again) == 0
+        assert again.take_jobs(NOW_MS) == again.removals.take_due(NOW_MS) == []
+        loader.done(None)
+    assert "t-3" in {name for disk in disks for name in disk.list()}
+    checkpoints = again.take_loaded(loaders, NOW_MS)
+    assert len(again) == 3
+    assert len(checkpoints) == 1

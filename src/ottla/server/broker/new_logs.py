@@ -82,13 +82,13 @@ class NewLogs:
             return
         self._creating = batch
 
-        def written() -> None:
+        def written(_done: object) -> None:
             if not self._is_closed:
                 self._creating = {}
                 self._make(batch, image, now_ms)
                 self.begin(image, now_ms)
 
-        write_all(checkpoints, self._run_on_volume, written)
+        write_all(checkpoints, self._run_on_volume).on_done(written)
 
     def _make(self, batch: dict[Key, TopicPartition], image: MetadataImage, now_ms: int) -> None:
         if len(batch) <= LOGS_OF_THE_LOOP or not self._logs.online_directories:

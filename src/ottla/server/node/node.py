@@ -20,7 +20,6 @@ from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.metadata.loader import MetadataLoader
 from ottla.network.limits import sweep_interval_ms
 from ottla.network.node_channel import NodeChannel
-from ottla.purgatory.pending import Pending
 from ottla.quota.quotas import Quotas
 from ottla.raft.wire.requests import FetchLimits
 from ottla.replication.replica_set import ReplicaSet
@@ -55,10 +54,13 @@ from ottla.server.requests.decompression import Decompression
 from ottla.server.requests.dispatch import Dispatcher
 from ottla.server.requests.request_log import RequestLog, requests_are_logged
 from ottla.server.system.timers import next_aligned_tick
+from ottla.storage.log_set.checkpoint_queue import write_all
+from ottla.storage.log_set.jobs import run_all
 from ottla.storage.log_set.log_set import LogSet
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
+    from ottla.purgatory.pending import Pending
     from ottla.server.system.environment import Environment
     from ottla.storage.directories.loader import FoundLog
     from ottla.storage.directories.log_dir import LogDirectory
@@ -397,7 +399,7 @@ class Node:
     async def _load_logs(self) -> None:
         """Load the logs; those whose topic the cluster does not know any more are set aside.
 
-        A worker does it: recovery may take minutes, and the quorum needs this node's answers.
+        Workers do it: recovery may take minutes, and the quorum needs this node's answers.
         """
         topics = self._metadata.image.topics
 
@@ -411,17 +413,13 @@ class Node:
         log_dirs = self._resources.data_dirs
         self.http.recovering(log_dirs)
         begin_ms = self.clock.monotonic_ms()
-        loaded: Pending[None] = Pending()
-
-        def done(_result: None, error: Exception | None) -> None:
-            loaded.complete(None) if error is None else loaded.fail(error)
-
-        self._resources.workers.disk.run(
-            None,
-            lambda: self._logs.load(self.clock.now_ms(), is_stray, self._metadata.directory_of),
-            done,
+        run_on_volume = self._resources.workers.disk.run
+        loaders = self._logs.loaders(self.clock.now_ms(), is_stray)
+        await self._waits.completed(run_all(loaders, run_on_volume))
+        checkpoints = self._logs.take_loaded(
+            loaders, self.clock.now_ms(), self._metadata.directory_of
         )
-        await self._waits.completed(loaded)
+        await self._waits.completed(write_all(checkpoints, run_on_volume))
         loaded_logs = [*self._logs, *self._logs.futures]
         for found in [one for one in loaded_logs if one.topic_id not in topics.by_id]:
             self._logs.delete(found.topic_partition, now_ms=self.clock.now_ms())  # while it loaded

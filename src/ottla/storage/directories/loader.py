@@ -23,7 +23,7 @@ from ottla.storage.log.partition_log import PartitionLog
 from ottla.types import METADATA_TOPIC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Hashable, Iterator
 
     from ottla.storage.directories.log_dir import LogDirectory
     from ottla.storage.directory import Directory
@@ -79,7 +79,7 @@ class BrokenLog(NamedTuple):
 
 
 class DirectoryLoader:
-    """Opens the logs of one directory, each once; `logs` must be consumed completely."""
+    """Opens the logs of one directory, as a job for a worker; the log set takes them afterwards."""
 
     def __init__(
         self,
@@ -87,24 +87,63 @@ class DirectoryLoader:
         config_for: Callable[[str], LogConfig],
         now_ms: int,
         events: LogEvents,
+        is_stray: Callable[[FoundLog], bool],
     ) -> None:
-        self._log_dir = log_dir
+        """is_stray(log) is called in the worker for each log that has a topic id."""
+        self.log_dir = log_dir
         self._config_for = config_for
         self._now_ms = now_ms
         self._events = events
-        self.recovery_points = log_dir.read_offsets(RECOVERY_POINT_CHECKPOINT)
-        self._log_starts = log_dir.read_offsets(LOG_START_CHECKPOINT)
-        self.checkpointed = {*self.recovery_points, *self._log_starts}
-        """The partitions that the checkpoints name, whether their logs are there or not."""
-        self._high_watermarks = log_dir.read_offsets(HIGH_WATERMARK_CHECKPOINT)
+        self._is_stray = is_stray
+        self.error: BaseException | None = None
+        self.logs: list[PartitionLog] = []
+        """Those that were opened, also future ones."""
+        self.strays: set[FoundLog] = set()
+        """Those of them, and of the broken ones, that the node should not have."""
         self.deleted: list[str] = []
         """Directories of deleted partitions, to be removed."""
         self.broken: dict[TopicPartition, BrokenLog] = {}
         self.broken_futures: dict[TopicPartition, BrokenLog] = {}
+        self.recovery_points: dict[TopicPartition, int] = {}
+        self._log_starts: dict[TopicPartition, int] = {}
+        self._high_watermarks: dict[TopicPartition, int] = {}
 
-    def logs(self) -> Iterator[PartitionLog]:
-        """Yield the logs that were opened, also future ones; OSError when the disk fails."""
-        directory = self._log_dir.directory
+    @property
+    def volume(self) -> Hashable:
+        """The volume whose disk it waits for."""
+        return self.log_dir.directory.volume
+
+    @property
+    def checkpointed(self) -> set[TopicPartition]:
+        """The partitions that the checkpoints name, whether their logs are there or not."""
+        return {*self.recovery_points, *self._log_starts}
+
+    def run(self) -> None:
+        """Open the directory and its logs; OSError when the disk fails."""
+        log_dir = self.log_dir
+        log_dir.open()
+        self.recovery_points = log_dir.read_offsets(RECOVERY_POINT_CHECKPOINT)
+        self._log_starts = log_dir.read_offsets(LOG_START_CHECKPOINT)
+        self._high_watermarks = log_dir.read_offsets(HIGH_WATERMARK_CHECKPOINT)
+        for log in self._open_all():
+            self.logs.append(log)
+            if log.topic_id is None or self._is_stray(log):
+                self.strays.add(log)
+        self.strays.update(
+            broken
+            for broken in self.broken.values()
+            if self._is_stray(broken) and broken.topic_id is not None
+        )
+
+    def done(self, error: BaseException | None) -> None:
+        """Close what was opened if the directory cannot be loaded."""
+        self.error = error
+        if error is not None:
+            for log in self.logs:
+                log.release()
+
+    def _open_all(self) -> Iterator[PartitionLog]:
+        directory = self.log_dir.directory
         for name in directory.list():
             if not directory.is_directory(name):
                 continue
@@ -120,7 +159,7 @@ class DirectoryLoader:
                 yield log
 
     def _open(self, partition: TopicPartition, name: str) -> PartitionLog | None:
-        log_dir = self._log_dir
+        log_dir = self.log_dir
         topic_id = read_topic_id(log_dir.directory, name)
         recovery_point = self.recovery_points.get(partition, 0)
         log_start_offset = self._log_starts.get(partition, 0)

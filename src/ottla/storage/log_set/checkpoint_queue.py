@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.purgatory.pending import Pending
 from ottla.storage.directories.checkpoints import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_CHECKPOINT,
@@ -103,10 +104,11 @@ class CheckpointQueue:
         """
         gone = [one for (_, name), one in self._gone.items() if name in partitions]
         log_dirs = {one.path: one for one in gone if one.is_online}
-        return [
-            DurableCheckpoint(self, self._job(log_dir), log_dir, [])
-            for log_dir in log_dirs.values()
-        ]
+        return [self.durable(log_dir) for log_dir in log_dirs.values()]
+
+    def durable(self, log_dir: LogDirectory) -> DurableCheckpoint:
+        """Return the recovery-point and log-start checkpoints, to be made durable in a worker."""
+        return DurableCheckpoint(self, self._job(log_dir), log_dir, [])
 
     def recovery_point_lowered(self, log: PartitionLog) -> None:
         """Write the checkpoint at once when the stored or pending one is higher.
@@ -303,25 +305,29 @@ class DurableCheckpoint:
 
         run_on_volume(self._job.volume, self._job.run, placed)
 
+    def run_now(self) -> None:
+        """Write it on this thread, which waits for the disk."""
+        self._job.run_now()
+
     def _make_durable(self) -> None:
         self._log_dir.directory.sync()
 
 
 def write_all(
-    checkpoints: Sequence[DurableCheckpoint],
-    run_on_volume: RunOnVolume,
-    then: Callable[[], None],
-) -> None:
-    """Write checkpoints in workers; then() is called when the last is done, at once without any."""
+    checkpoints: Sequence[DurableCheckpoint], run_on_volume: RunOnVolume
+) -> Pending[None]:
+    """Write checkpoints in workers; complete when the last is done, whether or not some failed."""
+    all_done: Pending[None] = Pending()
     left = len(checkpoints)
     if not left:
-        then()
+        all_done.complete(None)
 
     def written() -> None:
         nonlocal left
         left -= 1
         if not left:
-            then()
+            all_done.complete(None)
 
     for checkpoint in checkpoints:
         checkpoint.start(run_on_volume, written)
+    return all_done

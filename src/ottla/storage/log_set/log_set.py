@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from ottla.storage.directories.log_dir import LogDirectory
     from ottla.storage.directories.partition_dir_names import RandomBits
     from ottla.storage.log.config import LogConfig
+    from ottla.storage.log_set.checkpoint_queue import DurableCheckpoint
     from ottla.storage.log_set.jobs import StorageJob
     from ottla.types import Uuid
 
@@ -113,22 +114,55 @@ class LogSet:
         is_stray: Callable[[FoundLog], bool] | None = None,
         assigned: Callable[[FoundLog], Uuid | None] = lambda _found: None,
     ) -> None:
-        """Lock and load every directory; those that fail are offline, not fatal.
+        """Lock and load every directory on this thread; see `loaders` and `take_loaded`."""
+        loaders = self.loaders(now_ms, is_stray)
+        for loader in loaders:
+            run_now(loader)
+        for checkpoint in self.take_loaded(loaders, now_ms, assigned):
+            checkpoint.run_now()
+
+    def loaders(
+        self, now_ms: int, is_stray: Callable[[FoundLog], bool] | None = None
+    ) -> list[DirectoryLoader]:
+        """Return the jobs that load the directories: run them in workers, then `take_loaded`.
 
         `is_stray` selects the logs that no longer belong to this node; logs without a topic id
-        never do. `assigned` returns the id of the directory in which the metadata have a log: it
-        decides between two logs that a crash left. KafkaError when another process holds a
-        directory's lock, when no directory is online, or when there are too few descriptors to
-        load every log.
+        never do.
         """
-        self.open()
-        for log_dir in self.online_directories:
-            try:
-                self._load(log_dir, now_ms, is_stray, assigned)
-            except OSError as error:
-                self._fail_at_start(log_dir, error)
+        return [
+            DirectoryLoader(
+                log_dir, self.config_for, now_ms, self.events, is_stray or (lambda _found: False)
+            )
+            for log_dir in self.online_directories
+        ]
+
+    def take_loaded(
+        self,
+        loaders: Iterable[DirectoryLoader],
+        now_ms: int,
+        assigned: Callable[[FoundLog], Uuid | None] = lambda _found: None,
+    ) -> list[DurableCheckpoint]:
+        """Take the loaded logs; return the checkpoints that must be written before appends.
+
+        Directories that failed are offline. `assigned` returns the id of the directory in which the
+        metadata have a log: it decides between two logs that a crash left. KafkaError when another
+        process holds a directory's lock, when no directory is online, or when there are too few
+        descriptors to load every log.
+        """
+        checkpoints: list[LogDirectory] = []
+        for loader in loaders:
+            if isinstance(loader.error, OSError):
+                self._fail_at_start(loader.log_dir, loader.error)
+            elif loader.error is not None:
+                raise loader.error
+            elif self._take(loader, now_ms, assigned):
+                checkpoints.append(loader.log_dir)
         self.futures.settle(now_ms, assigned)
         self._is_loaded = True
+        self._check_online()
+        return [self.checkpoints.durable(log_dir) for log_dir in checkpoints]
+
+    def _check_online(self) -> None:
         if not self.online_directories:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
@@ -195,21 +229,34 @@ class LogSet:
             "limit on open files (ulimit -n), then start again",
         ) from error
 
-    def _load(
+    def _take(
         self,
-        log_dir: LogDirectory,
+        loader: DirectoryLoader,
         now_ms: int,
-        is_stray: Callable[[FoundLog], bool] | None,
+        assigned: Callable[[FoundLog], Uuid | None],
+    ) -> bool:
+        """Take the logs of a directory; return whether its checkpoints must be written."""
+        log_dir = loader.log_dir
+        try:
+            self._take_logs(loader, now_ms, assigned)
+        except OSError as error:
+            self._fail_at_start(log_dir, error)
+            return False
+        self.checkpoints.loaded(log_dir, loader.recovery_points)
+        return bool(loader.strays) or self._is_checkpoint_untrue(log_dir, loader)
+
+    def _take_logs(
+        self,
+        loader: DirectoryLoader,
+        now_ms: int,
         assigned: Callable[[FoundLog], Uuid | None],
     ) -> None:
-        loader = DirectoryLoader(log_dir, self.config_for, now_ms, self.events)
-        has_strays = False
-        for log in loader.logs():
+        log_dir = loader.log_dir
+        for log in loader.logs:
             if log.is_future and log.topic_id is None:
                 self.futures.found(log_dir, log, now_ms)
-            elif log.topic_id is None or (is_stray is not None and is_stray(log)):
+            elif log in loader.strays:
                 self._remove_stray(log_dir, log, now_ms)
-                has_strays = True
             elif log.is_future:
                 self.futures.found(log_dir, log, now_ms)
             elif log.topic_partition in self.table.logs:
@@ -218,17 +265,13 @@ class LogSet:
                 self.table.add(log_dir, log)
         self.futures.found_broken(loader.broken_futures)
         for broken in loader.broken.values():
-            if is_stray is not None and is_stray(broken) and broken.topic_id is not None:
+            if broken in loader.strays:
                 self.set_aside(broken)
-                has_strays = True
             else:
                 self.broken[broken.topic_partition] = broken
         for name in loader.deleted:
             delay_ms = self.config_for(marked_topic(name)).file_delete_delay_ms
             self.removals.add(Removal(now_ms + delay_ms, log_dir, name))
-        self.checkpoints.loaded(log_dir, loader.recovery_points)
-        if has_strays or self._is_checkpoint_untrue(log_dir, loader):
-            self.checkpoints.write_now(log_dir)
 
     def _is_checkpoint_untrue(self, log_dir: LogDirectory, loader: DirectoryLoader) -> bool:
         """Whether bytes written from now on, also by the next log of a name, would seem flushed."""
