@@ -168,7 +168,7 @@ class _Run:
     def op_duplicate(self) -> None:
         """Send an idempotent producer's last batch again: answered with its old offsets."""
         mine = [entry for entry in self.batches if whole_batches(entry[2])[0].producer_id == 7]
-        if not mine or self.producers[0].sequence == 0 or not self.log.is_writable:
+        if not mine or self.producers[0].sequence == 0 or not self.log.is_cut_durable:
             return
         base, last, data = mine[-1]
         header = whole_batches(data)[0]

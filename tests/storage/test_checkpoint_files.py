@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.directories.log_dir import CLEAN_MARKER
+from ottla.storage.log.config import LogConfig
 from ottla.testing.disk import SimulatedDisk
+from ottla.types import TopicPartition
 from tests.storage.logs import NOW_MS, flush, put
 from tests.storage.sets import A, drain, make, open_set
 
@@ -95,6 +97,43 @@ def test_a_superseded_checkpoint_job_has_no_effect() -> None:
     for job in reversed(jobs):
         job.run()
         job.done(None)
-    assert logs.checkpoints._stored["/d0", A] == 4
+    assert logs.checkpoints._stored[logs.directories[0]][A] == 4
     log.truncation.truncate_to(3, now_ms=NOW_MS)
     assert disk.read_file(RECOVERY_POINTS) == b"0\n1\na 0 3\n"
+
+
+def test_recovery_points_lowered_one_after_the_other_stay_low() -> None:
+    """The second checkpoint holds the first log's lower point, too, whichever is done first."""
+    disk = SimulatedDisk()
+    logs = open_set(disk)
+    made = [make(logs, TopicPartition("t", number)) for number in range(2)]
+    for log in made:
+        put(log, 4)
+        put(log, 4)
+        flush(log)
+    logs.checkpoints.write_now(logs.directories[0])
+    waiting: list[Any] = []
+    for number, log in enumerate(made):
+        (checkpoint,) = logs.checkpoints.lower([(log, number + 1)])
+        checkpoint.start(lambda _, job, done: waiting.append((job, done)), lambda: None)
+    assert all(map(logs.checkpoints.is_lowering, made))
+    while waiting:
+        job, done = waiting.pop()
+        job()
+        done(None, None)
+        assert "t 1 8" not in disk.read_file(RECOVERY_POINTS).decode()
+    assert disk.read_file(RECOVERY_POINTS) == b"0\n2\nt 0 1\nt 1 2\n"
+    assert not any(map(logs.checkpoints.is_lowering, made))
+
+
+def test_new_settings_are_applied_by_the_next_append() -> None:
+    """Not one by one for thousands of logs in the turn that changes them."""
+    logs = open_set(SimulatedDisk())
+    log = make(logs)
+    put(log)
+    log.reconfigure(LogConfig(max_message_bytes=10))
+    assert log.rules.max_message_bytes != 10
+    with pytest.raises(KafkaError, match="exceeds the maximum configured value"):
+        put(log)
+    assert log.rules.max_message_bytes == 10
+    assert log.is_ready

@@ -77,8 +77,8 @@ class PartitionLog:
         self.truncated_bytes = loaded.truncated_bytes
         self.failure: OSError | None = None
         self.is_deleted = False
-        self.is_writable = True
-        """False for a log that failed or is deleted, and until a truncation is durable."""
+        self.is_ready = True
+        """Whether appends need no `make_ready`."""
         self.held_back_count = 0
         """Segments that the last check left although retention.ms is over: the clock stepped."""
         self.on_start_moved: Callable[[], None] | None = None
@@ -106,7 +106,8 @@ class PartitionLog:
         self.reads = LogReads(self)
         self.flushes = LogFlushes(self)
         self.truncation = LogTruncation(self)
-        self.reconfigure(config)
+        self.config = config
+        self._apply_config()
         active = self.segments.active
         active.roll_jitter_ms = _jitter(name, active.base_offset, config)
 
@@ -155,10 +156,18 @@ class PartitionLog:
         )
 
     def reconfigure(self, config: LogConfig) -> None:
-        """Take new settings; they hold from the next append on."""
+        """Take new settings; they hold from the next append on.
+
+        What follows from them is computed by that: thousands of logs may change in one turn.
+        """
         self.config = config
-        self.rules = validation_rules(config, str(self.topic_partition))
         self.producer_state.producer_id_expiration_ms = config.producer_id_expiration_ms
+        self.is_ready = False
+
+    def _apply_config(self) -> None:
+        config = self.config
+        self.rules = validation_rules(config, str(self.topic_partition))
+        self._applied_config = config
         for segment in self.segments:
             segment.index_interval_bytes = config.index_interval_bytes
 
@@ -230,41 +239,45 @@ class PartitionLog:
     def fail(self, error: OSError | None) -> None:
         """Fence the log: its disk failed."""
         self.failure = error
-        self.is_writable = False
+        self.is_ready = False
 
     def delete(self) -> None:
         """Refuse appends from now on and close the files; the caller removes them."""
         self.is_deleted = True
-        self.is_writable = False
+        self.is_ready = False
         self.release()
 
     def cut_begins(self) -> None:
         """Pause the log and refuse appends until `cut_is_durable`."""
-        self.is_cut_durable = self.active_is_prepared = self.is_writable = False
+        self.is_cut_durable = self.active_is_prepared = self.is_ready = False
 
     def cut_is_durable(self) -> None:
         """Take appends again: a flush made the last truncation durable."""
         self.is_cut_durable = True
-        self.is_writable = self.failure is None and not self.is_deleted
 
     @property
     def is_paused(self) -> bool:
         """Whether closed segments must stay as they are: a worker reads them."""
         return not self.is_cut_durable
 
-    def refuse(self) -> None:
-        """Raise why the log takes no appends: deleted, failed, or truncated.
+    def make_ready(self) -> None:
+        """Apply new settings before an append; KafkaError for a log that takes none.
 
-        NOT_LEADER_OR_FOLLOWER is retriable: it is raised until the truncation is durable.
+        It is deleted, it failed, or a truncation is not durable: NOT_LEADER_OR_FOLLOWER then, which
+        clients retry.
         """
         if self.is_deleted:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.name} is being deleted")
         if self.failure is not None:
             raise self.storage_error("appending to", self.failure) from self.failure
-        raise KafkaError(
-            ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            f"the truncation of {self.topic_partition} is not durable yet",
-        )
+        if not self.is_cut_durable:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"the truncation of {self.topic_partition} is not durable yet",
+            )
+        if self._applied_config is not self.config:
+            self._apply_config()
+        self.is_ready = True
 
     def storage_error(self, what: str, error: OSError) -> KafkaError:
         """Return KAFKA_STORAGE_ERROR, to be raised."""

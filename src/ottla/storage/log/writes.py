@@ -64,8 +64,8 @@ class LogWrites:
         old offsets.
         """
         log = self._log
-        if not log.is_writable:
-            log.refuse()
+        if not log.is_ready:
+            log.make_ready()
         first = log.log_end_offset
         if type(records) is memoryview:
             batch = validate(records, first, leader_epoch, now_ms, log.rules, origin)
@@ -224,8 +224,8 @@ class LogWrites:
         epoch than the one before, UnexpectedAppendOffset for batches below the end.
         """
         log = self._log
-        if not log.is_writable:
-            log.refuse()
+        if not log.is_ready:
+            log.make_ready()
         view = memoryview(records)
         batches = self._follower_batches(view, leader_epoch)
         if not batches:

@@ -32,10 +32,8 @@ class CheckpointQueue:
     def __init__(self, table: LogTable) -> None:
         self._table = table
         self._requested: dict[str, LogDirectory] = {}
-        self._stored: dict[tuple[str, TopicPartition], int] = {}
-        """The recovery points in the files, by directory and partition."""
-        self._gone: dict[tuple[str, TopicPartition], LogDirectory] = {}
-        """Deleted partitions that the files may still have, by directory."""
+        self._stored: dict[LogDirectory, Mapping[TopicPartition, int]] = {}
+        """The recovery points in the files, perhaps with partitions deleted since."""
         self._under_way: dict[CheckpointJob, None] = {}
         self._lowering: dict[PartitionLog, DurableCheckpoint] = {}
         """Logs whose lowered recovery points are not durable."""
@@ -69,7 +67,7 @@ class CheckpointQueue:
         starts = {
             log.topic_partition: log.log_start_offset
             for log in logs
-            if log.log_start_offset > log.segments[0].base_offset
+            if log.log_start_offset > log.segments.base_offsets[0]
         }
         for partition, broken in self._table.broken.items():
             if broken.log_dir is log_dir:
@@ -94,7 +92,7 @@ class CheckpointQueue:
         It waits for the disk: only a name that is used again within moments comes to that.
         `without_gone` does it in a worker.
         """
-        if any((log_dir.path, name) in self._gone for name in partitions):
+        if any(self._is_gone(log_dir, name) for name in partitions):
             self.write_now(log_dir)
 
     def without_gone(self, partitions: Collection[TopicPartition]) -> list[DurableCheckpoint]:
@@ -102,9 +100,23 @@ class CheckpointQueue:
 
         Run them in workers; none unless partitions of these names were deleted just before.
         """
-        gone = [one for (_, name), one in self._gone.items() if name in partitions]
-        log_dirs = {one.path: one for one in gone if one.is_online}
-        return [self.durable(log_dir) for log_dir in log_dirs.values()]
+        return [
+            self.durable(log_dir)
+            for log_dir in self._table.online_directories
+            if any(self._is_gone(log_dir, name) for name in partitions)
+        ]
+
+    def _is_gone(self, log_dir: LogDirectory, partition: TopicPartition) -> bool:
+        """Whether the file has, or may get, an entry of a partition that the directory has not."""
+        table = self._table
+        broken = table.broken.get(partition)
+        if log_dir in (table.log_dirs.get(partition), table.future_dirs.get(partition)) or (
+            broken is not None and broken.log_dir is log_dir
+        ):
+            return False
+        return partition in self._stored.get(log_dir, ()) or any(
+            job.recovery_point_of(log_dir, partition) >= 0 for job in self._under_way
+        )
 
     def durable(self, log_dir: LogDirectory) -> DurableCheckpoint:
         """Return the recovery-point and log-start checkpoints, to be made durable in a worker."""
@@ -131,7 +143,7 @@ class CheckpointQueue:
     def _is_higher(self, log_dir: LogDirectory, log: PartitionLog) -> bool:
         """Whether a recovery point is stored, or about to be, that is higher than the log's."""
         partition, recovery_point = log.topic_partition, log.recovery_point
-        return self._stored.get((log_dir.path, partition), 0) > recovery_point or any(
+        return self._stored.get(log_dir, {}).get(partition, 0) > recovery_point or any(
             job.recovery_point_of(log_dir, partition) > recovery_point for job in self._under_way
         )
 
@@ -155,7 +167,13 @@ class CheckpointQueue:
         return log in self._lowering
 
     def _lowered(self, log_dir: LogDirectory, logs: list[PartitionLog]) -> DurableCheckpoint:
-        checkpoint = DurableCheckpoint(self, self._job(log_dir), log_dir, logs)
+        """Return the content of the file with lower recovery points; the others may be old."""
+        offsets = dict(self._stored.get(log_dir, {}))
+        under_way = [one for one in self._lowering if self._table.directory_of(one) is log_dir]
+        for log in (*under_way, *logs):
+            offsets[log.topic_partition] = log.recovery_point
+        job = CheckpointJob(self, self._table, log_dir, {RECOVERY_POINT_CHECKPOINT: offsets})
+        checkpoint = DurableCheckpoint(self, job, log_dir, logs)
         self._lowering.update(dict.fromkeys(logs, checkpoint))
         return checkpoint
 
@@ -179,25 +197,11 @@ class CheckpointQueue:
 
     def loaded(self, log_dir: LogDirectory, offsets: Mapping[TopicPartition, int]) -> None:
         """Record the recovery points that a start found in a directory's file."""
-        self._stored.update(((log_dir.path, name), offset) for name, offset in offsets.items())
+        self._stored[log_dir] = offsets
 
     def written(self, log_dir: LogDirectory, offsets: Mapping[TopicPartition, int]) -> None:
         """Record the content of a directory's written recovery-point checkpoint."""
-        table = self._table
-        for partition, offset in offsets.items():
-            if log_dir in (table.log_dirs.get(partition), table.future_dirs.get(partition)):
-                self._stored[log_dir.path, partition] = offset
-        for path, partition in list(self._gone):
-            if path == log_dir.path and partition not in offsets:
-                del self._gone[path, partition]
-
-    def forget(self, log_dir: LogDirectory, partition: TopicPartition) -> None:
-        """Drop what is known of a partition that is deleted from a directory."""
-        is_stored = self._stored.pop((log_dir.path, partition), None) is not None
-        if is_stored or any(
-            job.recovery_point_of(log_dir, partition) >= 0 for job in self._under_way
-        ):
-            self._gone[log_dir.path, partition] = log_dir
+        self._stored[log_dir] = offsets
 
 
 class CheckpointJob:

@@ -452,7 +452,7 @@ class LogSet:
         return min(candidates, key=lambda log_dir: counts[log_dir.path])
 
     def _log_counts(self) -> Counter[str]:
-        return Counter(log_dir.path for log_dir in self.table.log_dirs.values())
+        return Counter({one.path: len(self.table.logs_in(one)) for one in self.directories})
 
     def _candidates(self, directory_id: Uuid | None) -> list[LogDirectory]:
         """Return the directories for a new log, of which the one with the fewest takes it."""
@@ -519,7 +519,6 @@ class LogSet:
             return
         due_ms = now_ms + self.config_for(partition.topic).file_delete_delay_ms
         self.removals.add(Removal(due_ms, log_dir, new_name))
-        self.checkpoints.forget(log_dir, partition)
         self.checkpoints.request(log_dir)
 
     def renamed_for_removal(
@@ -529,7 +528,6 @@ class LogSet:
         log.renamed(name)
         due_ms = now_ms + log.config.file_delete_delay_ms
         self.removals.add(Removal(due_ms, log_dir, name, log))
-        self.checkpoints.forget(log_dir, log.topic_partition)
         self.checkpoints.request(log_dir)
 
     def remove_soon(self, log_dir: LogDirectory, name: str) -> None:
@@ -543,11 +541,13 @@ class LogSet:
     def reconfigure(self, topic: str, indexes: Iterable[int]) -> None:
         """Apply a topic's new settings to the logs of these partitions."""
         config = self.config_for(topic)
+        logs, futures = self.table.logs, self.table.futures
         for index in indexes:
             name = TopicPartition(topic, index)
-            for log in (self.get(name), self.futures.get(name)):
-                if log is not None:
-                    log.reconfigure(config)
+            if name in logs:
+                logs[name].reconfigure(config)
+            if name in futures:
+                futures[name].reconfigure(config)
 
     # Stop
 

@@ -35,6 +35,9 @@ class LogTable:
         self.flush_waits = FlushWaits()
         self.producers = ProducerCount(max_producers)
         """Counts the producers of all logs."""
+        self._by_directory: dict[LogDirectory, dict[PartitionLog, None]] = {
+            log_dir: {} for log_dir in directories
+        }
 
     def __iter__(self) -> Iterator[PartitionLog]:
         return iter(list(self.logs.values()))
@@ -58,34 +61,33 @@ class LogTable:
 
     def logs_in(self, log_dir: LogDirectory) -> list[PartitionLog]:
         """Return the logs of one directory, also the future ones."""
-        return [
-            *(log for partition, log in self.logs.items() if self.log_dirs[partition] is log_dir),
-            *self.futures_in(log_dir),
-        ]
-
-    def futures_in(self, log_dir: LogDirectory) -> list[PartitionLog]:
-        """Return the future logs of one directory."""
-        return [log for name, log in self.futures.items() if self.future_dirs[name] is log_dir]
+        return list(self._by_directory[log_dir])
 
     def add(self, log_dir: LogDirectory, log: PartitionLog) -> None:
         """Add an opened log."""
         self.logs[log.topic_partition] = log
         self.log_dirs[log.topic_partition] = log_dir
+        self._by_directory[log_dir][log] = None
         log.producer_state.count_in(self.producers)
 
     def add_future(self, log_dir: LogDirectory, log: PartitionLog) -> None:
         """Add an opened future log; its producers are counted once it is the partition's."""
         self.futures[log.topic_partition] = log
         self.future_dirs[log.topic_partition] = log_dir
+        self._by_directory[log_dir][log] = None
 
     def remove(self, log: PartitionLog) -> LogDirectory:
         """Remove a log; return its directory. The caller settles its flush waits."""
-        if self.futures.get(log.topic_partition) is log:
-            del self.futures[log.topic_partition]
-            return self.future_dirs.pop(log.topic_partition)
-        del self.logs[log.topic_partition]
-        log.producer_state.count_in(ProducerCount())
-        return self.log_dirs.pop(log.topic_partition)
+        partition = log.topic_partition
+        if self.futures.get(partition) is log:
+            del self.futures[partition]
+            log_dir = self.future_dirs.pop(partition)
+        else:
+            del self.logs[partition]
+            log.producer_state.count_in(ProducerCount())
+            log_dir = self.log_dirs.pop(partition)
+        del self._by_directory[log_dir][log]
+        return log_dir
 
     def fail(self, log_dir: LogDirectory, error: BaseException | None) -> list[TopicPartition]:
         """Put a directory offline; return the partitions of its logs, also of future ones.
