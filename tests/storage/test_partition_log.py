@@ -220,7 +220,7 @@ def test_retention_by_time_keeps_the_unreplicated() -> None:
     assert log.log_start_offset == log.log_end_offset == 10
     assert log.size_bytes == 0
     assert any(name.endswith(".deleted") for name in log.directory.list("t-0"))
-    for segment in log.truncation.take_removable(NOW_MS + 5050):
+    for segment in log.take_removable(NOW_MS + 5050):
         segment.remove_files()
     assert not any(name.endswith(".deleted") for name in log.directory.list("t-0"))
 

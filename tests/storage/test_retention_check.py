@@ -167,7 +167,7 @@ def test_files_that_a_truncation_left_are_removed() -> None:
     RetentionCheck(logs).step(NOW_MS)
     finish(logs.removals.take_due(NOW_MS + DELAY_MS))
     assert deleted_files(disk) == []
-    assert not log.truncation.has_deleted_segments
+    assert not log.has_deleted_segments
 
 
 def test_segments_without_timestamps_age_from_their_last_write() -> None:

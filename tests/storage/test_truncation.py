@@ -214,7 +214,7 @@ def test_a_restarted_log_renames_its_segments() -> None:
     log.truncation.truncate_fully_and_start_at(12, now_ms=NOW_MS)
     removed = [call.path for call in disk.trace if call.kind == "remove"]
     assert not [path for path in removed if not path.endswith(".snapshot")]
-    assert len(log.truncation.take_removable(NOW_MS + log.config.file_delete_delay_ms)) == count
+    assert len(log.take_removable(NOW_MS + log.config.file_delete_delay_ms)) == count
     assert send(log, 1, 0).first_offset == 12
     flush(log)
     disk.kill()

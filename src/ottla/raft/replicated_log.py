@@ -451,7 +451,7 @@ class ReplicatedLog:
 
     def remove_deleted(self, now_ms: int) -> None:
         """Remove the files of segments that were let go a while ago."""
-        for segment in self.log.truncation.take_removable(now_ms):
+        for segment in self.log.take_removable(now_ms):
             segment.remove_files()
 
     def _size(self) -> int:

@@ -106,7 +106,7 @@ class Partition:
         """Report the next change to who has cached the partition, once."""
         if self._watching is None:
             self._watching = {}
-            self.log.on_start_moved = self.changed
+            self.log.notify_start_moved(self.changed)
         self._watching[cached] = watcher
 
     def stop_watching(self, cached: object) -> None:
@@ -121,7 +121,7 @@ class Partition:
         """
         if self._watching is not None:
             watching, self._watching = self._watching, None
-            self.log.on_start_moved = None
+            self.log.notify_start_moved(None)
             for cached, watcher in watching.items():
                 watcher.replica_changed(cached)
 

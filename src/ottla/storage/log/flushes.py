@@ -66,9 +66,7 @@ class LogFlushes:
             job.release()
             log.fail(error)
             raise log.storage_error("flushing", error) from error
-        log.is_flushing = True
-        if is_whole:
-            log.last_flush_ms = max(log.last_flush_ms, now_ms)
+        log.flush_begins(now_ms if is_whole else None)
         return job
 
     @property
@@ -140,7 +138,7 @@ class LogFlushes:
         KafkaError KAFKA_STORAGE_ERROR when the job failed: the directory goes offline.
         """
         log = self._log
-        log.is_flushing = False
+        log.flush_ended()
         job.release()
         if log.is_deleted:
             return
@@ -152,26 +150,14 @@ class LogFlushes:
         if error is not None:
             log.fail(error)
             raise log.storage_error("flushing", error) from error
-        if job.generation == log.generation:
-            log.recovery_point = max(log.recovery_point, job.offset)
-            log.durable_names_version = job.names_version
-            if job.rebuild is not None:
-                log.producer_state.take_over(job.rebuild.state, log.high_watermark)
-                log.first_unstable_offset = log.producer_state.first_unstable_offset
-            log.cut_is_durable()
-        log.producer_state.snapshots_flushed(job.snapshots)
-        if job.epochs is not None:
-            log.leader_epochs.written(job.epochs_version)
-        if job.partition_metadata is not None:
-            log.metadata_is_durable = True
+        log.flushed(job)
 
     def _try_again(self, job: FlushJob) -> None:
         """Repeat the job's work later: descriptors or space ran out, the disk works."""
         log = self._log
         for segment in job.segments:
             segment.sync_again()
-        log.last_flush_ms = 0
-        log.on_flush_requested(log)
+        log.flush_again()
 
     def open_epochs(self) -> EpochFile | None:
         """Hand out the epochs to be written without a sync; None when the file has them.
@@ -183,12 +169,12 @@ class LogFlushes:
         if epochs.is_saved or log.is_deleted or log.failure is not None:
             return None
         directory = log.directory.open_directory(log.name)
-        log.is_flushing = True
+        log.flush_begins()
         return EpochFile(log, directory, epochs.encode(), epochs.version)
 
     def epochs_saved(self, file: EpochFile, *, is_done: bool) -> None:
         """Record that a worker wrote the file, or failed."""
-        self._log.is_flushing = False
+        self._log.flush_ended()
         file.directory.close()
         if is_done:
             self._log.leader_epochs.saved(file.version)

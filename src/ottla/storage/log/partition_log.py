@@ -11,7 +11,7 @@ Kafka: org.apache.kafka.storage.internals.log.{UnifiedLog, LocalLog}.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.crc32c import crc32c
@@ -25,22 +25,29 @@ from ottla.storage.log.events import STANDALONE
 from ottla.storage.log.flushes import LogFlushes
 from ottla.storage.log.reads import LogReads
 from ottla.storage.log.recovery import LogLoader
+from ottla.storage.log.replacement import SegmentReplacement
 from ottla.storage.log.rules import validation_rules
 from ottla.storage.log.truncation import LogTruncation
 from ottla.storage.log.writes import LogWrites
-from ottla.storage.segments.segment import Segment
+from ottla.storage.segments.segment import DELETED_SUFFIX, Segment
 from ottla.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Sequence
 
     from ottla.storage.directory import Directory
     from ottla.storage.log.config import LogConfig
     from ottla.storage.log.events import LogEvents
+    from ottla.storage.log.flush import FlushJob
     from ottla.storage.log.recovery import LoadedLog
     from ottla.types import OffsetAndEpoch
 
 log = logging.getLogger("ottla.storage")
+TRUNCATION: Final = "truncation"
+DELETION: Final = "deletion"
+MOVE: Final = "move"
+REPLACEMENT: Final = "replacement"
+"""Purposes of pauses."""
 FUTURE_SUFFIX = "-future"
 """Of the directory of a copy on its way to another log directory (KIP-113)."""
 
@@ -48,7 +55,8 @@ FUTURE_SUFFIX = "-future"
 class PartitionLog:
     """One partition's log; made by `open`. Offsets: start <= last stable <= high watermark <= end.
 
-    Its parts work on it: `writes`, `reads`, `flushes` and `truncation`.
+    Its parts work on it: `writes`, `reads`, `flushes` and `truncation`. They and others change its
+    state by its methods alone: no other module assigns to its attributes.
     """
 
     def __init__(
@@ -81,8 +89,9 @@ class PartitionLog:
         """Whether appends need no `make_ready`."""
         self.held_back_count = 0
         """Segments that the last check left although retention.ms is over: the clock stepped."""
-        self.on_start_moved: Callable[[], None] | None = None
-        """Called when the log start has moved up."""
+        self._on_start_moved: Callable[[], None] | None = None
+        self._pauses: set[str] = set()
+        self._abandon_replacement: Callable[[], None] | None = None
         self.on_flush_requested = events.flush_requested
         self.on_flush_overdue = events.flush_overdue
         self.on_recovery_point_lowered = events.recovery_point_lowered
@@ -100,7 +109,7 @@ class PartitionLog:
         """False from a truncation until its flush. Nothing is appended meanwhile: after a power cut
         bytes that were cut could stand below newer ones."""
         self.is_flushing = False
-        self.removals: list[tuple[int, Segment]] = []
+        self._removals: list[tuple[int, Segment]] = []
         self.last_flush_ms = 0
         self.writes = LogWrites(self)
         self.reads = LogReads(self)
@@ -193,11 +202,6 @@ class PartitionLog:
         if not self.is_new:
             self.on_flush_requested(self)
 
-    def first_written(self) -> None:
-        """Take note that the log is no longer empty: its names must become durable."""
-        self.is_new = False
-        self.on_flush_requested(self)
-
     # Offsets
 
     @property
@@ -245,20 +249,8 @@ class PartitionLog:
         """Refuse appends from now on and close the files; the caller removes them."""
         self.is_deleted = True
         self.is_ready = False
+        self.pause(DELETION)
         self.release()
-
-    def cut_begins(self) -> None:
-        """Pause the log and refuse appends until `cut_is_durable`."""
-        self.is_cut_durable = self.active_is_prepared = self.is_ready = False
-
-    def cut_is_durable(self) -> None:
-        """Take appends again: a flush made the last truncation durable."""
-        self.is_cut_durable = True
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether closed segments must stay as they are: a worker reads them."""
-        return not self.is_cut_durable
 
     def make_ready(self) -> None:
         """Apply new settings before an append; KafkaError for a log that takes none.
@@ -328,7 +320,7 @@ class PartitionLog:
         self.segments.add(segment)
         self.log_end_offset = max(self.log_end_offset, base)
         self.active_is_prepared = self.is_cut_durable
-        self.names_version += 1
+        self.names_changed()
         self.on_flush_requested(self)
         text = "segment rolled in %s at offset %d; the last one has %d bytes"
         log.info(text, self.name, base, old.size, extra={"event": "segment.rolled"})
@@ -343,7 +335,7 @@ class PartitionLog:
         """Give every descriptor back."""
         for segment in self.segments:
             segment.close_files()
-        for _, segment in self.removals:
+        for _, segment in self._removals:
             segment.close_files()
 
     def release_idle(self) -> int:
@@ -353,13 +345,202 @@ class PartitionLog:
             segment.release_if_idle(is_active=segment is active) for segment in self.segments
         )
 
+    # Pauses
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether no segment may be deleted or replaced."""
+        return bool(self._pauses)
+
+    def pause(self, purpose: str) -> None:
+        """Let no segment be deleted or replaced until `resume`; a replacement under way ends."""
+        self._pauses.add(purpose)
+
+    def resume(self, purpose: str) -> None:
+        """End a pause; those for other purposes go on."""
+        self._pauses.discard(purpose)
+
+    def replace_segments(
+        self, old: Sequence[Segment], new: Sequence[Segment], *, now_ms: int
+    ) -> SegmentReplacement:
+        """Return the job that puts new segments in the place of consecutive closed ones.
+
+        The log is paused until it is done. ValueError while the log is paused.
+        """
+        return SegmentReplacement(self, old, new, now_ms=now_ms)
+
+    def replacement_begins(self, abandon: Callable[[], None]) -> None:
+        """Pause the log; abandon() is called when a truncation ends the replacement."""
+        self.pause(REPLACEMENT)
+        self._abandon_replacement = abandon
+
+    def replacement_ended(self) -> None:
+        """End the pause."""
+        self.resume(REPLACEMENT)
+        self._abandon_replacement = None
+
+    # Changes of the state, for the parts of the log alone
+
+    def appended(self, end_offset: int, size_bytes: int) -> None:
+        """Move the end after bytes were written."""
+        self.log_end_offset = self.producer_state.end_offset = end_offset
+        self.size_bytes += size_bytes
+
+    def prepare_active(self) -> None:
+        """Make the active segment ready for appends; the first one makes names durable."""
+        self.segments.active.become_active()
+        self.active_is_prepared = True
+        if self.is_new:
+            self.is_new = False
+            self.on_flush_requested(self)
+
+    def transactions_changed(self) -> None:
+        """Take the first unstable offset from the producers."""
+        self.first_unstable_offset = self.producer_state.first_unstable_offset
+
+    def names_changed(self) -> None:
+        """Require that the next flush makes the names of files durable."""
+        self.names_version += 1
+
+    def advance_start(self, offset: int) -> None:
+        """Move the log's start up; nothing when it is there already."""
+        if offset <= self.log_start_offset:
+            return
+        self.log_start_offset = offset
+        self.leader_epochs.truncate_from_start(offset)
+        self.producer_state.log_start_offset_advanced(offset)
+        self.transactions_changed()
+        self.high_watermark = max(self.high_watermark, offset)
+        self.on_flush_requested(self)
+        if self._on_start_moved is not None:
+            self._on_start_moved()
+
+    def notify_start_moved(self, callback: Callable[[], None] | None) -> None:
+        """Call callback() when the log's start has moved up; None ends that."""
+        self._on_start_moved = callback
+
+    def retention_checked(self, held_back_count: int) -> None:
+        """Record how many segments retention left although they are due."""
+        self.held_back_count = held_back_count
+
+    def retire_segments(
+        self, segments: Sequence[Segment], now_ms: int, kept_snapshots: Collection[int] = ()
+    ) -> None:
+        """Drop segments and rename their files, which are removed after file.delete.delay.ms."""
+        if not segments:
+            return
+        self.segments.remove(segments)
+        self.names_changed()
+        for segment in segments:
+            self.size_bytes -= segment.size
+            offset = segment.base_offset
+            if offset in self.producer_state.snapshots and offset not in kept_snapshots:
+                self.producer_state.remove_snapshot(offset)
+            segment.change_suffix(DELETED_SUFFIX)
+            self._removals.append((now_ms + self.config.file_delete_delay_ms, segment))
+        self.on_segments_deleted(self)
+
+    def take_removable(self, now_ms: int) -> list[Segment]:
+        """Hand out the deleted segments whose delay is over; their files are the caller's."""
+        count = 0
+        while count < len(self._removals) and self._removals[count][0] <= now_ms:
+            count += 1
+        taken, self._removals = self._removals[:count], self._removals[count:]
+        return [segment for _, segment in taken]
+
+    @property
+    def has_deleted_segments(self) -> bool:
+        """Whether files of deleted segments still wait for their removal."""
+        return bool(self._removals)
+
+    def replaced(self, old: Sequence[Segment], new: Sequence[Segment], now_ms: int) -> None:
+        """Put segments in the place of others: see `SegmentReplacement`."""
+        self.retire_segments(old, now_ms, kept_snapshots={one.base_offset for one in new})
+        for segment in new:
+            segment.change_suffix("")
+            self.size_bytes += segment.size
+        self.segments.insert(new)
+        self.names_changed()
+        self.on_flush_requested(self)
+
+    def lower_recovery_point(self, offset: int) -> None:
+        """Lower it before a truncation: a flush under way must not raise it again.
+
+        A replacement of segments ends: a start after a crash must not finish it.
+        """
+        self.generation += 1
+        if self._abandon_replacement is not None:
+            self._abandon_replacement()
+        self.recovery_point = min(self.recovery_point, offset)
+
+    def cut_begins(self) -> None:
+        """Pause the log and refuse appends until the next flush."""
+        self.pause(TRUNCATION)
+        self.is_cut_durable = self.active_is_prepared = self.is_ready = False
+
+    def end_at(self, offset: int, cut_bytes: int = 0) -> None:
+        """Move the end down to offset: the active segment loses so many bytes."""
+        self.size_bytes -= cut_bytes
+        self.log_end_offset = offset
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self.recovery_point = min(self.recovery_point, offset)
+        self.transactions_changed()
+        self.high_watermark = min(self.high_watermark, offset)
+        self.on_flush_requested(self)
+
+    def restarted(self, segment: Segment) -> None:
+        """Begin again with an empty segment, after all others were retired."""
+        self.segments.add(segment)
+        self.leader_epochs.clear()
+        self.log_start_offset = self.high_watermark = segment.base_offset
+        self.active_is_prepared = self.is_cut_durable
+        self.names_changed()
+        self.end_at(segment.base_offset)
+
+    def flush_begins(self, now_ms: int | None = None) -> None:
+        """Let no other flush begin; now_ms for one up to the end, from which flush.ms counts."""
+        self.is_flushing = True
+        if now_ms is not None:
+            self.last_flush_ms = max(self.last_flush_ms, now_ms)
+
+    def flush_ended(self) -> None:
+        """Let flushes begin again."""
+        self.is_flushing = False
+
+    def flush_again(self) -> None:
+        """Request the flush again that ran out of descriptors or space."""
+        self.last_flush_ms = 0
+        self.on_flush_requested(self)
+
+    def flushed(self, job: FlushJob) -> None:
+        """Record what a job made durable; what was truncated meanwhile does not count."""
+        if job.generation == self.generation:
+            self.recovery_point = max(self.recovery_point, job.offset)
+            self.durable_names_version = job.names_version
+            if job.rebuild is not None:
+                self.producer_state.take_over(job.rebuild.state, self.high_watermark)
+                self.transactions_changed()
+            self.is_cut_durable = True
+            self.resume(TRUNCATION)
+        self.producer_state.snapshots_flushed(job.snapshots)
+        if job.epochs is not None:
+            self.leader_epochs.written(job.epochs_version)
+        if job.partition_metadata is not None:
+            self.metadata_is_durable = True
+
+    def promoted(self, name: str) -> None:
+        """Become the partition's log: its directory has the partition's name now."""
+        self.renamed(name)
+        self.metadata_is_durable = self.topic_id is None  # its flush makes the name durable
+        self.is_new = False
+
     def renamed(self, name: str) -> None:
-        """Take note that the partition's directory has a new name."""
+        """Follow the partition's directory, which was renamed."""
         self.name = name
         self.producer_state.moved(name)
         for segment in self.segments:
             segment.moved(name)
-        for _, segment in self.removals:
+        for _, segment in self._removals:
             segment.moved(name)
 
 

@@ -13,8 +13,6 @@ from ottla.storage.log.retention import segments_to_delete
 from ottla.storage.segments.segment import Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.log.retention import ClockStep
 
@@ -38,17 +36,18 @@ class LogTruncation:
         log = self._log
         if log.is_paused:
             return 0
-        due, log.held_back_count = segments_to_delete(log, now_ms, step)
+        due, held_back_count = segments_to_delete(log, now_ms, step)
+        log.retention_checked(held_back_count)
         if not due:
             return 0
         try:
             if due[-1] is log.segments.active:
                 log.roll(now_ms)
-            self._delete_segments(due, now_ms)
+            log.retire_segments(due, now_ms)
         except OSError as error:
             log.fail(error)
             raise log.storage_error("deleting segments of", error) from error
-        self._advance_start(log.segments[0].base_offset)
+        log.advance_start(log.segments[0].base_offset)
         _log.info(
             "%d segments of %s deleted by retention, from offset %d on; the log starts at %d now",
             len(due),
@@ -58,45 +57,6 @@ class LogTruncation:
             extra={"event": "segment.deleted"},
         )
         return len(due)
-
-    def _delete_segments(self, segments: Sequence[Segment], now_ms: int) -> None:
-        log = self._log
-        log.segments.remove(segments)
-        log.names_version += bool(segments)
-        for segment in segments:
-            log.size_bytes -= segment.size
-            if segment.base_offset in log.producer_state.snapshots:
-                log.producer_state.remove_snapshot(segment.base_offset)
-            segment.mark_deleted()
-            log.removals.append((now_ms + log.config.file_delete_delay_ms, segment))
-        if segments:
-            log.on_segments_deleted(log)
-
-    def take_removable(self, now_ms: int) -> list[Segment]:
-        """Hand out the deleted segments whose delay is over; their files are the caller's."""
-        log = self._log
-        count = 0
-        while count < len(log.removals) and log.removals[count][0] <= now_ms:
-            count += 1
-        taken, log.removals = log.removals[:count], log.removals[count:]
-        return [segment for _, segment in taken]
-
-    @property
-    def has_deleted_segments(self) -> bool:
-        """Whether files of deleted segments still wait for their removal."""
-        return bool(self._log.removals)
-
-    def _advance_start(self, offset: int) -> None:
-        log = self._log
-        if offset > log.log_start_offset:
-            log.log_start_offset = offset
-            log.leader_epochs.truncate_from_start(offset)
-            log.producer_state.log_start_offset_advanced(offset)
-            log.first_unstable_offset = log.producer_state.first_unstable_offset
-            log.high_watermark = max(log.high_watermark, offset)
-            log.on_flush_requested(log)
-            if log.on_start_moved is not None:
-                log.on_start_moved()
 
     def delete_records_before(self, offset: int) -> int:
         """Move the log's start (DeleteRecords); -1 is the high watermark. Returns the start.
@@ -112,7 +72,7 @@ class LogTruncation:
                 f"{log.topic_partition} since it is larger than the high watermark "
                 f"{log.high_watermark}",
             )
-        self._advance_start(target)
+        log.advance_start(target)
         return log.log_start_offset
 
     def truncate_to(self, offset: int, *, now_ms: int) -> bool:
@@ -151,32 +111,18 @@ class LogTruncation:
         self._lower_recovery_point(offset)
         log.cut_begins()
         log.leader_epochs.truncate_from_end(offset)
-        log.log_start_offset = min(log.log_start_offset, offset)
-        log.producer_state.truncate_to(log.log_start_offset, offset, log.high_watermark)
-        self._set_end(offset)
-        self._delete_segments(later, now_ms)
-        log.size_bytes -= target.truncate_to(offset, batch, now_ms=now_ms)
-
-    def lower_recovery_point(self, offset: int) -> None:
-        """Lower it before a truncation; a flush under way must not raise it again."""
-        log = self._log
-        log.generation += 1
-        log.recovery_point = min(log.recovery_point, offset)
+        start_offset = min(log.log_start_offset, offset)
+        log.producer_state.truncate_to(start_offset, offset, log.high_watermark)
+        log.end_at(offset, 0 if batch is None else target.size - batch.position)
+        log.retire_segments(later, now_ms)
+        target.truncate_to(offset, batch, now_ms=now_ms)
 
     def _lower_recovery_point(self, offset: int) -> None:
         log = self._log
-        self.lower_recovery_point(offset)
+        log.lower_recovery_point(offset)
         log.on_recovery_point_lowered(log)
         if log.failure is not None:
             raise log.failure
-
-    def _set_end(self, offset: int) -> None:
-        log = self._log
-        log.log_end_offset = offset
-        log.recovery_point = min(log.recovery_point, offset)
-        log.first_unstable_offset = log.producer_state.first_unstable_offset
-        log.high_watermark = min(log.high_watermark, offset)
-        log.on_flush_requested(log)
 
     def truncate_fully_and_start_at(self, offset: int, *, now_ms: int) -> None:
         """Drop everything and begin at offset: the log is too far behind its leader's start.
@@ -187,15 +133,11 @@ class LogTruncation:
         try:
             self._lower_recovery_point(0)  # nothing is durable until the new segment's name is
             log.producer_state.truncate_fully_and_start_at(offset)
-            self._delete_segments(list(log.segments), now_ms)
-            log.segments.add(
-                Segment.create(log.directory, log.name, offset, config=log.config, now_ms=now_ms)
+            log.retire_segments(list(log.segments), now_ms)
+            segment = Segment.create(
+                log.directory, log.name, offset, config=log.config, now_ms=now_ms
             )
         except OSError as error:
             log.fail(error)
             raise log.storage_error("truncating", error) from error
-        log.leader_epochs.clear()
-        log.log_start_offset = log.high_watermark = offset
-        log.active_is_prepared = log.is_cut_durable
-        log.names_version += 1
-        self._set_end(offset)
+        log.restarted(segment)

@@ -161,10 +161,7 @@ class LogWrites:
             )
         try:
             if not log.active_is_prepared:
-                active.become_active()
-                log.active_is_prepared = True
-                if log.is_new:
-                    log.first_written()
+                log.prepare_active()
             if active.should_roll(size, largest, last_offset, now_ms, config):
                 active = log.roll(now_ms, base_offset=_new_base(log, first_offset, last_offset))
             active.append(buffers, size, batches)
@@ -172,8 +169,7 @@ class LogWrites:
             if active.is_torn:
                 log.fail(error)
             raise log.storage_error("appending records to", error) from error
-        log.log_end_offset = log.producer_state.end_offset = last_offset + 1
-        log.size_bytes += size
+        log.appended(last_offset + 1, size)
 
     def _apply(self, appends: ProducerAppends) -> None:
         """Take over what the append does to producers and transactions."""
@@ -191,7 +187,7 @@ class LogWrites:
                     producer_epoch=append.updated.producer_epoch,
                     is_control=append.has_marker,
                 )
-        log.first_unstable_offset = state.first_unstable_offset
+        log.transactions_changed()
 
     def _index_abort(self, segment: Segment, completed: CompletedTransaction) -> None:
         """Write the abort; failing that, keep the transaction open until the next start.
@@ -206,12 +202,12 @@ class LogWrites:
             completed.last_offset,
             log.producer_state.last_stable_offset(completed),
         )
-        log.names_version += 1
+        log.names_changed()
         try:
             segment.transaction_index.append(entry)
         except OSError as error:
             log.fail(error)
-            log.first_unstable_offset = log.producer_state.first_unstable_offset
+            log.transactions_changed()
             raise log.storage_error("indexing an abort of", error) from error
 
     def append_as_follower(

@@ -156,7 +156,7 @@ class CheckpointQueue:
         """
         lowered: dict[LogDirectory, list[PartitionLog]] = {}
         for log, offset in cuts:
-            log.truncation.lower_recovery_point(offset)
+            log.lower_recovery_point(offset)
             log_dir = self._table.directory_of(log)
             if log_dir is not None and (self._is_higher(log_dir, log) or log in self._lowering):
                 lowered.setdefault(log_dir, []).append(log)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ottla.errors import KafkaError
 from ottla.storage.log.flush import SharedSync
+from ottla.storage.log.partition_log import MOVE
 from ottla.storage.log_set.log_flush import LogFlush
 
 if TYPE_CHECKING:
@@ -56,11 +57,13 @@ class FlushQueue:
             self._checkpoints.request(log_dir)
 
     def hold(self, log: PartitionLog) -> None:
-        """Begin no flush of a log until `release`; the requests for one stay."""
+        """Pause a log that is exchanged, and begin no flush of it; the requests for one stay."""
+        log.pause(MOVE)
         self._held.add(log)
 
     def release(self, log: PartitionLog) -> None:
         """Flush a log again, soon where a response waits for it."""
+        log.resume(MOVE)
         self._held.discard(log)
         self.resume(log)
 

@@ -107,10 +107,8 @@ class FutureLogs:
             future.leader_epochs.take_over(old.leader_epochs)
             future.update_high_watermark(old.high_watermark)
         table.remove(future)
-        future.renamed(str(partition))
+        future.promoted(str(partition))
         table.add(log_dir, future)
-        future.metadata_is_durable = future.topic_id is None  # its flush makes the name durable
-        future.is_new = False
         logs.flushes.request(future)
         logs.checkpoints.request(log_dir)
         return future

@@ -61,7 +61,6 @@ class Segment:
         "_tail_positions",
         "base_offset",
         "created_ms",
-        "deleted_suffix",
         "directory",
         "file",
         "index_interval_bytes",
@@ -73,6 +72,7 @@ class Segment:
         "offset_index",
         "roll_jitter_ms",
         "size",
+        "suffix",
         "time_index",
         "transaction_index",
     )
@@ -101,7 +101,8 @@ class Segment:
         self.index_interval_bytes = config.index_interval_bytes
         self.created_ms = now_ms
         self.roll_jitter_ms = 0
-        self.deleted_suffix = ""
+        self.suffix = ""
+        """After those of the files: empty, or for a segment to be removed or not in use yet."""
         self.is_torn = False
         self.needs_sync = False
         self.is_used = False
@@ -125,9 +126,14 @@ class Segment:
         *,
         config: LogConfig,
         now_ms: int,
+        suffix: str = "",
     ) -> Segment:
         """Make the files of a new, active segment, over whatever has their names."""
         self = cls(directory, partition_dir, base_offset, config=config, now_ms=now_ms)
+        self.suffix = suffix
+        self.offset_index.path = self.path(INDEX_SUFFIX)
+        self.time_index.path = self.path(TIME_INDEX_SUFFIX)
+        self.transaction_index.path = self.path(TRANSACTION_INDEX_SUFFIX)
         self.file = directory.open(self.path(LOG_SUFFIX), create=True)
         if self.file.size():
             self.file.truncate(0)
@@ -159,7 +165,7 @@ class Segment:
         copy = Segment(
             self.directory, self._partition_dir, self.base_offset, config=config, now_ms=0
         )
-        copy.deleted_suffix = self.deleted_suffix
+        copy.suffix = self.suffix
         copy.size = self.size
         copy.indexes_rebuilt = True
         return copy
@@ -182,7 +188,7 @@ class Segment:
 
     def path(self, suffix: str) -> str:
         """Return the path of one of its files."""
-        return join(self._partition_dir, file_name(self.base_offset, suffix) + self.deleted_suffix)
+        return join(self._partition_dir, file_name(self.base_offset, suffix) + self.suffix)
 
     # Appending
 
@@ -544,13 +550,23 @@ class Segment:
         self.close_files()
         return True
 
-    def mark_deleted(self) -> None:
-        """Rename the files with `.deleted`; readers in flight keep theirs."""
-        for old in self._paths():
+    def change_suffix(self, suffix: str) -> None:
+        """Rename the files; readers in flight keep theirs."""
+        before = self._paths()
+        self.suffix = suffix
+        for old, new in zip(before, self._paths(), strict=True):
             if self.directory.exists(old):
-                self.directory.rename(old, old + DELETED_SUFFIX)
-        self.deleted_suffix = DELETED_SUFFIX
+                self.directory.rename(old, new)
         self._renamed()
+
+    def renamed_suffix(self, suffix: str) -> None:
+        """Follow the files, which a worker gave another suffix."""
+        self.suffix = suffix
+        self._renamed()
+
+    def file_names(self) -> list[str]:
+        """Return the names of its files in the partition's directory; not all need exist."""
+        return [file_name(self.base_offset, suffix) + self.suffix for suffix in _SUFFIXES]
 
     def moved(self, partition_dir: str) -> None:
         """Take note that the partition's directory was renamed."""

@@ -47,6 +47,12 @@ class SegmentList:
         self.base_offsets.append(segment.base_offset)
         self.active = segment
 
+    def insert(self, segments: Iterable[Segment]) -> None:
+        """Add segments whose place is free, before the active one."""
+        self.ordered = sorted((*self.ordered, *segments), key=lambda one: one.base_offset)
+        self.base_offsets = [segment.base_offset for segment in self.ordered]
+        self.active = self.ordered[-1]
+
     def remove(self, segments: Iterable[Segment]) -> None:
         """Remove segments from the list; the caller removes their files."""
         removed = {segment.base_offset for segment in segments}
