@@ -90,6 +90,7 @@ def test_an_active_controller_whose_disk_hangs_gives_way() -> None:
             await admin.create_topics([NewTopic("kept", assignments={0: [4, *others]})])
             await producer.send_and_wait("kept", b"before")
             active.disk_latency_us = (3_600_000_000, 3_600_000_000)
+            await asyncio.sleep(1)  # a flush hangs, and later records wait for it
             cluster.kill(4)
             async with asyncio.timeout(30):
                 await producer.send_and_wait("kept", b"after")

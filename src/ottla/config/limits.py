@@ -1,4 +1,4 @@
-"""Ottla's own resource limits for untrusted clients; Kafka has no counterpart.
+"""Ottla's own resource limits for untrusted clients, and the detection of lost processes.
 
 Kafka: none.
 """
@@ -6,9 +6,19 @@ Kafka: none.
 from __future__ import annotations
 
 from ottla.config.checks import at_least, between
-from ottla.config.definition import LOW, MAX_INT, ConfigTable, Int, Long, key
+from ottla.config.definition import LOW, MAX_INT, Bool, ConfigTable, Int, Long, key
 
 _MIB = 1024 * 1024
+
+
+class FailureDetectionSettings(ConfigTable):
+    """How soon the death of a process is acted upon."""
+
+    broker_failure_detection_enable: Bool = key(
+        True,
+        "Fence a broker, and elect another controller, as soon as its port refuses connections; "
+        "false waits for the session and fetch timeouts, as Kafka does.",
+    )
 
 
 class LimitSettings(ConfigTable):

@@ -6,10 +6,12 @@ Kafka: none.
 from __future__ import annotations
 
 from ottla.config.disk_reserve import DiskReserveSettings
-from ottla.config.limits import LimitSettings
+from ottla.config.limits import FailureDetectionSettings, LimitSettings
 from ottla.config.log_lines import LogSettings
 from ottla.config.metrics import MetricsSettings
 
 
-class OwnSettings(MetricsSettings, DiskReserveSettings, LimitSettings, LogSettings):
+class OwnSettings(
+    MetricsSettings, DiskReserveSettings, FailureDetectionSettings, LimitSettings, LogSettings
+):
     """Ottla's own settings of a node; each base is one table."""

@@ -208,6 +208,7 @@ class Controller:
             is_clean = existing is not None and existing.broker_epoch == previous
             records += self.leadership.shut_down(request.broker_id, clean=is_clean)
             self.cluster.heartbeats.registered(request.broker_id, now_ms)
+            self.leadership.lost_brokers.discard(request.broker_id)
         records.append(self.cluster.registration_record(request, epoch))
         response = BrokerRegistrationResponse(broker_epoch=epoch)
         return ControllerResult(records, response, is_atomic=False)
@@ -289,6 +290,20 @@ class Controller:
             records = self.leadership.fenced(broker_id, epoch)
             return ControllerResult(records, None, is_atomic=False)
         return ControllerResult([], None)
+
+    def fence_lost_broker(self, broker_id: int, broker_epoch: int) -> ControllerResult[bool]:
+        """Fence a broker the process of which is gone, before its session expires; return whether.
+
+        It joins `Leadership.lost_brokers` until its session would expire. Its next incarnation may
+        register at once.
+        """
+        broker: BrokerRegistration | None = self.cluster.brokers.get(broker_id)
+        if broker is None or broker.fenced or broker.broker_epoch != broker_epoch:
+            return ControllerResult([], False)
+        self.cluster.heartbeats.end_session(broker_id)
+        self.leadership.lost_brokers.add(broker_id)
+        records = self.leadership.fenced(broker_id, broker_epoch)
+        return ControllerResult(records, True, is_atomic=False)
 
     def unregister_broker(
         self, request: UnregisterBrokerRequest

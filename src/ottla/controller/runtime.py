@@ -72,6 +72,8 @@ class ControllerRuntime:
         """
         self.controller = replayed.controller
         self.active = False
+        self.on_active: Callable[[], None] | None = None
+        """Called when this controller begins to decide."""
         self.failure: Exception | None = None
         self.ready: Pending[None] = Pending()
         """Complete when everything committed is applied: by a standby what its leader says, by the
@@ -89,6 +91,7 @@ class ControllerRuntime:
             on_deadline=on_deadline,
             part_bytes=config.controller_quorum_fetch_snapshot_max_bytes,
             read_bytes=config.controller_quorum_fetch_max_bytes,
+            detects_failures=config.own.broker_failure_detection_enable,
         )
         self.snapshots = SnapshotWriter(
             replayed, self.driver, clock=clock, config=config, on_failure=self.failed
@@ -138,6 +141,8 @@ class ControllerRuntime:
             is_own = broker_id == node.node_id
             cluster.heartbeats.begin(broker_id, now_ms, heard=not broker.fenced and not is_own)
         self._wait((lambda: self.ready.complete(None), lambda _error: None))
+        if self.on_active is not None:
+            self.on_active()
 
     def batch_appended(self, _last_offset: int, size_bytes: int) -> None:
         """Count the bytes for the snapshot policy."""

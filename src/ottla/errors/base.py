@@ -115,6 +115,12 @@ class ClosedError(IllegalStateError):
     """A call of a client that was closed."""
 
 
+class ConnectionRefused(NamedError):
+    """NETWORK_EXCEPTION: no process listens at a node's address, while its machine answers."""
+
+    default_code = ErrorCode.NETWORK_EXCEPTION
+
+
 class DeliveryError(KafkaError):
     """Records that were not delivered, and whose results were not asked for.
 

@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.errors.base import ConnectionRefused
 from ottla.network.outgoing import OutgoingConnection
 from ottla.network.request_channel import Channel
 from ottla.purgatory.pending import Pending
@@ -73,7 +74,8 @@ class NodeChannel:
         """Send a request in the newest version that both know; fails with KafkaError.
 
         BROKER_NOT_AVAILABLE while the node cannot be connected to, NETWORK_EXCEPTION when the
-        connection ends before the response, UnsupportedVersion without a common version.
+        connection ends before the response (ConnectionRefused when there is none),
+        UnsupportedVersion without a common version.
         """
         link = self._links.get(node_id)
         if link is not None and link.is_ready and link.address == address:
@@ -148,6 +150,7 @@ class _Link:
         self._connecting: asyncio.Task[None] | None = None
         self._waiting: list[_Waiting] = []
         self._is_closed = False
+        self._is_refused = False
         self._timeout_ms = 0
         """Of the last request: also for the negotiation of versions."""
         self._timeout: TimerTask | None = None
@@ -160,6 +163,9 @@ class _Link:
     async def _connect(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
             await loop.create_connection(lambda: self._connection, *self.address)
+        except ConnectionRefusedError as error:
+            self._is_refused = True
+            self._end(str(error))
         except (OSError, ValueError) as error:  # ValueError: no valid host name
             self._end(str(error) or type(error).__name__)
 
@@ -282,6 +288,8 @@ class _Link:
         is_fault = is_fault and bool(self._waiting or self._channel.in_flight)
         self._owner.ended(self, reason if is_fault else None)
         error = KafkaError(ErrorCode.NETWORK_EXCEPTION, reason)
+        if self._is_refused:
+            error = ConnectionRefused(reason)
         self._channel.closed(error)
         waiting, self._waiting = self._waiting, []
         for one in waiting:

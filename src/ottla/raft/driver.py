@@ -15,6 +15,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.errors.base import ConnectionRefused
 from ottla.purgatory.pending import Pending
 from ottla.raft.messages import (
     AnnounceEpoch,
@@ -119,6 +120,7 @@ class RaftDriver:
 
     __slots__ = (
         "_clock",
+        "_detects_failures",
         "_effects",
         "_flush_is_due",
         "_held",
@@ -152,10 +154,12 @@ class RaftDriver:
         on_deadline: Callable[[int], None],
         part_bytes: int = PART_BYTES,
         read_bytes: int = READ_BYTES,
+        detects_failures: bool = True,
     ) -> None:
         """on_deadline(ms) is told when `tick` is due, in monotonic ms.
 
         part_bytes is how much of a snapshot a response carries, read_bytes how much of the log.
+        detects_failures lets a voter stand for election when its leader's port refuses connections.
         """
         self.node = node
         self.log = log
@@ -179,6 +183,7 @@ class RaftDriver:
         self._on_deadline = on_deadline
         self._part_bytes = part_bytes
         self._read_bytes = read_bytes
+        self._detects_failures = detects_failures
 
     def tick(self) -> None:
         """Do what time demands; the first one joins the quorum."""
@@ -349,7 +354,8 @@ class RaftDriver:
                 response = done.value
             if response is None and self._stopped is not None:
                 self._unreachable.add(effect.node_id)
-            self._happened(ResponseReceived(correlation_id, response))
+            is_refused = isinstance(done.error, ConnectionRefused) and self._detects_failures
+            self._happened(ResponseReceived(correlation_id, response, is_refused))
 
         self._send(effect.node_id, effect.endpoints, effect.request).on_done(answered)
 

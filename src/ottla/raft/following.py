@@ -27,7 +27,7 @@ from ottla.raft.messages import (
 )
 from ottla.raft.requests import FIRST_BOOTSTRAP_ID, Fetch, FetchSnapshot
 from ottla.raft.roles import Download, Follower
-from ottla.raft.timeouts import FETCH_MAX_WAIT_MS, NEVER_MS
+from ottla.raft.timeouts import FETCH_MAX_WAIT_MS, NEVER_MS, REFUSED_JITTER_MS
 from ottla.records.batches import iterate_batches
 
 if TYPE_CHECKING:
@@ -92,6 +92,17 @@ class Following:
             member.send(leader_id, role.leader.endpoints, self._next_request(role), now_ms)
             ready_ms = now_ms + member.timeouts.request_ms
         return min(role.deadline_ms, ready_ms)
+
+    def refused(self, node_id: int, now_ms: int) -> None:
+        """Stand for election soon when no process listens at the leader's address any more.
+
+        The pre-vote stays: the others grant it once the leader refuses them too.
+        """
+        role = self._member.role
+        if isinstance(role, Follower) and role.leader.leader_id == node_id:
+            role.has_fetched = False
+            delay_ms = self._member.rng.randrange(REFUSED_JITTER_MS)
+            role.deadline_ms = min(role.deadline_ms, now_ms + delay_ms)
 
     def flushed(self, role: Follower, now_ms: int) -> None:
         """Give the leader its time again when a flush, not the leader, has taken too long."""

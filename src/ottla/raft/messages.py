@@ -84,6 +84,8 @@ class ResponseReceived(NamedTuple):
 
     correlation_id: int
     response: Response | None
+    is_refused: bool = False
+    """Whether no process listens at the node's address."""
 
 
 class ShutdownRequested(NamedTuple):

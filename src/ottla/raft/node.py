@@ -175,10 +175,12 @@ class RaftNode:
         match event:
             case RequestReceived(request, token):
                 self._requested(request, token, now_ms)
-            case ResponseReceived(correlation_id, response):
+            case ResponseReceived(correlation_id, response, is_refused):
                 sent = self._member.in_flight.completed(correlation_id)
                 if sent is not None:
                     self._answered(sent, response, now_ms)
+                    if is_refused:
+                        self._following.refused(sent.node_id, now_ms)
             case RecordsOffered(values, timestamp_ms):
                 self._leading.offer(values, timestamp_ms)
             case KRaftVersionOffered(level):

@@ -12,6 +12,8 @@ CHECK_QUORUM_FACTOR = 1.5
 FETCH_MAX_WAIT_MS = 500
 SUCCESSOR_DELAY_MS = 50
 """How long a leader that resigns lets the other voters hear of it before its first successor."""
+REFUSED_JITTER_MS = 100
+"""Voters whose leader refuses connections stand for election within this time, rarely together."""
 NEVER_MS = 1 << 62
 """A deadline that does not come."""
 

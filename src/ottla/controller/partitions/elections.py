@@ -79,10 +79,12 @@ class Elections:
         Return whether there may be more.
         """
         records: list[MessageAndVersion] = []
-        for topic, partition_id, _ in self._topics.located(self._topics.index.leaderless()):
+        leadership, leaderless = self._leadership, self._topics.index.leaderless()
+        for topic, partition_id, partition in self._topics.located(leaderless):
             if len(records) >= MAX_ELECTIONS_PER_IMBALANCE:
                 break
-            if self._leadership.allows_unclean_election(topic):
+            is_allowed = leadership.allows_unclean_election(topic)
+            if is_allowed and not leadership.awaits_lost_broker(partition):
                 self._elect(topic.name, partition_id, records, preferred=False)
         return _result_of_batch(records)
 

@@ -43,6 +43,16 @@ class Leadership:
         self._cluster = cluster
         self._configs = configs
         self._features = features
+        self.lost_brokers: set[int] = set()
+        """Brokers fenced before their sessions expire: partitions of which they hold the only
+        in-sync replica get no unclean leader until then. Soft state."""
+
+    def awaits_lost_broker(self, partition: PartitionRegistration) -> bool:
+        """Whether a lost broker that may be back soon could lead without loss."""
+        if not self.lost_brokers:
+            return False
+        candidates = (*partition.isr, *partition.eligible_leader_replicas)
+        return not self.lost_brokers.isdisjoint((*candidates, *partition.last_known_elr))
 
     def allows_unclean_election(self, topic: TopicState) -> bool:
         """Whether a replica that is out of sync may lead the topic."""
@@ -104,7 +114,7 @@ class Leadership:
             change.elr_enabled, change.bumps_epoch_on_shrink = elr_enabled, bumps_epoch
             change.unclean_replicas = unclean_replicas
             change.min_isr, allows_unclean = rule
-            if allows_unclean:
+            if allows_unclean and not self.awaits_lost_broker(partition):
                 change.election = Election.UNCLEAN
             change.isr = [replica for replica in partition.isr if replica not in leaving]
             record = change.build(version)

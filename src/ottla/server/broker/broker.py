@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ottla.server.broker.replication import Replication
     from ottla.server.broker.telemetry import Telemetry
     from ottla.server.controller.channel import ControllerChannel
+    from ottla.server.controller.failure_detection import FailureDetection
     from ottla.server.controller.quorum_requests import QuorumRequests
     from ottla.server.controller.quorum_view import QuorumView
     from ottla.server.requests.decompression import Decompression
@@ -47,6 +48,7 @@ class Broker:
         "decompression",
         "delayed_fetches",
         "expiries",
+        "failure_detection",
         "fetch_max_bytes",
         "fetch_sessions",
         "groups",
@@ -85,6 +87,7 @@ class Broker:
         own_controller: ControllerChannel,
         quorum: QuorumView,
         quorum_requests: QuorumRequests,
+        failure_detection: FailureDetection,
         replicas: ReplicaSet,
         replication: Replication,
         groups: GroupCoordinator,
@@ -113,6 +116,7 @@ class Broker:
         self.own_controller = own_controller
         self.quorum = quorum
         self.quorum_requests = quorum_requests
+        self.failure_detection = failure_detection
         self.replicas = replicas
         self.replication = replication
         self.timer = timer

@@ -151,6 +151,8 @@ class ControllerNode:
             on_failure=on_failure,
         )
         self._schedule = Schedule(self._runtime, config)
+        self._on_active: Callable[[], None] | None = None
+        self._runtime.on_active = self._became_active
         self.quorum = QuorumView(raft, metadata_log, controller_listeners)
         self.apis = ControllerApis(
             self._runtime,
@@ -174,6 +176,25 @@ class ControllerNode:
 
     def _raise_kraft_version(self, level: int, /, *, validate_only: bool) -> None:
         self._runtime.driver.raise_kraft_version(level, validate_only=validate_only)
+
+    def on_active(self, listener: Callable[[], None]) -> None:
+        """Call the listener whenever this controller begins to decide."""
+        self._on_active = listener
+
+    def _became_active(self) -> None:
+        self._schedule.begin(self._clock.monotonic_ms())
+        if self._on_active is not None:
+            self._on_active()
+
+    def fence_lost_broker(self, broker_id: int, broker_epoch: int) -> None:
+        """Fence a broker the process of which is gone, unless it has another epoch by now.
+
+        Partitions that only an unclean election could serve wait until its session would expire.
+        """
+        controller, now_ms = self._runtime.controller, self._clock.monotonic_ms()
+        self._runtime.write(lambda _: controller.fence_lost_broker(broker_id, broker_epoch))
+        timeout_ms = controller.cluster.heartbeats.session_timeout_ms
+        self._schedule.await_lost_broker(broker_id, now_ms + timeout_ms)
 
     @property
     def driver(self) -> RaftDriver:

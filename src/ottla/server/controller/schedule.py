@@ -62,17 +62,33 @@ class Schedule:
         if config.auto_leader_rebalance_enable:
             period_ms = config.leader_imbalance_check_interval_seconds * 1000
             self._tasks.append(_Task(elections.balance_leaders, period_ms))
-        self._epoch = -1
+        self._lost_brokers: dict[int, int] = {}
+        """When their sessions would expire, in monotonic ms."""
+
+    def begin(self, now_ms: int) -> None:
+        """Begin when this controller becomes active."""
+        self._lost_brokers.clear()
+        self._runtime.controller.leadership.lost_brokers.clear()
+        for task in self._tasks:
+            task.start(now_ms)
+
+    def await_lost_broker(self, broker_id: int, due_ms: int) -> None:
+        """Allow unclean elections of a lost broker's partitions when its session would expire."""
+        self._lost_brokers[broker_id] = due_ms
+
+    def _expire_lost_brokers(self, now_ms: int) -> int | None:
+        """Return when the next session would expire."""
+        lost = self._runtime.controller.leadership.lost_brokers
+        for broker_id in [one for one, due_ms in self._lost_brokers.items() if due_ms <= now_ms]:
+            del self._lost_brokers[broker_id]
+            lost.discard(broker_id)
+            self._tasks[0].due_ms = now_ms
+        return min(self._lost_brokers.values(), default=None)
 
     def run(self, now_ms: int) -> int | None:
         """Do what is due; return when to call again. Times are monotonic ms."""
         runtime = self._runtime
-        epoch = runtime.driver.node.epoch
-        if epoch != self._epoch:
-            self._epoch = epoch
-            for task in self._tasks:
-                task.start(now_ms)
-        deadlines = [self._fence_silent_brokers(now_ms)]
+        deadlines = [self._fence_silent_brokers(now_ms), self._expire_lost_brokers(now_ms)]
         for task in self._tasks:
             if now_ms >= task.due_ms and runtime.active:
                 task.run(runtime, now_ms)

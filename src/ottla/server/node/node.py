@@ -36,6 +36,7 @@ from ottla.server.broker.replication import Replication
 from ottla.server.broker.telemetry import Telemetry
 from ottla.server.controller.active_controller import ActiveController
 from ottla.server.controller.controller_node import ControllerNode
+from ottla.server.controller.failure_detection import FailureDetection
 from ottla.server.controller.quorum_channel import QuorumChannel, QuorumSettings
 from ottla.server.controller.quorum_requests import QuorumRequests
 from ottla.server.http.endpoint import HttpEndpoint
@@ -105,6 +106,7 @@ class Node:
         self._quotas = Quotas(config)
         self._quorum_channel = self._make_quorum_channel()
         self.controller = self._make_controller(loader)
+        self._failure_detection = self._make_failure_detection()
         self._forwarding = self._make_channel("forwarding")
         self._heartbeats = self._make_channel(
             "heartbeat", retry_timeout_ms=config.broker_session_timeout_ms // 2
@@ -192,6 +194,17 @@ class Node:
             on_failure=self._halt,
         )
 
+    def _make_failure_detection(self) -> FailureDetection:
+        detection = FailureDetection(
+            self.controller,
+            node_id=self.config.node_id,
+            listener=self.config.inter_broker_endpoint_name,
+            is_enabled=self.config.own.broker_failure_detection_enable,
+            loop=self._resources.loop,
+        )
+        self.controller.on_active(detection.became_active)
+        return detection
+
     def _make_channel(self, purpose: str, **timeouts: int) -> ActiveController:
         resources = self._resources
         return ActiveController(
@@ -234,6 +247,7 @@ class Node:
             quorum_requests=QuorumRequests(
                 self.controller.driver, cluster_id=resources.identity.cluster_id
             ),
+            failure_detection=self._failure_detection,
             replicas=replicas,
             replication=self._replication,
             groups=self._make_groups(replicas),
@@ -529,6 +543,7 @@ class Node:
         self._lifecycle.stop()
         if self.failure is None:
             await self._resign()
+        self._failure_detection.close()
         self._replication.close()
         for channel in (self._forwarding, self._heartbeats, self._registration):
             channel.close()
@@ -567,6 +582,7 @@ class Node:
 
     def _close_channels(self) -> None:
         """Close the connections to other nodes."""
+        self._failure_detection.close()
         self._replication.close()
         for channel in (self._forwarding, self._heartbeats, self._registration):
             channel.close()

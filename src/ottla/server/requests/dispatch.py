@@ -50,7 +50,8 @@ class Dispatcher:
         self._apis = served_apis(listener)
 
     def connection_closed(self, connection: Connection) -> None:
-        """Forget whose metrics came over it; the rest is kept by the connection itself."""
+        """Forget whose metrics came over it, and probe the broker that it was of."""
+        self._broker.failure_detection.connection_closed(connection)
         self._broker.telemetry.connection_closed(connection.connection_id)
 
     def handle_frame(  # noqa: C901 - each further function costs half a microsecond here

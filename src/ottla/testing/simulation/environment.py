@@ -11,7 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.server.system.environment import Limits
-from ottla.testing.simulation.network import HostNetwork
+from ottla.testing.simulation.host_network import HostNetwork
 from ottla.types import Uuid
 
 if TYPE_CHECKING:

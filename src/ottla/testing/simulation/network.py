@@ -17,13 +17,10 @@ from zlib import crc32
 from ottla.testing.simulation.process import PROCESS
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable, Iterable
     from random import Random
 
-    from ottla.server.system.environment import HttpService, SocketOptions
     from ottla.testing.simulation.loop import SimulatedLoop
-    from ottla.testing.simulation.process import Process
     from ottla.types import Buffer
 
 _FIRST_PORT = 20_000
@@ -88,7 +85,9 @@ class _Pipe:
 
     def _is_held(self, action: Callable[..., None], argument: Any) -> bool:
         """Keep what arrives while the hosts are cut off from each other; asked when any are."""
-        if not self._held and self.ends not in self._network.cuts:
+        network = self._network
+        is_cut = self.ends in network.cuts or not network.lost.isdisjoint(self.ends)
+        if not self._held and not is_cut:
             return False
         self._held.append((action, argument))
         self._network.held[self] = None
@@ -100,13 +99,18 @@ class _Pipe:
         for action, argument in held:
             self._later(action, argument)
 
+    def lose(self) -> None:
+        """Reset the end that is left: the other host knows nothing of the link any more."""
+        self._held = []
+        self._later(self._ended, True)
+
     def _ended(self, is_reset: bool) -> None:  # noqa: FBT001 - called by the loop
-        if self._network.cuts and self._is_held(self._ended, is_reset):
+        if self._network.is_cutting and self._is_held(self._ended, is_reset):
             return
         self._end.ended(is_reset)
 
     def _arrive(self, data: bytes) -> None:
-        if self._network.cuts and self._is_held(self._arrive, data):
+        if self._network.is_cutting and self._is_held(self._arrive, data):
             return
         loop = self._network.loop
         loop.trace.add(loop.now_us, "message", self.number, len(data), crc32(data))
@@ -462,6 +466,10 @@ class SimulatedNetwork:
         self.listeners: dict[tuple[str, int], SimulatedListener] = {}
         self.cuts: dict[tuple[str, str], None] = {}
         """Hosts, from and to, between which nothing arrives."""
+        self.lost: set[str] = set()
+        """Hosts without power: they are silent, where a dead process resets and refuses."""
+        self.is_cutting = False
+        """Whether there are cuts or lost hosts."""
         self.held: dict[_Pipe, None] = {}
         """Where something waits for `heal`."""
         self._connecting: list[asyncio.Future[None]] = []
@@ -511,6 +519,9 @@ class SimulatedNetwork:
         sock.out = transport.incoming = _Pipe(self, transport, f"{number}<", (target, source))
         transport.peer = sock
         self.links[transport] = None
+        process = PROCESS.get()
+        if process is not None:
+            process.on_death(transport.reset)
         self.loop.happen_after(0, listener.offer, sock)
         return transport
 
@@ -527,69 +538,52 @@ class SimulatedNetwork:
         self.cuts[one, other] = None
         if not one_way:
             self.cuts[other, one] = None
+        self.is_cutting = True
 
     def heal(self) -> None:
         """Let everything arrive, also what was sent meanwhile."""
         self.loop.trace.add(self.loop.now_us, "heal", len(self.held))
         self.cuts.clear()
+        self.is_cutting = bool(self.lost)
         held, self.held = self.held, {}
         for pipe in held:
-            pipe.release()
+            if self.lost.isdisjoint(pipe.ends):
+                pipe.release()
+            else:
+                self.held[pipe] = None
+        self._connect_again()
+
+    def lose(self, host: str) -> None:
+        """Cut a host's power: nothing leaves it or arrives, nor do refusals, until `restore`."""
+        self.lost.add(host)
+        self.is_cutting = True
+
+    def restore(self, host: str) -> None:
+        """Let a lost host answer again: what was connected to it is reset."""
+        if host not in self.lost:
+            return
+        self.lost.remove(host)
+        self.is_cutting = bool(self.cuts or self.lost)
+        for pipe in [one for one in self.held if host in one.ends]:
+            del self.held[pipe]
+            pipe.lose()
+        for transport in list(self.links):
+            if transport.out is not None and host in transport.out.ends:
+                transport.reset()
+        self._connect_again()
+
+    def _connect_again(self) -> None:
         connecting, self._connecting = self._connecting, []
         for one in connecting:
             _answer(one)
 
+    def _is_cut(self, one: str, other: str) -> bool:
+        is_lost = one in self.lost or other in self.lost
+        return is_lost or (one, other) in self.cuts or (other, one) in self.cuts
+
     async def reach(self, one: str, other: str) -> None:
         """Wait while two hosts are cut off from each other, as a connection that is opened."""
-        while (one, other) in self.cuts or (other, one) in self.cuts:
+        while self._is_cut(one, other):
             healed = self.loop.create_future()
             self._connecting.append(healed)
             await healed
-
-
-class HostNetwork:
-    """The network as one process of a host sees it: an environment's `network`."""
-
-    def __init__(self, network: SimulatedNetwork, host: str, process: Process) -> None:
-        self._network = network
-        self._host = host
-        self._process = process
-
-    def listen(self, host: str, port: int, _options: SocketOptions) -> socket.socket:
-        """Bind a listener that closes with the process."""
-        listener = self._network.listen(host or self._host, port)
-        self._process.on_death(listener.close)
-        return _Accepting(listener, self._process)  # type: ignore[return-value] # has the calls that are made
-
-    def host_name(self) -> str:
-        """Return the host's name."""
-        return self._host
-
-    def addresses_of(self, host: str) -> set[str]:
-        """Return the name itself: simulated hosts have no other address."""
-        return {host}
-
-    def holder_of_port(self, _port: int) -> str | None:
-        """Return None: processes cannot be listed."""
-        return None
-
-    def bind_http(self, _host: str, _port: int) -> HttpService:
-        """Refuse: HTTP is not simulated."""
-        raise OSError(errno.ENOTSUP, "HTTP is not simulated: leave metrics.listener unset")
-
-
-class _Accepting:
-    """A listener whose accepted sockets are reset when their process dies."""
-
-    def __init__(self, listener: SimulatedListener, process: Process) -> None:
-        self._listener = listener
-        self._process = process
-        self.fileno = listener.fileno
-        self.getsockname = listener.getsockname
-        self.close = listener.close
-
-    def accept(self) -> tuple[SimulatedSocket, tuple[str, int]]:
-        """Accept a connection."""
-        sock, peer = self._listener.accept()
-        self._process.on_death(sock.reset)
-        return sock, peer

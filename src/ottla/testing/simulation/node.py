@@ -171,6 +171,7 @@ class SimulatedNode:
         """Start a node on the disk; SimulatedCrash when it dies before it serves."""
         assert not self.is_alive, "one process at a time has the disk"
         self.life_count += 1
+        self.network.restore(self.host)
         process = Process(f"{self.host}/{self.life_count}", clock_rate=self.clock_rate)
         self._process = process
         environment = SimulatedEnvironment(
@@ -213,7 +214,13 @@ class SimulatedNode:
         task.result()
 
     def kill(self, *, power: bool) -> None:
-        """End the process, or cut the power: then the disk loses what was not synced."""
+        """End the process, or cut the power: then the disk loses what was not synced.
+
+        A process that ends resets its connections, and its ports refuse others; a host without
+        power is silent until it starts again.
+        """
+        if power:
+            self.network.lose(self.host)
         if self._process is not None:
             self._process.kill()
         self._dead.append(self.node)

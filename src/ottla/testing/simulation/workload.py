@@ -63,6 +63,7 @@ _SMALL: Mapping[str, str] = {
     "group.min.session.timeout.ms": "1000",
     "group.initial.rebalance.delay.ms": "0",
     "auto.create.topics.enable": "false",
+    "server.max.startup.time.ms": "60000",
     "log.retention.ms": "-1",  # a rotten timestamp may make a segment look expired, as in Kafka
     "log.flush.interval.ms": "400",
     "log.flush.scheduler.interval.ms": "100",

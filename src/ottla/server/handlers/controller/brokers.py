@@ -19,8 +19,14 @@ if TYPE_CHECKING:
     from ottla.server.requests.context import Context
 
 
-@handles(BrokerRegistrationRequest)
 @handles(BrokerHeartbeatRequest)
+def heartbeat(ctx: Context, request: BrokerHeartbeatRequest) -> Pending[Any]:
+    """Let the active controller decide; the connection shows when the broker's process ends."""
+    ctx.broker.failure_detection.heard(ctx.connection, request.broker_id)
+    return ctx.controller.send(request)
+
+
+@handles(BrokerRegistrationRequest)
 @handles(ControllerRegistrationRequest)
 @handles(AllocateProducerIdsRequest)
 def decide(ctx: Context, request: Request) -> Pending[Any]:

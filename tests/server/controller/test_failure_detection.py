@@ -1,0 +1,132 @@
+"""Brokers whose process is gone are fenced at once; all others keep their sessions."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ottla import NewTopic
+from ottla.testing.simulation import SimulatedCluster
+
+SESSION_S = 9.0
+
+
+async def _until(condition: object) -> None:
+    async with asyncio.timeout(60):
+        while not condition():  # type: ignore[operator] # noqa: ASYNC110 - virtual time costs nothing
+            await asyncio.sleep(0.01)
+
+
+def _standby(cluster: SimulatedCluster) -> int:
+    """Return the id of a node that is not the active controller."""
+    return next(n for n in (1, 2, 3) if cluster[n] is not cluster.active_controller)
+
+
+def _is_fenced(cluster: SimulatedCluster, broker_id: int) -> bool:
+    active = cluster.active_controller
+    if active is None or active.node is None:
+        return False
+    return active.node.broker.image.cluster.brokers[broker_id].fenced
+
+
+async def _fenced_after(cluster: SimulatedCluster, broker_id: int, *, power: bool) -> float:
+    """Return the seconds from the end of a node to its fencing."""
+    started_s = cluster.loop.time()
+    cluster.kill(broker_id, power=power)
+    await _until(lambda: _is_fenced(cluster, broker_id))
+    return cluster.loop.time() - started_s
+
+
+@pytest.mark.parametrize(
+    ("power", "is_enabled", "is_quick"),
+    [(False, True, True), (True, True, False), (False, False, False)],
+)
+@pytest.mark.parametrize("is_controller", [False, True])
+def test_only_a_refused_connection_ends_a_session(
+    *, power: bool, is_enabled: bool, is_quick: bool, is_controller: bool
+) -> None:
+    """A killed process is fenced at once, a lost machine after broker.session.timeout.ms."""
+    config = {"broker.failure.detection.enable": str(is_enabled).lower()}
+    cluster = SimulatedCluster(5, config=config)
+
+    async def work() -> None:
+        await cluster.start()
+        active = cluster.active_controller
+        assert active is not None
+        victim = int(active.config["node.id"]) if is_controller else _standby(cluster)
+        took_s = await _fenced_after(cluster, victim, power=power)
+        assert (took_s < 1) is is_quick
+        if not is_quick:
+            assert took_s >= SESSION_S - 2.5  # the last heartbeat was up to an interval before
+
+    cluster.run(work())
+
+
+def test_a_cut_link_fences_no_broker_early() -> None:
+    """Its connections are neither reset nor refused."""
+    cluster = SimulatedCluster(6)
+
+    async def work() -> None:
+        await cluster.start()
+        cut = _standby(cluster)
+        started_s = cluster.loop.time()
+        cluster.partition([cut], [n for n in (1, 2, 3) if n != cut])
+        await _until(lambda: _is_fenced(cluster, cut))
+        assert cluster.loop.time() - started_s >= SESSION_S - 2.5
+        cluster.heal()
+        await _until(lambda: not _is_fenced(cluster, cut))
+
+    cluster.run(work())
+
+
+def test_a_connection_that_breaks_fences_no_live_broker() -> None:
+    """Its port accepts the controller's connection."""
+    cluster = SimulatedCluster(7)
+
+    async def work() -> None:
+        await cluster.start()
+        for _ in range(5):
+            cluster.network.break_links()
+            await asyncio.sleep(1)
+            assert not any(_is_fenced(cluster, n) for n in (1, 2, 3))
+
+    cluster.run(work())
+
+
+@pytest.mark.parametrize("allows_unclean", [False, True])
+def test_no_unclean_leader_is_elected_before_the_session_would_expire(
+    *, allows_unclean: bool
+) -> None:
+    """The records of a leader that was alone in sync are lost no sooner than on Kafka."""
+    cluster = SimulatedCluster(8, nodes=4, roles={4: "broker"})
+
+    async def work() -> None:
+        await cluster.start()
+        configs = {"unclean.leader.election.enable": str(allows_unclean).lower()}
+        async with cluster.admin() as admin:
+            assignments = {0: [4, _standby(cluster)]}
+            await admin.create_topics([NewTopic("t", assignments=assignments, configs=configs)])
+        follower = cluster[_standby(cluster)]
+        follower.kill(power=False)
+        await _until(lambda: _is_fenced(cluster, int(follower.config["node.id"])))
+        started_s = cluster.loop.time()
+        cluster.kill(4, power=False)
+        await _until(lambda: _is_fenced(cluster, 4))
+        await follower.start()
+        await asyncio.sleep(2)
+        assert _leader(cluster) == -1
+        if allows_unclean:
+            await _until(lambda: _leader(cluster) >= 0)
+            assert cluster.loop.time() - started_s >= SESSION_S - 2.5
+
+    cluster.run(work())
+
+
+def _leader(cluster: SimulatedCluster) -> int:
+    active = cluster.active_controller
+    assert active is not None
+    assert active.node is not None
+    partition = active.node.broker.image.topics.partition("t", 0)
+    assert partition is not None
+    return partition.leader
