@@ -112,7 +112,10 @@ def test_sizes() -> None:
     packed = encode_batch([(1, b"k", bytes(5000), ())], compression=Compression.GZIP)
     rules = ValidationRules(compression_type=Compression.NONE, max_message_bytes=1000)
     assert refused(packed, rules).code == ErrorCode.MESSAGE_TOO_LARGE
-    assert refused(packed, ValidationRules(max_plain_bytes=4000)).code == ErrorCode.INVALID_RECORD
+    assert (
+        refused(packed, ValidationRules(max_decompressed_bytes=4000)).code
+        == ErrorCode.INVALID_RECORD
+    )
 
 
 def test_checksum_comes_before_the_records() -> None:

@@ -9,8 +9,7 @@ import pytest
 
 from ottla.storage.directories.log_dir import LogDirectory
 from ottla.storage.log.config import LogConfig
-from ottla.storage.log.retention import ClockStep
-from ottla.storage.log_set.clock_jumps import SMALLEST_STEP_MS, ClockJumpDetector
+from ottla.storage.log.retention import SMALLEST_STEP_MS, ClockJumpDetector, ClockStep
 from ottla.storage.log_set.log_set import LogSet
 from ottla.storage.log_set.retention_check import RetentionCheck
 from ottla.testing.disk import SimulatedDisk

@@ -246,7 +246,7 @@ class RecordBatch:
         _CRC.pack_into(self.view, self.position + CRC_POSITION, self.computed_crc())
         self._fields = HEADER.unpack_from(self.view, self.position)
 
-    def plain_payload(
+    def decompressed_payload(
         self, limit: int = DEFAULT_LIMIT_BYTES, decompressor: Decompressor | None = None
     ) -> Buffer:
         """Return the records' bytes, decompressed to at most `limit` bytes if compressed.
@@ -271,7 +271,7 @@ class RecordBatch:
         if not fields[12]:  # compaction removed all records: there is nothing to decompress
             return []
         return scan.decode_records(
-            self.plain_payload(limit),
+            self.decompressed_payload(limit),
             fields[12],
             fields[0],
             fields[7],

@@ -1,6 +1,6 @@
 """Errors of a batch as a whole: header, size and checksum, in Kafka's order and words.
 
-Called where `records/validator.py` has found that something is.
+Called when `records/validator.py` has found an error.
 
 Kafka: org.apache.kafka.storage.internals.log.LogValidator.validateBatch,
 ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords.
@@ -83,7 +83,7 @@ def clients_batch_size(view: memoryview) -> int:
 
 
 def refuse_header(view: memoryview, rules: ValidationRules, *, is_client: bool) -> None:
-    """Raise what is wrong with a batch that the validator stopped at; return when nothing is."""
+    """Raise the error of a batch that the validator rejected; return when it has none."""
     batch = RecordBatch(view)
     if batch.base_offset and is_client:
         raise invalid(
@@ -117,7 +117,7 @@ def _may_be_written(batch: RecordBatch) -> bool:
 
 
 def _refuse_client_batch(batch: RecordBatch, rules: ValidationRules) -> NoReturn:
-    """Say what a client's batch header has that clients may not write."""
+    """Raise the error for header fields that clients may not set."""
     where = f"in topic partition {rules.topic_partition}"
     if batch.last_offset_delta < 0:
         raise invalid(

@@ -88,7 +88,7 @@ def decompressed_chunks(
     max_working_bytes: int,
     on_piece: Callable[[int], None],
 ) -> Iterator[memoryview]:
-    """Yield what data decompresses to; a chunk is valid until the next one is taken.
+    """Yield the decompressed data; a chunk is valid until the next one is taken.
 
     Raises DecompressionLimitExceeded for more than limit bytes, CorruptMessage unless data is a
     complete stream of this codec. `on_piece` is called at intervals and may raise to cancel.

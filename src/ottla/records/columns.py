@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES: Final = 16 * 1024 * 1024
 _END_OF_TIME: Final = (1 << 63) - 1
-_LARGEST_BASE: Final = 1 << 62
-_LARGEST_OFFSET: Final = (1 << 31) - 1
+_MAX_BASE: Final = 1 << 62
+_MAX_OFFSET: Final = (1 << 31) - 1
 _KEY_BYTES, _VALUE_BYTES, _NAME_BYTES, _CONTENT_BYTES, _HEADERS = range(5)
 
 assert sys.byteorder == "little", "Arrow buffers require a little-endian machine"
@@ -138,7 +138,7 @@ def parse_columns(  # noqa: PLR0913 - keywords, most of them rarely given
         if aborted_filter.drops(found) or next_offset <= start_offset or not found.record_count:
             continue
         pending.add(found if found.magic == 2 else _modernize(found), limit_bytes)
-        if pending.plain_bytes >= chunk_bytes:
+        if pending.decompressed_bytes >= chunk_bytes:
             yield pending.columns(next_offset, keys=keys, values=values, headers=headers)
             pending = _PendingChunk(start_offset, end_offset)
             next_offset = -1
@@ -162,7 +162,7 @@ def _modernize(batch: RecordBatch) -> RecordBatch:
 class _PendingChunk:
     """Batches that were measured but not yet copied to column buffers."""
 
-    __slots__ = ("batches", "end_offset", "plain_bytes", "rows", "start_offset", "totals")
+    __slots__ = ("batches", "decompressed_bytes", "end_offset", "rows", "start_offset", "totals")
 
     def __init__(self, start_offset: int, end_offset: int) -> None:
         self.start_offset = start_offset
@@ -170,14 +170,14 @@ class _PendingChunk:
         self.batches: list[tuple[RecordBatch, Buffer]] = []
         self.totals = array("q", bytes(5 * 8))
         self.rows = 0
-        self.plain_bytes = 0
+        self.decompressed_bytes = 0
 
     def add(self, batch: RecordBatch, limit_bytes: int) -> None:
         """Decompress and measure a batch; raises CorruptMessage if records and header differ."""
-        plain = batch.plain_payload(limit_bytes)
+        plain = batch.decompressed_payload(limit_bytes)
         count = batch.record_count
         totals = memoryview(self.totals)
-        if abs(batch.base_offset) > _LARGEST_BASE or not column_scan.measure_records(
+        if abs(batch.base_offset) > _MAX_BASE or not column_scan.measure_records(
             plain, count, batch.base_timestamp, totals
         ):
             raise CorruptMessage(
@@ -185,8 +185,8 @@ class _PendingChunk:
             )
         self.batches.append((batch, plain))
         self.rows += count
-        self.plain_bytes += len(plain)
-        if self.plain_bytes > _LARGEST_OFFSET:
+        self.decompressed_bytes += len(plain)
+        if self.decompressed_bytes > _MAX_OFFSET:
             raise KafkaError(ErrorCode.INVALID_RECORD, "A batch is larger than Arrow's offsets")
 
     def columns(self, next_offset: int, *, keys: bool, values: bool, headers: bool) -> Columns:

@@ -61,10 +61,10 @@ _COMPRESSOR_BYTES: Final = 8 * _MIB
 
 
 class DecompressionLimits(NamedTuple):
-    """What one batch may cost."""
+    """Limits of the work for one batch."""
 
     max_bytes: int
-    """Bytes of its records when they are plain."""
+    """Decompressed bytes of its records."""
     max_cpu_ms: int
     """Time of the processor on the thread that checks it."""
     max_working_bytes: int = 16 * _MIB
@@ -96,7 +96,7 @@ def check_large_batch(
 
 
 class _Check:
-    """One batch under way."""
+    """The check of one batch."""
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class _Check:
     def _check_record(
         self, index: int, offset: int, delta: int, key_size: int, value_size: int
     ) -> None:
-        """Check one record by its outline and note what is wrong with it."""
+        """Check one record by its sizes and timestamps and record its error."""
         rules = self._rules
         timestamp = self._header[8] if self._has_append_time else self._header[7] + delta
         self._in_sequence = self._in_sequence and offset == index

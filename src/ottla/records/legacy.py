@@ -145,7 +145,7 @@ class LegacyBatch(RecordBatch):
             f"{producer_epoch} and sequence {base_sequence} cannot be set.",
         )
 
-    def plain_payload(
+    def decompressed_payload(
         self, limit: int = DEFAULT_LIMIT_BYTES, decompressor: Decompressor | None = None
     ) -> Buffer:
         """Return the wrapped messages, or the value of an uncompressed message."""
@@ -167,7 +167,7 @@ class LegacyBatch(RecordBatch):
         if not self._fields[5] & 7:
             key, value = self._key_and_value()
             return [Record(offset, timestamp, key, value)]
-        plain = memoryview(self.plain_payload(limit))
+        plain = memoryview(self.decompressed_payload(limit))
         inner: list[Record] = []
         position = 0
         while position < len(plain):

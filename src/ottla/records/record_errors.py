@@ -1,6 +1,6 @@
-"""What is wrong with the records of a batch, one by one, in Kafka's words.
+"""Errors of the records of a batch, one by one, in Kafka's words.
 
-Called where the scan of `records/validator.py` has found that something is.
+Called when the scan of `records/validator.py` has found an error.
 
 Kafka: org.apache.kafka.storage.internals.log.LogValidator.{validateRecord, processRecordErrors}.
 """

@@ -42,7 +42,7 @@ class Run(NamedTuple):
 
 
 class LargeRecord(NamedTuple):
-    """A record that was walked: what rules ask of it."""
+    """Fields of a walked record that rules use."""
 
     record_index: int
     offset_delta: int
@@ -52,7 +52,7 @@ class LargeRecord(NamedTuple):
 
 
 class RecordStream:
-    """The `count` records in chunks; what is returned is valid until the next one is asked for.
+    """The `count` records in chunks; each result is valid until the next one is requested.
 
     Iterating raises CorruptMessage unless the records fill the chunks. Large records are written
     to `write` with their index as offset delta.

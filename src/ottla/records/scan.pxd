@@ -5,7 +5,7 @@ from ottla cimport native
 
 cdef long long LARGEST_INT64
 cdef long long MIN_INT64
-cdef long long _LARGEST_BASE
+cdef long long _MAX_BASE
 cdef int OUT_OF_BYTES
 cdef int VARINT_TOO_LONG
 cdef int TOO_MANY_HEADERS

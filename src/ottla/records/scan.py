@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 LARGEST_INT64 = (1 << 63) - 1
 MIN_INT64 = -LARGEST_INT64 - 1
-_LARGEST_BASE = 1 << 62
+_MAX_BASE = 1 << 62
 
 # What `scan_records` finds wrong, as flags.
 MALFORMED = 1
@@ -150,7 +150,7 @@ class Cursor:
             count -= 1
 
     def skip_bounded_headers(self, count: int) -> None:
-        """Step over headers of a record that is checked: not over more than MOST_HEADERS."""
+        """Step over headers of a record that is checked: not over more than MAX_HEADERS."""
         if count > MAX_HEADERS:
             self.fault = TOO_MANY_HEADERS
         else:
@@ -200,7 +200,7 @@ def decode_records(  # noqa: C901 - one loop, in C
     end = len(plain)
     if count < 0:
         raise CorruptMessage(f"Found invalid record count {count} in magic v2 batch")
-    if base_offset > _LARGEST_BASE or base_offset < -_LARGEST_BASE:
+    if base_offset > _MAX_BASE or base_offset < -_MAX_BASE:
         raise CorruptMessage(f"Found invalid base offset {base_offset} in magic v2 batch")
     if count > end // 7 + 1:  # a record takes seven bytes at least
         raise CorruptMessage("Incorrect declared batch size, premature EOF reached")
@@ -342,7 +342,7 @@ def slice_end(data: Buffer, position: int, count: int, max_bytes: int) -> tuple[
 def outline_records(
     data: Buffer, position: int, end: int, first_index: int, count: int
 ) -> list[tuple[int, int, int, int]]:
-    """Return what rules ask of records: offset delta, timestamp delta, sizes of key and value.
+    """Return offset delta, timestamp delta, sizes of key and value of records.
 
     A missing key or value has a negative size. The records must fill position…end; CorruptMessage
     names, counted from first_index, the one that is broken.
@@ -401,7 +401,7 @@ def append_renumbered(
 
 
 def overflows(base: int, delta: int) -> bool:
-    """Say whether a timestamp would leave 64 bits, which Kafka lets wrap around."""
+    """Whether a timestamp exceeds 64 bits, where Kafka wraps around."""
     if delta >= 0:
         return base > LARGEST_INT64 - delta
     return base < MIN_INT64 - delta

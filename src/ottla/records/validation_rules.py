@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ottla.records.compression import Compression
 
 _MIN_INT64: Final = -(1 << 63)
-_LARGEST_INT64: Final = (1 << 63) - 1
+_MAX_INT64: Final = (1 << 63) - 1
 _NO_PRODUCER_EPOCH: Final = -1
 _SHOWN_ERRORS: Final = 3
 _BROKER_TIME: Final = TimestampType.LOG_APPEND_TIME  # an enum's members are found slowly
@@ -28,22 +28,22 @@ NO_KEY: Final = "Compacted topic cannot accept message without key in topic part
 
 @dataclass(frozen=True, slots=True)
 class ValidationRules:
-    """What a topic asks of its records; made once a log and configuration."""
+    """A topic's rules for records; created once for each log and configuration."""
 
     compression_type: Compression | None = None
     """Codec that the log keeps; None is `producer`: whatever the batch has."""
     compression_level: int | None = None
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
-    before_max_ms: int = _LARGEST_INT64
+    before_max_ms: int = _MAX_INT64
     after_max_ms: int = 3_600_000
     max_message_bytes: int = 1_048_588
     is_compacted: bool = False
-    max_plain_bytes: int = DEFAULT_LIMIT_BYTES
+    max_decompressed_bytes: int = DEFAULT_LIMIT_BYTES
     """Most bytes that the records of a compressed batch may take."""
     topic_partition: str = ""
     """Named in error messages."""
     checked: tuple[int, bool, int, int, bool, int] = field(init=False, repr=False, compare=False)
-    """What `validate` asks of each batch, read at once; the codec is -1 for `producer`."""
+    """The rules that `validate` applies to each batch; the codec is -1 for `producer`."""
 
     def __post_init__(self) -> None:
         codec = -1 if self.compression_type is None else int(self.compression_type)
@@ -69,7 +69,7 @@ class RecordValidationError(KafkaError):
 
 
 class CheckedBatch(NamedTuple):
-    """A client's batch whose records were checked: only its place in the log is missing."""
+    """A client's batch whose records were checked, without offsets."""
 
     view: memoryview
     """The client's batch, or the one rebuilt from it."""
@@ -80,7 +80,7 @@ class CheckedBatch(NamedTuple):
 
 
 class OffloadRequired(OttlaError):
-    """A client's batch is good so far, but its records would take the caller too long.
+    """The records of a client's batch must be checked in a worker: they are too many for the loop.
 
     `large_batches.check_large_batch` takes what is in here, on another thread.
     """
@@ -110,10 +110,10 @@ def out_of_sequence(rules: ValidationRules) -> KafkaError:
 def time_range(now_ms: int, rules: ValidationRules) -> tuple[int, int]:
     """Return the least and the largest timestamp that the topic takes."""
     if rules.timestamp_type is _BROKER_TIME:
-        return _MIN_INT64, _LARGEST_INT64
+        return _MIN_INT64, _MAX_INT64
     earliest = now_ms - rules.before_max_ms
     latest = now_ms + rules.after_max_ms
-    return max(earliest, _MIN_INT64), min(latest, _LARGEST_INT64)
+    return max(earliest, _MIN_INT64), min(latest, _MAX_INT64)
 
 
 def timestamp_problem(
@@ -130,7 +130,7 @@ def timestamp_problem(
     Kafka skips keys and values, in compressed batches that keep their codec.
     """
     offset, timestamp, key_size, value_size = record
-    if not _MIN_INT64 <= timestamp <= _LARGEST_INT64:
+    if not _MIN_INT64 <= timestamp <= _MAX_INT64:
         return _out_of_range(offset, timestamp, now_ms, rules)
     if rules.timestamp_type is TimestampType.CREATE_TIME and timestamp != NO_TIMESTAMP:
         age = now_ms - timestamp
@@ -147,7 +147,7 @@ def timestamp_problem(
 
 
 def _out_of_range(offset: int, timestamp: int, now_ms: int, rules: ValidationRules) -> str:
-    """Say that a time is too early or too late; one beyond 64 bits is shown as Java has it."""
+    """Return the error for a time out of range; one beyond 64 bits is shown as in Java."""
     return (
         f"Timestamp {_int64(timestamp)} of message with offset {offset} is out of range. "
         f"The timestamp should be within [{_int64(now_ms - rules.before_max_ms)}, "

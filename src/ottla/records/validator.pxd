@@ -5,7 +5,7 @@ from ottla cimport native
 from ottla.records.scan cimport Cursor, cursor_over, walk_records
 
 cdef long long _MIN_INT64
-cdef long long _LARGEST_INT64
+cdef long long _MAX_INT64
 cdef long long _UINT32
 cdef long long _INT31
 cdef int _MAGIC

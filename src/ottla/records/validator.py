@@ -11,8 +11,7 @@ Differences from Kafka, all towards refusing or correcting what would stay broke
 uncompressed records whose offset deltas are not 0, 1, 2… are numbered again; a compressed record
 must fill the length that it claims; records that do not decompress are INVALID_RECORD, where Kafka
 answers UNKNOWN_SERVER_ERROR; a record's time beyond 64 bits is INVALID_TIMESTAMP, where Kafka lets
-it wrap around and takes what it then is; and the records of a batch may take `max_plain_bytes` at
-most.
+it wrap around; and the records of a batch may take `max_decompressed_bytes` at most.
 
 Hot path: `validate`. benchmarks/records.py.
 
@@ -94,12 +93,12 @@ _LOOP_REBUILT_BYTES: Final = 128 * 1024
 _LOOP_VALIDATED_RECORDS: Final = 2048
 _LOOP_PIECES: Final = 512
 _MIN_INT64: Final = -(1 << 63)
-_LARGEST_INT64: Final = (1 << 63) - 1
+_MAX_INT64: Final = (1 << 63) - 1
 _NONE: Final = -1
 
 
 class AppendOrigin(Enum):
-    """Who appends: decides what is trusted."""
+    """The origin of an append, which determines the checks."""
 
     REPLICATION = "REPLICATION"
     COORDINATOR = "COORDINATOR"
@@ -110,7 +109,7 @@ _CLIENT: Final = AppendOrigin.CLIENT  # looked up once: an enum's members are fo
 
 
 class ValidatedBatch(NamedTuple):
-    """A batch as it goes to the disk, and what the log notes of it."""
+    """A batch as it is written, with the fields that the log uses."""
 
     base_offset: int
     last_offset: int
@@ -199,10 +198,10 @@ def validate(  # noqa: C901 - the steps of the hot path
     else:
         cursor = cursor_over(view, _HEADER_SIZE, size)
         plain = view
-    earliest, latest = _MIN_INT64, _LARGEST_INT64
+    earliest, latest = _MIN_INT64, _MAX_INT64
     if not stamped:
         earliest = now_ms - before_max_ms
-        if after_max_ms < _LARGEST_INT64 - now_ms:
+        if after_max_ms < _MAX_INT64 - now_ms:
             latest = now_ms + after_max_ms
     base_time = native.int_at(data, _BASE_TIME_AT, 8)
     faults = walk_records(cursor, count, base_time, earliest, latest, requires_keys, 0)
@@ -272,7 +271,7 @@ def _put_place(data: Any, base_offset: int, size: int, leader_epoch: int) -> Non
 def _summary(
     view: memoryview, data: Any, last: int, largest: int, append_time: int
 ) -> ValidatedBatch:
-    """Return what the log notes of a placed batch; `data` has its producer, flags and counts."""
+    """Return the fields of a placed batch that the log uses, from `data` and the arguments."""
     attributes, delta = native.int_at(data, _ATTRIBUTES_AT, 2), native.int_at(data, _DELTA_AT, 4)
     sequence = native.int_at(data, _SEQUENCE_AT, 4)
     summary: ValidatedBatch = native.new_tuple(
@@ -308,7 +307,7 @@ def _offload_when(
     rules: ValidationRules,
     is_client: bool,  # noqa: FBT001 - positional like the rest
 ) -> None:
-    """Do not check records one by one here when a client sent too many of them."""
+    """Raise OffloadRequired when a client sent too many records for the loop."""
     if is_large and is_client:
         raise OffloadRequired(view, rules)
 
@@ -351,14 +350,16 @@ def decompress_records(
 
     INVALID_RECORD for what cannot be decompressed, OffloadRequired for a client's large batch.
     """
-    limit = min(LOOP_BYTES, rules.max_plain_bytes) if is_client else rules.max_plain_bytes
+    limit = (
+        min(LOOP_BYTES, rules.max_decompressed_bytes) if is_client else rules.max_decompressed_bytes
+    )
     decompressor = Decompressor(_few_pieces) if is_client else Decompressor()
     try:
         plain = decompressor.decompress(Compression.from_id(codec), view[HEADER_BYTES:], limit)
     except CorruptMessage as error:
         raise invalid(error.message) from error
     except DecompressionLimitExceeded as error:
-        if is_client and limit < rules.max_plain_bytes:
+        if is_client and limit < rules.max_decompressed_bytes:
             raise OffloadRequired(view, rules) from error
         raise
     return memoryview(plain)

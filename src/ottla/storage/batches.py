@@ -174,6 +174,6 @@ def walk_file(file: File, position: int, end: int) -> Iterator[BatchHeader]:
         position += header.size
 
 
-def leading_batches_size(view: Buffer, most: int | None = None) -> int:
-    """Return the bytes of the first complete batches of view, `most` at most."""
-    return sum([batch.size for batch in whole_batches(view)[:most]])
+def leading_batches_size(view: Buffer, max_count: int | None = None) -> int:
+    """Return the bytes of the first complete batches of view, `max_count` at most."""
+    return sum([batch.size for batch in whole_batches(view)[:max_count]])

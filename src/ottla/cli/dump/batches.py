@@ -165,7 +165,7 @@ def _records(batch: RecordBatch) -> Iterable[_Inner]:
     records = batch.records()
     if batch.compression == Compression.NONE:
         return [_Inner(records[0], _checksum(batch))]
-    plain = memoryview(batch.plain_payload())
+    plain = memoryview(batch.decompressed_payload())
     suffixes = []
     position = 0
     for _ in records:
@@ -177,7 +177,7 @@ def _records(batch: RecordBatch) -> Iterable[_Inner]:
 
 def _up_to_the_damage(batch: RecordBatch, error: CorruptMessage) -> Iterator[_Inner]:
     """Yield the records before the first corrupt one, then raise the error."""
-    plain = bytes(batch.plain_payload())
+    plain = bytes(batch.decompressed_payload())
     is_appended = batch.timestamp_type is TimestampType.LOG_APPEND_TIME
     append_time = batch.max_timestamp if is_appended else None
     position = 0

@@ -185,7 +185,7 @@ class Fetched:
     def _with_topic(self, batch: RecordBatch) -> list[ConsumerRecord]:
         if batch.magic < 2 or not batch.record_count:
             return with_topic(self.topic_partition, batch.records())
-        plain = bytes(batch.plain_payload(DEFAULT_LIMIT_BYTES))
+        plain = bytes(batch.decompressed_payload(DEFAULT_LIMIT_BYTES))
         records = simple_records(
             plain,
             batch.record_count,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ottla.errors import ErrorCode, KafkaError
 from ottla.server.broker.disk_space import SpaceWatch
 from ottla.server.system.timers import next_aligned_tick
-from ottla.storage.log_set.clock_jumps import ClockJumpDetector
+from ottla.storage.log.retention import ClockJumpDetector
 from ottla.storage.log_set.retention_check import SLICE_LOGS, RetentionCheck
 
 if TYPE_CHECKING:

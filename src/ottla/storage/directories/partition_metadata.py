@@ -9,7 +9,7 @@ from ottla.errors import CorruptMessage
 from ottla.types import Uuid
 
 PARTITION_METADATA = "partition.metadata"
-_LARGEST_FILE_BYTES = 1024
+_MAX_FILE_BYTES = 1024
 
 
 def encode_partition_metadata(topic_id: Uuid) -> bytes:
@@ -19,7 +19,7 @@ def encode_partition_metadata(topic_id: Uuid) -> bytes:
 
 def decode_partition_metadata(data: bytes) -> Uuid:
     """Return the topic id; CorruptMessage when the text is incomplete."""
-    if len(data) > _LARGEST_FILE_BYTES:
+    if len(data) > _MAX_FILE_BYTES:
         raise CorruptMessage(f"a partition.metadata of {len(data)} bytes")
     try:
         values = dict(line.split(": ", 1) for line in data.decode("ascii").splitlines() if line)

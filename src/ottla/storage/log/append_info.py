@@ -1,4 +1,4 @@
-"""What an append reports and what a read returns.
+"""Results of appends and reads.
 
 Kafka: org.apache.kafka.storage.internals.log.{LogAppendInfo, FetchDataInfo}.
 """
@@ -30,7 +30,7 @@ class AppendInfo(NamedTuple):
 
 
 class FetchIsolation(Enum):
-    """How far a read may see."""
+    """The upper limit of a read."""
 
     LOG_END = 0
     """Replicas and the log's owner."""
@@ -50,7 +50,7 @@ class FetchData(NamedTuple):
 
 
 class UnexpectedAppendOffset(KafkaError):
-    """A follower was handed batches that begin before its end."""
+    """Batches for a follower begin below its log end."""
 
     def __init__(self, message: str, *, first_offset: int, last_offset: int) -> None:
         super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR, message)

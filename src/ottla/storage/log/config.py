@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ottla.records.batch import TimestampType
+from ottla.records.compression import Compression
+from ottla.records.validation_rules import ValidationRules
+
 FOREVER = 0x7FFF_FFFF_FFFF_FFFF
 
 
@@ -46,7 +50,7 @@ class LogConfig:
     producer_id_expiration_ms: int = 86_400_000
     transaction_partition_verification_enable: bool = False
     preallocate_indexes: bool = True
-    """Ours: whether active index files get Kafka's hole; the metadata log's do as well."""
+    """Ours: whether the index files of active segments are preallocated as Kafka's."""
 
     @property
     def is_compacted(self) -> bool:
@@ -57,3 +61,30 @@ class LogConfig:
     def deletes_by_retention(self) -> bool:
         """Whether old segments are deleted by age and size."""
         return "delete" in self.cleanup_policy
+
+
+def validation_rules(config: LogConfig, topic_partition: str) -> ValidationRules:
+    """Return the rules that hold until the log's settings change; errors name the partition."""
+    name = config.compression_type
+    codec = {"producer": None, "uncompressed": Compression.NONE}.get(
+        name, Compression.__members__.get(name.upper())
+    )
+    levels = {
+        Compression.GZIP: config.compression_gzip_level,
+        Compression.LZ4: config.compression_lz4_level,
+        Compression.ZSTD: config.compression_zstd_level,
+    }
+    return ValidationRules(
+        compression_type=codec,
+        compression_level=levels.get(codec) if codec else None,
+        timestamp_type=(
+            TimestampType.LOG_APPEND_TIME
+            if config.message_timestamp_type == "LogAppendTime"
+            else TimestampType.CREATE_TIME
+        ),
+        before_max_ms=config.message_timestamp_before_max_ms,
+        after_max_ms=config.message_timestamp_after_max_ms,
+        max_message_bytes=config.max_message_bytes,
+        is_compacted=config.is_compacted,
+        topic_partition=topic_partition,
+    )

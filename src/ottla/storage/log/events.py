@@ -1,4 +1,4 @@
-"""What a partition log reports to the set of logs that it belongs to.
+"""Events of a partition log for the log set that it belongs to.
 
 Kafka: the calls of UnifiedLog to LogManager and the scheduler.
 """
@@ -17,10 +17,9 @@ class LogEvents(NamedTuple):
     """Callbacks of one set of logs; each gets the log."""
 
     flush_requested: Callable[[PartitionLog], object]
-    """Something waits that `start_flush` should make durable soon."""
+    """The log has changes that are to be flushed soon."""
     flush_overdue: Callable[[PartitionLog], object]
-    """A leader's append left flush.messages records that are not durable: it is not to be answered
-    before a flush."""
+    """flush.messages records are not durable: the append is answered after a flush."""
     recovery_point_lowered: Callable[[PartitionLog], object]
     """A truncation below `recovery_point` begins, no file is touched yet: a durable checkpoint
     above it would, after a crash, take bytes written later for flushed ones."""

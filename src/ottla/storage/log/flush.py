@@ -1,7 +1,7 @@
 """The blocking half of a log flush, as a job for a worker.
 
-A job holds what it needs (pinned files, bytes to write), touches no state of the log and waits for
-the disk. `PartitionLog.flush_completed` applies its result on the owner's thread.
+A job holds pinned files and bytes to write, reads no state of the log and waits for the disk.
+`LogFlushes.completed` applies its result on the owner's thread.
 
 Kafka: UnifiedLog.flush, LocalLog.flush, LeaderEpochCheckpointFile, PartitionMetadataFile.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class SharedSync:
-    """The sync of a log directory for all jobs that are handed out together.
+    """The sync of a log directory, shared by the jobs of one call.
 
     The first that needs it does it. Two at the same moment may both do it.
     """

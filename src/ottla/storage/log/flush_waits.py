@@ -49,7 +49,7 @@ class FlushWaits:
         return wait
 
     def hand_over(self, old: PartitionLog, new: PartitionLog) -> None:
-        """Let what waits for a log wait for the one that takes its place."""
+        """Move the waits of a log to the log that replaces it."""
         waits = self._waiting.pop(old, None)
         if waits is not None:
             self._waiting.setdefault(new, []).extend(waits)

@@ -37,11 +37,10 @@ class LogFlushes:
     def start(
         self, now_ms: int = 0, *, is_whole: bool = True, names: SharedSync | None = None
     ) -> FlushJob | None:
-        """Hand out what makes the log durable up to its end; None when it is, or a job runs.
+        """Return the job that makes the log durable up to its end; None when it is, or a job runs.
 
-        When it is not to be whole: up to its active segment, as a roll asks for. Jobs that are
-        handed out together share `names`. Run the job in a worker, then call `completed` with it
-        and the OSError, if any.
+        Without is_whole: up to its active segment, as after a roll. Jobs of one call share `names`.
+        Run the job in a worker, then call `completed` with it and the OSError, if any.
         """
         log = self._log
         if log.is_flushing or log.is_deleted:
@@ -71,7 +70,7 @@ class LogFlushes:
 
     @property
     def is_durable(self) -> bool:
-        """Whether nothing is left for a flush to do."""
+        """Whether all changes are durable."""
         return self._is_durable_up_to(self._log.log_end_offset)
 
     def _is_durable_up_to(self, end: int) -> bool:
@@ -122,18 +121,18 @@ class LogFlushes:
             job.open_directory = log.directory.open_directory(log.name)
         active = log.segments.active
         for number, segment in enumerate(log.segments):
-            is_wanted = (
+            is_included = (
                 is_whole
                 if segment is active
                 else log.segments.end_of(number, job.offset) > log.recovery_point
             )
-            if is_wanted or segment.needs_sync:
+            if is_included or segment.needs_sync:
                 job.segments.append(segment)
                 segment.needs_sync = False
                 segment.pin_for_sync(job.files, is_active=segment is active)
 
     def completed(self, job: FlushJob, error: OSError | None = None) -> None:
-        """Take note of a finished job; with an error the log is fenced (never retried).
+        """Apply a finished job; with an error the log is fenced (never retried).
 
         KafkaError KAFKA_STORAGE_ERROR when the job failed: the directory goes offline.
         """
@@ -160,7 +159,7 @@ class LogFlushes:
         log.flush_again()
 
     def open_epochs(self) -> EpochFile | None:
-        """Hand out the epochs to be written without a sync; None when the file has them.
+        """Return the epochs to be written without a sync; None when the file has them.
 
         No flush begins until `epochs_saved`. OSError when the disk fails.
         """
@@ -180,7 +179,7 @@ class LogFlushes:
             self._log.leader_epochs.saved(file.version)
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether flush.messages or flush.ms ask for what is not durable up to the log's end."""
+        """Whether flush.messages or flush.ms require a flush up to the log's end."""
         log = self._log
         count = log.log_end_offset - log.recovery_point
         return count > 0 and (
@@ -188,7 +187,7 @@ class LogFlushes:
         )
 
     def close(self, names: SharedSync | None = None) -> FlushJob | None:
-        """Write what a clean start needs and hand out the last job; files close when it is done.
+        """Prepare a clean stop and return the last job; files close when it is done.
 
         Call `completed` as after `start`, and then `release`.
         """
@@ -204,7 +203,7 @@ class LogFlushes:
         return self._make_flush(log.last_flush_ms, names) if log.failure is None else None
 
     def close_now(self) -> None:
-        """Close and do the last job here, which waits for the disk; `release` is the caller's.
+        """Close and run the last job on this thread; the caller calls `release`.
 
         KAFKA_STORAGE_ERROR when that fails.
         """

@@ -21,12 +21,12 @@ from ottla.storage.directories.partition_metadata import (
 )
 from ottla.storage.directory import join
 from ottla.storage.disk_errors import is_exhaustion
+from ottla.storage.log.config import validation_rules
 from ottla.storage.log.events import STANDALONE
 from ottla.storage.log.flushes import LogFlushes
 from ottla.storage.log.reads import LogReads
 from ottla.storage.log.recovery import LogLoader
 from ottla.storage.log.replacement import SegmentReplacement
-from ottla.storage.log.rules import validation_rules
 from ottla.storage.log.truncation import LogTruncation
 from ottla.storage.log.writes import LogWrites
 from ottla.storage.segments.segment import DELETED_SUFFIX, Segment
@@ -88,7 +88,7 @@ class PartitionLog:
         self.is_ready = True
         """Whether appends need no `make_ready`."""
         self.held_back_count = 0
-        """Segments that the last check left although retention.ms is over: the clock stepped."""
+        """Expired segments that the last check kept because the clock jumped."""
         self._on_start_moved: Callable[[], None] | None = None
         self._pauses: set[str] = set()
         self._abandon_replacement: Callable[[], None] | None = None
@@ -100,7 +100,7 @@ class PartitionLog:
         self.first_unstable_offset = self.producer_state.first_unstable_offset
         self.active_is_prepared = False
         self.is_new = loaded.is_new
-        """Whether nothing was ever written to it: a power cut has nothing to take away."""
+        """Whether no record was ever written: names need not be durable."""
         self.metadata_is_durable = topic_id is None or loaded.is_durable
         self.names_version = 1
         self.durable_names_version = int(loaded.is_durable)
@@ -167,7 +167,7 @@ class PartitionLog:
     def reconfigure(self, config: LogConfig) -> None:
         """Take new settings; they hold from the next append on.
 
-        What follows from them is computed by that: thousands of logs may change in one turn.
+        Derived values are computed then: thousands of logs may change in one turn of the loop.
         """
         self.config = config
         self.producer_state.producer_id_expiration_ms = config.producer_id_expiration_ms
@@ -278,7 +278,7 @@ class PartitionLog:
         )
 
     def _undo_roll(self, old: Segment, base_offset: int) -> bool:
-        """Remove half a new segment, so that the old one can go on; whether that worked."""
+        """Remove the files of an incomplete new segment; return whether that worked."""
         if old.base_offset == base_offset:
             return False
         self.active_is_prepared = False
@@ -328,11 +328,11 @@ class PartitionLog:
 
     @property
     def is_future(self) -> bool:
-        """Whether it is a copy that is not the partition's log yet."""
+        """Whether it is a future log."""
         return self.name.endswith(FUTURE_SUFFIX)
 
     def release(self) -> None:
-        """Give every descriptor back."""
+        """Close all files."""
         for segment in self.segments:
             segment.close_files()
         for _, segment in self._removals:
@@ -441,7 +441,7 @@ class PartitionLog:
         self.on_segments_deleted(self)
 
     def take_removable(self, now_ms: int) -> list[Segment]:
-        """Hand out the deleted segments whose delay is over; their files are the caller's."""
+        """Return the deleted segments whose delay is over; the caller removes their files."""
         count = 0
         while count < len(self._removals) and self._removals[count][0] <= now_ms:
             count += 1
@@ -545,7 +545,7 @@ class PartitionLog:
 
 
 def _jitter(name: str, base_offset: int, config: LogConfig) -> int:
-    """Spread the rolls of many partitions; the same log gives the same jitter.
+    """Return a jitter that spreads the rolls of many partitions, the same for the same log.
 
     Less than segment.ms, as in Kafka: more would roll a segment with every append.
     """

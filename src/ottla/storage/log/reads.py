@@ -10,7 +10,6 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.storage.log.aborted import aborted_transactions
 from ottla.storage.log.append_info import FetchData, FetchIsolation
 from ottla.storage.log.timestamps import offset_for_timestamp
 from ottla.types import FileSlice
@@ -146,3 +145,22 @@ class LogReads:
             return NO_DATA
         found: FileSlice = _new_tuple(FileSlice, (segment.file, start, end - start))
         return found
+
+
+def aborted_transactions(
+    log: PartitionLog, segment_number: int, fetch_offset: int, limit: int
+) -> list[AbortedTransaction]:
+    """Return those that overlap [fetch_offset, the end of the segment read or the limit).
+
+    Kafka: LocalLog.addAbortedTransactions, TransactionIndex.collectAbortedTxns.
+    """
+    segments = log.segments
+    upper = min(limit, segments.end_of(segment_number, log.log_end_offset))
+    found: list[AbortedTransaction] = []
+    for number in range(segment_number, len(segments)):
+        for entry in segments[number].transaction_index.entries():
+            if entry.last_offset >= fetch_offset and entry.first_offset < upper:
+                found.append(entry)
+            if entry.last_stable_offset >= upper:
+                return found
+    return found

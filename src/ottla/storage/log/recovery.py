@@ -202,7 +202,7 @@ class LogLoader:
         self._segments.sort(key=lambda segment: segment.base_offset)
 
     def _recover(self, log_start_offset: int, recovery_point: int, *, clean: bool) -> int:
-        """Recover what may be torn and rebuild missing indexes; return the bytes cut off."""
+        """Recover torn segments and rebuild missing indexes; return the bytes cut off."""
         if not self._segments:
             return 0
         if clean:
@@ -320,7 +320,7 @@ class LogLoader:
 def _rebuild_producers(
     state: ProducerState, segments: list[Segment], start: int, end_offset: int, now_ms: int
 ) -> None:
-    """Bring the state to end_offset; without a snapshot, other than in Kafka, all is read."""
+    """Replay up to end_offset; without a snapshot from the log's start, which Kafka skips."""
     state.truncate_and_reload(start, end_offset, now_ms)
     files = [segment.readable() for segment in segments]
     replay(segments[0].directory, state, files, start, end_offset)

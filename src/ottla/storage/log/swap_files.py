@@ -1,7 +1,7 @@
 """Completing or undoing a compaction that a crash interrupted.
 
-The cleaner writes `.cleaned` files, renames them to `.swap` once they are complete, and then
-removes what they replace. So `.cleaned` files are removed and `.swap` files are completed. Producer
+`storage/log/replacement.py` renames complete `.cleaned` files to `.swap`, then removes the segments
+that they replace. So `.cleaned` files are removed and `.swap` files are completed. Producer
 snapshots stay: the records that they count may be compacted away (KAFKA-12520).
 
 Kafka: LogLoader.removeTempFilesAndCollectSwapFiles.

@@ -1,4 +1,4 @@
-"""What a search by timestamp reads from inactive segments, as jobs for a worker.
+"""Reads of inactive segments for a search by timestamp, as jobs for a worker.
 
 The largest timestamp of a segment is not known before its time index and its last batches were
 read, and the index of an old segment is on the disk only. The jobs read with objects of their own

@@ -1,4 +1,4 @@
-"""Where a log is cut: old segments at the start, diverged batches at the end.
+"""Truncation of a log: expired segments at the start, diverged batches at the end.
 
 Kafka: UnifiedLog.{deleteOldSegments, maybeIncrementLogStartOffset, truncateTo}.
 """
@@ -30,8 +30,8 @@ class LogTruncation:
     def delete_old_segments(self, now_ms: int, step: ClockStep | None = None) -> int:
         """Delete expired segments and return how many; none while the log is paused.
 
-        Their files are renamed now and go after file.delete.delay.ms. `held_back_count` says how
-        many more a step of the clock makes due.
+        Their files are renamed now and removed after file.delete.delay.ms. `held_back_count` has
+        the number of segments that are due only because of a clock jump.
         """
         log = self._log
         if log.is_paused:
@@ -61,7 +61,7 @@ class LogTruncation:
     def delete_records_before(self, offset: int) -> int:
         """Move the log's start (DeleteRecords); -1 is the high watermark. Returns the start.
 
-        OFFSET_OUT_OF_RANGE above the high watermark. Segments go with the next retention check.
+        OFFSET_OUT_OF_RANGE above the high watermark. The next retention check deletes segments.
         """
         log = self._log
         target = log.high_watermark if offset == -1 else offset

@@ -59,7 +59,7 @@ class LogWrites:
 
         RecordValidationError or KafkaError with the producer's code when it is refused,
         KAFKA_STORAGE_ERROR (caused by an OSError) when the disk fails; OffloadRequired for a
-        client's batch that has to be checked elsewhere and to come back as a CheckedBatch. A
+        client's batch that must be checked in a worker and passed again as a CheckedBatch. A
         duplicate of one of the producer's last five batches is not written and answered with the
         old offsets.
         """
@@ -172,7 +172,7 @@ class LogWrites:
         log.appended(last_offset + 1, size)
 
     def _apply(self, appends: ProducerAppends) -> None:
-        """Take over what the append does to producers and transactions."""
+        """Apply the append's effects on producers and transactions."""
         log = self._log
         state = log.producer_state
         state.apply(appends.appends.values())
@@ -316,7 +316,7 @@ def _known_producers(
 ) -> list[tuple[ProducerEntry, BatchHeader]] | None:
     """Return the producers of batches outside of transactions, each known in the batch's epoch.
 
-    There is nothing to check then; None leaves it to `validate_producers`.
+    They need no checks; None when `validate_producers` must check the batches.
     """
     producers = log.producer_state.producers
     found = []
@@ -340,7 +340,7 @@ def _next_of(
 ) -> ProducerEntry | None:
     """Return the producer when this is its next batch, outside of transactions, in a known epoch.
 
-    That is all there is to check then; `validate_producers` decides about everything else.
+    No other check applies then; `validate_producers` handles all other cases.
     """
     entry = log.producer_state.producers.get(batch.producer_id)
     if (

@@ -89,8 +89,7 @@ class CheckpointQueue:
     def write_gone_now(self, log_dir: LogDirectory, partitions: Iterable[TopicPartition]) -> None:
         """Write the checkpoints when they may have deleted partitions of these names.
 
-        It waits for the disk: only a name that is used again within moments comes to that.
-        `without_gone` does it in a worker.
+        It waits for the disk. New partitions avoid that: `without_gone` returns worker jobs.
         """
         if any(self._is_gone(log_dir, name) for name in partitions):
             self.write_now(log_dir)
@@ -180,7 +179,7 @@ class CheckpointQueue:
     def synced(
         self, checkpoint: DurableCheckpoint, log_dir: LogDirectory, error: Exception | None
     ) -> None:
-        """Take note that a lowered checkpoint is durable, or that the directory failed."""
+        """Record that a lowered checkpoint is durable, or that the directory failed."""
         for log in checkpoint.logs:
             if self._lowering.get(log) is checkpoint:
                 del self._lowering[log]
@@ -188,11 +187,11 @@ class CheckpointQueue:
             self._table.fail(log_dir, error)
 
     def ended(self, job: CheckpointJob) -> None:
-        """Forget a job."""
+        """Remove a finished job."""
         self._under_way.pop(job, None)
 
     def begun(self, job: CheckpointJob) -> None:
-        """Remember a job, which may store recovery points that are lowered meanwhile."""
+        """Add a job: it may store recovery points that are lowered before it ends."""
         self._under_way[job] = None
 
     def loaded(self, log_dir: LogDirectory, offsets: Mapping[TopicPartition, int]) -> None:

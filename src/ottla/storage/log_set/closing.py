@@ -1,7 +1,6 @@
-"""The close of all logs at a clean stop, as jobs that may run side by side.
+"""The close of all logs at a clean stop, as concurrent jobs.
 
-Syncs that wait together share the file system's work: thousands of logs one after another would
-wait for each alone.
+Concurrent syncs share the file system's journal commits.
 
 Kafka: LogManager.shutdown, which has num.recovery.threads.per.data.dir threads for each directory.
 """

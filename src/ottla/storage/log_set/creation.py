@@ -1,4 +1,4 @@
-"""New logs of many partitions, made by workers: each file that is made may wait for the disk.
+"""Creation of the logs of many partitions in workers: each new file may wait for the disk.
 
 Kafka: LogManager.getOrCreateLog, which waits in the thread that applies metadata.
 """
@@ -22,7 +22,7 @@ LOGS_IN_A_JOB: Final = 25
 
 
 class LogCreation:
-    """Makes some logs in one directory; a partition whose log cannot be made stays without."""
+    """Creates logs in one directory; those that fail are left to the caller."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class LogCreation:
         return self._log_dir.directory.volume
 
     def run(self) -> None:
-        """Make the directories and their files."""
+        """Create the directories and their files."""
         for partition, topic_id in self._partitions:
             log = PartitionLog.open(
                 self._log_dir.directory,

@@ -29,7 +29,7 @@ MAX_FLUSHES = 128
 
 
 class FlushQueue:
-    """Logs that something asked to be made durable, and the responses that wait for it."""
+    """Logs with requested flushes, and the responses that wait for flushes."""
 
     def __init__(self, table: LogTable, checkpoints: CheckpointQueue) -> None:
         self._table = table
@@ -57,7 +57,7 @@ class FlushQueue:
             self._checkpoints.request(log_dir)
 
     def hold(self, log: PartitionLog) -> None:
-        """Pause a log that is exchanged, and begin no flush of it; the requests for one stay."""
+        """Pause a log that is being exchanged; its requested flushes wait for `release`."""
         log.pause(MOVE)
         self._held.add(log)
 
@@ -80,7 +80,7 @@ class FlushQueue:
     def make_durable(self, log: PartitionLog) -> Pending[None]:
         """Flush a log soon, up to its end; the Pending fails as those of `wait_for_overdue`.
 
-        Of thousands most have to wait for the next `take`.
+        Above MAX_FLUSHES it begins with a later `take`.
         """
         wait = self.waits.add(log)
         self.request(log)

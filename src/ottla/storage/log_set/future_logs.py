@@ -1,4 +1,4 @@
-"""Future logs: copies of partitions on their way to another log directory (KIP-113).
+"""Future logs: copies of partitions in the log directory to which they move (KIP-113).
 
 A copy lies in `topic-0.<uuid>-future`. To take the place of the partition's log its directory is
 renamed, after that log's directory was marked as deleted: at no time two directories have the
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class FutureLogs:
-    """The future logs of a log set; most often there are none."""
+    """The future logs of a log set."""
 
     def __init__(self, logs: LogSet) -> None:
         self._logs = logs
@@ -126,23 +126,23 @@ class FutureLogs:
     # Start
 
     def found(self, log_dir: LogDirectory, log: PartitionLog, now_ms: int) -> None:
-        """Take a future log that a start found; a second one of the partition is deleted."""
+        """Add a future log found at start; a second one of the partition is deleted."""
         if log.topic_partition in self._table.futures:
             self._logs.retire(log, log_dir, now_ms)
         else:
             self._table.add_future(log_dir, log)
 
     def found_broken(self, broken: Mapping[TopicPartition, BrokenLog]) -> None:
-        """Take damaged future logs that a start found."""
+        """Add damaged future logs found at start."""
         self._broken.update(broken)
 
     def _identify(self, log: PartitionLog, now_ms: int) -> None:
-        """Begin again with a copy that power failed to name: its topic is not known for certain."""
+        """Restart a copy whose topic id was lost in a power failure."""
         current = self._table.logs.get(log.topic_partition)
         if current is None or current.topic_id is None:
             log.release()
             self._table.remove(log)
-            self._logs.set_aside(log)
+            self._logs.mark_stray(log)
             return
         log.truncation.truncate_fully_and_start_at(current.log_start_offset, now_ms=now_ms)
         log.assign_topic_id(current.topic_id)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class LogFlush:
-    """Flushes one log; after(is_done) follows, whether or not that worked."""
+    """Flushes one log; calls after(is_done) at the end, also when it failed."""
 
     __slots__ = ("_after", "_job", "_log", "_table", "run")
 

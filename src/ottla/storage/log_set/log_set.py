@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 class LogSet:
-    """The logs of one node: none before `load`, which comes first."""
+    """The logs of one node; empty until they are loaded."""
 
     def __init__(
         self,
@@ -266,7 +266,7 @@ class LogSet:
         self.futures.found_broken(loader.broken_futures)
         for broken in loader.broken.values():
             if broken in loader.strays:
-                self.set_aside(broken)
+                self.mark_stray(broken)
             else:
                 self.broken[broken.topic_partition] = broken
         for name in loader.deleted:
@@ -274,7 +274,7 @@ class LogSet:
             self.removals.add(Removal(now_ms + delay_ms, log_dir, name))
 
     def _is_checkpoint_untrue(self, log_dir: LogDirectory, loader: DirectoryLoader) -> bool:
-        """Whether bytes written from now on, also by the next log of a name, would seem flushed."""
+        """Whether the checkpoint has points above the data: later bytes would count as flushed."""
         logs = self.table.logs_in(log_dir)
         held = {log.topic_partition for log in logs} | {*self.broken}
         points = loader.recovery_points
@@ -283,14 +283,14 @@ class LogSet:
         )
 
     def _remove_stray(self, log_dir: LogDirectory, log: PartitionLog, now_ms: int) -> None:
-        """Set a log aside; one that is empty and nameless was created when power failed."""
+        """Mark a log as stray; an empty one without topic id was created when power failed."""
         if log.topic_id is None and log.log_end_offset == 0 and not log.truncated_bytes:
             self.retire(log, log_dir, now_ms)
         else:
             log.release()
-            self.set_aside(log)
+            self.mark_stray(log)
 
-    def set_aside(self, log: FoundLog) -> None:
+    def mark_stray(self, log: FoundLog) -> None:
         """Rename a stray log: it is neither deleted nor served."""
         new_name = marked_name(log.topic_partition, STRAY_SUFFIX, self.rng)
         log.directory.rename(log.name, new_name)
@@ -349,7 +349,7 @@ class LogSet:
     def _make(
         self, partition: TopicPartition, topic_id: Uuid, now_ms: int, directory_id: Uuid | None
     ) -> tuple[LogDirectory, PartitionLog]:
-        """Make a log; in another directory when the first one fails."""
+        """Create a log; in another directory when the first one fails."""
         name = str(partition)
         while True:
             log_dir = self.preferred.get(partition)
@@ -372,7 +372,7 @@ class LogSet:
         topic_id: Uuid,
         now_ms: int,
     ) -> PartitionLog:
-        """Return a new log in a directory of this name; the table is the caller's.
+        """Return a new log in a directory of this name; the caller adds it to the table.
 
         KAFKA_STORAGE_ERROR when the disk fails.
         """
@@ -455,7 +455,7 @@ class LogSet:
         return Counter({one.path: len(self.table.logs_in(one)) for one in self.directories})
 
     def _candidates(self, directory_id: Uuid | None) -> list[LogDirectory]:
-        """Return the directories for a new log, of which the one with the fewest takes it."""
+        """Return the directories that may hold a new log."""
         online = self.online_directories
         if directory_id is not None:
             online = [
@@ -490,7 +490,7 @@ class LogSet:
         return True
 
     def retire(self, log: PartitionLog, log_dir: LogDirectory, now_ms: int) -> None:
-        """Delete a log that the table does not hold any more, as `delete`."""
+        """Delete a log that was removed from the table, as `delete`."""
         log.delete()
         try:
             self._mark_deleted(log.topic_partition, log_dir, now_ms, log)
@@ -531,7 +531,7 @@ class LogSet:
         self.checkpoints.request(log_dir)
 
     def remove_soon(self, log_dir: LogDirectory, name: str) -> None:
-        """Remove a directory without delay: a part of what a start found is of no use."""
+        """Remove a directory without delay."""
         self.removals.add(Removal(0, log_dir, name))
 
     def cordon(self, paths: Collection[str]) -> None:

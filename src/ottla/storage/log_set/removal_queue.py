@@ -75,7 +75,11 @@ class RemovalQueue:
             if log_dir is None:  # they are removed with the partition's directory
                 del self._with_deleted_segments[log]
                 continue
-            paths = [path for segment in log.take_removable(now_ms) for path in segment.let_go()]
+            paths = [
+                path
+                for segment in log.take_removable(now_ms)
+                for path in segment.close_for_removal()
+            ]
             if paths:
                 jobs.append(SegmentRemovalJob(self._table, log_dir, paths))
             if not log.has_deleted_segments:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ottla.storage.log_set.log_set import LogSet
 
 SLICE_LOGS = 256
-"""Logs checked per slice, which takes one or two milliseconds while none has anything to delete."""
+"""Logs checked per slice: one or two milliseconds when nothing is deleted."""
 
 
 SLICE_PRODUCERS = 5000
@@ -41,22 +41,22 @@ class RetentionCheck:
         """Number of segments deleted so far."""
 
     def step(
-        self, now_ms: int, clock_step: ClockStep | None = None, most: int | None = None
+        self, now_ms: int, clock_step: ClockStep | None = None, max_count: int | None = None
     ) -> bool:
-        """Check `most` further logs, stopping after one that loses a segment; None checks all.
+        """Check `max_count` further logs, up to one with deleted segments; None checks all.
 
         Returns whether any remains. Segments due only by a clock jump are deleted one by one: see
         `LogSet.is_holding_back`.
         """
-        end = 0 if most is None else max(0, len(self._waiting) - most)
+        end = 0 if max_count is None else max(0, len(self._waiting) - max_count)
         producers = 0
         while len(self._waiting) > end:
             log = self._waiting[-1]
             producers += min(len(log.producer_state.producers), SLICE_PRODUCERS)
-            if log.producer_state.remove_expired(now_ms, most and SLICE_PRODUCERS):
+            if log.producer_state.remove_expired(now_ms, max_count and SLICE_PRODUCERS):
                 break
             count = self._check(self._waiting.pop(), now_ms, clock_step)
-            if most is not None and (count or producers >= SLICE_PRODUCERS):
+            if max_count is not None and (count or producers >= SLICE_PRODUCERS):
                 break
         return bool(self._waiting)
 

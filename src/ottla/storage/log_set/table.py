@@ -28,7 +28,7 @@ class LogTable:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.log_dirs: dict[TopicPartition, LogDirectory] = {}
         self.futures: dict[TopicPartition, PartitionLog] = {}
-        """Copies on their way to another directory (KIP-113); most often none."""
+        """Future logs (KIP-113)."""
         self.future_dirs: dict[TopicPartition, LogDirectory] = {}
         self.broken: dict[TopicPartition, BrokenLog] = {}
         """Logs whose flushed bytes are damaged: neither served nor cut; an operator decides."""

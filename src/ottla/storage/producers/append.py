@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ottla.storage.batches import BatchHeader
 
 TRANSACTION_VERSION_UNKNOWN = -1
-_LARGEST_EPOCH = 0x7FFF
+_MAX_EPOCH = 0x7FFF
 
 
 class CompletedTransaction(NamedTuple):
@@ -30,7 +30,7 @@ class CompletedTransaction(NamedTuple):
 
 
 class EndTransactionMarker(NamedTuple):
-    """A control record's content."""
+    """Content of an end-transaction marker."""
 
     is_abort: bool
     coordinator_epoch: int
@@ -167,7 +167,7 @@ class ProducerAppend:
             return
         if bumped and epoch == current:
             finished = not self.updated.in_transaction
-            if finished or epoch == _LARGEST_EPOCH:
+            if finished or epoch == _MAX_EPOCH:
                 return  # a retried marker whose transaction is complete: written again
         if self._origin is AppendOrigin.REPLICATION:
             return  # the leader decided; a follower only copies

@@ -1,6 +1,6 @@
-"""How many producers a node remembers in all its logs, and how many it may.
+"""The number of producers in all logs of a node, and its limit.
 
-Kafka: none; its kafka.log.LogManager counts them nowhere, and nothing bounds them but their age.
+Kafka: none; there only their age limits producers.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ DEFAULT_MAX_PRODUCERS = 1_000_000
 
 
 class ProducerCount:
-    """Shared by the producer states of a node's logs, each of which adds what it has."""
+    """Count of all producer states of a node, which each of them updates."""
 
-    __slots__ = ("count", "most", "refused_count")
+    __slots__ = ("count", "max_count", "refused_count")
 
-    def __init__(self, most: int = DEFAULT_MAX_PRODUCERS) -> None:
+    def __init__(self, max_count: int = DEFAULT_MAX_PRODUCERS) -> None:
         self.count = 0
-        self.most = most
+        self.max_count = max_count
         self.refused_count = 0
         """Batches of new producers that were refused."""
 
     def check_room(self, producer_id: int, partition: str) -> None:
         """Refuse a client's new producer while there is no room: POLICY_VIOLATION.
 
-        Clients do not send such a batch again, as they would with UNKNOWN_PRODUCER_ID for ever.
+        Clients do not retry it; UNKNOWN_PRODUCER_ID they would retry without end.
         """
-        if self.count >= self.most:
+        if self.count >= self.max_count:
             self.refused_count += 1
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION,

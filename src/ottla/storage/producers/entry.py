@@ -1,4 +1,4 @@
-"""What a log remembers of one producer: epoch, last batches, open transaction.
+"""State of one producer in a log: epoch, last batches, open transaction.
 
 Kafka: org.apache.kafka.storage.internals.log.{ProducerStateEntry, BatchMetadata, TxnMetadata}.
 """
@@ -133,7 +133,7 @@ class ProducerEntry:
         self.batches = (*self.batches[-(BATCHES_KEPT - 1) :], batch)
 
     def take_next(self, batch: ValidatedBatch | BatchHeader) -> None:
-        """Take note of a batch in the known epoch, outside of any transaction."""
+        """Add a batch of the known epoch outside of any transaction."""
         timestamp = self.last_timestamp = batch.max_timestamp
         last_offset = batch.last_offset
         self.add_batch(

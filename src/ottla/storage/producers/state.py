@@ -140,7 +140,7 @@ class ProducerState:
         return verification
 
     def check_epoch(self, producer_id: int, producer_epoch: int) -> None:
-        """Refuse a producer that was fenced: it must not even ask the coordinator."""
+        """Refuse a producer that was fenced: it needs no verification."""
         entry = self.producers.get(producer_id)
         if entry is not None and producer_epoch < entry.producer_epoch:
             raise KafkaError(
@@ -235,7 +235,7 @@ class ProducerState:
         return join(self._partition_dir, f"{offset:020d}{SNAPSHOT_SUFFIX}")
 
     def moved(self, partition_dir: str) -> None:
-        """Take note that the partition's directory was renamed."""
+        """Follow the partition's directory, which was renamed."""
         self._partition_dir = partition_dir
 
     def take_snapshot(self) -> None:
@@ -274,7 +274,7 @@ class ProducerState:
                 del self.unflushed_snapshots[offset]
 
     def find_snapshots(self, names: Collection[str]) -> None:
-        """Take up the snapshot files among the directory's names."""
+        """Find the snapshot files among the directory's names."""
         self.snapshots = sorted(
             int(name[: -len(SNAPSHOT_SUFFIX)])
             for name in names
@@ -359,7 +359,7 @@ class ProducerState:
     # Truncation
 
     def truncate_to(self, log_start_offset: int, offset: int, high_watermark: int) -> None:
-        """Drop what counts records at or above offset: the state is stale until `take_over`.
+        """Discard the state above offset; it is stale until `take_over`.
 
         A state without producers stays as it is. Until `take_over` no transaction ends, as far as
         readers see: below the high watermark the open ones are known.

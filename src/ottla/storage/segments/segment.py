@@ -154,7 +154,7 @@ class Segment:
         config: LogConfig,
         now_ms: int,
     ) -> Segment:
-        """Take up an existing segment; nothing but the log file's length is looked at."""
+        """Open an existing segment; only the log file's length is read."""
         self = cls(directory, partition_dir, base_offset, config=config, now_ms=now_ms)
         self.file = directory.open(self.path(LOG_SUFFIX))
         self.size = self.file.size()
@@ -261,7 +261,7 @@ class Segment:
         self._bytes_since_index += batch.size
 
     def _index(self, offset: int, position: int) -> None:
-        """Add an entry to both indexes; a write that fails is made up for at the flush.
+        """Add an entry to both indexes; a failed write is repeated by the flush.
 
         Raises nothing: the batch is in the log by now.
         """
@@ -279,7 +279,7 @@ class Segment:
         return self.directory.modified_ms(self.path(LOG_SUFFIX))
 
     def _note_full_index(self) -> None:
-        """Ask the indexes whenever they may have changed, not at every append."""
+        """Update whether an index is full; called when entries may have changed."""
         self._is_index_full = self.offset_index.is_full or self.time_index.is_full
 
     def should_roll(
@@ -325,7 +325,7 @@ class Segment:
         return self._max_timestamp != _UNKNOWN
 
     def take_max_timestamp(self, copy: Segment) -> None:
-        """Take what a worker has read, unless it failed or nothing is needed any more."""
+        """Copy the timestamp that a worker read, unless the segment has changed."""
         if copy.knows_max_timestamp and not self.knows_max_timestamp and copy.size == self.size:
             self._max_timestamp = copy.max_timestamp
             self.max_timestamp_offset = copy.max_timestamp_offset
@@ -487,7 +487,7 @@ class Segment:
         return cut
 
     def become_inactive(self) -> None:
-        """Seal the indexes when the log rolls on: the last timestamp entry, no hole."""
+        """Complete the indexes at a roll: the last timestamp entry, no preallocated space."""
         self.needs_sync = True
         self.time_index.append_if_newer(self.max_timestamp, self.max_timestamp_offset)
         self.offset_index.trim()
@@ -497,7 +497,7 @@ class Segment:
             self.file.truncate(self.size)
 
     def become_active(self) -> None:
-        """Give the index files their hole back."""
+        """Preallocate the index files again."""
         try:
             self.offset_index.preallocate()
             self.time_index.preallocate()
@@ -521,13 +521,13 @@ class Segment:
                 pinned.append(file)
 
     def sync_again(self) -> None:
-        """Take note that what was pinned for a sync may not have had it."""
+        """Mark the files as not synced: the sync of pinned files may have failed."""
         self.needs_sync = True
         for index in (self.offset_index, self.time_index, self.transaction_index):
             index.sync_again()
 
     def close(self) -> None:
-        """Trim what was touched and give every descriptor back."""
+        """Trim loaded indexes and close all files."""
         if self.time_index.is_loaded and self._max_timestamp != _UNKNOWN:
             self.time_index.append_if_newer(self._max_timestamp, self.max_timestamp_offset)
         self.offset_index.trim()
@@ -535,7 +535,7 @@ class Segment:
         self.close_files()
 
     def close_files(self) -> None:
-        """Give the descriptor back; the next use opens again."""
+        """Close the log file; the next use opens it again."""
         self.file.close()
 
     def release_if_idle(self, *, is_active: bool) -> bool:
@@ -569,7 +569,7 @@ class Segment:
         return [file_name(self.base_offset, suffix) + self.suffix for suffix in _SUFFIXES]
 
     def moved(self, partition_dir: str) -> None:
-        """Take note that the partition's directory was renamed."""
+        """Follow the partition's directory, which was renamed."""
         self._partition_dir = partition_dir
         self._renamed()
 
@@ -580,18 +580,18 @@ class Segment:
         self.transaction_index.path = self.path(TRANSACTION_INDEX_SUFFIX)
 
     def remove_files(self) -> None:
-        """Remove the files, those that are there."""
+        """Close and remove the files that exist."""
         self.close_files()
         self.remove_names()
 
     def remove_names(self) -> None:
-        """Remove the files without touching what may be open."""
+        """Remove the files that exist; open ones stay open."""
         for path in self._paths():
             if self.directory.exists(path):
                 self.directory.remove(path)
 
-    def let_go(self) -> list[str]:
-        """Give the descriptor back for good and return the paths of files that may be there."""
+    def close_for_removal(self) -> list[str]:
+        """Close the file and return the paths of files that may exist."""
         self.close_files()
         return self._paths()
 
