@@ -12,8 +12,8 @@ from ottla.clients.admin.configs import ConfigResource, ResourceType
 from ottla.testing import cluster_files
 from ottla.testing.cluster import Cluster
 from ottla.testing.cluster_files import CONTROLLER, ClusterFiles, endpoint_of, free_listeners
+from ottla.testing.errors import ClusterError
 from ottla.testing.kafka import Kafka
-from ottla.testing.threaded_node import ClusterError
 from tests.waits import WAIT_S
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla.clients.blocking import Producer
-from ottla.errors import KafkaError
+from ottla.errors import ClosedError, KafkaError
 from ottla.testing.cluster import Cluster
+from ottla.testing.errors import ClusterError
 from ottla.testing.fault_clock import ClusterClock
 from ottla.testing.fault_network import CLIENTS, NetworkFaults, Pipe
 from ottla.testing.kafka import Kafka
-from ottla.testing.threaded_node import ClusterError
 from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
@@ -86,10 +86,12 @@ def test_a_node_halts_when_its_last_disk_fails(
         _send_once(kafka, topic)
     cluster = kafka.cluster
     assert isinstance(cluster, Cluster)
-    kafka.wait(lambda: cluster.run(lambda node: node.halted.is_set()), WAIT_S, lambda: "no halt")
+    kafka.wait(lambda: not cluster.is_running, WAIT_S, lambda: "no halt")
+    with pytest.raises(ClusterError, match=r"node 1 has halted: .*; heal its disk, then start it"):
+        cluster.node(1).run(lambda node: node)
     disk.heal()
-    kafka.kill()
     kafka.start()
+    assert cluster.is_running
     assert topic.values() == ["before"]
 
 
@@ -145,7 +147,7 @@ def test_clients_that_are_cut_off_go_on_after_a_heal(three: Kafka) -> None:
 
 def test_bytes_arrive_in_order_when_a_link_is_healed_or_slow() -> None:
     """Nothing overtakes what waits."""
-    faults, found = NetworkFaults(), bytearray()
+    faults, found = NetworkFaults([1, 2, 3]), bytearray()
 
     async def work() -> None:
         pipe = Pipe(asyncio.get_running_loop(), faults, (1, 2), found.extend)
@@ -168,3 +170,59 @@ def test_a_single_node_has_no_links(one: Kafka) -> None:
     """The text says what there is instead."""
     with pytest.raises(ClusterError, match="pause it, or give nodes=3"):
         _ = one.network
+
+
+def test_links_that_do_not_exist_are_refused(three: Kafka) -> None:
+    """A wrong number or name would cut nothing, and the test would pass."""
+    for one, other in ((1, 4), ("client", 1), ("1", 2), (2, 2)):
+        with pytest.raises(ClusterError, match=r"no end|no link to itself"):
+            three.network.cut(one, other)
+    with pytest.raises(ClusterError, match="there is no end 7 of a link: there are the nodes 1, 2"):
+        three.partition_network({1, 2}, {7}).__enter__()
+    with pytest.raises(ClusterError, match="no end"):
+        three.network.delay(0, 1, 0.1)
+
+
+def test_topics_of_several_nodes_have_replicas(three: Kafka) -> None:
+    """On each of up to three nodes, unless the test says otherwise."""
+    replicated, alone = three.topic("three"), three.topic("alone", replication_factor=1)
+    found = three.admin.describe_topics([replicated, alone])
+    counts = []
+    for topic in (replicated, alone):
+        description = found[topic]
+        assert not isinstance(description, KafkaError)
+        counts.append(len(description.partitions[0].replicas))
+    assert counts == [3, 1]
+
+
+def test_a_group_without_commits_lags_by_all_records(one: Kafka) -> None:
+    """Not by none: a test that forgets to commit must fail."""
+    with Kafka(one.cluster) as kafka:
+        kafka.topic("lag").produce(["a", "b", "c"])
+        assert kafka.lag(kafka.group()) == 3
+
+
+@pytest.mark.parametrize("fault", ["freeze", "fill", "pause", "cut"])
+def test_a_cluster_with_a_fault_is_stopped(fault: str) -> None:
+    """The stop heals first; it waited for a frozen disk for ever."""
+    with Cluster(nodes=3) as cluster:
+        kafka = Kafka(cluster)
+        kafka.topic("topic").produce("value")
+        if fault == "pause":
+            kafka.pause(2)
+        elif fault == "cut":
+            kafka.network.partition({1}, {2, 3})
+        else:
+            getattr(kafka.disk(1), fault)()
+        kafka.close()
+    assert not cluster.is_running
+
+
+def test_a_consumer_that_is_left_open_is_closed(one: Kafka) -> None:
+    """At the end of the test: its warnings would come after pytest's summary."""
+    kafka = Kafka(one.cluster)
+    consumer = kafka.consumer(kafka.topic("open").produce("value"), group=kafka.group())
+    assert consumer.poll(timeout=WAIT_S)
+    kafka.close()
+    with pytest.raises(ClosedError):
+        consumer.poll(timeout=0)

@@ -17,8 +17,8 @@ from _pytest.assertion.rewrite import AssertionRewritingHook
 from ottla.clients import blocking
 from ottla.config.problems import ConfigErrors
 from ottla.testing.cluster import Cluster
+from ottla.testing.errors import ClusterError
 from ottla.testing.plugin import _options
-from ottla.testing.threaded_node import ClusterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,10 +9,10 @@ TYPE_CHECKING = False  # as in `typing`, whose import would cost more than all o
 if TYPE_CHECKING:
     from ottla.config.problems import ConfigErrors
     from ottla.testing.cluster import Cluster, ForeignCluster
+    from ottla.testing.errors import ClusterError
     from ottla.testing.expectation import Expectation
     from ottla.testing.kafka import Kafka, KafkaFactory
     from ottla.testing.simulation.cluster import SimulatedCluster
-    from ottla.testing.threaded_node import ClusterError
     from ottla.testing.topic import TestTopic
 
 __all__ = [
@@ -29,7 +29,7 @@ __all__ = [
 
 _MODULES = {
     "Cluster": "ottla.testing.cluster",
-    "ClusterError": "ottla.testing.threaded_node",
+    "ClusterError": "ottla.testing.errors",
     "ConfigErrors": "ottla.config.problems",
     "Expectation": "ottla.testing.expectation",
     "ForeignCluster": "ottla.testing.cluster",

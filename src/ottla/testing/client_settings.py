@@ -12,7 +12,7 @@ from ottla.clients.login import credentials
 from ottla.clients.settings import ADMIN, read_settings
 from ottla.clients.tls import client_context
 from ottla.config.properties import PropertiesError, parse_properties
-from ottla.testing.threaded_node import ClusterError
+from ottla.testing.errors import ClusterError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

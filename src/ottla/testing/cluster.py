@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, NoReturn
 from ottla.config.problems import ConfigErrors
 from ottla.errors import KafkaError
 from ottla.testing.cluster_files import CONTROLLER, ClusterFiles, node_directory
+from ottla.testing.errors import ClusterError
 from ottla.testing.fault_clock import ClusterClock
 from ottla.testing.fault_network import NetworkFaults
 from ottla.testing.outside import Outside
-from ottla.testing.threaded_node import START_TIMEOUT_S, ClusterError, ThreadedNode
+from ottla.testing.threaded_node import START_TIMEOUT_S, ThreadedNode
 from ottla.testing.tracebacks import raised_at_the_call
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 ANSWER_TIMEOUT_S = 10.0
+LEAVE_TIMEOUT_S = 6.0
+"""Of all controlled shutdowns of a stop; each gives up a second earlier."""
 _PORT_ATTEMPTS = 5
 _POLL_S = 0.005
 TEST_DEFAULTS: Mapping[str, str] = {
@@ -92,6 +95,7 @@ class Cluster:
                 **TEST_DEFAULTS,
                 **QUORUM_DEFAULTS,
                 "offsets.topic.replication.factor": replicas,
+                "default.replication.factor": replicas,
                 **given,
             }
         self._node_count = nodes
@@ -100,7 +104,7 @@ class Cluster:
         self._nodes: dict[int, ThreadedNode] = {}
         self.clock = ClusterClock(self._clock_moved)
         """The clock of all nodes; `clock.advance(days=8)`."""
-        self._network = NetworkFaults() if nodes > 1 else None
+        self._network = NetworkFaults(range(1, nodes + 1)) if nodes > 1 else None
         self._outside = Outside(self.clock, self._network)
 
     @property
@@ -139,7 +143,7 @@ class Cluster:
 
     @property
     def is_running(self) -> bool:
-        """Whether any node was started, and neither stopped nor killed since."""
+        """Whether any node was started, and has neither stopped, halted nor been killed since."""
         return any(one.is_running for one in self.nodes)
 
     @property
@@ -255,6 +259,7 @@ class Cluster:
         if node_id is not None:
             self.node(node_id).stop()
             return
+        self.heal()
         try:
             self.shutdown()
         finally:
@@ -268,9 +273,10 @@ class Cluster:
 
     def shutdown(self) -> None:
         """Stop all nodes cleanly and at once, but keep their data for the next `start`."""
-        running = [one for one in self.nodes if one.is_running]
+        running = [one for one in self.nodes if one.is_started]
         if len(running) > 1:  # with one that stops first, the last ones would have no controller
-            wait([left for one in running if (left := one.begin_leave()) is not None])
+            leaving = [left for one in running if (left := one.begin_leave()) is not None]
+            wait(leaving, LEAVE_TIMEOUT_S)
         stopped = [(one, one.begin_stop()) for one in running]
         errors = []
         for one, done in stopped:
@@ -280,6 +286,13 @@ class Cluster:
                 errors.append(error)
         if errors:
             raise errors[0]
+
+    def heal(self) -> None:
+        """End all faults: nodes are resumed, disks and links work again. Killed nodes stay down."""
+        for one in self.nodes:
+            one.heal()
+        if self._network is not None:
+            self._network.heal()
 
     def kill(self, node_id: int | None = None) -> None:
         """End a node, or all, as `kill -9` would; data stay for the next `start`."""

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ottla.testing.threaded_node import ClusterError
+from ottla.testing.errors import ClusterError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ottla.server.system.real import RealNetwork
+from ottla.testing.errors import ClusterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -32,7 +33,9 @@ _SCRATCH_BYTES = 64 * 1024
 class NetworkFaults:
     """What is wrong with the links of a cluster: an end is a node's id, or CLIENTS."""
 
-    def __init__(self) -> None:
+    def __init__(self, node_ids: Iterable[int]) -> None:
+        """Take the nodes that have links."""
+        self._node_ids = tuple(node_ids)
         self._cut: dict[tuple[End, End], None] = {}
         self._delays_s: dict[tuple[End, End], float] = {}
         self._relays: dict[Relay, None] = {}
@@ -45,19 +48,34 @@ class NetworkFaults:
 
         With one_way, bytes of the second end still arrive at the first.
         """
+        self._check(one, other)
         self._cut[one, other] = None
         if not one_way:
             self._cut[other, one] = None
 
     def delay(self, one: End, other: End, seconds: float) -> None:
         """Let bytes between two nodes, or from a node to clients, arrive so much later."""
+        self._check(one, other)
         self._delays_s[one, other] = self._delays_s[other, one] = seconds
 
     def drop(self, one: int, other: int) -> None:
         """Reset the connections between two nodes, once; they may be opened again at once."""
+        self._check(one, other)
         for relay in list(self._relays):
             if {relay.source, relay.target} == {one, other}:
                 relay.reset()
+
+    def _check(self, one: End, other: End) -> None:
+        """Raise ClusterError for a link that does not exist."""
+        for end in (one, other):
+            if end != CLIENTS and end not in self._node_ids:
+                known = ", ".join(map(str, self._node_ids))
+                raise ClusterError(
+                    f"there is no end {end!r} of a link: there are the nodes {known}, as numbers, "
+                    f"and {CLIENTS!r}"
+                )
+        if one == other:
+            raise ClusterError(f"{one!r} has no link to itself")
 
     def partition(self, *groups: Iterable[End]) -> None:
         """Cut every link between ends of different groups."""

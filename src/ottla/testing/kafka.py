@@ -9,15 +9,15 @@ import itertools
 import secrets
 import threading
 import time
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict
 
 from ottla.errors import KafkaError
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.testing.client_settings import of_confluent, of_python_clients
-from ottla.testing.cluster import ForeignCluster, as_text
+from ottla.testing.cluster import Cluster, ForeignCluster, as_text
+from ottla.testing.errors import ClusterError
 from ottla.testing.table import table
-from ottla.testing.threaded_node import ClusterError
 from ottla.testing.topic import TestTopic
 from ottla.testing.tracebacks import raised_at_the_call
 from ottla.types import TopicPartition
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from ottla.clients.blocking import Admin, Consumer, Producer
     from ottla.clients.keywords import ConsumerSettings
-    from ottla.testing.cluster import Cluster
     from ottla.testing.expectation import Expectation
     from ottla.testing.fault_clock import ClusterClock
     from ottla.testing.fault_disk import DiskFaults
@@ -36,7 +35,19 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.02
 _REMOVAL_S = 5.0
+CLOSE_TIMEOUT_S = 1.0
 _NAMES = itertools.count(1)
+
+
+class Timeouts(TypedDict):
+    """Settings of clients, in ms."""
+
+    request_timeout_ms: int
+    default_api_timeout_ms: int
+
+
+_TIMEOUTS: Final[Timeouts] = {"request_timeout_ms": 5000, "default_api_timeout_ms": 15_000}
+"""Of the fixture's clients: nodes of tests answer within seconds or not at all."""
 
 
 class KafkaFactory(Protocol):
@@ -65,6 +76,7 @@ class Kafka:
         self.unchecked: list[Expectation] = []
         self._producer: Producer | None = None
         self._admin: Admin | None = None
+        self._consumers: list[Consumer] = []
         self._making = threading.Lock()  # tests have threads: one of two producers was never closed
 
     def __enter__(self) -> Self:
@@ -101,7 +113,7 @@ class Kafka:
             if self._admin is None:
                 from ottla.clients.blocking import Admin
 
-                self._admin = Admin(config=self.client_settings)
+                self._admin = Admin(config=self.client_settings, **_TIMEOUTS)
             return self._admin
 
     # Names and topics
@@ -112,12 +124,14 @@ class Kafka:
         name: str = "topic",
         *,
         partitions: int = 1,
+        replication_factor: int = -1,
         compact: bool = False,
         exact: bool = False,
         config: Mapping[str, object] | None = None,
     ) -> TestTopic:
         """Create a topic; its name is made unique unless `exact`.
 
+        It has a replica on each of up to three nodes unless replication_factor says otherwise.
         Raises ConfigErrors for a setting that topics do not have.
         """
         full = name if exact else self._unique(name)
@@ -125,7 +139,7 @@ class Kafka:
         if compact:
             settings["cleanup.policy"] = "compact"
         self.cluster.check_topic_settings(settings)
-        self.admin.create_topic(full, partitions=partitions, configs=settings)
+        self.admin.create_topic(full, partitions, replication_factor, configs=settings)
         self.wait(
             lambda: self._has_leaders(full),
             10.0,
@@ -156,13 +170,18 @@ class Kafka:
     def consumer(
         self, *topics: str, group: str | None = None, **settings: Unpack[ConsumerSettings]
     ) -> Consumer:
-        """Return a native consumer that reads from the beginning; close it, or use it in `with`."""
+        """Return a native consumer that reads from the beginning.
+
+        Close it, or use it in `with`; the end of the test closes one that is left open.
+        """
         from ottla.clients.blocking import Consumer
 
-        settings.setdefault("auto_offset_reset", "earliest")
+        settings = {"auto_offset_reset": "earliest", **_TIMEOUTS, **settings}
         if group is not None:
             settings["group_id"] = group
-        return Consumer(*topics, config=self.client_settings, **settings)
+        consumer = Consumer(*topics, config=self.client_settings, **settings)
+        self._consumers.append(consumer)
+        return consumer
 
     # Settings for stock clients
 
@@ -209,9 +228,13 @@ class Kafka:
         return {where: one.offset for where, one in found.items() if one is not None}
 
     def lag(self, group: str) -> int:
-        """Return how many records the group has not committed, over the topics of this test."""
+        """Return how many records the group has not committed.
+
+        They are counted in the topics of this test of which it has committed an offset; of a group
+        that has committed none, in all of them, from the start of each log.
+        """
         committed = self.committed(group)
-        known = {where.topic for where in committed}
+        known = {where.topic for where in committed} or set(map(str, self.topics))
         partitions = [p for topic in self.topics if topic in known for p in topic.partitions()]
         for where in committed:
             if where not in partitions:
@@ -322,6 +345,8 @@ class Kafka:
         """Return topics with their records, and groups with their lag: for a failing test."""
         if not self.cluster.is_running:
             return "the broker is not running"
+        if isinstance(self.cluster, Cluster):
+            self.cluster.heal()  # else the report waits for a node that a test has paused
         lines = []
         try:
             lines.append(f"broker {self.bootstrap}")
@@ -339,15 +364,25 @@ class Kafka:
                 self.admin.delete_topics(self._exact, timeout=_REMOVAL_S)
 
     def close(self) -> None:
-        """Close the clients that the fixture made."""
+        """Close the clients that the fixture made; a cluster of the tests' own is healed first."""
+        if isinstance(self.cluster, Cluster):
+            self.cluster.heal()
         producer, self._producer = self._producer, None
         admin, self._admin = self._admin, None
-        try:
-            if producer is not None:
-                producer.close(timeout=1.0)
-        finally:
+        consumers, self._consumers = self._consumers, []
+        with ExitStack() as closing:
             if admin is not None:
-                admin.close()
+                closing.callback(admin.close)
+            if producer is not None:
+                closing.callback(producer.close, timeout=CLOSE_TIMEOUT_S)
+            for consumer in consumers:
+                closing.callback(_close_consumer, consumer)
+
+
+def _close_consumer(consumer: Consumer) -> None:
+    """Close a consumer that a test has left open, in another thread or without its broker."""
+    with suppress(KafkaError, RuntimeError):
+        consumer.close()
 
 
 def _dotted(name: str) -> str:

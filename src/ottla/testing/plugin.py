@@ -169,7 +169,7 @@ def _entered(
     """Start a cluster; what is wrong with its settings fails the test without a traceback."""
     from ottla.config.problems import ConfigErrors
     from ottla.errors import OttlaError
-    from ottla.testing.threaded_node import ClusterError
+    from ottla.testing.errors import ClusterError
 
     try:
         cluster = make()

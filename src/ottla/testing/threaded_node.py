@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.config.definition import Type
 from ottla.config.problems import ConfigErrors, nearest
+from ottla.testing.errors import ClusterError
 from ottla.testing.fault_disk import DiskFaults
 from ottla.testing.tracebacks import raised_at_the_call
 
@@ -27,11 +28,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 30.0
-
-
-class ClusterError(RuntimeError):
-    """The cluster was asked for something it cannot do; one line."""
+STOP_TIMEOUT_S = 10.0
 
 
 class ThreadedNode:
@@ -65,8 +62,18 @@ class ThreadedNode:
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started, and neither stopped nor killed since; it may be paused."""
+        """Whether it serves: started, and neither stopped, halted nor killed; it may be paused."""
+        return self._node is not None and self.halt_reason is None
+
+    @property
+    def is_started(self) -> bool:
+        """Whether there is a node to stop: one that runs or has halted."""
         return self._node is not None
+
+    @property
+    def halt_reason(self) -> Exception | None:
+        """Why the node has halted, None unless it has: its last disk or the metadata log failed."""
+        return None if self._node is None else self._node.failure
 
     @property
     def is_paused(self) -> bool:
@@ -85,6 +92,10 @@ class ThreadedNode:
     def _running(self) -> Node:
         if self._node is None:
             raise ClusterError("the cluster is not running; call start() or use it in `with`")
+        if self.halt_reason is not None:
+            raise ClusterError(
+                f"node {self.node_id} has halted: {self.halt_reason}; heal its disk, then start it"
+            )
         return self._node
 
     # Start
@@ -106,6 +117,8 @@ class ThreadedNode:
         from ottla.config.broker import parse_broker_config
         from ottla.server.node.node import Node  # here: two threads that import may fail
 
+        if self.halt_reason is not None:
+            self.kill()
         if self._node is not None:
             raise ClusterError("the cluster is running already")
         config = parse_broker_config({**self.config, "log.dirs": self.data_dir})
@@ -227,6 +240,11 @@ class ThreadedNode:
         if paused is not None:
             paused.set()
 
+    def heal(self) -> None:
+        """End the node's faults: it is resumed, and its disks work again."""
+        self.resume()
+        self.disk.heal()
+
     # Its loop
 
     def run(self, function: Callable[[Node], T]) -> T:
@@ -250,6 +268,8 @@ class ThreadedNode:
         if loop is not None and thread is not None:
             loop.call_soon_threadsafe(loop.stop)
             thread.join(STOP_TIMEOUT_S)
+            if thread.is_alive():  # a callback hangs: the thread ends with the process
+                raise ClusterError(f"the thread of node {self.node_id} does not end")
             loop.close()
 
 

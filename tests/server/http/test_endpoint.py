@@ -27,7 +27,7 @@ from ottla.server.http.health import BrokerState
 from ottla.server.metrics.loop import BEAT_S
 from ottla.server.node.startup import PortTaken
 from ottla.testing.cluster import TEST_DEFAULTS, Cluster
-from ottla.testing.threaded_node import ClusterError
+from ottla.testing.errors import ClusterError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
