@@ -154,18 +154,20 @@ def test_preferred_leaders_lead_again_by_themselves(enabled: str, leader: int) -
     assert brokers.partition("t").leader == leader
 
 
-def test_elections_by_the_clock_come_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next batch follows 10 ms later, so that requests are decided in between."""
-    monkeypatch.setattr(elections, "MAX_ELECTIONS_PER_IMBALANCE", 2)
+def test_elections_by_the_clock_come_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each in a turn of the loop of its own, so that requests are decided in between."""
+    monkeypatch.setattr(elections, "PARTITIONS_PER_SLICE", 2)
     brokers = Brokers(2)
     _without_preferred_leaders(brokers, 5)
-    _advance(brokers, BALANCE_MS + 1000)
-
-    assert sorted(_leaders(brokers)) == [1, 1, 2, 2, 2]
-    for expected in ([1, 1, 1, 1, 2], [1] * 5):
-        brokers.clock.ms += 10
-        _tick(brokers)
-        assert sorted(_leaders(brokers)) == expected
+    _advance(brokers, BALANCE_MS // 2)
+    brokers.clock.ms += BALANCE_MS // 2 + 1000
+    brokers.let_sessions_expire()
+    brokers.node.tick(brokers.clock.ms)
+    offsets = [brokers.node.driver.node.next_offset]
+    brokers.run_turn()
+    offsets.append(brokers.node.driver.node.next_offset)
+    assert offsets[1] - offsets[0] == 3
+    assert _leaders(brokers) == [1] * 5
 
 
 def test_unclean_leaders_are_elected_by_themselves_where_that_is_allowed() -> None:

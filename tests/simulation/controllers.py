@@ -172,7 +172,7 @@ class SimulatedController(SimulatedMember):
             validate_only=False,
         )
         quotas = self.runtime.controller.quotas
-        pending: Pending[Any] = self.runtime.write(lambda _offset: quotas.alter(request))
+        pending: Pending[Any] = self.runtime.write(lambda: quotas.alter(request))
         pending.on_done(lambda done: quorum.answered(succeeded=done.error is None))
 
     def write_snapshot(self) -> None:

@@ -5,6 +5,7 @@ Kafka: org.apache.kafka.controller.ClusterControlManager.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ottla.controller.heartbeats import BrokerState, Heartbeats
@@ -73,18 +74,34 @@ class ClusterControl:
         self._cluster_id = cluster_id
         self._features = features
         self.heartbeats = Heartbeats(session_timeout_ms)
+        self._leaving: set[int] = set()
+
+    @contextmanager
+    def leaving(self, broker_id: int) -> Iterator[None]:
+        """Let a broker neither lead nor join an ISR while a sliced decision removes it."""
+        self._leaving.add(broker_id)
+        try:
+            yield
+        finally:
+            self._leaving.discard(broker_id)
 
     # Queries
+
+    def is_leaving(self, broker_id: int) -> bool:
+        """Whether a decision that is in progress removes the broker."""
+        return broker_id in self._leaving
 
     def is_active(self, broker_id: int) -> bool:
         """Whether the broker can lead."""
         broker: BrokerRegistration | None = self.brokers.get(broker_id)
-        return broker is not None and broker.is_active
+        return broker is not None and broker.is_active and broker_id not in self._leaving
 
     def can_lead(self, broker_id: int, directory: Uuid) -> bool:
         """Whether the broker is active and can serve a replica in directory."""
         broker: BrokerRegistration | None = self.brokers.get(broker_id)
-        return broker is not None and broker.is_active and broker.has_online_directory(directory)
+        if broker is None or not broker.is_active or broker_id in self._leaving:
+            return False
+        return broker.has_online_directory(directory)
 
     def active_ids(self) -> list[int]:
         """Return the brokers that are neither fenced nor in controlled shutdown."""

@@ -20,7 +20,7 @@ from ottla.controller.partitions.reassignments import Reassignments
 from ottla.controller.policies import NO_POLICIES
 from ottla.controller.producer_ids import ProducerIdControl
 from ottla.controller.quotas import QuotaControl
-from ottla.controller.result import ControllerResult
+from ottla.controller.result import ControllerResult, in_one_turn
 from ottla.controller.topic_creation import TopicCreation
 from ottla.controller.topic_deletion import delete_topics
 from ottla.controller.topics import Topics
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ottla.controller.config_operations import BrokerRefusal
     from ottla.controller.features import RaiseKRaftVersion
     from ottla.controller.policies import Policies
-    from ottla.controller.result import RecordPermits
+    from ottla.controller.result import RecordPermits, Slices
     from ottla.metadata.broker import BrokerRegistration, FeatureRange
     from ottla.protocol.apis.allocate_producer_ids import (
         AllocateProducerIdsRequest,
@@ -61,6 +61,8 @@ if TYPE_CHECKING:
 
 _DIRECTORIES_FROM = 1
 """The version of partition records from which they have directories."""
+_CORDONS_FROM = 30
+"""The level of metadata.version from which brokers have cordoned log directories (KIP-1066)."""
 
 
 class Controller:
@@ -195,119 +197,160 @@ class Controller:
         return delete_topics(request, self.topics, enabled=enabled, record_permits=record_permits)
 
     def register_broker(
-        self, request: BrokerRegistrationRequest, *, next_offset: int, now_ms: int
-    ) -> ControllerResult[BrokerRegistrationResponse]:
+        self, request: BrokerRegistrationRequest, *, next_offset: Callable[[], int], now_ms: int
+    ) -> Slices[ControllerResult[BrokerRegistrationResponse]]:
         """Register a broker; its previous incarnation leaves its leaderships first."""
         self.cluster.check_registration(request, now_ms)
-        existing: BrokerRegistration | None = self.cluster.brokers.get(request.broker_id)
+        broker_id = request.broker_id
+        existing: BrokerRegistration | None = self.cluster.brokers.get(broker_id)
         records: list[MessageAndVersion] = []
-        epoch, previous = next_offset, request.previous_broker_epoch
         if existing is not None and existing.incarnation_id == request.incarnation_id:
             epoch = existing.broker_epoch
         else:  # an unregistered broker, too, may be an eligible leader
+            previous = request.previous_broker_epoch
             is_clean = existing is not None and existing.broker_epoch == previous
-            records += self.leadership.shut_down(request.broker_id, clean=is_clean)
-            self.cluster.heartbeats.registered(request.broker_id, now_ms)
-            self.leadership.lost_brokers.discard(request.broker_id)
+            records = yield from self.leadership.shut_down(broker_id, clean=is_clean)
+            self.cluster.heartbeats.registered(broker_id, now_ms)
+            self.leadership.lost_brokers.discard(broker_id)
+            epoch = next_offset()
         records.append(self.cluster.registration_record(request, epoch))
         response = BrokerRegistrationResponse(broker_epoch=epoch)
         return ControllerResult(records, response, is_atomic=False)
 
     def broker_heartbeat(
-        self, request: BrokerHeartbeatRequest, *, next_offset: int, now_ms: int
-    ) -> ControllerResult[BrokerHeartbeatResponse]:
-        """Process a heartbeat; KafkaError STALE_BROKER_EPOCH for another epoch."""
+        self, request: BrokerHeartbeatRequest, *, next_offset: Callable[[], int], now_ms: int
+    ) -> (
+        ControllerResult[BrokerHeartbeatResponse]
+        | Slices[ControllerResult[BrokerHeartbeatResponse]]
+    ):
+        """Process a heartbeat; KafkaError STALE_BROKER_EPOCH for another epoch.
+
+        One that changes nothing is answered at once, also while a sliced decision is in progress.
+        """
         cluster, broker_id = self.cluster, request.broker_id
         broker = cluster.check_epoch(broker_id, request.broker_epoch)
-        heartbeats = cluster.heartbeats
-        heartbeats.touch(broker_id, request.current_metadata_offset, now_ms)
-        current = cluster.state_of(broker)
-        registered_at = cluster.registration_offset(broker_id)
-        leads = self.topics.index.leads(broker_id)
-        state = heartbeats.next_state(
-            broker_id,
-            current,
-            HeartbeatOptions(
-                request.current_metadata_offset, request.want_fence, request.want_shut_down
-            ),
-            registration_offset=registered_at,
-            leads_partitions=leads,
-            active=cluster.active_ids(),
-        )
-        records = self._transition(broker, current, state)
-        records += self._directory_changes(broker, request)
-        if state is BrokerState.CONTROLLED_SHUTDOWN:
-            heartbeats.begin_controlled_shutdown(broker_id, next_offset + len(records) - 1)
+        cluster.heartbeats.touch(broker_id, request.current_metadata_offset, now_ms)
+        slices = self._change_by_heartbeat(request, next_offset)
+        state = self._next_state(broker, request)
+        if _is_transition(cluster.state_of(broker), state) or self._changes_directories(
+            broker, request
+        ):
+            return slices
+        return in_one_turn(slices)
+
+    def _change_by_heartbeat(
+        self, request: BrokerHeartbeatRequest, next_offset: Callable[[], int]
+    ) -> Slices[ControllerResult[BrokerHeartbeatResponse]]:
+        cluster, broker_id = self.cluster, request.broker_id
+        broker = cluster.check_epoch(broker_id, request.broker_epoch)
+        state = self._next_state(broker, request)
+        records = yield from self._transition(broker, cluster.state_of(broker), state)
+        if self._changes_directories(broker, request):
+            records += yield from self._directory_changes(broker, request)
+        if state is BrokerState.CONTROLLED_SHUTDOWN and not cluster.is_leaving(broker_id):
+            last_offset = next_offset() + len(records) - 1
+            cluster.heartbeats.begin_controlled_shutdown(broker_id, last_offset)
         if state is BrokerState.SHUTDOWN_NOW:
-            heartbeats.end_session(broker_id)
+            cluster.heartbeats.end_session(broker_id)
+        is_caught_up = request.current_metadata_offset >= cluster.registration_offset(broker_id)
         response = BrokerHeartbeatResponse(
-            is_caught_up=request.current_metadata_offset >= registered_at,
+            is_caught_up=is_caught_up,
             is_fenced=state.is_fenced,
             should_shut_down=state is BrokerState.SHUTDOWN_NOW,
         )
         return ControllerResult(records, response, is_atomic=False)
 
+    def _next_state(
+        self, broker: BrokerRegistration, request: BrokerHeartbeatRequest
+    ) -> BrokerState:
+        """Return the state of a broker after its heartbeat."""
+        cluster, broker_id = self.cluster, broker.broker_id
+        return cluster.heartbeats.next_state(
+            broker_id,
+            cluster.state_of(broker),
+            HeartbeatOptions(
+                request.current_metadata_offset, request.want_fence, request.want_shut_down
+            ),
+            registration_offset=cluster.registration_offset(broker_id),
+            leads_partitions=self.topics.index.leads(broker_id),
+            active=cluster.active_ids(),
+        )
+
     def _transition(
         self, broker: BrokerRegistration, current: BrokerState, state: BrokerState
-    ) -> list[MessageAndVersion]:
-        if state is current or (state.is_fenced and current is BrokerState.FENCED):
-            return []
+    ) -> Slices[list[MessageAndVersion]]:
         broker_id, epoch = broker.broker_id, broker.broker_epoch
+        if not _is_transition(current, state):
+            return []
         if state.is_fenced:
-            return self.leadership.fenced(broker_id, epoch)
+            return (yield from self.leadership.fenced(broker_id, epoch))
         if state is BrokerState.UNFENCED:
-            return self.leadership.unfenced(broker_id, epoch)
-        return self.leadership.in_controlled_shutdown(
-            broker_id, epoch, already=broker.in_controlled_shutdown
+            return (yield from self.leadership.unfenced(broker_id, epoch))
+        return (yield from self.leadership.in_controlled_shutdown(broker_id, epoch))
+
+    def _changes_directories(
+        self, broker: BrokerRegistration, request: BrokerHeartbeatRequest
+    ) -> bool:
+        """Whether the broker reports offline or other cordoned log directories."""
+        return self._changes_cordons(broker, request) or bool(
+            request.offline_log_dirs
+            and self.features.partition_version >= _DIRECTORIES_FROM
+            and any(lost in broker.log_directories for lost in request.offline_log_dirs)
+        )
+
+    def _changes_cordons(self, broker: BrokerRegistration, request: BrokerHeartbeatRequest) -> bool:
+        cordoned = request.cordoned_log_dirs
+        return (
+            cordoned is not None
+            and self.features.metadata_version >= _CORDONS_FROM
+            and tuple(cordoned) != broker.cordoned_log_directories
         )
 
     def _directory_changes(
         self, broker: BrokerRegistration, request: BrokerHeartbeatRequest
-    ) -> list[MessageAndVersion]:
+    ) -> Slices[list[MessageAndVersion]]:
         records: list[MessageAndVersion] = []
+        broker_id, epoch = broker.broker_id, broker.broker_epoch
         if request.offline_log_dirs and self.features.partition_version >= _DIRECTORIES_FROM:
             lost = tuple(request.offline_log_dirs)
-            records += self.leadership.directories_lost(broker.broker_id, broker.broker_epoch, lost)
-        cordoned = request.cordoned_log_dirs
-        if (
-            cordoned is not None
-            and self.features.metadata_version >= 30
-            and tuple(cordoned) != broker.cordoned_log_directories
-        ):
+            records = yield from self.leadership.directories_lost(broker_id, epoch, lost)
+        if self._changes_cordons(broker, request):
             record = kinds.BrokerRegistrationChangeRecord(
-                broker_id=broker.broker_id,
-                broker_epoch=broker.broker_epoch,
-                cordoned_log_dirs=list(cordoned),
+                broker_id=broker_id,
+                broker_epoch=epoch,
+                cordoned_log_dirs=list(request.cordoned_log_dirs or ()),
             )
             records.append(MessageAndVersion(record, 3))
         return records
 
-    def fence_stale_brokers(self, now_ms: int) -> ControllerResult[None]:
-        """Fence the first unfenced broker with an expired session; call again for others."""
+    def fence_stale_broker(self, broker_id: int, now_ms: int) -> Slices[ControllerResult[None]]:
+        """Fence a broker unless it has a session again."""
         cluster = self.cluster
-        for broker_id in cluster.heartbeats.stale(cluster.unfenced_ids(), now_ms):
-            epoch = cluster.brokers[broker_id].broker_epoch
-            records = self.leadership.fenced(broker_id, epoch)
-            return ControllerResult(records, None, is_atomic=False)
-        return ControllerResult([], None)
+        if broker_id not in cluster.heartbeats.stale(cluster.unfenced_ids(), now_ms):
+            return ControllerResult([], None)
+        epoch = cluster.brokers[broker_id].broker_epoch
+        records = yield from self.leadership.fenced(broker_id, epoch)
+        return ControllerResult(records, None, is_atomic=False)
 
-    def fence_lost_broker(self, broker_id: int, broker_epoch: int) -> ControllerResult[bool]:
-        """Fence a broker the process of which is gone, before its session expires; return whether.
+    def fence_lost_broker(
+        self, broker_id: int, broker_epoch: int
+    ) -> Slices[ControllerResult[None]]:
+        """Fence a broker whose process has ended, before its session expires.
 
         It joins `Leadership.lost_brokers` until its session would expire. Its next incarnation may
         register at once.
         """
         broker: BrokerRegistration | None = self.cluster.brokers.get(broker_id)
         if broker is None or broker.fenced or broker.broker_epoch != broker_epoch:
-            return ControllerResult([], False)
+            return ControllerResult([], None)
         self.cluster.heartbeats.end_session(broker_id)
         self.leadership.lost_brokers.add(broker_id)
-        records = self.leadership.fenced(broker_id, broker_epoch)
-        return ControllerResult(records, True, is_atomic=False)
+        records = yield from self.leadership.fenced(broker_id, broker_epoch)
+        return ControllerResult(records, None, is_atomic=False)
 
     def unregister_broker(
         self, request: UnregisterBrokerRequest
-    ) -> ControllerResult[UnregisterBrokerResponse]:
+    ) -> Slices[ControllerResult[UnregisterBrokerResponse]]:
         """Unregister a broker; KafkaError BROKER_ID_NOT_REGISTERED."""
         broker: BrokerRegistration | None = self.cluster.brokers.get(request.broker_id)
         if broker is None:
@@ -315,7 +358,8 @@ class Controller:
                 ErrorCode.BROKER_ID_NOT_REGISTERED,
                 f"Broker ID {request.broker_id} is not currently registered",
             )
-        records = self.leadership.unregistered(broker.broker_id, broker.broker_epoch)
+        slices = self.leadership.unregistered(broker.broker_id, broker.broker_epoch)
+        records = yield from slices
         response = UnregisterBrokerResponse(error_code=0, error_message="")
         return ControllerResult(records, response, is_atomic=False)
 
@@ -365,6 +409,11 @@ class Controller:
                     f"Unexpected broker id, expected {self._config.node_id}, but received "
                     f"{broker_id}",
                 )
+
+
+def _is_transition(current: BrokerState, state: BrokerState) -> bool:
+    both_fenced = state.is_fenced and current is BrokerState.FENCED
+    return state is not current and not both_fenced
 
 
 def _without_offset(handler: Callable[[Any], None]) -> Callable[[Any, int], None]:

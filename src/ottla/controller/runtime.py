@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ottla.controller.catch_up import CatchUp
 from ottla.controller.snapshot_writer import SnapshotWriter
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
     from ottla.controller.replayed_log import ReplayedLog
-    from ottla.controller.result import ControllerResult
+    from ottla.controller.result import ControllerResult, Decision, Slices
     from ottla.raft.driver import RunInWorker, SendRequest
     from ottla.raft.node import RaftNode
     from ottla.raft.quorum_state import QuorumStateStore
@@ -42,6 +43,13 @@ log = logging.getLogger("ottla.controller")
 _RECORD_OVERHEAD_BYTES = 32
 _RECORDS_PER_BATCH = 10_000
 """Records of one batch of a result that is not atomic; each has at most a few hundred bytes."""
+
+
+class _Sliced(NamedTuple):
+    """A decision that takes several turns of the event loop."""
+
+    slices: Slices[ControllerResult[Any]]
+    pending: Pending[Any]
 
 
 class ControllerRuntime:
@@ -111,6 +119,8 @@ class ControllerRuntime:
         self._min_insync_replicas = config.min_insync_replicas
         self._on_failure = on_failure
         self._waiting: deque[tuple[int, Callable[[], None], Callable[[Exception], None]]] = deque()
+        self._call_soon = call_soon
+        self._sliced: deque[_Sliced] = deque()
 
     # Events of the quorum
 
@@ -204,9 +214,15 @@ class ControllerRuntime:
 
     # Operations
 
-    def write(self, operation: Callable[[int], ControllerResult[T]]) -> Pending[T]:
-        """Run operation(next offset) now; the result is complete when its records are committed.
+    @property
+    def next_offset(self) -> int:
+        """The offset of the next record to be appended."""
+        return self.driver.node.next_offset
 
+    def write(self, operation: Callable[[], Decision[T]]) -> Pending[T]:
+        """Run an operation now; the result is complete when its records are committed.
+
+        Slices run one in a turn of the event loop, those of one operation after those of another.
         The Pending fails with KafkaError NOT_CONTROLLER where this node does not lead, and with
         any KafkaError that the operation raises.
         """
@@ -215,19 +231,55 @@ class ControllerRuntime:
             pending.fail(KafkaError(ErrorCode.NOT_CONTROLLER, self._where_it_is()))
             return pending
         try:
-            result = operation(self.driver.node.next_offset)
-            response = result.response
-            waiter = (lambda: pending.complete(response), pending.fail)
-            batches = _batches(result)
-            for batch in batches[:-1]:
-                self._append(batch)
-            if batches:
-                self._append(batches[-1], waiter)
+            result = operation()
+            if isinstance(result, Generator):
+                self._sliced.append(_Sliced(result, pending))
+                if len(self._sliced) == 1:
+                    self._run_slice()
             else:
-                self._wait(waiter)
+                self._finish(result, pending)
         except KafkaError as error:
             pending.fail(error)
         return pending
+
+    def _run_slice(self) -> None:
+        """Append the next slice of the oldest sliced operation, or its end."""
+        if not self._sliced:
+            return  # this node has resigned
+        slices, pending = self._sliced[0]
+        try:
+            records = next(slices)
+            if records:
+                self._append(records)
+        except StopIteration as end:
+            self._sliced.popleft()
+            self._finish_slices(end.value, pending)
+        except Exception as error:
+            self._sliced.popleft()
+            pending.fail(error)
+            if not isinstance(error, KafkaError):
+                raise
+        finally:
+            if self._sliced:
+                self._call_soon(self._run_slice)
+
+    def _finish_slices(self, result: ControllerResult[T], pending: Pending[T]) -> None:
+        try:
+            self._finish(result, pending)
+        except KafkaError as error:
+            pending.fail(error)
+
+    def _finish(self, result: ControllerResult[T], pending: Pending[T]) -> None:
+        """Append the records of a result; its response is released when they are committed."""
+        response = result.response
+        waiter = (lambda: pending.complete(response), pending.fail)
+        batches = _batches(result)
+        for batch in batches[:-1]:
+            self._append(batch)
+        if batches:
+            self._append(batches[-1], waiter)
+        else:
+            self._wait(waiter)
 
     def _where_it_is(self) -> str:
         leader_id = self.driver.node.leader_id
@@ -276,8 +328,12 @@ class ControllerRuntime:
 
     def _fail_all(self, error: KafkaError) -> None:
         waiting, self._waiting = self._waiting, deque()
+        sliced, self._sliced = self._sliced, deque()
         for _, _, fail in waiting:
             fail(error)
+        for slices, pending in sliced:
+            slices.close()
+            pending.fail(error)
 
 
 def _batches(result: ControllerResult[T]) -> list[Sequence[MessageAndVersion]]:

@@ -80,11 +80,12 @@ class Topics:
         return names[0] if names else None
 
     def located(self, keys: Iterable[PartitionKey]) -> list[Located]:
-        """Return partitions by their keys."""
+        """Return partitions by their keys; those that were deleted meanwhile are left out."""
         found = []
         for topic_id, partition_id in keys:
-            topic = self._topics[topic_id]
-            found.append(Located(topic, partition_id, topic.partitions[partition_id]))
+            topic = self._topics.get(topic_id)
+            if topic is not None and partition_id in topic.partitions:
+                found.append(Located(topic, partition_id, topic.partitions[partition_id]))
         return found
 
     # Replay

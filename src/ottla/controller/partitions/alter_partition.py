@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.controller.partitions.partition_change import Election
-from ottla.controller.result import ControllerResult
+from ottla.controller.result import PARTITIONS_PER_SLICE, ControllerResult, in_one_turn
 from ottla.errors import ErrorCode
 from ottla.metadata.partition import NO_LEADER_CHANGE, LeaderRecoveryState
 from ottla.protocol.apis.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -19,6 +19,7 @@ from ottla.protocol.records.metadata import PartitionChangeRecord
 if TYPE_CHECKING:
     from ottla.controller.cluster import ClusterControl
     from ottla.controller.partitions.leadership import Leadership
+    from ottla.controller.result import Decision, Slices
     from ottla.controller.topics import Topics, TopicState
     from ottla.metadata.broker import BrokerRegistration
     from ottla.metadata.framing import MessageAndVersion
@@ -40,24 +41,37 @@ class AlterPartition:
         self._leadership = leadership
         self._cluster = cluster
 
-    def alter(self, request: AlterPartitionRequest) -> ControllerResult[AlterPartitionResponse]:
+    def alter(self, request: AlterPartitionRequest) -> Decision[AlterPartitionResponse]:
         """Change the ISR of each partition on its own; KafkaError STALE_BROKER_EPOCH.
 
-        The answer holds the partition as it is after the change.
+        The response holds the partition as it is after the change. Few partitions are changed at
+        once, also while a sliced decision is in progress.
         """
+        slices = self._alter_all(request)
+        count = sum(len(topic.partitions) for topic in request.topics)
+        return slices if count >= PARTITIONS_PER_SLICE else in_one_turn(slices)
+
+    def _alter_all(
+        self, request: AlterPartitionRequest
+    ) -> Slices[ControllerResult[AlterPartitionResponse]]:
         response = AlterPartitionResponse(topics=[])
         if not request.topics:
             return ControllerResult([], response)
         self._cluster.check_epoch(request.broker_id, request.broker_epoch)
         records: list[MessageAndVersion] = []
+        count = 0
         for requested in request.topics:
-            topic = self._topics.by_id(requested.topic_id)
-            answers = [
-                _refused(one, ErrorCode.UNKNOWN_TOPIC_ID)
-                if topic is None
-                else self._alter(request.broker_id, topic, one, records)
-                for one in requested.partitions
-            ]
+            answers = []
+            for one in requested.partitions:
+                count += 1
+                if count % PARTITIONS_PER_SLICE == 0:
+                    yield records
+                    records = []
+                topic = self._topics.by_id(requested.topic_id)
+                if topic is None:
+                    answers.append(_refused(one, ErrorCode.UNKNOWN_TOPIC_ID))
+                else:
+                    answers.append(self._alter(request.broker_id, topic, one, records))
             response.topics.append(_TopicAnswer(topic_id=requested.topic_id, partitions=answers))
         return ControllerResult(records, response, is_atomic=False)
 
@@ -116,7 +130,7 @@ class AlterPartition:
     def _is_eligible(self, member: _Member) -> bool:
         """Whether a broker may be in sync: active, in the incarnation that the leader saw."""
         broker: BrokerRegistration | None = self._cluster.brokers.get(member.broker_id)
-        if broker is None or not broker.is_active:
+        if broker is None or not self._cluster.is_active(member.broker_id):
             return False
         return member.broker_epoch in {_NO_EPOCH, broker.broker_epoch}
 

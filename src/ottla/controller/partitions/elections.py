@@ -6,23 +6,25 @@ maybeElectUncleanLeaders}.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ottla.controller.partitions.partition_change import Election
-from ottla.controller.result import ControllerResult
+from ottla.controller.result import PARTITIONS_PER_SLICE, ControllerResult
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from ottla.controller.partitions.index import PartitionKey
     from ottla.controller.partitions.leadership import Leadership
-    from ottla.controller.topics import Topics
+    from ottla.controller.result import Slices
+    from ottla.controller.topics import Located, Topics
     from ottla.metadata.framing import MessageAndVersion
     from ottla.metadata.partition import PartitionRegistration
 
 _ElectionResult = ElectLeadersResponse.ReplicaElectionResult
 _PREFERRED, _UNCLEAN = 0, 1
-MAX_ELECTIONS_PER_IMBALANCE: Final = 1000
-"""Elections that the clock starts at once; the others follow in the next batch."""
 
 
 class Elections:
@@ -32,7 +34,9 @@ class Elections:
         self._topics = topics
         self._leadership = leadership
 
-    def elect_leaders(self, request: ElectLeadersRequest) -> ControllerResult[ElectLeadersResponse]:
+    def elect_leaders(
+        self, request: ElectLeadersRequest
+    ) -> Slices[ControllerResult[ElectLeadersResponse]]:
         """Elect the preferred (0) or, where there is no leader, an unclean leader (1)."""
         if request.election_type not in (_PREFERRED, _UNCLEAN):
             return ControllerResult([], _refuse_election(request))
@@ -43,9 +47,14 @@ class Elections:
             requested = [(topic.name, list(topic.partitions)) for topic in self._topics]
         else:
             requested = [(topic.topic, topic.partitions) for topic in request.topic_partitions]
+        count = 0
         for name, partition_ids in requested:
             result = _ElectionResult(topic=name, partition_result=[])
             for partition_id in partition_ids:
+                count += 1
+                if count % PARTITIONS_PER_SLICE == 0:
+                    yield records
+                    records = []
                 error = self._elect(name, partition_id, records, preferred=preferred)
                 needless = error is not None and error.code == ErrorCode.ELECTION_NOT_NEEDED
                 if needless and request.topic_partitions is None:
@@ -60,33 +69,32 @@ class Elections:
             response.replica_election_results.append(result)
         return ControllerResult(records, response, is_atomic=False)
 
-    def balance_leaders(self) -> ControllerResult[bool]:
-        """Elect preferred leaders where they can lead; return whether there may be more."""
-        records: list[MessageAndVersion] = []
-        for topic, partition_id, partition in self._topics.located(self._topics.index.imbalanced):
-            if len(records) >= MAX_ELECTIONS_PER_IMBALANCE:
-                break
-            change = self._leadership.change(topic, partition_id, partition)
-            change.election = Election.PREFERRED
-            record = self._leadership.build(change)
-            if record is not None:
-                records.append(record)
-        return _result_of_batch(records)
+    def balance_leaders(self) -> Slices[ControllerResult[None]]:
+        """Elect preferred leaders where they can lead."""
+        for located in self._sliced(self._topics.index.imbalanced):
+            records: list[MessageAndVersion] = []
+            for topic, partition_id, _ in located:
+                self._elect(topic.name, partition_id, records, preferred=True)
+            yield records
+        return ControllerResult([], None)
 
-    def elect_unclean_leaders(self) -> ControllerResult[bool]:
-        """Elect leaders where there are none and an unclean election is allowed.
+    def elect_unclean_leaders(self) -> Slices[ControllerResult[None]]:
+        """Elect leaders where there are none and an unclean election is allowed."""
+        leadership = self._leadership
+        for located in self._sliced(self._topics.index.leaderless()):
+            records: list[MessageAndVersion] = []
+            for topic, partition_id, partition in located:
+                is_allowed = leadership.allows_unclean_election(topic)
+                if is_allowed and not leadership.awaits_lost_broker(partition):
+                    self._elect(topic.name, partition_id, records, preferred=False)
+            yield records
+        return ControllerResult([], None)
 
-        Return whether there may be more.
-        """
-        records: list[MessageAndVersion] = []
-        leadership, leaderless = self._leadership, self._topics.index.leaderless()
-        for topic, partition_id, partition in self._topics.located(leaderless):
-            if len(records) >= MAX_ELECTIONS_PER_IMBALANCE:
-                break
-            is_allowed = leadership.allows_unclean_election(topic)
-            if is_allowed and not leadership.awaits_lost_broker(partition):
-                self._elect(topic.name, partition_id, records, preferred=False)
-        return _result_of_batch(records)
+    def _sliced(self, keys: Collection[PartitionKey]) -> Iterator[list[Located]]:
+        """Yield the partitions in slices, each as it is when the slice is made."""
+        remaining = list(keys)
+        for first in range(0, len(remaining), PARTITIONS_PER_SLICE):
+            yield self._topics.located(remaining[first : first + PARTITIONS_PER_SLICE])
 
     def _elect(
         self, name: str, partition_id: int, records: list[MessageAndVersion], *, preferred: bool
@@ -112,11 +120,6 @@ class Elections:
             )
         records.append(record)
         return None
-
-
-def _result_of_batch(records: list[MessageAndVersion]) -> ControllerResult[bool]:
-    is_full = len(records) >= MAX_ELECTIONS_PER_IMBALANCE
-    return ControllerResult(records, is_full, is_atomic=False)
 
 
 def _refuse_election(request: ElectLeadersRequest) -> ElectLeadersResponse:

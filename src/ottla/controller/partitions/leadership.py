@@ -8,17 +8,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.controller.partitions.partition_change import Election, PartitionChange
+from ottla.controller.result import PARTITIONS_PER_SLICE
 from ottla.metadata.framing import MessageAndVersion
 from ottla.metadata.partition import NO_LEADER
 from ottla.protocol.records.metadata import BrokerRegistrationChangeRecord, UnregisterBrokerRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from ottla.controller.cluster import ClusterControl
     from ottla.controller.configs import ConfigControl
     from ottla.controller.features import FeatureControl
     from ottla.controller.partitions.index import PartitionKey
+    from ottla.controller.result import Slices
     from ottla.controller.topics import Topics, TopicState
     from ottla.metadata.partition import PartitionRegistration
     from ottla.types import Uuid
@@ -135,53 +137,78 @@ class Leadership:
 
         return can_lead
 
-    def fenced(self, broker_id: int, broker_epoch: int) -> list[MessageAndVersion]:
+    def _update_slices(
+        self,
+        affected: Sequence[PartitionKey],
+        first: Iterable[MessageAndVersion] = (),
+        **changes: int,
+    ) -> Slices[list[MessageAndVersion]]:
+        """Yield slices of `first` and of the updates; return the last one.
+
+        changes are those of `updates`. Only the first PARTITIONS_PER_SLICE are made at once.
+        """
+        records = list(first)
+        last = max(0, (len(affected) - 1) // PARTITIONS_PER_SLICE * PARTITIONS_PER_SLICE)
+        for start in range(0, last, PARTITIONS_PER_SLICE):
+            records += self.updates(affected[start : start + PARTITIONS_PER_SLICE], **changes)
+            yield records
+            records = []
+        return records + self.updates(affected[last:], **changes)
+
+    def fenced(self, broker_id: int, broker_epoch: int) -> Slices[list[MessageAndVersion]]:
         """Fence a broker and elect other leaders."""
-        records = self.updates(self._index.in_sync(broker_id), removed=broker_id)
+        with self._cluster.leaving(broker_id):
+            affected = self._index.in_sync(broker_id)
+            records = yield from self._update_slices(affected, removed=broker_id)
         record = BrokerRegistrationChangeRecord(
             broker_id=broker_id, broker_epoch=broker_epoch, fenced=_FENCE
         )
         return [*records, MessageAndVersion(record, 0)]
 
-    def unfenced(self, broker_id: int, broker_epoch: int) -> list[MessageAndVersion]:
+    def unfenced(self, broker_id: int, broker_epoch: int) -> Slices[list[MessageAndVersion]]:
         """Unfence a broker and elect leaders for leaderless partitions."""
         record = BrokerRegistrationChangeRecord(
             broker_id=broker_id, broker_epoch=broker_epoch, fenced=_UNFENCE
         )
-        updates = self.updates(self._index.leaderless(), added=broker_id)
-        return [MessageAndVersion(record, 0), *updates]
+        first = [MessageAndVersion(record, 0)]
+        return self._update_slices(self._index.leaderless(), first, added=broker_id)
 
     def in_controlled_shutdown(
-        self, broker_id: int, broker_epoch: int, *, already: bool
-    ) -> list[MessageAndVersion]:
+        self, broker_id: int, broker_epoch: int
+    ) -> Slices[list[MessageAndVersion]]:
         """Move leaderships off a broker in controlled shutdown."""
         record = BrokerRegistrationChangeRecord(
             broker_id=broker_id, broker_epoch=broker_epoch, in_controlled_shutdown=1
         )
-        first = [] if already else [MessageAndVersion(record, 1)]
-        return first + self.updates(self._index.in_sync(broker_id), removed=broker_id)
+        first = [MessageAndVersion(record, 1)]
+        affected = self._index.in_sync(broker_id)
+        with self._cluster.leaving(broker_id):
+            return (yield from self._update_slices(affected, first, removed=broker_id))
 
-    def shut_down(self, broker_id: int, *, clean: bool) -> list[MessageAndVersion]:
+    def shut_down(self, broker_id: int, *, clean: bool) -> Slices[list[MessageAndVersion]]:
         """Remove the earlier incarnation of a broker from leaderships and ISRs.
 
         After an unclean shutdown its disk may have lost records, so it also leaves the eligible
         leader replicas (KIP-966).
         """
         affected = self._index.in_sync(broker_id)
-        if clean or not self._features.is_elr_enabled:
-            return self.updates(affected, removed=broker_id)
-        return self.updates([*affected, *self._index.eligible(broker_id)], unclean=broker_id)
+        with self._cluster.leaving(broker_id):
+            if clean or not self._features.is_elr_enabled:
+                return (yield from self._update_slices(affected, removed=broker_id))
+            affected += self._index.eligible(broker_id)
+            return (yield from self._update_slices(affected, unclean=broker_id))
 
-    def unregistered(self, broker_id: int, broker_epoch: int) -> list[MessageAndVersion]:
+    def unregistered(self, broker_id: int, broker_epoch: int) -> Slices[list[MessageAndVersion]]:
         """Unregister a broker and elect other leaders."""
-        affected = [*self._index.in_sync(broker_id), *self._index.eligible(broker_id)]
-        records = self.updates(affected, removed=broker_id)
+        with self._cluster.leaving(broker_id):
+            affected = [*self._index.in_sync(broker_id), *self._index.eligible(broker_id)]
+            records = yield from self._update_slices(affected, removed=broker_id)
         record = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker_epoch)
         return [*records, MessageAndVersion(record, 0)]
 
     def directories_lost(
         self, broker_id: int, broker_epoch: int, lost: tuple[Uuid, ...]
-    ) -> list[MessageAndVersion]:
+    ) -> Slices[list[MessageAndVersion]]:
         """Move leaderships off replicas whose directories went offline."""
         known = self._cluster.brokers[broker_id].log_directories
         newly_lost = [found for found in known if found in lost]
@@ -189,7 +216,8 @@ class Leadership:
             return []
         records: list[MessageAndVersion] = []
         for directory in newly_lost:
-            records += self.updates(self._index.in_directory(directory), removed=broker_id)
+            affected = self._index.in_directory(directory)
+            records = yield from self._update_slices(affected, records, removed=broker_id)
         online = [found for found in known if found not in newly_lost]
         record = BrokerRegistrationChangeRecord(
             broker_id=broker_id, broker_epoch=broker_epoch, log_dirs=online

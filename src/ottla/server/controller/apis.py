@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ottla.controller.result import ControllerResult
+from ottla.controller.result import ControllerResult, Decision
 from ottla.protocol.api_keys import request_class
 from ottla.protocol.apis.add_raft_voter import AddRaftVoterRequest
 from ottla.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from ottla.server.controller.channel import Requester
     from ottla.server.controller.quorum_view import QuorumView
 
-    Result: TypeAlias = ControllerResult[Any]
+    Result: TypeAlias = Decision[Any]
     Operation: TypeAlias = Callable[[Any], Result]
     Mutation: TypeAlias = Callable[[Any, RecordPermits | None], Result]
     Placed: TypeAlias = Callable[..., Result]
@@ -88,17 +88,20 @@ class ControllerApis:
             return answer_of(driver, request, self._cluster_id, kind.versions.highest, "")
         operation = self._operations.get(kind)
         if operation is not None:
-            return self._runtime.write(lambda _offset: operation(request))
+            return self._runtime.write(lambda: operation(request))
         placed = self._placed.get(kind)
         if placed is not None:
             now_ms = self._clock.monotonic_ms()
             return self._runtime.write(
-                lambda offset: placed(request, next_offset=offset, now_ms=now_ms)
+                lambda: placed(request, next_offset=self._next_offset, now_ms=now_ms)
             )
         mutation = self._mutations[kind]
         if requester is not None:
             return self._mutate(mutation, request, requester)
-        return self._runtime.write(lambda _offset: mutation(request, None))
+        return self._runtime.write(lambda: mutation(request, None))
+
+    def _next_offset(self) -> int:
+        return self._runtime.next_offset
 
     def _mutate(self, mutation: Mutation, request: Request, requester: Requester) -> Pending[Any]:
         """Apply the client's quota on created and deleted partitions (KIP-599)."""
@@ -110,7 +113,7 @@ class ControllerApis:
             response.throttle_time_ms = permits.throttle_time_ms(now_ms())
             return response
 
-        answer = self._runtime.write(lambda _offset: mutation(request, permits.record))
+        answer = self._runtime.write(lambda: mutation(request, permits.record))
         return answer.then(with_throttle_time)
 
 

@@ -192,7 +192,7 @@ class ControllerNode:
         Partitions that only an unclean election could serve wait until its session would expire.
         """
         controller, now_ms = self._runtime.controller, self._clock.monotonic_ms()
-        self._runtime.write(lambda _: controller.fence_lost_broker(broker_id, broker_epoch))
+        self._runtime.write(lambda: controller.fence_lost_broker(broker_id, broker_epoch))
         timeout_ms = controller.cluster.heartbeats.session_timeout_ms
         self._schedule.await_lost_broker(broker_id, now_ms + timeout_ms)
 

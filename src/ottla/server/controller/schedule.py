@@ -5,7 +5,8 @@ Kafka: the tasks of org.apache.kafka.controller.PeriodicTaskControlManager.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING
 
 from ottla.server.system.timers import next_aligned_tick
 
@@ -13,34 +14,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.config.broker import BrokerConfig
-    from ottla.controller.result import ControllerResult
+    from ottla.controller.result import ControllerResult, Slices
     from ottla.controller.runtime import ControllerRuntime
-
-_NEXT_BATCH_MS: Final = 10
-"""Delay until the next batch of elections, in which requests are decided."""
+    from ottla.purgatory.pending import Pending
 
 
 class _Task:
-    """Elections that recur; the operation returns whether there may be more of them."""
+    """Elections that recur."""
 
     __slots__ = ("due_ms", "operation", "period_ms")
 
-    def __init__(self, operation: Callable[[], ControllerResult[bool]], period_ms: int) -> None:
+    def __init__(
+        self, operation: Callable[[], Slices[ControllerResult[None]]], period_ms: int
+    ) -> None:
         self.operation = operation
         self.period_ms = period_ms
         self.due_ms = 0
 
     def run(self, runtime: ControllerRuntime, now_ms: int) -> None:
-        has_more = False
-
-        def elect(_offset: int) -> ControllerResult[bool]:
-            nonlocal has_more
-            result = self.operation()
-            has_more = result.response
-            return result
-
-        runtime.write(elect)
-        self.due_ms = now_ms + _NEXT_BATCH_MS if has_more else self._later(now_ms)
+        runtime.write(self.operation)
+        self.due_ms = self._later(now_ms)
 
     def start(self, now_ms: int) -> None:
         self.due_ms = self._later(now_ms)
@@ -64,6 +57,8 @@ class Schedule:
             self._tasks.append(_Task(elections.balance_leaders, period_ms))
         self._lost_brokers: dict[int, int] = {}
         """When their sessions would expire, in monotonic ms."""
+        self._fencing: set[int] = set()
+        """Brokers with an expired session that are being fenced."""
 
     def begin(self, now_ms: int) -> None:
         """Begin when this controller becomes active."""
@@ -102,8 +97,18 @@ class Schedule:
     def _fence_silent_brokers(self, now_ms: int) -> int | None:
         """Return when the next session ends."""
         runtime, controller = self._runtime, self._runtime.controller
-        heartbeats, cluster = controller.cluster.heartbeats, controller.cluster
-        while heartbeats.stale(cluster.unfenced_ids(), now_ms) and runtime.active:
-            if runtime.write(lambda _: controller.fence_stale_brokers(now_ms)).error:
-                break
-        return heartbeats.next_expiry_ms(cluster.unfenced_ids())
+        heartbeats = controller.cluster.heartbeats
+        for broker_id in heartbeats.stale(self._watched(), now_ms):
+            if runtime.active:
+                self._fencing.add(broker_id)
+                fence = partial(controller.fence_stale_broker, broker_id, now_ms)
+                runtime.write(fence).on_done(partial(self._fenced, broker_id))
+        return heartbeats.next_expiry_ms(self._watched())
+
+    def _watched(self) -> list[int]:
+        """Return the brokers whose sessions may expire: not those that are being fenced."""
+        unfenced = self._runtime.controller.cluster.unfenced_ids()
+        return [broker_id for broker_id in unfenced if broker_id not in self._fencing]
+
+    def _fenced(self, broker_id: int, _done: Pending[None]) -> None:
+        self._fencing.discard(broker_id)
