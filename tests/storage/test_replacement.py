@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ottla.storage.log.partition_log import PartitionLog
-    from ottla.storage.log.replacement import SegmentReplacement
 
 COMPACT = SMALL.__class__(segment_bytes=1000, index_interval_bytes=150, cleanup_policy=("compact",))
 
@@ -72,13 +71,11 @@ def offsets_of(log: PartitionLog) -> list[int]:
     ]
 
 
-def replace(log: PartitionLog) -> SegmentReplacement:
+def replace(log: PartitionLog, new: Sequence[Segment] = ()) -> bool:
     """Replace the first three segments by one."""
     old = log.segments.ordered[:3]
-    replacement = log.replace_segments(old, [cleaned(log, old)], now_ms=NOW_MS)
-    replacement.run()
-    replacement.done(None)
-    return replacement
+    new = new or [cleaned(log, old)]
+    return log.replace_segments(old, new, generation=log.generation, now_ms=NOW_MS)
 
 
 def test_readers_see_the_new_segment() -> None:
@@ -88,7 +85,7 @@ def test_readers_see_the_new_segment() -> None:
     before = offsets_of(log)
     found = log.reads.read(0, 10_000).records
     bases = log.segments.base_offsets
-    assert replace(log).is_replaced
+    assert replace(log)
     kept = offsets_of(log)
     assert 0 < len(kept) < len(before)
     assert log.segments.base_offsets == [bases[0], *bases[3:]]
@@ -118,9 +115,7 @@ def test_a_crash_leaves_the_old_segments_or_the_new_ones() -> None:
             after += [one for one in before if one >= log.segments.base_offsets[3]]
             disk.crash_at(disk.calls + number)
             try:
-                replacement = log.replace_segments(old, [new], now_ms=NOW_MS)
-                replacement.run()
-                replacement.done(None)
+                replace(log, [new])
                 flush(log)
             except SimulatedCrash:
                 disk.crash() if power else disk.kill()
@@ -132,52 +127,42 @@ def test_a_crash_leaves_the_old_segments_or_the_new_ones() -> None:
             pytest.fail("it never ended")
 
 
-@pytest.mark.parametrize("is_renamed", [False, True])
-def test_a_truncation_ends_a_replacement(is_renamed: bool) -> None:  # noqa: FBT001 - a case
-    """The worker's files are removed: a start must not put them in place."""
+def test_a_truncation_ends_a_replacement() -> None:
+    """The worker read what is gone; its files are removed."""
     disk = SimulatedDisk()
     log = written(disk)
     old = log.segments.ordered[:3]
-    replacement = log.replace_segments(old, [cleaned(log, old)], now_ms=NOW_MS)
+    new, generation = [cleaned(log, old)], log.generation
     target = old[1].base_offset
-    if is_renamed:
-        replacement.run()
     log.truncation.truncate_to(target, now_ms=NOW_MS)
-    assert not [name for name in disk.list("t-0") if name.endswith((".cleaned", ".swap"))]
-    replacement.run()
-    replacement.done(None)
-    assert not replacement.is_replaced
-    flush(log)
-    disk.kill()
-    assert new_log(disk, config=COMPACT, recovery_point=target).log_end_offset == target
+    for _ in range(2):
+        assert not log.replace_segments(old, new, generation=generation, now_ms=NOW_MS)
+        assert not [name for name in disk.list("t-0") if name.endswith((".cleaned", ".swap"))]
+        flush(log)
+    assert log.log_end_offset == target
 
 
-def test_retention_waits_for_a_replacement() -> None:
-    """And nothing is replaced in a log that is paused, nor the active segment."""
+def test_a_paused_log_keeps_its_segments() -> None:
+    """Those of retention, too; each purpose ends its own pause."""
     log = written(SimulatedDisk())
-    old = log.segments.ordered[:3]
-    new = [cleaned(log, old)]
-    with pytest.raises(ValueError, match="cannot be replaced now"):
-        log.replace_segments(log.segments.ordered, new, now_ms=NOW_MS)
     log.pause("move")
-    with pytest.raises(ValueError, match="cannot be replaced now"):
-        log.replace_segments(old, new, now_ms=NOW_MS)
+    log.pause("deletion")
     log.resume("move")
-    replacement = log.replace_segments(old, new, now_ms=NOW_MS)
+    assert not replace(log)
     log.truncation.delete_records_before(-1)
     assert log.truncation.delete_old_segments(NOW_MS) == 0
-    replacement.run()
-    replacement.done(None)
+    log.resume("deletion")
+    assert replace(log)
     assert log.truncation.delete_old_segments(NOW_MS) > 0
 
 
 def test_a_disk_that_fails_fences_the_log() -> None:
-    """It is not known which names are durable."""
-    log = written(SimulatedDisk())
-    old = log.segments.ordered[:3]
-    replacement = log.replace_segments(old, [cleaned(log, old)], now_ms=NOW_MS)
+    """The next start finds out which names are durable."""
+    disk = SimulatedDisk()
+    log = written(disk)
+    disk.fail(lambda call: call.kind == "rename")
     with pytest.raises(KafkaError, match="replacing segments of t-0"):
-        replacement.done(OSError("simulated"))
+        replace(log)
     assert log.failure is not None
 
 

@@ -26,7 +26,7 @@ from ottla.storage.log.events import STANDALONE
 from ottla.storage.log.flushes import LogFlushes
 from ottla.storage.log.reads import LogReads
 from ottla.storage.log.recovery import LogLoader
-from ottla.storage.log.replacement import SegmentReplacement
+from ottla.storage.log.swap_files import replace_segments
 from ottla.storage.log.truncation import LogTruncation
 from ottla.storage.log.writes import LogWrites
 from ottla.storage.segments.segment import DELETED_SUFFIX, Segment
@@ -46,7 +46,6 @@ log = logging.getLogger("ottla.storage")
 TRUNCATION: Final = "truncation"
 DELETION: Final = "deletion"
 MOVE: Final = "move"
-REPLACEMENT: Final = "replacement"
 """Purposes of pauses."""
 FUTURE_SUFFIX = "-future"
 """Of the directory of a copy on its way to another log directory (KIP-113)."""
@@ -91,7 +90,6 @@ class PartitionLog:
         """Expired segments that the last check kept because the clock jumped."""
         self._on_start_moved: Callable[[], None] | None = None
         self._pauses: set[str] = set()
-        self._abandon_replacement: Callable[[], None] | None = None
         self.on_flush_requested = events.flush_requested
         self.on_flush_overdue = events.flush_overdue
         self.on_recovery_point_lowered = events.recovery_point_lowered
@@ -353,7 +351,7 @@ class PartitionLog:
         return bool(self._pauses)
 
     def pause(self, purpose: str) -> None:
-        """Let no segment be deleted or replaced until `resume`; a replacement under way ends."""
+        """Let no segment be deleted or replaced until `resume`."""
         self._pauses.add(purpose)
 
     def resume(self, purpose: str) -> None:
@@ -361,23 +359,28 @@ class PartitionLog:
         self._pauses.discard(purpose)
 
     def replace_segments(
-        self, old: Sequence[Segment], new: Sequence[Segment], *, now_ms: int
-    ) -> SegmentReplacement:
-        """Return the job that puts new segments in the place of consecutive closed ones.
+        self, old: Sequence[Segment], new: Sequence[Segment], *, generation: int, now_ms: int
+    ) -> bool:
+        """Put new segments in the place of consecutive closed ones, whose records they hold.
 
-        The log is paused until it is done. ValueError while the log is paused.
+        False while the log is paused, or when it was truncated since it had this generation: the
+        new files are removed then. KAFKA_STORAGE_ERROR when the disk fails.
         """
-        return SegmentReplacement(self, old, new, now_ms=now_ms)
-
-    def replacement_begins(self, abandon: Callable[[], None]) -> None:
-        """Pause the log; abandon() is called when a truncation ends the replacement."""
-        self.pause(REPLACEMENT)
-        self._abandon_replacement = abandon
-
-    def replacement_ended(self) -> None:
-        """End the pause."""
-        self.resume(REPLACEMENT)
-        self._abandon_replacement = None
+        try:
+            if self.is_paused or self.generation != generation:
+                if not self.is_deleted:
+                    for segment in new:
+                        segment.remove_files()
+                return False
+            replace_segments(self, old, new, now_ms)
+        except OSError as error:
+            self.fail(error)
+            raise self.storage_error("replacing segments of", error) from error
+        self.segments.insert(new)
+        self.size_bytes += sum(segment.size for segment in new)
+        self.names_changed()
+        self.on_flush_requested(self)
+        return True
 
     # Changes of the state, for the parts of the log alone
 
@@ -453,24 +456,9 @@ class PartitionLog:
         """Whether files of deleted segments still wait for their removal."""
         return bool(self._removals)
 
-    def replaced(self, old: Sequence[Segment], new: Sequence[Segment], now_ms: int) -> None:
-        """Put segments in the place of others: see `SegmentReplacement`."""
-        self.retire_segments(old, now_ms, kept_snapshots={one.base_offset for one in new})
-        for segment in new:
-            segment.change_suffix("")
-            self.size_bytes += segment.size
-        self.segments.insert(new)
-        self.names_changed()
-        self.on_flush_requested(self)
-
     def lower_recovery_point(self, offset: int) -> None:
-        """Lower it before a truncation: a flush under way must not raise it again.
-
-        A replacement of segments ends: a start after a crash must not finish it.
-        """
+        """Lower it before a truncation: a flush under way must not raise it again."""
         self.generation += 1
-        if self._abandon_replacement is not None:
-            self._abandon_replacement()
         self.recovery_point = min(self.recovery_point, offset)
 
     def cut_begins(self) -> None:

@@ -1,10 +1,11 @@
-"""Completing or undoing a compaction that a crash interrupted.
+"""The replacement of closed segments by others, and its completion after a crash.
 
-`storage/log/replacement.py` renames complete `.cleaned` files to `.swap`, then removes the segments
-that they replace. So `.cleaned` files are removed and `.swap` files are completed. Producer
-snapshots stay: the records that they count may be compacted away (KAFKA-12520).
+A worker writes the new segments with the suffix `.cleaned` and syncs them. The replacement renames
+them to `.swap`, marks the old segments as deleted and removes the suffix. After a crash the log has
+the old segments or the new ones: `.cleaned` files are removed and `.swap` files are completed.
+Producer snapshots stay: the records that they count may be compacted away (KAFKA-12520).
 
-Kafka: LogLoader.removeTempFilesAndCollectSwapFiles.
+Kafka: LocalLog.replaceSegments, LogLoader.removeTempFilesAndCollectSwapFiles.
 """
 
 from __future__ import annotations
@@ -16,13 +17,32 @@ from ottla.storage.directory import join
 from ottla.storage.producers.snapshot import SNAPSHOT_SUFFIX
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ottla.storage.directory import Directory
+    from ottla.storage.log.partition_log import PartitionLog
+    from ottla.storage.segments.segment import Segment
 
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 _DELETED_SUFFIX = ".deleted"
 _LOG_SWAP_SUFFIX = ".log" + SWAP_SUFFIX
 _LEFTOVERS = (_DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")
+
+
+def replace_segments(
+    log: PartitionLog, old: Sequence[Segment], new: Sequence[Segment], now_ms: int
+) -> None:
+    """Put new segments in the place of old ones; OSError leaves the log to be recovered.
+
+    The new ones are renamed from the last to the first: while one has the suffix `.cleaned`, a
+    start removes all after it.
+    """
+    for segment in sorted(new, key=lambda one: -one.base_offset):
+        segment.change_suffix(SWAP_SUFFIX)
+    log.retire_segments(old, now_ms, kept_snapshots={one.base_offset for one in new})
+    for segment in new:
+        segment.change_suffix("")
 
 
 def finish_swaps(directory: Directory, subdirectory: str, names: list[str]) -> list[str]:

@@ -559,15 +559,6 @@ class Segment:
                 self.directory.rename(old, new)
         self._renamed()
 
-    def renamed_suffix(self, suffix: str) -> None:
-        """Follow the files, which a worker gave another suffix."""
-        self.suffix = suffix
-        self._renamed()
-
-    def file_names(self) -> list[str]:
-        """Return the names of its files in the partition's directory; not all need exist."""
-        return [file_name(self.base_offset, suffix) + self.suffix for suffix in _SUFFIXES]
-
     def moved(self, partition_dir: str) -> None:
         """Follow the partition's directory, which was renamed."""
         self._partition_dir = partition_dir
