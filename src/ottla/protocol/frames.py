@@ -58,11 +58,12 @@ def encode_response(
     try:
         body = b"".join(out)  # type: ignore[arg-type] # a file slice makes it raise TypeError
     except TypeError:
-        return [_response_header(codec.records_size(out), correlation_id, is_flexible), *out]
-    return [_response_header(len(body), correlation_id, is_flexible) + body]
+        return [response_header(codec.records_size(out), correlation_id, is_flexible), *out]
+    return [response_header(len(body), correlation_id, is_flexible) + body]
 
 
-def _response_header(body_size: int, correlation_id: int, is_flexible: int) -> bytes:
+def response_header(body_size: int, correlation_id: int, is_flexible: int) -> bytes:
+    """Return the size and header of a response whose body has so many bytes."""
     if is_flexible:
         return _SIZE_CORRELATION_NO_TAGS.pack(body_size + 5, correlation_id, 0)
     return _SIZE_AND_CORRELATION.pack(body_size + 4, correlation_id)

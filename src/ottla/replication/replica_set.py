@@ -65,7 +65,7 @@ class ReplicaSet:
         """The same partitions, by their topics' ids."""
         self._listeners: list[Callable[[Partition], object]] = []
         self._log_end_listeners: list[Callable[[PartitionLog], object]] = []
-        self._call_soon = call_soon or _call
+        self.call_soon = call_soon or _call
         self._yield_processor = yield_processor
         self._appended: dict[PartitionLog, None] = {}
         """Logs of replicated partitions with appends that followers were not told of."""
@@ -249,7 +249,7 @@ class ReplicaSet:
         if 1 < acknowledged <= PRODUCERS_TO_WAIT_FOR:
             self.when_quiet(self._wake_followers, self._yield_processor)
         else:
-            self._call_soon(self._wake_followers)
+            self.call_soon(self._wake_followers)
 
     def _wake_followers(self) -> None:
         """Answer the followers that wait: with all that was appended since."""
@@ -275,9 +275,9 @@ class ReplicaSet:
             seen, left = self.append_count, left - 1
             if between is not None:
                 between()
-            self._call_soon(look)
+            self.call_soon(look)
 
-        self._call_soon(look)
+        self.call_soon(look)
 
     def high_watermark_moved(self, partition: Partition) -> None:
         """Wake who waits for committed records of a replicated partition."""

@@ -33,11 +33,13 @@ if TYPE_CHECKING:
 class ClusterImage:
     """Nodes by id."""
 
-    __slots__ = ("brokers", "controllers")
+    __slots__ = ("brokers", "change_count", "controllers")
 
     def __init__(self) -> None:
         self.brokers: dict[int, BrokerRegistration] = {}
         self.controllers: dict[int, ControllerRegistration] = {}
+        self.change_count = 0
+        """How often a broker has changed."""
 
     def unfenced_brokers(self) -> Iterator[BrokerRegistration]:
         """Yield the brokers that clients may connect to."""
@@ -99,4 +101,5 @@ class ClusterImage:
         return broker
 
     def _note(self, broker_id: int, delta: MetadataDelta) -> None:
+        self.change_count += 1
         delta.brokers_changed.setdefault(broker_id, self.brokers.get(broker_id))

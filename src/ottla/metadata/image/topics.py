@@ -57,7 +57,7 @@ class TopicsImage:
         topic = self._topic(record.topic_id)
         old = topic.partitions.get(record.partition_id)
         self._note(delta, record.topic_id, record.partition_id, old)
-        topic.partitions[record.partition_id] = registration_of(record)
+        topic.put(record.partition_id, registration_of(record))
 
     def replay_partition_change(self, record: PartitionChangeRecord, delta: MetadataDelta) -> None:
         """Change a partition."""
@@ -68,7 +68,7 @@ class TopicsImage:
                 f"Unable to find partition {record.topic_id}:{record.partition_id}"
             )
         self._note(delta, record.topic_id, record.partition_id, old)
-        topic.partitions[record.partition_id] = old.merge(record)
+        topic.put(record.partition_id, old.merge(record))
 
     def replay_clear_elr(self, record: ClearElrRecord, delta: MetadataDelta) -> None:
         """Empty the eligible leaders of one topic, or of all when the name is empty."""
@@ -86,7 +86,7 @@ class TopicsImage:
                 new = old.without_elr()
                 if new is not old:
                     self._note(delta, topic.topic_id, partition_id, old)
-                    topic.partitions[partition_id] = new
+                    topic.put(partition_id, new)
 
     def replay_remove_topic(self, record: RemoveTopicRecord, delta: MetadataDelta) -> None:
         """Remove a topic; one that was created in the same delta is removed from it."""

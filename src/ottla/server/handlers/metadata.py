@@ -11,46 +11,46 @@ from ottla.controller.topic_names import is_topic_name
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from ottla.server.broker.internal_topics import INTERNAL_TOPICS
-from ottla.server.broker.partition_view import reachable, view_of
+from ottla.server.handlers.metadata_answers import FORM, TopicResponse, answer
 from ottla.server.requests import operations
 from ottla.server.requests.api import handles
 from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:
-    from ottla.metadata.partition import PartitionRegistration
     from ottla.metadata.topic import TopicImage
+    from ottla.purgatory.pending import Pending
+    from ottla.server.handlers.metadata_answers import EncodedTopics
     from ottla.server.requests.context import Context
     from ottla.types import Uuid
 
-TopicResponse = MetadataResponse.MetadataResponseTopic
-PartitionResponse = TopicResponse.MetadataResponsePartition
 BrokerResponse = MetadataResponse.MetadataResponseBroker
 _TOPIC_IDS_FROM = 12
-_NO_LISTENER_FROM = 6
-_WHOLE_LISTS_FROM = 1
-_NO_LISTENER = ErrorCode.LISTENER_NOT_FOUND
 _INVALID = ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-@handles(MetadataRequest)
-def metadata(ctx: Context, request: MetadataRequest) -> MetadataResponse:
+@handles(MetadataRequest, form=FORM)
+def metadata(
+    ctx: Context, request: MetadataRequest
+) -> MetadataResponse | EncodedTopics | Pending[EncodedTopics]:
     """Describe the cluster and the requested topics; create missing ones if allowed."""
     broker = ctx.broker
     error_code = _why_refused(request, ctx.api_version)
     if error_code is not None:
         return _refuse(request, error_code)
-    return MetadataResponse(
+    response = MetadataResponse(
         brokers=[
             BrokerResponse(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
             for node in broker.nodes(ctx.listener_name)
         ],
         cluster_id=broker.cluster_id,
         controller_id=broker.metadata.any_controller_id(),
-        topics=_topics(ctx, request),
+        topics=[],
         cluster_authorized_operations=operations.CLUSTER
         if request.include_cluster_authorized_operations
         else operations.NOT_ASKED,
     )
+    has_operations = request.include_topic_authorized_operations
+    return answer(ctx, response, _topics(ctx, request), has_operations=has_operations)
 
 
 def _why_refused(request: MetadataRequest, version: int) -> ErrorCode | None:
@@ -82,16 +82,15 @@ def _refuse(request: MetadataRequest, error_code: ErrorCode) -> MetadataResponse
     )
 
 
-def _topics(ctx: Context, request: MetadataRequest) -> list[TopicResponse]:
-    topics = ctx.broker.image.topics.by_name
+def _topics(ctx: Context, request: MetadataRequest) -> list[TopicImage | TopicResponse]:
+    """Return the topics; TopicResponse for one that does not exist."""
     if request.topics is None or (ctx.api_version == 0 and not request.topics):
-        answers = [_describe(ctx, topic) for topic in topics.values()]
-    else:
-        answers = _requested(ctx, request, request.topics)
+        return list(ctx.broker.image.topics.by_name.values())
+    answers = _requested(ctx, request, request.topics)
     if request.include_topic_authorized_operations:
-        for answer in answers:
-            if answer.error_code != ErrorCode.UNKNOWN_TOPIC_ID:
-                answer.topic_authorized_operations = operations.TOPIC
+        for one in answers:
+            if isinstance(one, TopicResponse) and one.error_code != ErrorCode.UNKNOWN_TOPIC_ID:
+                one.topic_authorized_operations = operations.TOPIC
     return answers
 
 
@@ -99,29 +98,29 @@ def _requested(
     ctx: Context,
     request: MetadataRequest,
     requested: list[MetadataRequest.MetadataRequestTopic],
-) -> list[TopicResponse]:
-    """Describe each topic once; if any is named by id, those without id are ignored."""
+) -> list[TopicImage | TopicResponse]:
+    """Return each topic once; if any is named by id, those without id are ignored."""
     topics = ctx.broker.image.topics.by_name
     ids = dict.fromkeys(one.topic_id for one in requested if one.topic_id)
     if ids:
         return [_by_id(ctx, topic_id) for topic_id in ids]
-    answers: list[TopicResponse] = []
+    answers: list[TopicImage | TopicResponse] = []
     missing: list[str] = []
     for name in dict.fromkeys(one.name for one in requested if one.name is not None):
         if name in topics:
-            answers.append(_describe(ctx, topics[name]))
+            answers.append(topics[name])
         else:
             missing.append(name)
-    return answers + _create_missing(ctx, request, missing)
+    return [*answers, *_create_missing(ctx, request, missing)]
 
 
-def _by_id(ctx: Context, topic_id: Uuid) -> TopicResponse:
+def _by_id(ctx: Context, topic_id: Uuid) -> TopicImage | TopicResponse:
     name = ctx.broker.topic_name(topic_id)
     topic = ctx.broker.image.topics.by_name.get(name) if name is not None else None
     if topic is None:
         code = ErrorCode.UNKNOWN_TOPIC_ID
         return TopicResponse(error_code=int(code), name=None, topic_id=topic_id, partitions=[])
-    return _describe(ctx, topic)
+    return topic
 
 
 def _create_missing(
@@ -149,47 +148,3 @@ def _create_missing(
 def _code_of_missing(name: str) -> ErrorCode:
     """Return the error of a missing topic or of an invalid name."""
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_topic_name(name) else _INVALID
-
-
-def _describe(ctx: Context, topic: TopicImage) -> TopicResponse:
-    return TopicResponse(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[
-            _describe_partition(ctx, index, partition)
-            for index, partition in sorted(topic.partitions.items())
-        ],
-    )
-
-
-def _describe_partition(
-    ctx: Context, index: int, partition: PartitionRegistration
-) -> PartitionResponse:
-    view = view_of(ctx.broker.image.cluster.brokers, partition, ctx.listener_name)
-    code = view.code
-    if code is _NO_LISTENER and ctx.api_version < _NO_LISTENER_FROM:
-        code = ErrorCode.LEADER_NOT_AVAILABLE
-    described = PartitionResponse(
-        error_code=int(code),
-        partition_index=index,
-        leader_id=view.leader_id,
-        leader_epoch=partition.leader_epoch,
-        replica_nodes=list(partition.replicas),
-        isr_nodes=list(partition.isr),
-        offline_replicas=view.offline_replicas,
-    )
-    if ctx.api_version < _WHOLE_LISTS_FROM:
-        _leave_out_unreachable(ctx, described)
-    return described
-
-
-def _leave_out_unreachable(ctx: Context, described: PartitionResponse) -> None:
-    """List only brokers with an endpoint here: version 0 clients look up each of them."""
-    brokers, listener = ctx.broker.image.cluster.brokers, ctx.listener_name
-    replicas = reachable(brokers, described.replica_nodes, listener)
-    isr = reachable(brokers, described.isr_nodes, listener)
-    is_short = (replicas, isr) != (described.replica_nodes, described.isr_nodes)
-    if is_short and not described.error_code:
-        described.error_code = int(ErrorCode.REPLICA_NOT_AVAILABLE)
-    described.replica_nodes, described.isr_nodes = replicas, isr
