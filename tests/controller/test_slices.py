@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.controller.partitions import alter_partition, elections, leadership
+from ottla.controller import runtime
+from ottla.controller.partitions import alter_partition, directories, elections, leadership
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.alter_partition import AlterPartitionRequest
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
@@ -13,13 +14,15 @@ from ottla.protocol.apis.unregister_broker import UnregisterBrokerRequest
 from ottla.types import ZERO_UUID
 from tests.controller.brokers import Brokers, PartitionData, TopicData, registration
 from tests.controller.cluster_model import ClusterModel, check_replay
-from tests.controller.harness import assigned_topic
+from tests.controller.harness import _none, assigned_topic
+
+MODULES = (alter_partition, directories, elections, leadership)
 
 
 @pytest.fixture(autouse=True)
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a slice have two partitions."""
-    for module in (alter_partition, elections, leadership):
+    for module in MODULES:
         monkeypatch.setattr(module, "PARTITIONS_PER_SLICE", 2)
 
 
@@ -108,13 +111,29 @@ def test_a_controller_that_resigns_in_between_reverts_and_forgets() -> None:
     """Requests fail with NOT_CONTROLLER; the next one decides again."""
     brokers = _with_partitions()
     answers = [brokers.send(brokers.heartbeat_of(1, fence=True)), brokers.send(_unregister(2))]
-    runtime = brokers.node._runtime
-    runtime.resigned(1)
+    brokers.node._runtime.resigned(1)
     for answer in answers:
         assert isinstance(answer.error, KafkaError)
         assert answer.error.code is ErrorCode.NOT_CONTROLLER
     assert _leaders(brokers) == [1] * 5
-    assert runtime.controller.cluster.is_active(1)
+    assert brokers.node._runtime.controller.cluster.is_active(1)
+
+
+def test_slices_wait_while_much_is_uncommitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit applies all of it in one turn."""
+    monkeypatch.setattr(runtime, "_MAX_UNCOMMITTED", 3)
+    brokers = _with_partitions(9)
+    disk, brokers.jobs = brokers.jobs, []
+    answer = brokers.send(brokers.heartbeat_of(1, fence=True))
+    flushes = [job for job in brokers.jobs if job[0] is not _none]
+    brokers.jobs = [job for job in brokers.jobs if job[0] is _none]
+    brokers.run_turn()
+    assert _leaders(brokers) == [2] * 4 + [1] * 5
+    assert not answer.done
+    brokers.jobs += disk + flushes
+    brokers.run_turn()
+    assert answer.value.is_fenced
+    assert _leaders(brokers) == [2] * 9
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -122,7 +141,7 @@ def test_the_size_of_slices_changes_no_decision(seed: int, monkeypatch: pytest.M
     """The metadata is that of decisions in one turn."""
     digests = []
     for size in (1, 1000):
-        for module in (alter_partition, elections, leadership):
+        for module in MODULES:
             monkeypatch.setattr(module, "PARTITIONS_PER_SLICE", size)
         model = ClusterModel(seed)
         for _ in range(120):

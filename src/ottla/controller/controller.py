@@ -382,7 +382,7 @@ class Controller:
 
     def assign_replicas_to_dirs(
         self, request: AssignReplicasToDirsRequest
-    ) -> ControllerResult[AssignReplicasToDirsResponse]:
+    ) -> Slices[ControllerResult[AssignReplicasToDirsResponse]]:
         """Record the log directories of replicas."""
         if self.features.partition_version < _DIRECTORIES_FROM:
             raise KafkaError(

@@ -43,6 +43,8 @@ log = logging.getLogger("ottla.controller")
 _RECORD_OVERHEAD_BYTES = 32
 _RECORDS_PER_BATCH = 10_000
 """Records of one batch of a result that is not atomic; each has at most a few hundred bytes."""
+_MAX_UNCOMMITTED = 2000
+"""Records beyond which the next slice waits: a commit applies all of them in one turn."""
 
 
 class _Sliced(NamedTuple):
@@ -121,6 +123,8 @@ class ControllerRuntime:
         self._waiting: deque[tuple[int, Callable[[], None], Callable[[Exception], None]]] = deque()
         self._call_soon = call_soon
         self._sliced: deque[_Sliced] = deque()
+        self._awaits_commit = False
+        """Whether the next slice waits until fewer records are uncommitted."""
 
     # Events of the quorum
 
@@ -169,6 +173,8 @@ class ControllerRuntime:
             self.failed(error)
             return
         self._release()
+        if self._awaits_commit:
+            self._continue_slices()
         self.snapshots.write_if_due()
 
     def _caught_up(self) -> None:
@@ -260,8 +266,14 @@ class ControllerRuntime:
             if not isinstance(error, KafkaError):
                 raise
         finally:
-            if self._sliced:
-                self._call_soon(self._run_slice)
+            self._continue_slices()
+
+    def _continue_slices(self) -> None:
+        """Run the next slice in the next turn, or when enough is committed."""
+        uncommitted = self._replayed.last_offset - self._replayed.committed_offset
+        self._awaits_commit = bool(self._sliced) and uncommitted > _MAX_UNCOMMITTED
+        if self._sliced and not self._awaits_commit:
+            self._call_soon(self._run_slice)
 
     def _finish_slices(self, result: ControllerResult[T], pending: Pending[T]) -> None:
         try:
@@ -329,6 +341,7 @@ class ControllerRuntime:
     def _fail_all(self, error: KafkaError) -> None:
         waiting, self._waiting = self._waiting, deque()
         sliced, self._sliced = self._sliced, deque()
+        self._awaits_commit = False
         for _, _, fail in waiting:
             fail(error)
         for slices, pending in sliced:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.controller.partitions.index import PartitionKey
-from ottla.controller.result import ControllerResult
+from ottla.controller.result import PARTITIONS_PER_SLICE, ControllerResult
 from ottla.controller.topics import Located
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.assign_replicas_to_dirs import (
@@ -19,6 +19,7 @@ from ottla.protocol.apis.assign_replicas_to_dirs import (
 if TYPE_CHECKING:
     from ottla.controller.cluster import ClusterControl
     from ottla.controller.partitions.leadership import Leadership
+    from ottla.controller.result import Slices
     from ottla.controller.topics import Topics
     from ottla.metadata.framing import MessageAndVersion
     from ottla.metadata.partition import PartitionRegistration
@@ -33,7 +34,7 @@ def assign_replicas(
     leadership: Leadership,
     *,
     cluster: ClusterControl,
-) -> ControllerResult[AssignReplicasToDirsResponse]:
+) -> Slices[ControllerResult[AssignReplicasToDirsResponse]]:
     """Record the directories of replicas; those in one that is offline lose their leaderships.
 
     KafkaError STALE_BROKER_EPOCH for another epoch.
@@ -42,12 +43,17 @@ def assign_replicas(
     records: list[MessageAndVersion] = []
     offline: dict[PartitionKey, None] = {}
     response = AssignReplicasToDirsResponse(error_code=0, directories=[])
+    count = 0
     for directory in request.directories:
         answer = _Directory(id=directory.id, topics=[])
         is_online = broker.has_online_directory(directory.id)
         for topic in directory.topics:
             topic_answer = _Directory.TopicData(topic_id=topic.topic_id, partitions=[])
             for requested in topic.partitions:
+                count += 1
+                if count % PARTITIONS_PER_SLICE == 0:
+                    yield records
+                    records = []
                 number = requested.partition_index
                 try:
                     change = _replica_of(broker.broker_id, topic.topic_id, number, topics)
@@ -63,7 +69,7 @@ def assign_replicas(
                 )
             answer.topics.append(topic_answer)
         response.directories.append(answer)
-    records += leadership.updates(offline, removed=broker.broker_id)
+    records = yield from leadership.update_slices([*offline], records, removed=broker.broker_id)
     return ControllerResult(records, response, is_atomic=False)
 
 

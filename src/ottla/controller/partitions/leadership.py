@@ -137,7 +137,7 @@ class Leadership:
 
         return can_lead
 
-    def _update_slices(
+    def update_slices(
         self,
         affected: Sequence[PartitionKey],
         first: Iterable[MessageAndVersion] = (),
@@ -159,7 +159,7 @@ class Leadership:
         """Fence a broker and elect other leaders."""
         with self._cluster.leaving(broker_id):
             affected = self._index.in_sync(broker_id)
-            records = yield from self._update_slices(affected, removed=broker_id)
+            records = yield from self.update_slices(affected, removed=broker_id)
         record = BrokerRegistrationChangeRecord(
             broker_id=broker_id, broker_epoch=broker_epoch, fenced=_FENCE
         )
@@ -171,7 +171,7 @@ class Leadership:
             broker_id=broker_id, broker_epoch=broker_epoch, fenced=_UNFENCE
         )
         first = [MessageAndVersion(record, 0)]
-        return self._update_slices(self._index.leaderless(), first, added=broker_id)
+        return self.update_slices(self._index.leaderless(), first, added=broker_id)
 
     def in_controlled_shutdown(
         self, broker_id: int, broker_epoch: int
@@ -183,7 +183,7 @@ class Leadership:
         first = [MessageAndVersion(record, 1)]
         affected = self._index.in_sync(broker_id)
         with self._cluster.leaving(broker_id):
-            return (yield from self._update_slices(affected, first, removed=broker_id))
+            return (yield from self.update_slices(affected, first, removed=broker_id))
 
     def shut_down(self, broker_id: int, *, clean: bool) -> Slices[list[MessageAndVersion]]:
         """Remove the earlier incarnation of a broker from leaderships and ISRs.
@@ -194,15 +194,15 @@ class Leadership:
         affected = self._index.in_sync(broker_id)
         with self._cluster.leaving(broker_id):
             if clean or not self._features.is_elr_enabled:
-                return (yield from self._update_slices(affected, removed=broker_id))
+                return (yield from self.update_slices(affected, removed=broker_id))
             affected += self._index.eligible(broker_id)
-            return (yield from self._update_slices(affected, unclean=broker_id))
+            return (yield from self.update_slices(affected, unclean=broker_id))
 
     def unregistered(self, broker_id: int, broker_epoch: int) -> Slices[list[MessageAndVersion]]:
         """Unregister a broker and elect other leaders."""
         with self._cluster.leaving(broker_id):
             affected = [*self._index.in_sync(broker_id), *self._index.eligible(broker_id)]
-            records = yield from self._update_slices(affected, removed=broker_id)
+            records = yield from self.update_slices(affected, removed=broker_id)
         record = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker_epoch)
         return [*records, MessageAndVersion(record, 0)]
 
@@ -217,7 +217,7 @@ class Leadership:
         records: list[MessageAndVersion] = []
         for directory in newly_lost:
             affected = self._index.in_directory(directory)
-            records = yield from self._update_slices(affected, records, removed=broker_id)
+            records = yield from self.update_slices(affected, records, removed=broker_id)
         online = [found for found in known if found not in newly_lost]
         record = BrokerRegistrationChangeRecord(
             broker_id=broker_id, broker_epoch=broker_epoch, log_dirs=online
