@@ -341,3 +341,28 @@ def test_a_change_that_fails_stops_no_other_change() -> None:
     assert partition is not None
     assert partition.is_leader
     assert applied == ["subscription"]
+
+
+def test_the_logs_of_a_large_topic_are_deleted_some_at_a_time() -> None:
+    """Its partitions serve no more at once, and a topic of the same name gets logs of its own."""
+    turns: list[Any] = []
+    one, replicas, _ = publisher(SimulatedDisk())
+    count = PARTITIONS_IN_A_TURN + 50
+    x = many("x", X, count)
+    one.metadata_changed(*change(x, partitions_changed={X: dict.fromkeys(x.partitions)}))
+    assert len(replicas.logs) == count
+    last = replicas.get("x", count - 1)
+    last.become_leader(1, 0, now_ms=0)
+    one._call_soon = turns.append
+    one.metadata_changed(*change(topics_deleted={X: x}))
+    assert len(replicas.logs) == 50
+    assert not last.is_leader
+    again = many("x", Y, 2)
+    again.partitions = {count - 1: again.partitions[0]}
+    one.metadata_changed(*change(again, partitions_changed={Y: {count - 1: None}}))
+    found = replicas.find("x", count - 1)
+    assert found is not None
+    assert found.topic_id == Y
+    assert len(replicas.logs) == 50
+    one.close()
+    assert [log.topic_id for log in replicas.logs] == [Y]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode, KafkaError
@@ -59,6 +60,9 @@ class MetadataPublisher:
         self._groups = broker.groups
         self._node_id = broker.node_id
         self._reported: set[str] = set()
+        self._dropped: dict[TopicPartition, None] = {}
+        """Partitions of deleted topics whose logs are not deleted yet."""
+        self._is_dropping = False
 
     def _partition_committed(self, partition: Partition) -> None:
         """Tell the group coordinator how far its log is committed."""
@@ -70,7 +74,9 @@ class MetadataPublisher:
         """Apply committed metadata; a part that fails is logged and stops no other part."""
         now_ms = self._clock.now_ms()
         for topic in delta.topics_deleted.values():
-            self._apply(f"deletion of {topic.name}", self._drop_topic, topic, now_ms)
+            self._apply(f"deletion of {topic.name}", self._drop_topic, topic)
+        if not self._is_dropping:
+            self._drop_some()
         self._note_changes(delta, image)
         self._apply("creation of logs", self._new_logs.begin, image, now_ms)
         if not self._is_changing:
@@ -136,7 +142,9 @@ class MetadataPublisher:
         self._replication.wake()
 
     def close(self) -> None:
-        """Change no more partitions."""
+        """Change no more partitions; what was deleted must not be there at the next start."""
+        while self._dropped:
+            self._drop_some()
         self._changed.clear()
         self._new_logs.close()
 
@@ -147,12 +155,26 @@ class MetadataPublisher:
             text = "%s failed; report this as a bug, and restart the node to apply it again"
             log.exception(text, what, extra={"event": "metadata.not_applied"})
 
-    def _drop_topic(self, topic: TopicImage, now_ms: int) -> None:
+    def _drop_topic(self, topic: TopicImage) -> None:
+        """Serve a topic's partitions no longer; `_drop_some` deletes their logs."""
         self._broker.quotas.replication.set_replicas(topic.name, {})
         for index in sorted(topic.partitions):
-            self._drop(topic.name, index, now_ms)
+            partition = self._replicas.find(topic.name, index)
+            if partition is not None:
+                partition.resign(-1, partition.leader_epoch)
+            self._dropped[TopicPartition(topic.name, index)] = None
         if topic.name != OFFSETS_TOPIC:
             self._groups.on_topics_deleted([(topic.name, topic.topic_id)])
+
+    def _drop_some(self) -> None:
+        """Delete logs of deleted topics: each is a renamed directory, so many in a turn."""
+        now_ms = self._clock.now_ms()
+        for name in list(islice(self._dropped, PARTITIONS_IN_A_TURN)):
+            del self._dropped[name]
+            self._apply(f"deletion of {name}", self._drop, *name, now_ms)
+        self._is_dropping = bool(self._dropped)
+        if self._dropped:
+            self._call_soon(self._drop_some)
 
     def _drop(self, name: str, index: int, now_ms: int) -> None:
         partition = self._replicas.find(name, index)
@@ -170,6 +192,9 @@ class MetadataPublisher:
     def _host_partition(self, topic: TopicImage, index: int, now_ms: int, *, is_new: bool) -> None:
         image = topic.partitions[index]
         name = topic.name
+        if TopicPartition(name, index) in self._dropped:  # of a deleted topic of the name
+            del self._dropped[TopicPartition(name, index)]
+            self._drop(name, index, now_ms)
         if self._node_id not in image.replicas:
             self._drop_moved(topic, index, now_ms)
             return
