@@ -78,7 +78,7 @@ class ClusterControl:
 
     @contextmanager
     def leaving(self, broker_id: int) -> Iterator[None]:
-        """Let a broker neither lead nor join an ISR while a sliced decision removes it."""
+        """Exclude a broker from leading and joining ISRs while a sliced decision removes it."""
         self._leaving.add(broker_id)
         try:
             yield
@@ -305,11 +305,11 @@ class ClusterControl:
         self.brokers[record.broker_id] = self.brokers[record.broker_id].merge(record)
 
     def replay_fence(self, record: FenceBrokerRecord) -> None:
-        """Fence a broker, as recorded by old releases."""
+        """Fence a broker, as recorded by releases before BrokerRegistrationChangeRecord."""
         self.brokers[record.id] = self.brokers[record.id]._replace(fenced=True)
 
     def replay_unfence(self, record: UnfenceBrokerRecord) -> None:
-        """Unfence a broker, as recorded by old releases."""
+        """Unfence a broker, as recorded by releases before BrokerRegistrationChangeRecord."""
         self.brokers[record.id] = self.brokers[record.id]._replace(fenced=False)
 
     def replay_register_controller(self, record: RegisterControllerRecord) -> None:

@@ -1,4 +1,4 @@
-"""What a request to change settings makes of those of a resource, and checks of a broker's.
+"""Applies the operations of a request to a resource's settings; a broker's own checks.
 
 Brokers check settings of their own before they forward a change; the active controller checks
 again.
@@ -149,7 +149,7 @@ def _definition(resource_type: int, name: str) -> Key | None:
 
 
 def _check_operations(operations: Iterable[int]) -> None:
-    """Refuse unknown operations of a broker's settings, before all that is wrong with these."""
+    """Refuse unknown operations of a broker's settings, before other errors."""
     for operation in operations:
         if operation not in {*AlterOperation}:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {operation}")

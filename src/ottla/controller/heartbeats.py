@@ -51,7 +51,7 @@ class Heartbeats:
         self._contacts: dict[int, _Contact] = {}
 
     def begin(self, broker_id: int, now_ms: int, *, heard: bool) -> None:
-        """Take over a broker that registered with an earlier controller.
+        """Start the session of a broker that registered with an earlier controller.
 
         heard: until its session expires no other incarnation may register.
         """
@@ -62,9 +62,9 @@ class Heartbeats:
         self._contacts[broker_id] = _Contact(now_ms, heard=False)
 
     def end_session(self, broker_id: int) -> None:
-        """Let the next incarnation register at once: this one has been told to stop.
+        """End the session, so that the next incarnation may register at once: this one stops.
 
-        Kafka makes it wait until the session expires.
+        In Kafka it waits until the session expires.
         """
         contact = self._contacts.get(broker_id)
         if contact is not None:
@@ -94,7 +94,7 @@ class Heartbeats:
             contact.controlled_shutdown_offset = offset
 
     def stale(self, active: list[int], now_ms: int) -> list[int]:
-        """Return the active brokers whose session has expired, the longest silent ones first."""
+        """Return the active brokers whose session has expired, the oldest session first."""
         limit = now_ms - self.session_timeout_ms
         expired = [
             (contact.session_ms if contact else 0, broker_id)
@@ -124,7 +124,7 @@ class Heartbeats:
     ) -> BrokerState:
         """Return the state of the broker after this heartbeat."""
         if current is BrokerState.FENCED:
-            return _leave_fence(options, registration_offset)
+            return _state_of_fenced(options, registration_offset)
         if current is BrokerState.UNFENCED and options.want_fence:
             is_leaving = options.want_shut_down
             return BrokerState.SHUTDOWN_NOW if is_leaving else BrokerState.FENCED
@@ -142,7 +142,7 @@ class Heartbeats:
         return seen >= self._contacts[broker_id].controlled_shutdown_offset
 
 
-def _leave_fence(options: HeartbeatOptions, registration_offset: int) -> BrokerState:
+def _state_of_fenced(options: HeartbeatOptions, registration_offset: int) -> BrokerState:
     if options.want_shut_down:
         return BrokerState.SHUTDOWN_NOW
     if not options.want_fence and options.metadata_offset >= registration_offset:

@@ -47,7 +47,7 @@ class SnapshotWriter:
         self._is_writing = False
 
     def write_if_due(self) -> None:
-        """Write a snapshot when the policy demands one."""
+        """Write a snapshot when one is due."""
         loader = self._replayed.loader
         if self._is_writing or loader.in_transaction:
             return

@@ -101,7 +101,7 @@ class TopicCreation:
         return ControllerResult([] if request.validate_only else records, response)
 
     def _requested_partitions(self, request: CreateTopicsRequest, repeated: set[str]) -> int:
-        """Count them; negative counts, refused later, must not offset those of other topics.
+        """Count the requested partitions; negative counts, refused later, are left out.
 
         Topics whose names are refused in any case do not count.
         """
@@ -321,7 +321,7 @@ class TopicCreation:
         topic: TopicState,
         added: int,
     ) -> Iterator[Sequence[int]]:
-        """Yield the replicas of each partition; what is wrong with one is raised at its turn."""
+        """Yield the replicas of each partition; an invalid one raises when it is reached."""
         first: PartitionRegistration | None = topic.partitions.get(0)
         if first is None:
             raise KafkaError(
@@ -364,7 +364,7 @@ def _duplicate_names(names: list[str]) -> set[str]:
 def _refused(
     request: CreateTopicsRequest, error: KafkaError
 ) -> ControllerResult[CreateTopicsResponse]:
-    """Answer the same for each entry of a request, repeated ones too."""
+    """Return the same error for each entry of a request, also repeated ones."""
     results = [
         _Result(name=topic.name, error_code=error.code, error_message=error.message)
         for topic in request.topics

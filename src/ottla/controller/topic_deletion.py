@@ -80,7 +80,7 @@ def _find_topics(
         elif topic is None:
             error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             refused.append(_refused(name, ZERO_UUID, error))
-        elif topic.topic_id in ids:  # named in both ways: not deleted at all
+        elif topic.topic_id in ids:  # named in both ways: not deleted
             found.pop(topic.topic_id, None)
             refused.append(_refused(name, topic.topic_id, _invalid(_SUPPLIED)))
         else:

@@ -72,7 +72,7 @@ class BrokerRegistration(NamedTuple):
 
     @property
     def is_leaving(self) -> bool:
-        """Whether its controlled shutdown is under way."""
+        """Whether its controlled shutdown is in progress."""
         return self.in_controlled_shutdown and not self.fenced
 
     def has_online_directory(self, directory: Uuid) -> bool:

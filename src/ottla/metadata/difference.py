@@ -24,7 +24,7 @@ _TOPIC_RESOURCE: Final = 2
 def records_between(old: MetadataImage, new: MetadataImage) -> Iterator[MessageAndVersion | None]:
     """Yield what removes from `old` all that `new` lacks, then what adds and changes the rest.
 
-    None after each record that was looked at without a result: the caller may pause there.
+    Yields None for each record that has no difference: the caller may pause there.
     """
     gone = set(old.topics.by_id) - set(new.topics.by_id)
     names = {old.topics.by_id[topic_id].name for topic_id in gone}
@@ -56,7 +56,7 @@ def _removal(record: MessageAndVersion) -> MessageAndVersion:
 def _without_settings_of(
     names: set[str], records: Iterable[MessageAndVersion]
 ) -> Iterator[MessageAndVersion]:
-    """Leave out the settings of topics that go: they go with them."""
+    """Leave out the settings of deleted topics: they are removed with the topics."""
     for record in records:
         message = record.message
         if (

@@ -101,7 +101,7 @@ class PartitionRegistration(NamedTuple):
     def without_elr(self) -> PartitionRegistration:
         """Return the registration with both lists of eligible leaders emptied (ClearElr).
 
-        As every change it raises the partition epoch.
+        This raises the partition epoch, as every change does.
         """
         if not self.eligible_leader_replicas and not self.last_known_elr:
             return self

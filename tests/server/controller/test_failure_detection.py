@@ -1,4 +1,4 @@
-"""Brokers whose process is gone are fenced at once; all others keep their sessions."""
+"""Brokers whose process has ended are fenced at once; all others keep their sessions."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Fenced:
             cordoned=[],
             clock=self.clock,
             timer=self.timer,
-            on_untold=self.untold.append,
+            on_report_timeout=self.untold.append,
         )
         self.unfenced = self.lifecycle.start_heartbeats()
 

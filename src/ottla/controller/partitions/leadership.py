@@ -46,8 +46,8 @@ class Leadership:
         self._configs = configs
         self._features = features
         self.lost_brokers: set[int] = set()
-        """Brokers fenced before their sessions expire: partitions of which they hold the only
-        in-sync replica get no unclean leader until then. Soft state."""
+        """Brokers fenced before their sessions expire: partitions whose only in-sync replica they
+        hold get no unclean leader until then. Soft state."""
 
     def awaits_lost_broker(self, partition: PartitionRegistration) -> bool:
         """Whether a lost broker that may be back soon could lead without loss."""
@@ -93,7 +93,7 @@ class Leadership:
         added: int = NO_LEADER,
         unclean: int = NO_LEADER,
     ) -> list[MessageAndVersion]:
-        """Elect leaders without one broker, or with another one.
+        """Elect leaders after brokers left or joined.
 
         `removed` and `unclean` leave the ISR; `unclean` may have lost records, so it is no longer
         an eligible leader either. `added` counts as active, which is recorded only now.

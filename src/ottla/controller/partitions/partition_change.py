@@ -119,7 +119,7 @@ class PartitionChange:
     def _complete_reassignment(self) -> None:
         """Drop the removed replicas once the added ones are in sync.
 
-        Where more leave than come, all that stay must be in sync.
+        Where more replicas are removed than added, all that stay must be in sync.
         """
         adding, removing = self.adding_replicas, self.removing_replicas
         if not adding and not removing:

@@ -26,7 +26,7 @@ class UsableBroker(NamedTuple):
 
 
 class _Ring:
-    """Brokers in rotation: each partition that takes any starts one further."""
+    """Brokers in rotation: each partition that uses the ring starts one broker further."""
 
     __slots__ = ("_brokers", "_partition", "_start", "_taken")
 
@@ -37,7 +37,7 @@ class _Ring:
         self._taken = 0
 
     def shuffle(self, rng: Random) -> None:
-        """Draw another order."""
+        """Shuffle the brokers."""
         rng.shuffle(self._brokers)
 
     def take(self, partition: int) -> int | None:
@@ -95,7 +95,7 @@ class _Racks:
                 first = (first + 1) % len(racks)
             else:
                 replicas.append(leader)
-        rack, skipped = start, first  # the leader's rack has had its turn in the first round
+        rack, skipped = start, first  # the leader's rack was used in the first round
         while len(replicas) < replication_factor:
             if rack == skipped:
                 skipped = -1

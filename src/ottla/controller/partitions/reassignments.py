@@ -70,7 +70,7 @@ class Reassignments:
     def _requested(
         self, request: ListPartitionReassignmentsRequest
     ) -> Iterable[tuple[TopicState, Iterable[int]]]:
-        """Yield the topics to look at and their partitions."""
+        """Yield the requested topics and their partitions."""
         if request.topics is not None:
             for requested in request.topics:
                 topic = self._topics.by_name(requested.name)
@@ -146,7 +146,7 @@ class Reassignments:
     def _revert(
         self, change: PartitionChange, topic: TopicState, partition: PartitionRegistration
     ) -> None:
-        """Go back to the replicas from before; KafkaError where that would lose the ISR."""
+        """Restore the replicas from before; KafkaError where that would lose the ISR."""
         if not partition.is_reassigning:
             raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
         adding = partition.adding_replicas
@@ -172,9 +172,10 @@ class Reassignments:
 
 
 def _start(change: PartitionChange, partition: PartitionRegistration, target: list[int]) -> None:
-    """Add the target's replicas in its order, before those that are to leave.
+    """Add the target's replicas in its order, before those that are being removed.
 
-    A reassignment replaces one in progress: replicas that it was adding and are no target leave.
+    A reassignment replaces one in progress: replicas that it was adding and that are not in
+    the target are removed.
     """
     removing = sorted(set(partition.replicas) - set(target))
     adding = sorted(set(target) - set(partition.replicas))

@@ -1,6 +1,6 @@
 """Stored settings by resource.
 
-Settings that no resource of their kind has are left out, as in Kafka (KAFKA-19851): a cluster that
+Settings that no resource of their type has are left out, as in Kafka (KAFKA-19851): a cluster that
 was upgraded may have some that were removed since.
 
 Kafka: org.apache.kafka.image.{ConfigurationsImage, ConfigurationsDelta},
@@ -34,7 +34,7 @@ _TABLES: Final = MappingProxyType(
 
 
 def is_supported(resource_type: int, name: str) -> bool:
-    """Whether resources of a kind have a setting of this name; brokers may have any."""
+    """Whether resources of a type have a setting of this name; brokers may have any."""
     if resource_type == ConfigResourceType.BROKER:
         return True
     table = _TABLES.get(resource_type)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from ottla.errors import UnsupportedVersion
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.features import partition_record_version, register_broker_record_version
+from ottla.metadata.framing import MessageAndVersion
 from ottla.metadata.image.cluster import ClusterImage
 from ottla.metadata.image.configs import ConfigsImage
 from ottla.metadata.image.features import FeaturesImage
-from ottla.metadata.image.producer_ids import ProducerIdsImage
 from ottla.metadata.image.quotas import QuotasImage
 from ottla.metadata.image.security import AclsImage, DelegationTokensImage, ScramImage
 from ottla.metadata.image.topics import TopicsImage
@@ -24,8 +24,32 @@ from ottla.types import OffsetAndEpoch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from ottla.metadata.framing import MessageAndVersion
     from ottla.protocol.schema import Struct
+
+
+class ProducerIdsImage:
+    """The next producer id that is not allocated; -1 before the first block.
+
+    Kafka: org.apache.kafka.image.{ProducerIdsImage, ProducerIdsDelta}.
+    """
+
+    __slots__ = ("next_producer_id",)
+
+    def __init__(self) -> None:
+        self.next_producer_id = -1
+
+    def replay_producer_ids(self, record: kinds.ProducerIdsRecord, delta: MetadataDelta) -> None:
+        """Record the allocation of a block."""
+        delta.producer_ids_changed = True
+        self.next_producer_id = record.next_producer_id
+
+    def records(self) -> Iterator[MessageAndVersion]:
+        """Yield the record that makes this state."""
+        if self.next_producer_id >= 0:
+            record = kinds.ProducerIdsRecord(
+                broker_id=-1, broker_epoch=-1, next_producer_id=self.next_producer_id
+            )
+            yield MessageAndVersion(record, 0)
 
 
 class MetadataImage:

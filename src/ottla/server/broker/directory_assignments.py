@@ -1,4 +1,4 @@
-"""Tells the controller in which log directory each replica of this broker lies (KIP-858).
+"""Reports to the controller the log directory of each replica of this broker (KIP-858).
 
 One request is in flight; what comes meanwhile goes out with the next one. What is refused or gets
 no answer is sent again after a growing pause, as long as this broker has the replica.
@@ -102,7 +102,7 @@ class DirectoryAssignments:
             self._send(self._request()).on_done(self._answered)
 
     def _is_ours(self, topic_id: Uuid, index: int) -> bool:
-        """Whether the partition still exists, and this broker has a replica."""
+        """Whether the partition exists and has a replica on this broker."""
         topic = self._image.topics.by_id.get(topic_id)
         partition = None if topic is None else topic.partitions.get(index)
         return partition is not None and self._node_id in partition.replicas

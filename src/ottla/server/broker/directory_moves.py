@@ -65,7 +65,7 @@ class DirectoryMoves:
         timer: TimingWheel,
         on_exchanged: Callable[[PartitionLog], object],
     ) -> None:
-        """on_exchanged(old) is called with each log that another one took the place of."""
+        """on_exchanged(old) is called with each log that was replaced by its future log."""
         config = metadata.config
         self._metadata = metadata
         self._replicas = replicas
@@ -93,13 +93,13 @@ class DirectoryMoves:
         return max((move.lag for move in self._moves.values()), default=0)
 
     def close(self) -> None:
-        """Do nothing more; the future logs stay for the next start."""
+        """Stop all moves; the future logs stay for the next start."""
         self._is_closed = True
 
     # Requests
 
     def request(self, name: TopicPartition, path: str) -> None:
-        """Begin to move a replica into a directory, or change or end a move that is under way.
+        """Begin to move a replica into a directory, or change or end a move in progress.
 
         Raises KafkaError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR for an offline directory or
         replica, INVALID_REPLICA_ASSIGNMENT for a cordoned directory (KIP-1066),
@@ -182,7 +182,7 @@ class DirectoryMoves:
             self._release(move)
 
     def cancel(self, name: TopicPartition) -> None:
-        """End a move and delete the future log; the controller is told where the replica stays."""
+        """End a move and delete the future log; the replica's directory is reported again."""
         self._leave(name)
         self._logs.futures.discard(name, now_ms=self._clock.now_ms())
 
@@ -230,7 +230,7 @@ class DirectoryMoves:
             self._later(move, _PAUSE_MS)
 
     def _release(self, move: DirectoryMove) -> None:
-        """Let another move copy."""
+        """Start the next waiting move."""
         self._copying.discard(move)
         if move in self._queue:
             self._queue.remove(move)
@@ -244,7 +244,7 @@ class DirectoryMoves:
         return not self._is_closed and self._moves.get(move.partition.topic_partition) is move
 
     def _turn(self, move: DirectoryMove, read: Read | None = None, data: bytes = b"") -> None:
-        """Do one piece of a move, with what was read for it."""
+        """Append one piece of a move that was read for it."""
         if not self._is_current(move):
             return
         name = move.partition.topic_partition
@@ -268,7 +268,7 @@ class DirectoryMoves:
             self._failed(move, str(error))
 
     def _failed(self, move: DirectoryMove, why: str) -> None:
-        """Give up a move; what is left of it is for the next start."""
+        """End a move after an error; the next start continues it."""
         self.failed_count += 1
         name = move.partition.topic_partition
         text = "replica %s was not moved to another log directory: %s; request the move again"
@@ -345,7 +345,7 @@ class DirectoryMoves:
         return False
 
     def _assign(self, move: DirectoryMove) -> None:
-        """Tell the controller where the replica will be (KIP-858)."""
+        """Report the replica's future directory to the controller (KIP-858)."""
         self._release(move)
         if move.state is not MoveState.COPYING:
             return
@@ -370,7 +370,7 @@ class DirectoryMoves:
             self._turn(move)
 
     def _exchange(self, move: DirectoryMove) -> None:
-        """Let the future log take the place of the partition's."""
+        """Replace the partition's log by the future log."""
         name, old = move.partition.topic_partition, move.partition.log
         move.partition.changed()
         move.partition.log = self._logs.futures.promote(name, now_ms=self._clock.now_ms())

@@ -1,4 +1,4 @@
-"""Watches the space left for each log directory and has clients refused before none is left.
+"""Measures each log directory's free space; produces are refused below the reserve.
 
 Kafka: none; a broker there finds out when a write fails, and its directory goes offline.
 """
@@ -25,7 +25,7 @@ FASTEST_BYTES_PER_MS = 250_000
 
 
 class SpaceWatch:
-    """Compares what is free with the reserve; the owner's thread alone acts on it."""
+    """Compares free space with the reserve; only the event loop changes the state."""
 
     def __init__(self, replicas: ReplicaSet, setting_bytes: int) -> None:
         """setting_bytes is `log.dir.reserve.bytes`; 0 disables the reserve."""
@@ -33,16 +33,16 @@ class SpaceWatch:
         self._setting_bytes = setting_bytes
         self._under_way: set[LogDirectory] = set()
         self.pause_ms = LONGEST_PAUSE_MS
-        """Milliseconds until the next look: fewer while the reserve is near."""
+        """Milliseconds until the next measurement: fewer while the reserve is near."""
 
     def look_now(self) -> None:
-        """Look on this thread; for the start of a node."""
+        """Measure on this thread; for the start of a node."""
         for log_dir in self._replicas.logs.online_directories:
             with suppress(OSError):
                 self._measured(log_dir, _measure(log_dir), None)
 
     def look(self, run_on_volume: RunOnVolume) -> None:
-        """Look in workers, except at directories whose last look hangs."""
+        """Measure in workers, except directories whose last measurement hangs."""
         for log_dir in self._replicas.logs.online_directories:
             if log_dir not in self._under_way:
                 self._under_way.add(log_dir)
@@ -55,12 +55,12 @@ class SpaceWatch:
     def _measured(
         self, log_dir: LogDirectory, found: tuple[int, int] | None, _error: Exception | None
     ) -> None:
-        """Take what was found; after an error the state stays: the next write finds the cause."""
+        """Apply a measurement; after an error the state stays: the next write meets the cause."""
         self._under_way.discard(log_dir)
         if found is not None:
             free_bytes, total_bytes = found
             if log_dir.measured(free_bytes, reserve_bytes(self._setting_bytes, total_bytes)):
-                _tell(log_dir)
+                _log_state(log_dir)
         online = self._replicas.logs.online_directories
         self._replicas.is_short_of_space = any(log_dir.is_short_of_space for log_dir in online)
         self.pause_ms = min(map(_throttle_time_ms, online), default=LONGEST_PAUSE_MS)
@@ -72,15 +72,15 @@ def _measure(log_dir: LogDirectory) -> tuple[int, int]:
 
 
 def _throttle_time_ms(log_dir: LogDirectory) -> int:
-    """Return how long the directory can be left alone."""
+    """Return the time until the next measurement."""
     if log_dir.is_short_of_space or not log_dir.reserve_bytes:
         return LONGEST_PAUSE_MS
     soonest_ms = (log_dir.free_bytes - log_dir.reserve_bytes) // FASTEST_BYTES_PER_MS
     return min(max(soonest_ms, SHORTEST_PAUSE_MS), LONGEST_PAUSE_MS)
 
 
-def _tell(log_dir: LogDirectory) -> None:
-    """Say once that produces are refused, and once that they are taken again."""
+def _log_state(log_dir: LogDirectory) -> None:
+    """Log when produces begin to be refused, and when they are accepted again."""
     if not log_dir.is_short_of_space:
         log.warning(
             "log directory %s has %d bytes left again; produces to its partitions are taken",

@@ -37,7 +37,7 @@ _TABLES: Mapping[int, type[ConfigTable]] = {
 
 
 class MetadataLog:
-    """Writes what a committed change did; a snapshot, which lists everything, is one line."""
+    """Writes the lines of committed changes; a snapshot, which lists everything, is one line."""
 
     def __init__(self, node_id: int) -> None:
         self._node_id = node_id
@@ -86,7 +86,7 @@ class MetadataLog:
                 log.info(text, topic.name, len(topic.partitions), new, extra=extra)
 
     def _leaders(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Write in one line each which partitions this node leads from now on, and which not."""
+        """Write a line of the partitions this node begins to lead, and one of those it resigned."""
         leads: list[str] = []
         leads_not: list[str] = []
         for topic_id, partitions in delta.partitions_changed.items():

@@ -1,4 +1,4 @@
-"""The logs of new partitions: a few are made by the loop, many by workers.
+"""Creates the logs of new partitions: few on the event loop, many in workers.
 
 A topic of a thousand partitions is some seven thousand new files. On a busy disk each may wait for
 the file system's journal; votes, heartbeats and clients must not wait as well.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Key = tuple[Uuid, int]
 
 LOGS_OF_THE_LOOP: Final = 20
-"""Up to so many new logs are made at once: a client may write as soon as its topic exists."""
+"""New logs up to this number are created at once: clients write as soon as a topic exists."""
 LOGS_AT_ONCE: Final = 200
 
 
@@ -55,7 +55,7 @@ class NewLogs:
         return key in self._waiting or key in self._creating
 
     def add(self, topic: TopicImage, index: int) -> bool:
-        """Take a new partition; False when it has a log already, or gets none here.
+        """Queue a new partition; False when it has a log already, or gets none on this broker.
 
         Also for internal topics: clients wait for their coordinators.
         """
@@ -71,7 +71,7 @@ class NewLogs:
         return is_missing
 
     def begin(self, image: MetadataImage, now_ms: int) -> None:
-        """Make the logs that are waited for, those of a batch after the one before."""
+        """Create the queued logs, one batch after another."""
         if self._creating or not self._waiting:
             return
         keys = list(islice(self._waiting, LOGS_AT_ONCE))
@@ -114,7 +114,7 @@ class NewLogs:
         self.begin(image, now_ms)
 
     def close(self) -> None:
-        """Make no more logs."""
+        """Create no further logs."""
         self._waiting.clear()
         self._is_closed = True
 

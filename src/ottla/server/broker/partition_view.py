@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class PartitionView(NamedTuple):
-    """Why there is no leader to be told, who leads else, and which replicas are offline."""
+    """The leader, or the error in its place, and the offline replicas."""
 
     code: ErrorCode
     """NONE, LEADER_NOT_AVAILABLE, or LISTENER_NOT_FOUND for a leader without an address."""
@@ -29,7 +29,7 @@ class PartitionView(NamedTuple):
 def view_of(
     brokers: Mapping[int, BrokerRegistration], partition: PartitionRegistration, listener: str
 ) -> PartitionView:
-    """Return what clients of a listener are told."""
+    """Return the view of a listener's clients."""
     offline = [
         replica
         for replica, directory in zip(partition.replicas, partition.directories, strict=False)

@@ -1,4 +1,4 @@
-"""Hands out producer ids from blocks that the controller allocates.
+"""Assigns producer ids from blocks that the controller allocates.
 
 Kafka: org.apache.kafka.coordinator.transaction.RPCProducerIdManager.
 """
@@ -33,7 +33,7 @@ class ProducerIds:
         self._waiting: deque[Pending[int]] = deque()
 
     def next_id(self) -> Pending[int]:
-        """Return the next id; fails with COORDINATOR_LOAD_IN_PROGRESS when no block can be had."""
+        """Return the next id; fails with COORDINATOR_LOAD_IN_PROGRESS without a block."""
         pending: Pending[int] = Pending()
         self._waiting.append(pending)
         self._serve()

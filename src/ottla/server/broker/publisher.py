@@ -1,4 +1,4 @@
-"""What changes of the committed metadata do to a broker.
+"""Applies changes of the committed metadata to a broker.
 
 Kafka: kafka.server.metadata.BrokerMetadataPublisher.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.broker")
 PARTITIONS_IN_A_TURN: Final = 100
 TURN_MS: Final = 10
-"""After so long a turn takes up no more partitions: making a log may wait for the disk."""
+"""Time budget of one turn of the loop: making a log may wait for the disk."""
 _NOT_REMOVED = "a partition is not removed: %s; check the disk, a restart removes it again"
 
 
@@ -49,7 +49,7 @@ class MetadataPublisher:
         self._call_soon = call_soon
         self._new_logs = NewLogs(broker.replicas, run_on_volume, self._logs_created)
         self._changed: dict[tuple[Uuid, int], bool] = {}
-        """Partitions that are still to be changed, in order, with whether they are new here."""
+        """Partitions still to be changed, in order, each with whether it is new on this broker."""
         self._is_changing = False
         """Whether partitions are being changed, now or in the next turn."""
         self._metadata = broker.metadata
@@ -65,7 +65,7 @@ class MetadataPublisher:
         self._is_dropping = False
 
     def _partition_committed(self, partition: Partition) -> None:
-        """Tell the group coordinator how far its log is committed."""
+        """Notify the group coordinator how far its log is committed."""
         self._groups.on_high_watermark(
             partition.topic_partition.partition, partition.log.high_watermark
         )
@@ -77,7 +77,7 @@ class MetadataPublisher:
             self._apply(f"deletion of {topic.name}", self._drop_topic, topic)
         if not self._is_dropping:
             self._drop_some()
-        self._note_changes(delta, image)
+        self._queue_changes(delta, image)
         self._apply("creation of logs", self._new_logs.begin, image, now_ms)
         if not self._is_changing:
             self._change_partitions(image)
@@ -94,15 +94,15 @@ class MetadataPublisher:
         if any(one.type == ConfigResourceType.BROKER for one in delta.configs_changed):
             self._apply("change of brokers' settings", self._reconfigure_all)
 
-    def _note_changes(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Remember what is to be changed, and which logs are to be made before."""
+    def _queue_changes(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Queue the changed partitions; those without a log wait for it."""
         changed, new_logs = self._changed, self._new_logs
         for topic_id, partitions in delta.partitions_changed.items():
             topic = image.topics.by_id.get(topic_id)
             for index, before in partitions.items():
                 key = topic_id, index
                 if key in new_logs:
-                    continue  # it is changed once it has a log, to what the image says then
+                    continue  # it is changed once it has a log, from the image at that time
                 is_new = not delta.is_snapshot and (
                     before is None or self._node_id not in before.replicas
                 )
@@ -112,16 +112,16 @@ class MetadataPublisher:
                     changed[key] = changed.get(key, False) or is_new
 
     def _logs_created(self, keys: Iterable[tuple[Uuid, int]], image: MetadataImage) -> None:
-        """Change the partitions that have their logs now."""
+        """Change partitions whose logs have been created."""
         self._changed.update(dict.fromkeys(keys, True))
         if not self._is_changing:
             self._change_partitions(image)
 
     def _change_partitions(self, image: MetadataImage) -> None:
-        """Bring partitions to what the image says of them now: so many in a turn of the loop.
+        """Apply the image to the queued partitions, at most PARTITIONS_IN_A_TURN in a turn.
 
-        A change of thousands (a broker that died, a topic of a thousand partitions) must not hold
-        up votes, heartbeats and clients.
+        A change of thousands (a broker failed, a topic of a thousand partitions) must not delay
+        votes, heartbeats and clients.
         """
         now_ms, changed = self._clock.now_ms(), self._changed
         end_ms = self._clock.monotonic_ms() + TURN_MS
@@ -184,7 +184,7 @@ class MetadataPublisher:
         try:
             self._replicas.drop(name, index, now_ms=now_ms)
         except KafkaError as error:
-            # its directory is offline now; what else changed must not be passed over
+            # its directory is offline now; the other changes must still be applied
             log.error(_NOT_REMOVED, error, extra={"event": "partition.broken"})  # noqa: TRY400 - the message names the log
         if name == OFFSETS_TOPIC:
             self._groups.on_resigned(index)
@@ -213,7 +213,7 @@ class MetadataPublisher:
                 log.error(text, error, extra={"event": "partition.broken"})  # noqa: TRY400 - the message names the log
             return
         if partition.log.failure is not None:
-            self._give_up(partition, image)
+            self._stop_serving(partition, image)
             return
         self._moves.resume(partition, image)
         self._report_directory(partition, image)
@@ -228,7 +228,7 @@ class MetadataPublisher:
             self._follow(partition, image.leader, image.leader_epoch)
 
     def _report_directory(self, partition: Partition, image: PartitionRegistration) -> None:
-        """Tell the controller where the log lies when the metadata names another directory."""
+        """Report the log's directory when the metadata names another one."""
         log_dir = self._replicas.logs.log_dir_of(partition.topic_partition)
         directory_id = None if log_dir is None else log_dir.directory_id
         if (
@@ -239,8 +239,8 @@ class MetadataPublisher:
             index = partition.topic_partition.partition
             self._replication.directories.placed(partition.topic_id, index, directory_id)
 
-    def _give_up(self, partition: Partition, image: PartitionRegistration) -> None:
-        """Neither lead nor follow with a log whose directory is offline, until a restart."""
+    def _stop_serving(self, partition: Partition, image: PartitionRegistration) -> None:
+        """Resign from a partition whose directory is offline: it is not served until a restart."""
         self._replication.leave(partition)
         if image.leader == self._node_id or image.leader_epoch <= partition.leader_epoch:
             return

@@ -1,4 +1,4 @@
-"""A broker's way to the active controller: on its own node or another, retried until it answers.
+"""Sends a broker's requests to the active controller, on its own node or another, with retries.
 
 A request of the broker itself is sent as it is; one that a client sent travels in an Envelope with
 the client's principal, and is decided by the same handlers there.
@@ -44,7 +44,7 @@ _RETRIED: Final = frozenset(
 
 @dataclass(slots=True)
 class _Waiting:
-    """A request without an answer."""
+    """A request without a response."""
 
     request: Request
     requester: Requester | None
@@ -53,7 +53,7 @@ class _Waiting:
 
 
 class ActiveController:
-    """Implements `ControllerChannel`; one for each purpose, with an own connection."""
+    """Implements `ControllerChannel`; one for each purpose, with a connection of its own."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class ActiveController:
             self._try(waiting)
 
     def close(self) -> None:
-        """Close the connection; what waits fails."""
+        """Close the connection; waiting requests fail."""
         self._is_closed = True
         self._nodes.close()
         self._try_again(0)

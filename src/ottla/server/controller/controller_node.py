@@ -25,6 +25,7 @@ from ottla.raft.quorum_state import QuorumStateStore
 from ottla.raft.replicated_log import ReplicatedLog
 from ottla.raft.requests import ReplicaKey
 from ottla.raft.snapshot import decode_snapshot
+from ottla.raft.timeouts import NEVER_MS
 from ottla.server.controller.apis import ControllerApis
 from ottla.server.controller.quorum_start import (
     own_endpoints,
@@ -32,7 +33,6 @@ from ottla.server.controller.quorum_start import (
     static_voters,
     take_part,
 )
-from ottla.server.controller.quorum_timer import QuorumTimer
 from ottla.server.controller.quorum_view import QuorumView
 from ottla.server.controller.schedule import Schedule
 
@@ -162,23 +162,23 @@ class ControllerNode:
             mutation_quota=mutation_quota,
         )
         self._snapshot_id = snapshot[0] if snapshot is not None and snapshot[0].offset else None
-        """Of the snapshot to begin with: not the one of a new node, which is empty."""
+        """Id of the snapshot to start from; None on a new node, whose snapshot is empty."""
         self._is_stopped = False
-        self._tick_at = QuorumTimer(self._runtime.driver, clock, timer)
+        self._tick_at = _QuorumTimer(self._runtime.driver, clock, timer)
 
     def _due(self, due_ms: int) -> None:
         self._tick_at.due(due_ms)
 
     @property
     def image(self) -> MetadataImage:
-        """The committed metadata; the same object for ever, changed in place."""
+        """The committed metadata; one object, changed in place."""
         return self._loader.image
 
     def _raise_kraft_version(self, level: int, /, *, validate_only: bool) -> None:
         self._runtime.driver.raise_kraft_version(level, validate_only=validate_only)
 
     def on_active(self, listener: Callable[[], None]) -> None:
-        """Call the listener whenever this controller begins to decide."""
+        """Call the listener whenever this controller becomes active."""
         self._on_active = listener
 
     def _became_active(self) -> None:
@@ -187,7 +187,7 @@ class ControllerNode:
             self._on_active()
 
     def fence_lost_broker(self, broker_id: int, broker_epoch: int) -> None:
-        """Fence a broker the process of which is gone, unless it has another epoch by now.
+        """Fence a broker whose process has ended, unless it has another epoch by now.
 
         Partitions that only an unclean election could serve wait until its session would expire.
         """
@@ -203,17 +203,17 @@ class ControllerNode:
 
     @property
     def active(self) -> bool:
-        """Whether this controller takes operations."""
+        """Whether this controller is the active one."""
         return self._runtime.active
 
     @property
     def failure(self) -> Exception | None:
-        """Why nothing works any more, if so."""
+        """The error that stopped this controller; None while it works."""
         return self._runtime.failure
 
     @property
     def commit_latencies_ms(self) -> tuple[int, ...]:
-        """How long the last commits of metadata took."""
+        """Latencies of the latest commits of metadata."""
         return tuple(self._runtime.driver.commit_latencies_ms)
 
     def add_listener(self, listener: Callable[[MetadataDelta, MetadataImage], None]) -> None:
@@ -235,7 +235,7 @@ class ControllerNode:
         return self._runtime.ready
 
     def tick(self, now_ms: int) -> int | None:
-        """Do what time demands; return when to call again. Times are monotonic ms."""
+        """Run the periodic tasks; return the next deadline. Times are monotonic ms."""
         runtime = self._runtime
         if self._is_stopped:
             return None
@@ -246,14 +246,14 @@ class ControllerNode:
         return self._schedule.run(now_ms)
 
     def resign(self) -> Pending[None]:
-        """Lead no more: whatever was not committed fails with NOT_CONTROLLER.
+        """Resign; operations that are not committed fail with NOT_CONTROLLER.
 
         Complete when the other voters know, so that they elect another leader at once.
         """
         return self._runtime.driver.stop()
 
     def close(self) -> None:
-        """Apply no more of what is committed; the log stays as it is."""
+        """Stop applying committed records; the log stays as it is."""
         self._runtime.close()
 
     def stop(self) -> None:
@@ -265,9 +265,35 @@ class ControllerNode:
         self.close()
         try:
             self._log.close(is_to_be_flushed=self._runtime.failure is None)
-        except KafkaError as error:  # the brokers' logs are to be closed all the same
+        except KafkaError as error:  # the broker's logs must still be closed
             text = "metadata log: %s; check the disk before the next start"
             log.error(text, error, extra={"event": "metadata.unflushed"})  # noqa: TRY400 - the text says all
+
+
+class _QuorumTimer:
+    """Ticks the member of the quorum at its next deadline, with one timer.
+
+    Kafka: org.apache.kafka.raft.TimingWheelExpirationService, KafkaRaftClientDriver.
+    """
+
+    __slots__ = ("_clock", "_driver", "_next_ms", "_timer")
+
+    def __init__(self, driver: RaftDriver, clock: Clock, timer: TimingWheel) -> None:
+        self._driver = driver
+        self._clock = clock
+        self._timer = timer
+        self._next_ms = NEVER_MS
+
+    def due(self, due_ms: int) -> None:
+        """Tick the driver at this monotonic time, or at an earlier one that is set already."""
+        if due_ms < self._next_ms:
+            self._next_ms = max(due_ms, self._clock.monotonic_ms() + 1)
+            self._timer.add(self._next_ms, self._tick)
+
+    def _tick(self, now_ms: int) -> None:
+        if now_ms >= self._next_ms:
+            self._next_ms = NEVER_MS
+            self._driver.tick()
 
 
 def _snapshot_policy(config: BrokerConfig, clock: Clock) -> SnapshotPolicy:

@@ -1,4 +1,4 @@
-"""Fences brokers the process of which is gone before their sessions expire.
+"""Fences brokers whose processes have ended before their sessions expire.
 
 The operating system closes the connections of a process that dies and refuses new ones to its
 ports, so the active controller connects to the inter-broker listener of a broker whose connection
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.controller")
 PROBE_TIMEOUT_S: Final = 1.0
 PROBE_PAUSES_S: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.0)
-"""After each probe that was accepted: a process that dies may still listen for a moment."""
+"""Pauses after probes that were accepted: a process that ends may still listen briefly."""
 
 
 class ProbeResult(Enum):
-    """What a connection to a broker's listener says of its process."""
+    """Outcome of a connection to a broker's listener."""
 
     ACCEPTED = auto()
     REFUSED = auto()
@@ -36,11 +36,11 @@ class ProbeResult(Enum):
 
 
 class LostBrokers(Protocol):
-    """The controller of this node, as far as this module needs it."""
+    """The part of this node's controller that this module uses."""
 
     @property
     def active(self) -> bool:
-        """Whether it decides."""
+        """Whether it is the active controller."""
 
     @property
     def image(self) -> MetadataImage:
@@ -73,7 +73,7 @@ class FailureDetection:
         self._probes: dict[int, asyncio.Task[None]] = {}
 
     def heard(self, connection: Connection, broker_id: int) -> None:
-        """Note a heartbeat that came over a connection."""
+        """Record the connection of a broker's heartbeat."""
         self._brokers[connection.connection_id] = broker_id
 
     def connection_closed(self, connection: Connection) -> None:
@@ -110,7 +110,7 @@ class FailureDetection:
         return None if broker is None or broker.fenced else broker
 
     async def _probe(self, broker: BrokerRegistration) -> None:
-        """Connect until the connection is refused, the broker is heard of or nothing is learned."""
+        """Repeat probes until one is refused, a heartbeat arrives or the attempts end."""
         broker_id, epoch = broker.broker_id, broker.broker_epoch
         addresses = broker.listeners
         address = addresses.get(self._listener) or next(iter(addresses.values()), None)
@@ -124,7 +124,7 @@ class FailureDetection:
             if broker_id in self._brokers.values() or result is ProbeResult.UNKNOWN:
                 return
             if result is ProbeResult.REFUSED:
-                text = "broker %d is fenced: its process is gone, %s:%d refuses connections"
+                text = "broker %d is fenced: its process has ended, %s:%d refuses connections"
                 extra = {"event": "broker.lost"}
                 log.warning(text, broker_id, address.host, address.port, extra=extra)
                 self._controller.fence_lost_broker(broker_id, epoch)

@@ -1,4 +1,4 @@
-"""What the active controller does by the clock: fences silent brokers, elects leaders, stays alive.
+"""Periodic tasks of the active controller: expired sessions, elections, NoOp records.
 
 Kafka: the tasks of org.apache.kafka.controller.PeriodicTaskControlManager.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class _Task:
-    """Elections that recur."""
+    """Periodic elections."""
 
     __slots__ = ("due_ms", "operation", "period_ms")
 
@@ -61,7 +61,7 @@ class Schedule:
         """Brokers with an expired session that are being fenced."""
 
     def begin(self, now_ms: int) -> None:
-        """Begin when this controller becomes active."""
+        """Reset all deadlines when this controller becomes active."""
         self._lost_brokers.clear()
         self._runtime.controller.leadership.lost_brokers.clear()
         for task in self._tasks:
@@ -81,7 +81,7 @@ class Schedule:
         return min(self._lost_brokers.values(), default=None)
 
     def run(self, now_ms: int) -> int | None:
-        """Do what is due; return when to call again. Times are monotonic ms."""
+        """Run the tasks that are due; return the next deadline. Times are monotonic ms."""
         runtime = self._runtime
         deadlines = [self._fence_silent_brokers(now_ms), self._expire_lost_brokers(now_ms)]
         for task in self._tasks:

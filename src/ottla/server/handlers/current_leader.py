@@ -18,7 +18,7 @@ def current_leader(
 ) -> tuple[int, int] | None:
     """Return id and epoch of the leader: as this broker's replica knows it, else the metadata.
 
-    The id is -1 where a partition has no leader; None: nothing is known.
+    The id is -1 where a partition has no leader; None where no leader is known.
     """
     if replica is not None:
         return replica.leader_id, replica.leader_epoch

@@ -54,7 +54,7 @@ def metadata(
 
 
 def _why_refused(request: MetadataRequest, version: int) -> ErrorCode | None:
-    """Return the error of topics that are named in no way that the version knows.
+    """Return the error of topics named in a way that the version does not have.
 
     Versions 10 and 11 have a field for topic ids, but responses need a name. Later on Kafka's
     handler fails on null names where there is no id either.

@@ -1,4 +1,4 @@
-"""What members of the quorum ask: Vote and its neighbours, and the Fetch of the metadata log.
+"""Requests between members of the quorum: Vote, epochs, the Fetch of the metadata log.
 
 They come from other controllers and from brokers on the controller's listener; Kafka demands
 CLUSTER_ACTION on the cluster for each.
@@ -26,37 +26,37 @@ if TYPE_CHECKING:
 
 @handles(VoteRequest)
 def vote(ctx: Context, request: VoteRequest) -> Pending[Any]:
-    """Give or refuse a vote in an election."""
+    """Grant or refuse a vote in an election."""
     return _serve(ctx, request)
 
 
 @handles(BeginQuorumEpochRequest)
 def begin_quorum_epoch(ctx: Context, request: BeginQuorumEpochRequest) -> Pending[Any]:
-    """Learn of a leader that was elected."""
+    """Accept an elected leader."""
     return _serve(ctx, request)
 
 
 @handles(EndQuorumEpochRequest)
 def end_quorum_epoch(ctx: Context, request: EndQuorumEpochRequest) -> Pending[Any]:
-    """Learn that a leader resigned."""
+    """Accept a leader's resignation."""
     return _serve(ctx, request)
 
 
 @handles(FetchRequest, listener="controller")
 def fetch_metadata_log(ctx: Context, request: FetchRequest) -> Pending[Any]:
-    """Give out the metadata log; wait for records or a higher high watermark."""
+    """Return records of the metadata log; wait for records or a higher high watermark."""
     return _serve(ctx, request)
 
 
 @handles(FetchSnapshotRequest)
 def fetch_snapshot(ctx: Context, request: FetchSnapshotRequest) -> Pending[Any]:
-    """Give out a part of a snapshot of the metadata log."""
+    """Return a part of a snapshot of the metadata log."""
     return _serve(ctx, request)
 
 
 @handles(UpdateRaftVoterRequest)
 def update_raft_voter(ctx: Context, request: UpdateRaftVoterRequest) -> Pending[Any]:
-    """Take note of a voter's addresses (KIP-853)."""
+    """Update a voter's addresses (KIP-853)."""
     return _serve(ctx, request)
 
 

@@ -1,4 +1,4 @@
-"""A broker's standing with the controller: registration, heartbeats, fencing.
+"""A broker's state in the controller: registration, heartbeats, fencing.
 
 Kafka: kafka.server.BrokerLifecycleManager.
 """
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.node")
 _PLAINTEXT: Final = 0
-_REGISTER_AGAIN_MS: Final = 100
-_LEAVE_AGAIN_MS: Final = 50
-_FINAL: Final = (
+_REGISTRATION_RETRY_MS: Final = 100
+_SHUTDOWN_RETRY_MS: Final = 50
+_NOT_RETRIABLE: Final = (
     ErrorCode.INCONSISTENT_CLUSTER_ID,
     ErrorCode.UNSUPPORTED_VERSION,
     ErrorCode.INVALID_REGISTRATION,
     ErrorCode.KAFKA_STORAGE_ERROR,
 )
-"""What no repetition of a registration changes."""
+"""Errors of a registration that are not retriable."""
 
 
 class BrokerLifecycle:
@@ -54,11 +54,11 @@ class BrokerLifecycle:
         cordoned: list[Uuid],
         clock: Clock,
         timer: TimingWheel,
-        on_untold: Callable[[KafkaError], None],
+        on_report_timeout: Callable[[KafkaError], None],
     ) -> None:
-        """Take the image that this broker has applied, and its cordoned directories' ids.
+        """Take the image that this broker has applied, and the ids of its cordoned directories.
 
-        on_untold(error) is called when a failed directory could not be reported in time.
+        on_report_timeout(error) is called when a failed directory could not be reported in time.
         """
         self._config = config
         self._controller = controller
@@ -68,24 +68,24 @@ class BrokerLifecycle:
         self._timer = timer
         self._is_stopped = False
         self._cordoned: list[Uuid] | None = cordoned or None
-        """None until any directory is cordoned: the controller keeps what it knows."""
-        self._on_untold = on_untold
+        """None until a directory is cordoned: the controller then keeps its own list."""
+        self._on_report_timeout = on_report_timeout
         self._offline: dict[Uuid, bool] = {}
-        """Failed directories, each with whether the controller knows."""
+        """Failed directories, each with whether a heartbeat that reported it was answered."""
         self._reported_offset = -1
         """The metadata offset of the last heartbeat."""
         self._waits_for_metadata = False
         self._is_duplicate_reported = False
         """Whether the log already says that an earlier process has a session."""
-        self._is_beating = False
-        """Whether a heartbeat is under way."""
-        self._give_up_ms = 0
+        self._is_in_flight = False
+        """Whether a heartbeat has no response yet."""
+        self._deadline_ms = 0
         self.broker_epoch = -1
         self.registered: Pending[None] = Pending()
         """Complete when the registration is in this broker's own image."""
         self.unfenced: Pending[None] = Pending()
-        self._is_left: Pending[None] = Pending()
-        self._pause_ms = 1
+        self._may_stop: Pending[None] = Pending()
+        self._retry_delay_ms = 1
 
     def register(
         self,
@@ -96,10 +96,10 @@ class BrokerLifecycle:
         directory_ids: list[Uuid],
         previous_broker_epoch: int,
     ) -> Pending[None]:
-        """Introduce the broker; complete when it is known (fenced), also to its own image.
+        """Register the broker, fenced; complete when its own image has the registration.
 
-        Refused registrations are repeated: the session of an earlier process may still last. Fails
-        with KafkaError after initial.broker.registration.timeout.ms.
+        Refused registrations are retried: the session of an earlier process may not have
+        expired. Fails with KafkaError after initial.broker.registration.timeout.ms.
         """
         registration = BrokerRegistrationRequest
         request = registration(
@@ -123,7 +123,7 @@ class BrokerLifecycle:
             previous_broker_epoch=previous_broker_epoch,
         )
         limit_ms = self._config.initial_broker_registration_timeout_ms
-        self._give_up_ms = self._clock.monotonic_ms() + limit_ms
+        self._deadline_ms = self._clock.monotonic_ms() + limit_ms
         self._register(request)
         return self.registered
 
@@ -142,7 +142,7 @@ class BrokerLifecycle:
             return
         now_ms = self._clock.monotonic_ms()
         code = error.code if isinstance(error, KafkaError) else None
-        if code in _FINAL or self._is_stopped or now_ms >= self._give_up_ms:
+        if code in _NOT_RETRIABLE or self._is_stopped or now_ms >= self._deadline_ms:
             self.registered.fail(error)
             return
         if code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
@@ -150,16 +150,16 @@ class BrokerLifecycle:
             level = logging.DEBUG if self._is_duplicate_reported else logging.WARNING
             log.log(level, text, self._config.node_id, extra={"event": "broker.duplicate"})
             self._is_duplicate_reported = True
-        self._timer.add(now_ms + _REGISTER_AGAIN_MS, lambda _now_ms: self._register(request))
+        self._timer.add(now_ms + _REGISTRATION_RETRY_MS, lambda _now_ms: self._register(request))
 
     def image_changed(self) -> None:
-        """Note whether this broker's image has its registration."""
+        """Complete `registered` if this broker's image has its registration."""
         if 0 <= self.broker_epoch <= self._image.offset_and_epoch.offset:
             self.registered.complete(None)
 
     def start_heartbeats(self) -> Pending[None]:
-        """Ask to be unfenced, and stay so; complete when the controller agreed."""
-        self._beat(self._clock.monotonic_ms())
+        """Send heartbeats, which keep the session; complete when the broker is unfenced."""
+        self._heartbeat(self._clock.monotonic_ms())
         return self.unfenced
 
     def cordon(self, directory_ids: list[Uuid]) -> None:
@@ -175,35 +175,35 @@ class BrokerLifecycle:
             return
         self._offline[directory_id] = False
         limit_ms = self._config.log_dir_failure_timeout_ms
-        check = partial(self._check_told, directory_id)
+        check = partial(self._check_reported, directory_id)
         self._timer.add(self._clock.monotonic_ms() + limit_ms, check)
         if not self._is_stopped and self.broker_epoch >= 0:
             self._send()
 
-    def _check_told(self, directory_id: Uuid, _now_ms: int) -> None:
+    def _check_reported(self, directory_id: Uuid, _now_ms: int) -> None:
         if self._is_stopped or self._offline[directory_id]:
             return
         text = (
-            f"the controller could not be told within log.dir.failure.timeout.ms that the log "
+            f"the controller did not confirm within log.dir.failure.timeout.ms that the log "
             f"directory with id {directory_id} is offline"
         )
-        self._on_untold(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text))
+        self._on_report_timeout(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text))
 
-    def _told(self, directory_ids: list[Uuid], done: Pending[BrokerHeartbeatResponse]) -> None:
+    def _reported(self, directory_ids: list[Uuid], done: Pending[BrokerHeartbeatResponse]) -> None:
         if done.error is None and not done.value.error_code:
             self._offline.update(dict.fromkeys(directory_ids, True))
 
-    def _beat(self, _now_ms: int) -> None:
+    def _heartbeat(self, _now_ms: int) -> None:
         if self._is_stopped:
             return
-        if not self._is_beating:
+        if not self._is_in_flight:
             self._send()
         interval_ms = self._config.broker_heartbeat_interval_ms
-        self._timer.add(next_aligned_tick(self._clock.monotonic_ms(), interval_ms), self._beat)
+        self._timer.add(next_aligned_tick(self._clock.monotonic_ms(), interval_ms), self._heartbeat)
 
     def _send(self, *, is_leaving: bool = False) -> Pending[BrokerHeartbeatResponse]:
         self._waits_for_metadata = False
-        self._is_beating = True
+        self._is_in_flight = True
         self._reported_offset = self._image.offset_and_epoch.offset
         offline = list(self._offline)
         answer = self._controller.send(
@@ -217,55 +217,57 @@ class BrokerLifecycle:
                 cordoned_log_dirs=self._cordoned,
             )
         )
-        answer.on_done(partial(self._told, offline))
-        answer.on_done(self._heard)
+        answer.on_done(partial(self._reported, offline))
+        answer.on_done(self._heartbeat_answered)
         return answer
 
-    def _heard(self, done: Pending[BrokerHeartbeatResponse]) -> None:
-        self._is_beating = False
+    def _heartbeat_answered(self, done: Pending[BrokerHeartbeatResponse]) -> None:
+        self._is_in_flight = False
         if self.unfenced.done or self._is_stopped or done.error is not None:
             return
         if not done.value.error_code and not done.value.is_fenced:
             self.unfenced.complete(None)
             return
         self._waits_for_metadata = True
-        self.metadata_published()  # there may be news since the heartbeat was sent
+        self.metadata_published()  # the image may have changed since the heartbeat was sent
 
     def metadata_published(self) -> None:
-        """Ask again to be unfenced: only a broker that has caught up with the metadata is."""
+        """Send a heartbeat if the broker is fenced: only one that has caught up is unfenced."""
         is_newer = self._image.offset_and_epoch.offset > self._reported_offset
         if self._waits_for_metadata and is_newer and not self._is_stopped:
             self._send()
 
     def shut_down(self) -> Pending[None]:
-        """Leave in order: complete when this broker's partitions are led elsewhere, if anywhere.
+        """Request a controlled shutdown; complete when the controller lets the broker stop.
 
-        Fails with KafkaError where the controller cannot be asked.
+        Fails with KafkaError where the controller cannot be reached.
         """
         self._is_stopped = True
-        self._leave(0)
-        return self._is_left
+        self._request_shutdown(0)
+        return self._may_stop
 
-    def _leave(self, _now_ms: int) -> None:
-        self._send(is_leaving=True).on_done(self._may_leave)
+    def _request_shutdown(self, _now_ms: int) -> None:
+        self._send(is_leaving=True).on_done(self._shutdown_answered)
 
-    def _may_leave(self, done: Pending[BrokerHeartbeatResponse]) -> None:
-        """Ask again until the controller agrees: at once the first time, then with a pause.
+    def _shutdown_answered(self, done: Pending[BrokerHeartbeatResponse]) -> None:
+        """Repeat the request until the broker may stop: at once the first time, then with a pause.
 
-        Also a controller that did not answer in time: it may be electing thousands of leaders.
+        A timeout is retried, too: the controller may be electing thousands of leaders.
         """
         error = done.error
         if isinstance(error, KafkaError) and error.code is ErrorCode.REQUEST_TIMED_OUT:
-            self._leave(0)
+            self._request_shutdown(0)
         elif error is not None:
-            self._is_left.fail(error)
+            self._may_stop.fail(error)
         elif done.value.error_code:
-            self._is_left.fail(KafkaError(done.value.error_code))
+            self._may_stop.fail(KafkaError(done.value.error_code))
         elif done.value.should_shut_down:
-            self._is_left.complete(None)
+            self._may_stop.complete(None)
         else:
-            self._timer.add(self._clock.monotonic_ms() + self._pause_ms, self._leave)
-            self._pause_ms = _LEAVE_AGAIN_MS
+            self._timer.add(
+                self._clock.monotonic_ms() + self._retry_delay_ms, self._request_shutdown
+            )
+            self._retry_delay_ms = _SHUTDOWN_RETRY_MS
 
     def stop(self) -> None:
         """Send no more heartbeats."""

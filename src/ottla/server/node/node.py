@@ -119,7 +119,7 @@ class Node:
             cordoned=self._cordoned_ids(config),
             clock=self.clock,
             timer=resources.timer,
-            on_untold=self._halt,
+            on_report_timeout=self._halt,
         )
         channel = self._make_channel("registration", retry_timeout_ms=REGISTRATION_TIMEOUT_MS)
         self._registration = registration_manager(config, resources, loader.image, channel)
