@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ottla import NewTopic
+from ottla.server.controller import failure_detection
+from ottla.server.controller.failure_detection import ProbeResult, probe
 from ottla.testing.simulation import SimulatedCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SESSION_S = 9.0
 
@@ -130,3 +136,45 @@ def _leader(cluster: SimulatedCluster) -> int:
     partition = active.node.broker.image.topics.partition("t", 0)
     assert partition is not None
     return partition.leader
+
+
+def _lost_machine() -> None:
+    test_only_a_refused_connection_ends_a_session(
+        power=True, is_enabled=True, is_quick=False, is_controller=True
+    )
+
+
+def _killed_process() -> None:
+    test_only_a_refused_connection_ends_a_session(
+        power=False, is_enabled=True, is_quick=True, is_controller=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "scenario"),
+    [
+        (ProbeResult.UNKNOWN, ProbeResult.REFUSED, _lost_machine),
+        (
+            ProbeResult.ACCEPTED,
+            ProbeResult.REFUSED,
+            test_a_connection_that_breaks_fences_no_live_broker,
+        ),
+        (ProbeResult.REFUSED, ProbeResult.UNKNOWN, _killed_process),
+    ],
+    ids=["silent", "reset", "refused"],
+)
+def test_a_planted_bug_is_found(
+    right: ProbeResult,
+    wrong: ProbeResult,
+    scenario: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A controller that mistakes one kind of connection for another fails the tests above."""
+
+    async def mistaken(*address: Any) -> ProbeResult:
+        result = await probe(*address)
+        return wrong if result is right else result
+
+    monkeypatch.setattr(failure_detection, "probe", mistaken)
+    with pytest.raises(AssertionError):
+        scenario()
