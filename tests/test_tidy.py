@@ -251,7 +251,7 @@ def imported_by(path: Path, *, with_types: bool) -> frozenset[str]:
 # Parts of one object in modules of their own: their annotations name each other.
 PARTS_OF_ONE_OBJECT = re.compile(
     r"^ottla\.(storage\.log\.\w+|storage\.segments\.segment(_recovery)?"
-    r"|storage\.log_set\.(future_logs|log_set)"
+    r"|storage\.log_set\.(future_logs|loading|log_set)"
     r"|server\.requests\.(api|context|throttling)|testing\.simulation\.(checks|node_rot|workload))$"
 )
 

@@ -430,10 +430,10 @@ class Node:
         run_on_volume = self._resources.workers.disk.run
         loaders = self._logs.loaders(self.clock.now_ms(), is_stray)
         await self._waits.completed(run_all(loaders, run_on_volume))
-        checkpoints = self._logs.take_loaded(
-            loaders, self.clock.now_ms(), self._metadata.directory_of
-        )
-        await self._waits.completed(write_all(checkpoints, run_on_volume))
+        taking = self._logs.take_loaded(loaders, self.clock.now_ms(), self._metadata.directory_of)
+        for checkpoints in taking:
+            await self._waits.completed(write_all(checkpoints, run_on_volume))
+            await asyncio.sleep(0)
         loaded_logs = [*self._logs, *self._logs.futures]
         for found in [one for one in loaded_logs if one.topic_id not in topics.by_id]:
             self._logs.delete(found.topic_partition, now_ms=self.clock.now_ms())  # while it loaded

@@ -67,7 +67,7 @@ class CheckpointQueue:
         starts = {
             log.topic_partition: log.log_start_offset
             for log in logs
-            if log.log_start_offset > log.segments.base_offsets[0]
+            if log.log_start_offset and log.log_start_offset > log.segments.base_offsets[0]
         }
         for partition, broken in self._table.broken.items():
             if broken.log_dir is log_dir:

@@ -23,7 +23,6 @@ from ottla.storage.directories.partition_dir_names import (
     DELETE_SUFFIX,
     STRAY_SUFFIX,
     marked_name,
-    marked_topic,
 )
 from ottla.storage.disk_errors import is_exhaustion
 from ottla.storage.log.events import LogEvents
@@ -35,6 +34,7 @@ from ottla.storage.log_set.epoch_files import EpochFiles
 from ottla.storage.log_set.flush_queue import FlushQueue
 from ottla.storage.log_set.future_logs import FutureLogs
 from ottla.storage.log_set.jobs import run_now
+from ottla.storage.log_set.loading import LoadedLogs
 from ottla.storage.log_set.removal_queue import Removal, RemovalQueue
 from ottla.storage.log_set.table import LogTable
 from ottla.storage.producers.count import DEFAULT_MAX_PRODUCERS
@@ -101,9 +101,10 @@ class LogSet:
             try:
                 log_dir.open()
             except OSError as error:
-                self._fail_at_start(log_dir, error)
+                self.fail_at_start(log_dir, error)
 
-    def _fail_at_start(self, log_dir: LogDirectory, error: OSError) -> None:
+    def fail_at_start(self, log_dir: LogDirectory, error: OSError) -> None:
+        """Put a directory offline; KafkaError when descriptors ran out."""
         if is_exhaustion(error):
             self._give_up(log_dir, error)
         self.fail(log_dir, error)
@@ -118,8 +119,9 @@ class LogSet:
         loaders = self.loaders(now_ms, is_stray)
         for loader in loaders:
             run_now(loader)
-        for checkpoint in self.take_loaded(loaders, now_ms, assigned):
-            checkpoint.run_now()
+        for checkpoints in self.take_loaded(loaders, now_ms, assigned):
+            for checkpoint in checkpoints:
+                checkpoint.run_now()
 
     def loaders(
         self, now_ms: int, is_stray: Callable[[FoundLog], bool] | None = None
@@ -141,26 +143,27 @@ class LogSet:
         loaders: Iterable[DirectoryLoader],
         now_ms: int,
         assigned: Callable[[FoundLog], Uuid | None] = lambda _found: None,
-    ) -> list[DurableCheckpoint]:
-        """Take the loaded logs; return the checkpoints that must be written before appends.
+    ) -> Iterator[list[DurableCheckpoint]]:
+        """Take the loaded logs, some at a time; yield checkpoints to be written before appends.
 
         Directories that failed are offline. `assigned` returns the id of the directory in which the
         metadata have a log: it decides between two logs that a crash left. KafkaError when another
         process holds a directory's lock, when no directory is online, or when there are too few
         descriptors to load every log.
         """
-        checkpoints: list[LogDirectory] = []
+        taking = LoadedLogs(self, now_ms, assigned)
         for loader in loaders:
             if isinstance(loader.error, OSError):
-                self._fail_at_start(loader.log_dir, loader.error)
+                self.fail_at_start(loader.log_dir, loader.error)
             elif loader.error is not None:
                 raise loader.error
-            elif self._take(loader, now_ms, assigned):
-                checkpoints.append(loader.log_dir)
+            else:
+                for _ in taking.take(loader):
+                    yield []
         self.futures.settle(now_ms, assigned)
         self._is_loaded = True
         self._check_online()
-        return [self.checkpoints.durable(log_dir) for log_dir in checkpoints]
+        yield [self.checkpoints.durable(log_dir) for log_dir in taking.outdated]
 
     def _check_online(self) -> None:
         if not self.online_directories:
@@ -229,92 +232,10 @@ class LogSet:
             "limit on open files (ulimit -n), then start again",
         ) from error
 
-    def _take(
-        self,
-        loader: DirectoryLoader,
-        now_ms: int,
-        assigned: Callable[[FoundLog], Uuid | None],
-    ) -> bool:
-        """Take the logs of a directory; return whether its checkpoints must be written."""
-        log_dir = loader.log_dir
-        try:
-            self._take_logs(loader, now_ms, assigned)
-        except OSError as error:
-            self._fail_at_start(log_dir, error)
-            return False
-        self.checkpoints.loaded(log_dir, loader.recovery_points)
-        return bool(loader.strays) or self._is_checkpoint_untrue(log_dir, loader)
-
-    def _take_logs(
-        self,
-        loader: DirectoryLoader,
-        now_ms: int,
-        assigned: Callable[[FoundLog], Uuid | None],
-    ) -> None:
-        log_dir = loader.log_dir
-        for log in loader.logs:
-            if log.is_future and log.topic_id is None:
-                self.futures.found(log_dir, log, now_ms)
-            elif log in loader.strays:
-                self._remove_stray(log_dir, log, now_ms)
-            elif log.is_future:
-                self.futures.found(log_dir, log, now_ms)
-            elif log.topic_partition in self.table.logs:
-                self._add_second(log_dir, log, assigned(log), now_ms)
-            else:
-                self.table.add(log_dir, log)
-        self.futures.found_broken(loader.broken_futures)
-        for broken in loader.broken.values():
-            if broken in loader.strays:
-                self.mark_stray(broken)
-            else:
-                self.broken[broken.topic_partition] = broken
-        for name in loader.deleted:
-            delay_ms = self.config_for(marked_topic(name)).file_delete_delay_ms
-            self.removals.add(Removal(now_ms + delay_ms, log_dir, name))
-
-    def _is_checkpoint_untrue(self, log_dir: LogDirectory, loader: DirectoryLoader) -> bool:
-        """Whether the checkpoint has points above the data: later bytes would count as flushed."""
-        logs = self.table.logs_in(log_dir)
-        held = {log.topic_partition for log in logs} | {*self.broken}
-        points = loader.recovery_points
-        return not loader.checkpointed <= held or any(
-            log.recovery_point < points.get(log.topic_partition, 0) for log in logs
-        )
-
-    def _remove_stray(self, log_dir: LogDirectory, log: PartitionLog, now_ms: int) -> None:
-        """Mark a log as stray; an empty one without topic id was created when power failed."""
-        if log.topic_id is None and log.log_end_offset == 0 and not log.truncated_bytes:
-            self.retire(log, log_dir, now_ms)
-        else:
-            log.release()
-            self.mark_stray(log)
-
     def mark_stray(self, log: FoundLog) -> None:
         """Rename a stray log: it is neither deleted nor served."""
         new_name = marked_name(log.topic_partition, STRAY_SUFFIX, self.rng)
         log.directory.rename(log.name, new_name)
-
-    def _add_second(
-        self, log_dir: LogDirectory, log: PartitionLog, assigned: Uuid | None, now_ms: int
-    ) -> None:
-        """Keep the log that the metadata name: power failed while a moved replica was exchanged.
-
-        The exchange renames a log in each of two directories, and one of the names was lost.
-        """
-        partition = log.topic_partition
-        first, first_dir = self.table.logs[partition], self.table.log_dirs[partition]
-        if assigned is None or assigned not in (log_dir.directory_id, first_dir.directory_id):
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                f"Duplicate log directories found for {partition}: "
-                f"{first_dir.path} and {log_dir.path}",
-            )
-        if first_dir.directory_id != assigned:
-            self.table.remove(first)
-            self.table.add(log_dir, log)
-            log, log_dir = first, first_dir
-        self.retire(log, log_dir, now_ms)
 
     # Creation and deletion
 
