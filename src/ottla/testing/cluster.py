@@ -168,6 +168,8 @@ class Cluster:
 
     def _running(self) -> list[ThreadedNode]:
         running = [one for one in self.nodes if one.is_running]
+        for halted in () if running else self.nodes:
+            halted.check_halted()
         if not running:
             raise ClusterError("the cluster is not running; call start() or use it in `with`")
         return running

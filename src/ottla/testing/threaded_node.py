@@ -92,11 +92,15 @@ class ThreadedNode:
     def _running(self) -> Node:
         if self._node is None:
             raise ClusterError("the cluster is not running; call start() or use it in `with`")
+        self.check_halted()
+        return self._node
+
+    def check_halted(self) -> None:
+        """Raise ClusterError with the reason when the node has halted."""
         if self.halt_reason is not None:
             raise ClusterError(
                 f"node {self.node_id} has halted: {self.halt_reason}; heal its disk, then start it"
             )
-        return self._node
 
     # Start
 

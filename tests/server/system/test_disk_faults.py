@@ -131,8 +131,8 @@ def test_a_node_without_a_directory_left_halts_with_one_line(
         assert produce(peer, "t", batch(b"kept")) == 0
         disk.text, disk.number = "/t-0/", errno.ENOSPC
         assert produce(peer, "t", batch(b"refused")) == KAFKA_STORAGE_ERROR
-        wait_for(lambda: cluster.run(lambda node: node.halted.is_set()))
-        text = str(cluster.run(lambda node: node.failure))
+        wait_for(lambda: not cluster.is_running)
+        text = str(cluster.node(1).halt_reason)
         assert str(tmp_path) in text
         assert "free some space" in text
         assert "\n" not in text

@@ -124,7 +124,7 @@ class FailureDetection:
             if broker_id in self._brokers.values() or result is ProbeResult.UNKNOWN:
                 return
             if result is ProbeResult.REFUSED:
-                text = "broker %d is fenced: its process has ended, %s:%d refuses connections"
+                text = "broker %d is fenced: %s:%d refuses connections; start its process again"
                 extra = {"event": "broker.lost"}
                 log.warning(text, broker_id, address.host, address.port, extra=extra)
                 self._controller.fence_lost_broker(broker_id, epoch)

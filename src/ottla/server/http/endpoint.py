@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ottla.server.metrics.node import NodeMetrics
     from ottla.server.metrics.requests import RequestMetrics
     from ottla.server.system.environment import HttpService, Network, Stopwatch
+    from ottla.server.system.turns import TurnWatch
     from ottla.storage.directories.loader import FoundLog
     from ottla.storage.directories.log_dir import LogDirectory
 
@@ -85,6 +86,7 @@ class HttpEndpoint:
         *,
         loop: asyncio.AbstractEventLoop,
         stopwatch: Stopwatch,
+        turns: TurnWatch,
     ) -> None:
         """Take the bound port and the parts of the node that are measured."""
         self._settings = port.settings
@@ -103,6 +105,7 @@ class HttpEndpoint:
             level=port.settings.metrics_partition_level,
             requests=port.requests,
             stopwatch=stopwatch,
+            turns=turns,
         )
         self._served = _Served(port.service, metrics, NodeHealth(broker, controller, metrics))
 

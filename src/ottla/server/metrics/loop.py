@@ -10,18 +10,21 @@ are equal: 1 minus the CPU share of the loop's thread.
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from ottla.metrics import families
 from ottla.metrics.families import Kind, Series, bucket_labels, quantile_labels
 from ottla.metrics.rates import Meter
 from ottla.metrics.samples import QUANTILES, Buckets, Recent
+from ottla.server.system.turns import BOUNDS_S
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterator
 
     from ottla.server.system.environment import Stopwatch
+    from ottla.server.system.turns import TurnWatch
 
 BEAT_S = 0.25
 _BEATS_A_TICK = 20
@@ -53,6 +56,18 @@ _HANDLER_IDLE_NS = families.Family(
     Kind.COUNTER,
     "Nanoseconds in which the event loop's thread used no CPU: the reporter shows the count.",
 )
+_TURNS = families.own(
+    "ottla_loop_turn_seconds", "Duration of the event loop's turns.", Kind.HISTOGRAM
+)
+_TURN_QUANTILES = families.own(
+    "ottla_loop_turn_quantile_seconds", "Upper bound of this share of all turns since the start."
+)
+_SLOWEST_TURN = families.own(
+    "ottla_loop_turn_max_seconds", "The slowest turn of the last five to ten minutes."
+)
+_SHARES = (0.5, 0.99)
+_SHARE_LABELS = tuple(families.label_text(quantile=str(one)) for one in _SHARES)
+_TURN_LABELS = bucket_labels(BOUNDS_S)
 _LAG_LABELS = bucket_labels(_BOUNDS)
 _RECENT_LABELS = quantile_labels(QUANTILES)
 
@@ -66,9 +81,11 @@ class LoopWatch:
         on_tick: Callable[[float], None],
         *,
         stopwatch: Stopwatch,
+        turns: TurnWatch,
         on_beat: Callable[[], None],
     ) -> None:
         self._stopwatch = stopwatch
+        self._turns = turns
         self._loop = loop
         self._on_beat = on_beat
         self._on_tick = on_tick
@@ -111,6 +128,15 @@ class LoopWatch:
             self._on_tick(now_s)
         self._schedule()
 
+    def _turn_series(self) -> Iterator[Series]:
+        turns = self._turns
+        counts = tuple(accumulate(turns.counts))
+        yield Series(_TURNS, _TURN_LABELS, (*counts, turns.total_s, counts[-1]))
+        yield Series(_TURN_QUANTILES, _SHARE_LABELS, [turns.quantile_s(one) for one in _SHARES])
+        slowest = turns.slowest
+        label = families.label_text(callback=slowest.name)
+        yield Series(_SLOWEST_TURN, (label,), (slowest.duration_s,))
+
     def idle_s(self, now_s: float) -> float:
         """Seconds since the start without CPU use of the loop's thread; on that thread only."""
         busy_s = self._stopwatch.cpu_s() - self._start_cpu_s
@@ -132,6 +158,7 @@ class LoopWatch:
         recent = self._recent
         values = (*recent.quantiles(), recent.total, recent.count)
         yield Series(_RECENT_LAG, _RECENT_LABELS, values)
+        yield from self._turn_series()
         share = self._idle_share(now_s)
         yield Series(_NETWORK_IDLE, _ONE, (share,))
         yield Series(_HANDLER_IDLE, _ONE, (share,))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ottla.server.controller.controller_node import ControllerNode
     from ottla.server.metrics.requests import RequestMetrics
     from ottla.server.system.environment import Stopwatch
+    from ottla.server.system.turns import TurnWatch
 
 SLICE_S = 0.001
 _ONE = ("",)
@@ -113,6 +114,7 @@ class NodeMetrics:
         level: str,
         requests: RequestMetrics,
         stopwatch: Stopwatch,
+        turns: TurnWatch,
     ) -> None:
         now_s = stopwatch.elapsed_s()
         self.stopwatch = stopwatch
@@ -125,7 +127,9 @@ class NodeMetrics:
         self._cluster = ClusterMetrics(broker.node_id, controller, broker.replication, now_s=now_s)
         self._quotas = QuotaMetrics(broker.quotas, broker.clock)
         self._requests = requests
-        self._watch = LoopWatch(loop, self._tick, stopwatch=stopwatch, on_beat=requests.drain)
+        self._watch = LoopWatch(
+            loop, self._tick, stopwatch=stopwatch, turns=turns, on_beat=requests.drain
+        )
         self.last_scrape_s = 0.0
         """Seconds of the loop that the last scrape took."""
         self.last_scrape_cpu_s = 0.0

@@ -154,6 +154,7 @@ class Node:
             self._listeners.open,
             loop=resources.loop,
             stopwatch=resources.environment.stopwatch,
+            turns=resources.turns,
         )
 
     def _make_quorum_channel(self) -> QuorumChannel:

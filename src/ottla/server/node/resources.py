@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ottla.metadata.broker import ListenerAddress
 from ottla.server.broker.directory_moves import concurrent_moves
@@ -18,6 +18,7 @@ from ottla.server.node.listeners import BoundPorts
 from ottla.server.node.plugins import load_policies
 from ottla.server.node.reporters import Reporters
 from ottla.server.system.timers import LoopTimer
+from ottla.server.system.turns import TurnWatch, WatchedLoop
 from ottla.server.system.workers import VolumeWorkers
 from ottla.storage.directories.log_dir import LogDirectory
 
@@ -68,7 +69,12 @@ class NodeResources:
         Raises PortTaken, PluginError, KafkaError for a directory in use, OSError for the disk.
         """
         self.environment = environment
-        self.loop = asyncio.get_running_loop()
+        self.turns = TurnWatch(environment.stopwatch.elapsed_s)
+        loop = asyncio.get_running_loop()
+        is_watched = environment.stopwatch.is_real
+        if is_watched:
+            loop = cast("asyncio.AbstractEventLoop", WatchedLoop(loop, self.turns))
+        self.loop = loop
         with ExitStack() as held:
             self.policies = load_policies(config)
             held.callback(self.policies.close)
@@ -76,7 +82,7 @@ class NodeResources:
             held.callback(self.reporters.close)
             self.workers = WorkerPools(config, environment, self.loop)
             held.callback(self.workers.close)
-            self.timer = LoopTimer(self.loop, environment.clock)
+            self.timer = LoopTimer(self.loop, environment.clock, self.turns if is_watched else None)
             held.callback(self.timer.close)
             self.ports = BoundPorts(config, environment)
             held.callback(self.ports.close)

@@ -82,4 +82,8 @@ class NodeWaits:
             timeout_s = min(left_s, interval_s)
             await asyncio.wait({woken}, timeout=None if timeout_s == inf else timeout_s)
             if reason is not None and not woken.done():
-                log.warning("waiting: %s", reason(), extra={"event": "node.waiting"})
+                log.warning(
+                    "the start waits: %s; start what is missing",
+                    reason(),
+                    extra={"event": "node.waiting"},
+                )

@@ -110,6 +110,9 @@ class Limits(NamedTuple):
 class Stopwatch(Protocol):
     """Clocks that measure the cost of work; nothing else may depend on them."""
 
+    is_real: bool
+    """Whether work takes time on them."""
+
     def elapsed_s(self) -> float:
         """Seconds since an arbitrary point, of high resolution."""
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 class RealStopwatch:
     """The clocks of the processor."""
 
+    is_real = True
     elapsed_s = staticmethod(time.perf_counter)
     cpu_s = staticmethod(time.thread_time)
 

@@ -5,6 +5,7 @@ Kafka: org.apache.kafka.server.util.timer.SystemTimerReaper.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.purgatory.timing_wheel import TimerTask, TimingWheel
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.clock import Clock
+    from ottla.server.system.turns import TurnWatch
 
 MEETING_MS = 250
 """What recurs and may come a little early or late is done at multiples of this."""
@@ -32,11 +34,15 @@ def next_aligned_tick(now_ms: int, interval_ms: int) -> int:
 class LoopTimer(TimingWheel):
     """A timing wheel that advances itself on its loop."""
 
-    __slots__ = ("_clock", "_handle", "_is_advancing", "_loop", "_wake_ms")
+    __slots__ = ("_clock", "_handle", "_is_advancing", "_loop", "_turns", "_wake_ms")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, clock: Clock, turns: TurnWatch | None = None
+    ) -> None:
+        """Take what measures turns, which then names the task that took long."""
         super().__init__(clock.monotonic_ms())
         self._loop = loop
+        self._turns = turns
         self._clock = clock
         self._handle: asyncio.TimerHandle | None = None
         self._wake_ms = 0
@@ -44,6 +50,8 @@ class LoopTimer(TimingWheel):
 
     def add(self, deadline_ms: int, callback: Callable[[int], None]) -> TimerTask:
         """Add a task and make sure that the loop wakes up in time for it."""
+        if self._turns is not None:
+            callback = partial(self._turns.run_part, callback)
         task = super().add(deadline_ms, callback)
         if not self._is_advancing and (self._handle is None or deadline_ms < self._wake_ms):
             self._schedule(task.deadline_ms)

@@ -56,6 +56,8 @@ class SimulatedClock:
 class SimulatedStopwatch:
     """Work costs no time."""
 
+    is_real = False
+
     def __init__(self, loop: SimulatedLoop) -> None:
         self.elapsed_s: Callable[[], float] = loop.time
 
