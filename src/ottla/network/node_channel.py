@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.errors.base import ConnectionRefused
-from ottla.network.outgoing import OutgoingConnection
+from ottla.network.outgoing import OutgoingConnection, is_refused
 from ottla.network.request_channel import Channel
 from ottla.purgatory.pending import Pending
 
@@ -163,10 +163,8 @@ class _Link:
     async def _connect(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
             await loop.create_connection(lambda: self._connection, *self.address)
-        except ConnectionRefusedError as error:
-            self._is_refused = True
-            self._end(str(error))
         except (OSError, ValueError) as error:  # ValueError: no valid host name
+            self._is_refused = is_refused(error)
             self._end(str(error) or type(error).__name__)
 
     def send(self, waiting: _Waiting, now_ms: int) -> None:

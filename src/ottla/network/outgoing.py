@@ -6,6 +6,8 @@ Kafka: org.apache.kafka.common.network.KafkaChannel, as NetworkClient uses it.
 from __future__ import annotations
 
 import asyncio
+import errno
+import re
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from ottla.errors import KafkaError
@@ -19,6 +21,24 @@ if TYPE_CHECKING:
 SCRATCH_BYTES: Final = 64 * 1024
 MAX_FRAME_BYTES: Final = 100 * 1024 * 1024
 """As socket.request.max.bytes is by default."""
+
+_ERRNO: Final = re.compile(r"\[Errno (\d+)\]")
+_UNUSABLE: Final = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.ENETUNREACH}
+"""Errors of an address family that this machine does not have."""
+
+
+def is_refused(error: Exception) -> bool:
+    """Whether a host answered that no process listens at the address of a connection.
+
+    Of a host name with several addresses each has to be refused, or of a family that this machine
+    does not have; asyncio joins their errors in one text.
+    """
+    if isinstance(error, ConnectionRefusedError):
+        return True
+    if not isinstance(error, OSError) or error.errno is not None:
+        return False
+    found = {int(number) for number in _ERRNO.findall(str(error))}
+    return errno.ECONNREFUSED in found and found <= {errno.ECONNREFUSED, *_UNUSABLE}
 
 
 class FrameReceiver(Protocol):

@@ -16,6 +16,8 @@ import logging
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, Protocol
 
+from ottla.network.outgoing import is_refused
+
 if TYPE_CHECKING:
     from ottla.metadata.broker import BrokerRegistration
     from ottla.metadata.image import MetadataImage
@@ -138,9 +140,7 @@ async def probe(loop: asyncio.AbstractEventLoop, host: str, port: int) -> ProbeR
     try:
         async with asyncio.timeout(PROBE_TIMEOUT_S):
             transport, _ = await loop.create_connection(asyncio.Protocol, host, port)
-    except ConnectionRefusedError:
-        return ProbeResult.REFUSED
-    except (OSError, ValueError):  # ValueError: no valid host name
-        return ProbeResult.UNKNOWN
+    except (OSError, ValueError) as error:  # ValueError: no valid host name
+        return ProbeResult.REFUSED if is_refused(error) else ProbeResult.UNKNOWN
     transport.close()
     return ProbeResult.ACCEPTED
