@@ -37,11 +37,12 @@ def test_a_disk_that_hangs_stops_no_other_directory(
         settings = {"bootstrap.servers": cluster.bootstrap, "linger.ms": "0"}
         with Admin(bootstrap_servers=cluster.bootstrap) as admin:
             admin.create_topics([NewTopic("t", 8, 1)])
-        held = {number for number in range(8) if (tmp_path / "b" / f"t-{number}").exists()}
-        assert 0 < len(held) < 8
         with Producer(config=settings) as blocked, Producer(config=settings) as producer:
             for number in range(8):
                 producer.send_and_wait("t", b"before", partition=number)
+            # only now: a log is made after the creation of its topic was answered
+            held = {number for number in range(8) if (tmp_path / "b" / f"t-{number}").exists()}
+            assert 0 < len(held) < 8
             monkeypatch.setattr(RealFile, "sync", stall)
             waiting = [
                 senders.submit(blocked.send_and_wait, "t", b"x", partition=number)
