@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.errors import ErrorCode
 from ottla.metadata.resources import ConfigResource, ConfigResourceType
 from ottla.replication.replica_set import ReplicaSet
+from ottla.server.broker.coordinators import Coordinators
 from ottla.server.broker.new_logs import LOGS_AT_ONCE, LOGS_OF_THE_LOOP
 from ottla.server.broker.publisher import PARTITIONS_IN_A_TURN, TURN_MS, MetadataPublisher
 from ottla.storage.log.config import LogConfig
@@ -69,6 +70,7 @@ def publisher(*disks: SimulatedDisk) -> tuple[MetadataPublisher, ReplicaSet, lis
     """Return a publisher over as much of a broker as it needs, and the topics its groups drop."""
     dropped: list[object] = []
     replicas = ReplicaSet(1, open_set(*disks))
+    groups: Any = SimpleNamespace(on_topics_deleted=dropped.extend)
     broker: Any = SimpleNamespace(
         node_id=1,
         clock=SimpleNamespace(now_ms=lambda: NOW_MS, monotonic_ms=lambda: NOW_MS),
@@ -80,7 +82,7 @@ def publisher(*disks: SimulatedDisk) -> tuple[MetadataPublisher, ReplicaSet, lis
         quotas=SimpleNamespace(
             replication=SimpleNamespace(set_replicas=lambda *_: None, set_rates=lambda _: None)
         ),
-        groups=SimpleNamespace(on_topics_deleted=dropped.extend),
+        coordinators=Coordinators({"__consumer_offsets": groups}),
         metadata=SimpleNamespace(log_config=lambda _: LogConfig()),
     )
     return MetadataPublisher(broker, lambda callback: callback(), at_once), replicas, dropped
@@ -318,9 +320,10 @@ def test_a_change_that_fails_stops_no_other_change() -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("a defect")
 
-    parts.groups = SimpleNamespace(
+    coordinator: Any = SimpleNamespace(
         on_topics_deleted=lambda topics: fail() if topics[0][0] == "x" else groups.extend(topics)
     )
+    parts.coordinators = Coordinators({"__consumer_offsets": coordinator})
     parts.metadata.log_config = lambda name: fail() if name == "u" else LogConfig()
     parts.quotas.update = fail
     parts.telemetry = SimpleNamespace(update=lambda _, name: applied.append(name))

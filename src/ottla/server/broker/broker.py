@@ -11,7 +11,9 @@ from ottla.purgatory.expiries import Expiries
 from ottla.purgatory.purgatory import Purgatory
 from ottla.replication.fetch_session import FetchSessionCache
 from ottla.replication.replica_selector import RackAwareReplicaSelector
+from ottla.server.broker.coordinators import Coordinators
 from ottla.server.broker.directory_moves import DirectoryMoves
+from ottla.server.broker.internal_topics import OFFSETS_TOPIC
 from ottla.server.broker.topic_auto_creation import TopicAutoCreation
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ class Broker:
         "clock",
         "cluster_id",
         "controller",
+        "coordinators",
         "decompression",
         "delayed_fetches",
         "expiries",
@@ -122,6 +125,7 @@ class Broker:
         self.timer = timer
         self.logs: LogSet = replicas.logs
         self.groups = groups
+        self.coordinators = Coordinators({OFFSETS_TOPIC: groups})
         self.producer_ids = producer_ids
         self.telemetry = telemetry
         self.quotas = quotas

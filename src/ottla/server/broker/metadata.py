@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from ottla.config.describe import BrokerSources
 from ottla.config.topic import load_topic_config
 from ottla.metadata.resources import ConfigResourceType
-from ottla.server.broker.internal_topics import OFFSETS_TOPIC
 from ottla.storage.log.config import LogConfig
 
 if TYPE_CHECKING:
@@ -72,9 +71,9 @@ class BrokerMetadata:
         """Return a topic's effective settings."""
         return load_topic_config(self.image.configs.of(ConfigResourceType.TOPIC, name), self.config)
 
-    def offsets_partitions(self) -> int | None:
-        """Return how many partitions the offsets topic has; None while there is no such topic."""
-        topic = self.image.topics.by_name.get(OFFSETS_TOPIC)
+    def partition_count(self, name: str) -> int | None:
+        """Return how many partitions a topic has; None while there is no such topic."""
+        topic = self.image.topics.by_name.get(name)
         return None if topic is None else len(topic.partitions)
 
     def topic_id(self, name: str) -> Uuid | None:

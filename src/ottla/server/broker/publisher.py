@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.resources import ConfigResourceType
-from ottla.server.broker.internal_topics import OFFSETS_TOPIC
 from ottla.server.broker.new_logs import NewLogs
 from ottla.server.node.dynamic_settings import cordoned_directories
 from ottla.types import TopicPartition, Uuid
@@ -57,18 +56,12 @@ class MetadataPublisher:
         self._replicas = broker.replicas
         self._replication = broker.replication
         self._moves = broker.moves
-        self._groups = broker.groups
+        self._coordinators = broker.coordinators
         self._node_id = broker.node_id
         self._reported: set[str] = set()
         self._dropped: dict[TopicPartition, None] = {}
         """Partitions of deleted topics whose logs are not deleted yet."""
         self._is_dropping = False
-
-    def _partition_committed(self, partition: Partition) -> None:
-        """Notify the group coordinator how far its log is committed."""
-        self._groups.on_high_watermark(
-            partition.topic_partition.partition, partition.log.high_watermark
-        )
 
     def metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Apply committed metadata; a part that fails is logged and stops no other part."""
@@ -163,8 +156,7 @@ class MetadataPublisher:
             if partition is not None:
                 partition.resign(-1, partition.leader_epoch)
             self._dropped[TopicPartition(topic.name, index)] = None
-        if topic.name != OFFSETS_TOPIC:
-            self._groups.on_topics_deleted([(topic.name, topic.topic_id)])
+        self._coordinators.topic_deleted(topic.name, topic.topic_id)
 
     def _drop_some(self) -> None:
         """Delete logs of deleted topics: each is a renamed directory, so many in a turn."""
@@ -186,8 +178,7 @@ class MetadataPublisher:
         except KafkaError as error:
             # its directory is offline now; the other changes must still be applied
             log.error(_NOT_REMOVED, error, extra={"event": "partition.broken"})  # noqa: TRY400 - the message names the log
-        if name == OFFSETS_TOPIC:
-            self._groups.on_resigned(index)
+        self._coordinators.resigned(name, index)
 
     def _host_partition(self, topic: TopicImage, index: int, now_ms: int, *, is_new: bool) -> None:
         image = topic.partitions[index]
@@ -244,9 +235,8 @@ class MetadataPublisher:
         self._replication.leave(partition)
         if image.leader == self._node_id or image.leader_epoch <= partition.leader_epoch:
             return
-        topic, index = partition.topic_partition
-        if partition.is_leader and topic == OFFSETS_TOPIC:
-            self._groups.on_resigned(index, image.leader_epoch)
+        if partition.is_leader:
+            self._coordinators.resigned(*partition.topic_partition, image.leader_epoch)
         self._replicas.resign(partition, image.leader, image.leader_epoch)
 
     def _drop_moved(self, topic: TopicImage, index: int, now_ms: int) -> None:
@@ -259,21 +249,19 @@ class MetadataPublisher:
     def _follow(self, partition: Partition, leader: int, leader_epoch: int) -> None:
         if leader_epoch == partition.leader_epoch and not partition.is_leader:
             return  # only the in-sync set has changed
-        topic, index = partition.topic_partition
-        if partition.is_leader and topic == OFFSETS_TOPIC:
-            self._groups.on_resigned(index, leader_epoch)
+        if partition.is_leader:
+            self._coordinators.resigned(*partition.topic_partition, leader_epoch)
         self._replicas.resign(partition, leader, leader_epoch)
         self._replication.follow(partition, leader, leader_epoch)
 
     def _lead(self, partition: Partition, leader_epoch: int) -> None:
         self._replication.leave(partition)
         is_new = not partition.is_leader or leader_epoch != partition.leader_epoch
-        topic, index = partition.topic_partition
-        on_commit = self._partition_committed if topic == OFFSETS_TOPIC else None
+        on_commit = self._coordinators.commit_listener(partition.topic_partition.topic)
         now_ms = self._clock.monotonic_ms()
         partition.become_leader(self._node_id, leader_epoch, on_commit, now_ms=now_ms)
-        if is_new and topic == OFFSETS_TOPIC:
-            self._groups.on_elected(index, leader_epoch)
+        if is_new:
+            self._coordinators.elected(partition)
 
     def _reconfigure(self, name: str) -> None:
         topic = self._metadata.image.topics.by_name.get(name)

@@ -22,18 +22,18 @@ from ottla.protocol.apis.offset_commit import OffsetCommitRequest, OffsetCommitR
 from ottla.protocol.apis.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from ottla.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
-from ottla.server.broker.internal_topics import OFFSETS_TOPIC
+from ottla.server.broker.coordinators import KEY_TYPES, TRANSACTION_KEY
 from ottla.server.requests import operations
 from ottla.server.requests.api import handles
 
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
+    from ottla.server.broker.coordinators import FoundCoordinator
     from ottla.server.requests.context import Context
     from ottla.types import Node
 
 log: Final = logging.getLogger("ottla.dispatch")
 Coordinator = FindCoordinatorResponse.Coordinator
-_GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 _MANY_KEYS_FROM = 4
 
 
@@ -61,23 +61,18 @@ def find_coordinator(ctx: Context, request: FindCoordinatorRequest) -> FindCoord
 
 
 def _coordinator(ctx: Context, key_type: int, key: str) -> Coordinator:
-    if key_type == _TRANSACTION:
+    if key_type not in KEY_TYPES:
+        return _not_found(key, ErrorCode.INVALID_REQUEST, None)
+    found = ctx.broker.coordinators.of_key_type(key_type)
+    if found is None and key_type == TRANSACTION_KEY:
         extra = {"event": "transaction.refused", "client": ctx.client, "client_id": ctx.client_id}
         log.info("refused: transactions are not supported; unset transactional.id", extra=extra)
-        return _not_found(
-            key,
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            "Transactions are not supported by this version of Ottla.",
-        )
-    if key_type not in (_GROUP, _SHARE):
-        return _not_found(key, ErrorCode.INVALID_REQUEST, None)
-    if key_type == _SHARE:
-        return _not_found(
-            key,
-            ErrorCode.INVALID_REQUEST,
-            "Share groups are not supported by this version of Ottla.",
-        )
-    leader = _coordinator_node(ctx, key)
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return _not_found(key, code, "Transactions are not supported by this version of Ottla.")
+    if found is None:
+        text = "Share groups are not supported by this version of Ottla."
+        return _not_found(key, ErrorCode.INVALID_REQUEST, text)
+    leader = _coordinator_node(ctx, found, key)
     if leader is None:
         return _not_found(
             key, ErrorCode.COORDINATOR_NOT_AVAILABLE, ""
@@ -87,14 +82,14 @@ def _coordinator(ctx: Context, key_type: int, key: str) -> Coordinator:
     )
 
 
-def _coordinator_node(ctx: Context, group_id: str) -> Node | None:
-    """Return the broker that coordinates a group; begin to create the offsets topic if needed."""
+def _coordinator_node(ctx: Context, found: FoundCoordinator, key: str) -> Node | None:
+    """Return the broker that coordinates a key; begin to create the topic if needed."""
     broker = ctx.broker
-    topic = broker.image.topics.by_name.get(OFFSETS_TOPIC)
+    topic = broker.image.topics.by_name.get(found.topic)
     if topic is None:
-        broker.topic_auto_creation.create([OFFSETS_TOPIC])
+        broker.topic_auto_creation.create([found.topic])
         return None
-    partition = topic.partitions.get(broker.groups.partition_for(group_id))
+    partition = topic.partitions.get(found.coordinator.partition_for(key))
     leader = None if partition is None else broker.image.cluster.brokers.get(partition.leader)
     return None if leader is None else leader.node(ctx.listener_name)
 

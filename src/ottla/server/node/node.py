@@ -276,7 +276,7 @@ class Node:
             topics=self._metadata,
             new_uuid=lambda: _java_text(new_uuid()),
             on_fault=log_fault,
-            offsets_partitions=self._metadata.offsets_partitions,
+            offsets_partitions=partial(self._metadata.partition_count, OFFSETS_TOPIC),
         )
 
     def _role_of(self, listener: str) -> ListenerRole:
@@ -540,7 +540,7 @@ class Node:
         self._publisher.close()
         self._maintenance.stop()
         self.broker.delayed_fetches.complete_all()
-        self.broker.groups.close()
+        self.broker.coordinators.close()
         self._lifecycle.stop()
         if self.failure is None:
             await self._resign()
