@@ -45,7 +45,9 @@ class MemoryLog:
         self.slice_bytes: int | None = None
         self.batch_bytes = 1_048_588
 
-    def append(self, partition: int, batch: bytearray, leader_epoch: int) -> int:
+    def append(
+        self, partition: int, batch: bytearray, leader_epoch: int, **_transaction: object
+    ) -> int:
         if self.next_error is not None:
             error, self.next_error = self.next_error, None
             raise KafkaError(error)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from ottla.coordinator.group import GroupCoordinatorConfig, records
 from ottla.coordinator.group.classic.group import ClassicState
-from ottla.coordinator.group.java_hash import in_hash_map_order, partition_for, string_hash
 from ottla.coordinator.group.offsets.committed import CommittedOffset
 from ottla.coordinator.group.shard import GroupShard
 from ottla.coordinator.runtime import CoordinatorRecord, ShardEnvironment, ShardTimers
+from ottla.coordinator.runtime.java_hash import in_hash_map_order, partition_for, string_hash
 from ottla.errors import CorruptMessage, UnsupportedVersion
 from ottla.protocol.records import group as schemas
 from ottla.purgatory.timing_wheel import TimingWheel

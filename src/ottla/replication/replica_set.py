@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ottla.storage.log.append_info import AppendInfo
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.log_set.log_set import LogSet
+    from ottla.storage.producers.append import TransactionAppend
     from ottla.types import Uuid
 
 
@@ -190,10 +191,12 @@ class ReplicaSet:
         required_acks: int,
         now_ms: int,
         origin: AppendOrigin = _CLIENT,
+        transaction: TransactionAppend | None = None,
     ) -> Appended:
         """Append one batch to a partition that this broker leads, and wake the waiting fetches.
 
-        With acks=all the caller, of whatever origin, may wait for the result's `leading`.
+        With acks=all the caller, of whatever origin, may wait for the result's `leading`. Batches
+        and markers of transactions come with `transaction`.
 
         Raises KafkaError: not the leader, too few in-sync replicas for acks=all, or what the log's
         validation found. A disk that fails here takes its directory offline, with all partitions
@@ -208,7 +211,14 @@ class ReplicaSet:
                 required_acks == ACKS_ALL and partition.min_insync_replicas > len(partition.isr)
             ):
                 partition.check_writable(required_acks)
-            info = log.writes.append_as_leader(records, partition.leader_epoch, now_ms, origin)
+            epoch, append = partition.leader_epoch, log.writes.append_as_leader
+            if transaction is None:
+                info = append(records, epoch, now_ms, origin)
+            else:
+                guard, version = transaction
+                info = append(
+                    records, epoch, now_ms, origin, verification=guard, transaction_version=version
+                )
         except KafkaError as error:
             partition.append_count += 1
             if error.code is ErrorCode.KAFKA_STORAGE_ERROR:

@@ -9,7 +9,7 @@ import pytest
 
 from ottla import Admin, TopicPartition
 from ottla.cli.output.coordinator_formatter import PACKAGE
-from ottla.coordinator.group.java_hash import partition_for
+from ottla.coordinator.runtime.java_hash import partition_for
 from ottla.errors import KafkaError
 from tests.conformance.tool_pairs import our_tool
 

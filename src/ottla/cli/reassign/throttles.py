@@ -12,7 +12,7 @@ import click
 
 from ottla.cli.reassign.plans import joined
 from ottla.clients.admin.configs import ConfigResource, ResourceType
-from ottla.coordinator.group.java_hash import in_hash_map_order
+from ottla.coordinator.runtime.java_hash import in_hash_map_order
 from ottla.quota.replication import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 
 if TYPE_CHECKING:

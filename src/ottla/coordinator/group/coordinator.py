@@ -8,18 +8,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group import group_admin
-from ottla.coordinator.group.answers import gather, recover
 from ottla.coordinator.group.classic import join, membership, sync
 from ottla.coordinator.group.classic.join_call import make_join
 from ottla.coordinator.group.context import RequestContext, TopicNames, allow_all
-from ottla.coordinator.group.error_mapping import operation_error
-from ottla.coordinator.group.java_hash import partition_for
 from ottla.coordinator.group.offsets import removal
 from ottla.coordinator.group.offsets.requests import OffsetRequests
 from ottla.coordinator.group.responses import join_error, sync_error
 from ottla.coordinator.group.shard import GroupShard
 from ottla.coordinator.runtime import CoordinatorRuntime, Result
 from ottla.coordinator.runtime.active import Environment
+from ottla.coordinator.runtime.answers import gather, recover
+from ottla.coordinator.runtime.java_hash import partition_for
+from ottla.coordinator.runtime.log_errors import operation_error
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.protocol.apis.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse

@@ -1,7 +1,7 @@
 """The runtime shared by all coordinators: replay, commit, revert, loading, timers."""
 
 from ottla.coordinator.runtime.log import CoordinatorLog
-from ottla.coordinator.runtime.result import CoordinatorRecord, Result
+from ottla.coordinator.runtime.result import CoordinatorRecord, EndTransaction, Producer, Result
 from ottla.coordinator.runtime.runtime import CoordinatorRuntime
 from ottla.coordinator.runtime.shard import Shard, ShardEnvironment
 from ottla.coordinator.runtime.timers import ShardTimers
@@ -10,6 +10,8 @@ __all__ = [
     "CoordinatorLog",
     "CoordinatorRecord",
     "CoordinatorRuntime",
+    "EndTransaction",
+    "Producer",
     "Result",
     "Shard",
     "ShardEnvironment",

@@ -8,15 +8,18 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ottla.coordinator.runtime.loader import Loader
+from ottla.coordinator.runtime.result import empty_result
 from ottla.coordinator.runtime.shard import Shard, ShardEnvironment
 from ottla.coordinator.runtime.timers import ShardTimers
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.purgatory.pending import Pending
-from ottla.records.batch import HEADER_BYTES
+from ottla.records.batch import HEADER_BYTES, NO_PRODUCER_ID
 from ottla.records.builder import encode_batch
+from ottla.records.control import encode_end_txn_marker
 from ottla.timeline import SnapshotRegistry
 
 if TYPE_CHECKING:
@@ -24,7 +27,12 @@ if TYPE_CHECKING:
 
     from ottla.clock import Clock
     from ottla.coordinator.runtime.log import CoordinatorLog
-    from ottla.coordinator.runtime.result import CoordinatorRecord, Result
+    from ottla.coordinator.runtime.result import (
+        CoordinatorRecord,
+        EndTransaction,
+        Producer,
+        Result,
+    )
     from ottla.coordinator.runtime.timers import Operation
     from ottla.purgatory.timing_wheel import TimerTask, TimingWheel
     from ottla.records.builder import RecordInput
@@ -65,6 +73,12 @@ class _Deferred:
     pending: Pending[Any]
     timeout: TimerTask | None = None
     done: bool = False
+
+    def committed(self) -> None:
+        """Take note that the records are committed, after a timeout as well."""
+        if self.result.on_commit is not None:
+            self.result.on_commit()
+        self.finish(None)
 
     def finish(self, error: KafkaError | None) -> None:
         if self.done:
@@ -166,13 +180,21 @@ class ActivePartition(Generic[S]):
 
     # ---------------------------------------------------------------- operations
 
-    def write(self, operation: Callable[[S], Result[T]]) -> Pending[T]:
+    def write(
+        self, operation: Callable[[S], Result[T]], producer: Producer | None = None
+    ) -> Pending[T]:
         """Run operation, append and replay its records; respond when they are committed.
 
         Operations run one at a time: work triggered by a response runs after its operation ends.
         """
         pending: Pending[T] = Pending()
-        self._in_turn(lambda: self._run_write(operation, pending))
+        self._in_turn(lambda: self._run_write(operation, pending, producer))
+        return pending
+
+    def end_transaction(self, end: EndTransaction) -> Pending[None]:
+        """Append and replay the marker of a transaction; done when it is committed."""
+        pending: Pending[None] = Pending()
+        self._in_turn(lambda: self._run_end(end, pending))
         return pending
 
     def read(self, operation: Callable[[S, int], T]) -> Pending[T]:
@@ -210,7 +232,20 @@ class ActivePartition(Generic[S]):
         finally:
             self._is_running = False
 
-    def _run_write(self, operation: Callable[[S], Result[T]], pending: Pending[T]) -> None:
+    def _run_end(self, end: EndTransaction, pending: Pending[None]) -> None:
+        try:
+            self._check_active()
+        except KafkaError as error:
+            pending.fail(error)
+        else:
+            self._finish_when_committed(empty_result(), pending, lambda: self._append_marker(end))
+
+    def _run_write(
+        self,
+        operation: Callable[[S], Result[T]],
+        pending: Pending[T],
+        producer: Producer | None,
+    ) -> None:
         try:
             self._check_active()
             result = operation(self.shard)
@@ -220,7 +255,10 @@ class ActivePartition(Generic[S]):
             self._environment.on_fault(error)
             pending.fail(error)
         else:
-            self._append_and_defer(result, pending)
+            append = None
+            if result.records:
+                append = partial(self._append_all, result, producer)
+            self._finish_when_committed(result, pending, append)
 
     def _check_active(self) -> None:
         if self.state == ShardState.LOADING:
@@ -237,11 +275,13 @@ class ActivePartition(Generic[S]):
 
     # ---------------------------------------------------------------- append and commit
 
-    def _append_and_defer(self, result: Result[T], pending: Pending[T]) -> None:
+    def _finish_when_committed(
+        self, result: Result[T], pending: Pending[T], append: Callable[[], None] | None
+    ) -> None:
         deferred = _Deferred(self._written_offset, result, pending)
-        if result.records:
+        if append is not None:
             try:
-                self._append_all(result)
+                append()
             except KafkaError as error:
                 if not result.atomic and error.code not in _LED_ELSEWHERE:
                     self._environment.on_fault(error)  # no caller sees this error
@@ -253,7 +293,7 @@ class ActivePartition(Generic[S]):
                 return
             deferred.offset = self._written_offset
         if deferred.offset <= self._high_watermark and not self._deferred:
-            deferred.finish(None)
+            deferred.committed()
             return
         self._deferred.append(deferred)
         deferred.timeout = self._environment.timer.add(
@@ -262,29 +302,81 @@ class ActivePartition(Generic[S]):
         )
         self._release()
 
-    def _append_all(self, result: Result[Any]) -> None:
+    def _append_all(self, result: Result[Any], producer: Producer | None) -> None:
         now_ms = self._environment.clock.now_ms()
         entries: list[RecordInput] = [
             (now_ms, *self.shard.encode(record), ()) for record in result.records
         ]
         if result.atomic:
-            self._append(result.records, entries)
+            self._append(result.records, entries, producer)
             return
         limit_bytes = self._environment.log.max_batch_bytes(self.partition)
         start = 0
         for end in _ends_of_batches(entries, limit_bytes):
-            self._append(result.records[start:end], entries[start:end])
+            self._append(result.records[start:end], entries[start:end], producer)
             start = end
 
-    def _append(self, records: list[CoordinatorRecord], entries: list[RecordInput]) -> None:
+    def _append(
+        self,
+        records: list[CoordinatorRecord],
+        entries: list[RecordInput],
+        producer: Producer | None,
+    ) -> None:
         """Replay, then append as one batch; either both happen or neither."""
         before = self._written_offset
-        batch = encode_batch(entries, leader_epoch=self.leader_epoch)
-        try:
+        producer_id = NO_PRODUCER_ID if producer is None else producer.producer_id
+        verification: object = None
+        if producer is None:
+            batch = encode_batch(entries, leader_epoch=self.leader_epoch)
+        else:
+            verification = producer.verification
+            batch = encode_batch(
+                entries,
+                leader_epoch=self.leader_epoch,
+                producer_id=producer_id,
+                producer_epoch=producer.producer_epoch,
+                transactional=True,
+            )
+
+        def replay() -> None:
             for index, record in enumerate(records):
-                self.shard.replay(before + index, -1, record)
+                self.shard.replay(before + index, producer_id, record)
+
+        self._replay_and_append(replay, batch, verification=verification)
+
+    def _append_marker(self, end: EndTransaction) -> None:
+        """Replay and append the marker of a transaction."""
+        batch = encode_end_txn_marker(
+            commit=end.committed,
+            coordinator_epoch=end.coordinator_epoch,
+            timestamp=self._environment.clock.now_ms(),
+            producer_id=end.producer_id,
+            producer_epoch=end.producer_epoch,
+            leader_epoch=self.leader_epoch,
+        )
+
+        def replay() -> None:
+            self.shard.replay_end_transaction(end.producer_id, committed=end.committed)
+
+        self._replay_and_append(replay, batch, transaction_version=end.transaction_version)
+
+    def _replay_and_append(
+        self,
+        replay: Callable[[], None],
+        batch: bytearray,
+        *,
+        verification: object = None,
+        transaction_version: int = -1,
+    ) -> None:
+        before = self._written_offset
+        try:
+            replay()
             self._written_offset = self._environment.log.append(
-                self.partition, batch, self.leader_epoch
+                self.partition,
+                batch,
+                self.leader_epoch,
+                verification=verification,
+                transaction_version=transaction_version,
             )
         except Exception:
             self._registry.revert_to(before)
@@ -312,7 +404,7 @@ class ActivePartition(Generic[S]):
 
     def _release(self) -> None:
         while self._deferred and self._deferred[0].offset <= self._high_watermark:
-            self._deferred.popleft().finish(None)
+            self._deferred.popleft().committed()
 
 
 def _ends_of_batches(entries: list[RecordInput], limit_bytes: int) -> list[int]:

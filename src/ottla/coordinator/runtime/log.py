@@ -14,8 +14,18 @@ if TYPE_CHECKING:
 class CoordinatorLog(Protocol):
     """The partitions of one internal topic that this broker leads."""
 
-    def append(self, partition: int, batch: bytearray, leader_epoch: int) -> int:
+    def append(
+        self,
+        partition: int,
+        batch: bytearray,
+        leader_epoch: int,
+        *,
+        verification: object = None,
+        transaction_version: int = -1,
+    ) -> int:
         """Append one batch as leader of leader_epoch; return the new log end offset.
+
+        A batch of a transaction comes with its verification, a marker with the version (KIP-1228).
 
         Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, MESSAGE_TOO_LARGE,
         KAFKA_STORAGE_ERROR …; then no record was appended. It may report a new high watermark

@@ -30,7 +30,9 @@ class Result(Generic[T]):
     """Records, the response that is sent when they are committed, and a completion callback.
 
     `on_append` runs once: with None when the records are committed, before the response is
-    released, or with the error that kept them from it. It may change soft state only.
+    released, or with the error that kept them from it. It may change soft state only. After a
+    timeout the records may still be committed: `on_commit` runs when they are, in time or not, and
+    never where they are lost.
     Records that are not `atomic` may be split into several batches, some of which may be written
     while others are refused.
     """
@@ -39,6 +41,26 @@ class Result(Generic[T]):
     records: list[CoordinatorRecord] = field(default_factory=list)
     on_append: Callable[[KafkaError | None], None] | None = None
     atomic: bool = True
+    on_commit: Callable[[], None] | None = None
+
+
+class Producer(NamedTuple):
+    """The transactional producer in whose name records are written."""
+
+    producer_id: int
+    producer_epoch: int
+    verification: object = None
+    """What the log gave out for the verification of this transaction (KIP-890)."""
+
+
+class EndTransaction(NamedTuple):
+    """The decision on a transaction, to be written as a marker."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    committed: bool
+    transaction_version: int
 
 
 def empty_result() -> Result[None]:

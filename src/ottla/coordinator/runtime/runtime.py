@@ -15,7 +15,7 @@ from ottla.purgatory.pending import Pending
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ottla.coordinator.runtime.result import Result
+    from ottla.coordinator.runtime.result import EndTransaction, Producer, Result
 
 S = TypeVar("S", bound=Shard)
 T = TypeVar("T")
@@ -75,14 +75,31 @@ class CoordinatorRuntime(Generic[S]):
         for partition in sorted(self._partitions):
             self._remove(partition)
 
-    def write(self, partition: int, operation: Callable[[S], Result[T]]) -> Pending[T]:
+    def write(
+        self,
+        partition: int,
+        operation: Callable[[S], Result[T]],
+        producer: Producer | None = None,
+    ) -> Pending[T]:
         """Run an operation that may write; the response is sent when its records are committed.
+
+        With a producer the records are part of its transaction.
 
         The Pending fails with KafkaError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
         REQUEST_TIMED_OUT (not committed in time), an error of the log or of the operation.
         """
         current = self._partitions.get(partition)
-        return _not_coordinator() if current is None else current.write(operation)
+        return _not_coordinator() if current is None else current.write(operation, producer)
+
+    def end_transaction(self, partition: int, end: EndTransaction) -> Pending[None]:
+        """Write the marker that ends a transaction; errors as in `write`."""
+        current = self._partitions.get(partition)
+        return _not_coordinator() if current is None else current.end_transaction(end)
+
+    def leader_epoch(self, partition: int) -> int:
+        """Return the epoch in which this node leads the partition; -1 where it does not."""
+        current = self._partitions.get(partition)
+        return -1 if current is None else current.leader_epoch
 
     def read(self, partition: int, operation: Callable[[S, int], T]) -> Pending[T]:
         """Run operation(shard, committed epoch); errors as in `write`."""

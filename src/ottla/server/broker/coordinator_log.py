@@ -6,18 +6,20 @@ Kafka: org.apache.kafka.coordinator.common.runtime.PartitionWriter, CoordinatorP
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.records.validator import AppendOrigin
 from ottla.server.broker.internal_topics import OFFSETS_TOPIC
 from ottla.storage.log.append_info import FetchIsolation
+from ottla.storage.producers.append import TRANSACTION_VERSION_UNKNOWN, TransactionAppend
 from ottla.types import FileSlice
 
 if TYPE_CHECKING:
     from ottla.clock import Clock
     from ottla.replication.partition import Partition
     from ottla.replication.replica_set import ReplicaSet
+    from ottla.storage.producers.append import Verification
     from ottla.types import Buffer
 
 log = logging.getLogger("ottla.node")
@@ -38,16 +40,26 @@ class TopicLog:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return found
 
-    def append(self, partition: int, batch: bytearray, leader_epoch: int) -> int:
+    def append(
+        self,
+        partition: int,
+        batch: bytearray,
+        leader_epoch: int,
+        *,
+        verification: object = None,
+        transaction_version: int = TRANSACTION_VERSION_UNKNOWN,
+    ) -> int:
         """Append as the leader of this epoch; return the offset behind the batch."""
         replica = self._partition(partition)
         replica.check_leader(leader_epoch)
+        version = transaction_version
         appended = self._replicas.append(
             replica,
             memoryview(batch),
             required_acks=_ACKS_ALL,
             now_ms=self._clock.now_ms(),
             origin=AppendOrigin.COORDINATOR,
+            transaction=TransactionAppend(cast("Verification | None", verification), version),
         )
         return appended.info.last_offset + 1
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.coordinator.group.java_hash import java_index, string_hash
+from ottla.coordinator.runtime.java_hash import java_index, string_hash
 from ottla.protocol.fetch_values import FetchValues
 from ottla.replication.fetcher import FetcherSettings, ReplicaFetcher
 from ottla.replication.isr_updates import IsrUpdates

@@ -63,6 +63,17 @@ class Verification:
             self.lowest_sequence = sequence
 
 
+class TransactionAppend(NamedTuple):
+    """What an append of a transaction's batch or marker needs besides the batch.
+
+    `verification` is the log's guard of a transaction that begins with this batch (KIP-890),
+    `version` the transaction version of the producer of a marker (KIP-1228).
+    """
+
+    verification: Verification | None = None
+    version: int = TRANSACTION_VERSION_UNKNOWN
+
+
 def follows(last_sequence: int, next_sequence: int) -> bool:
     """Whether next comes directly after last, 2^31-1 being followed by 0."""
     return next_sequence == (last_sequence + 1 if last_sequence != 0x7FFF_FFFF else 0)

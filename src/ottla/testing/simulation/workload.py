@@ -15,7 +15,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from ottla.clients.admin.configs import ConfigResource, ResourceType
-from ottla.coordinator.group.java_hash import partition_for
+from ottla.coordinator.runtime.java_hash import partition_for
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.raft.recovery_point import RECOVERY_POINT_PATH
 from ottla.storage.directories.checkpoints import (

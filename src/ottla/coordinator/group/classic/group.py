@@ -14,8 +14,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group.classic.subscription import subscribed_topics
-from ottla.coordinator.group.java_hash import in_hash_map_order
 from ottla.coordinator.group.responses import join_error, sync_error
+from ottla.coordinator.runtime.java_hash import in_hash_map_order
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.join_group import JoinGroupResponse
 from ottla.protocol.apis.sync_group import SyncGroupResponse

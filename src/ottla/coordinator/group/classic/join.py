@@ -14,8 +14,8 @@ from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
 from ottla.coordinator.group.classic.groups import heartbeat_key, join_key
 from ottla.coordinator.group.classic.member import ClassicMember
 from ottla.coordinator.group.classic.static import replace_static_member
-from ottla.coordinator.group.error_mapping import append_error
 from ottla.coordinator.group.responses import join_error
+from ottla.coordinator.runtime.log_errors import append_error
 from ottla.coordinator.runtime.result import Result, empty_result
 from ottla.errors import ErrorCode, KafkaError
 

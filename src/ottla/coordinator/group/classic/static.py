@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.coordinator.group import records
 from ottla.coordinator.group.classic import rebalance
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
-from ottla.coordinator.group.error_mapping import append_error
+from ottla.coordinator.runtime.log_errors import append_error
 from ottla.coordinator.runtime.result import Result
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from ottla.coordinator.group import records
 from ottla.coordinator.group.classic import rebalance
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
-from ottla.coordinator.group.error_mapping import append_error
 from ottla.coordinator.group.responses import sync_error
+from ottla.coordinator.runtime.log_errors import append_error
 from ottla.coordinator.runtime.result import Result, empty_result
 from ottla.errors import ErrorCode, KafkaError
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from ottla.coordinator.group.answers import gather, recover
-from ottla.coordinator.group.error_mapping import fetch_error, operation_error
 from ottla.coordinator.group.offsets import commit, removal
 from ottla.coordinator.group.offsets import fetch as offset_fetch
+from ottla.coordinator.runtime.answers import gather, recover
+from ottla.coordinator.runtime.log_errors import fetch_error, operation_error
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from ottla.protocol.apis.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse

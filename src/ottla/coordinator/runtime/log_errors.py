@@ -1,6 +1,6 @@
-"""Maps errors of the log to the error codes that group clients receive.
+"""Maps errors of the log to the error codes that clients of coordinators receive.
 
-Kafka: GroupMetadataManager.appendGroupMetadataErrorToResponseError,
+Kafka: TransactionStateManager.appendTransactionToLog,
 CoordinatorOperationExceptionHelper.handleOperationException.
 """
 
@@ -13,6 +13,7 @@ from ottla.errors import ErrorCode, KafkaError
 _FROM_THE_LOG: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,

@@ -1,0 +1,222 @@
+"""Sends the markers of decided transactions to the leaders of their partitions until all have them.
+
+Each broker gets one request at a time; what is decided meanwhile goes with the next one. Partitions
+without a leader, and those that refuse for now, are tried again.
+
+Kafka: TransactionMarkerChannelManager, TransactionMarkerRequestCompletionHandler.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, Protocol
+
+from ottla.coordinator.transaction.state import Transaction, TransactionState
+from ottla.errors import ErrorCode
+from ottla.protocol.apis.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from ottla.clock import Clock
+    from ottla.purgatory.pending import Pending
+    from ottla.purgatory.timing_wheel import TimingWheel
+
+log = logging.getLogger("ottla.transactions")
+RETRY_MS: Final = 100
+NO_LEADER: Final = -1
+_MARKERS_IN_A_REQUEST: Final = 1000
+_Marker = WriteTxnMarkersRequest.WritableTxnMarker
+_DONE: Final = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
+_FENCED: Final = frozenset(
+    {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED}
+)
+
+
+class MarkerChannel(Protocol):
+    """The way to the leaders of partitions."""
+
+    def leader_of(self, partition: TopicPartition) -> int | None:
+        """Return the broker that leads a partition, NO_LEADER, or None without such a partition."""
+
+    def send_markers(
+        self, broker_id: int, request: WriteTxnMarkersRequest
+    ) -> Pending[WriteTxnMarkersResponse]:
+        """Send a request to a broker; fails with KafkaError when there is no answer."""
+
+
+class Sending:
+    """One decided transaction and the partitions that have no marker yet."""
+
+    __slots__ = ("coordinator_epoch", "remaining", "shard", "transaction")
+
+    def __init__(self, shard: int, coordinator_epoch: int, transaction: Transaction) -> None:
+        self.shard = shard
+        self.coordinator_epoch = coordinator_epoch
+        self.transaction = transaction
+        self.remaining = set(transaction.partitions)
+
+    def marker(self, partitions: Iterable[TopicPartition]) -> _Marker:
+        """Return the marker for some of the partitions."""
+        topics: dict[str, list[int]] = {}
+        for topic, index in partitions:
+            topics.setdefault(topic, []).append(index)
+        return _Marker(
+            producer_id=self.transaction.producer_id,
+            producer_epoch=self.transaction.producer_epoch,
+            transaction_result=self.transaction.state is TransactionState.PREPARE_COMMIT,
+            coordinator_epoch=self.coordinator_epoch,
+            transaction_version=self.transaction.client_version,
+            topics=[
+                _Marker.WritableTxnMarkerTopic(name=name, partition_indexes=indexes)
+                for name, indexes in topics.items()
+            ],
+        )
+
+
+class Markers:
+    """The decided transactions of all shards that this node leads."""
+
+    def __init__(
+        self,
+        channel: MarkerChannel,
+        timer: TimingWheel,
+        clock: Clock,
+        on_written: Callable[[Sending], None],
+    ) -> None:
+        """on_written(sending) completes a transaction all of whose markers are written."""
+        self._channel = channel
+        self._timer = timer
+        self._clock = clock
+        self._on_written = on_written
+        self._sendings: dict[tuple[int, str], Sending] = {}
+        """By shard and transactional id."""
+        self._queues: dict[int, dict[Sending, list[TopicPartition]]] = {}
+        """By broker: what is to be sent next."""
+        self._in_flight: set[int] = set()
+        self.unknown_destination_count = 0
+        """Partitions without a leader, which are tried again."""
+
+    def begin(self, shard: int, coordinator_epoch: int, transaction: Transaction) -> None:
+        """Write the markers of a transaction whose decision is committed."""
+        sending = Sending(shard, coordinator_epoch, transaction)
+        self._sendings[shard, transaction.transactional_id] = sending
+        self._dispatch(sending, transaction.partitions)
+        self._maybe_written(sending)
+
+    def cancel(self, shard: int) -> None:
+        """Forget the transactions of a shard that another node leads now."""
+        for key in [key for key in self._sendings if key[0] == shard]:
+            del self._sendings[key]
+
+    def _is_current(self, sending: Sending) -> bool:
+        key = sending.shard, sending.transaction.transactional_id
+        return self._sendings.get(key) is sending
+
+    def _dispatch(self, sending: Sending, partitions: Collection[TopicPartition]) -> None:
+        """Queue partitions for their leaders; those of deleted topics need no marker."""
+        unknown, brokers = [], set()
+        for partition in partitions:
+            leader = self._channel.leader_of(partition)
+            if leader is None:
+                sending.remaining.discard(partition)
+            elif leader == NO_LEADER:
+                unknown.append(partition)
+            else:
+                self._queues.setdefault(leader, {}).setdefault(sending, []).append(partition)
+                brokers.add(leader)
+        if unknown:
+            self.unknown_destination_count += len(unknown)
+            self._retry(sending, unknown, were_unknown=True)
+        for broker_id in sorted(brokers):
+            self._send(broker_id)
+
+    def _retry(
+        self, sending: Sending, partitions: list[TopicPartition], *, were_unknown: bool = False
+    ) -> None:
+        def again(_now_ms: int) -> None:
+            if were_unknown:
+                self.unknown_destination_count -= len(partitions)
+            if self._is_current(sending):
+                self._dispatch(sending, partitions)
+                self._maybe_written(sending)
+
+        self._timer.add(self._clock.monotonic_ms() + RETRY_MS, again)
+
+    def _send(self, broker_id: int) -> None:
+        """Send what is queued for a broker, unless it has not answered the request before."""
+        queue = self._queues.get(broker_id)
+        if not queue or broker_id in self._in_flight:
+            return
+        taken: dict[Sending, list[TopicPartition]] = {}
+        while queue and len(taken) < _MARKERS_IN_A_REQUEST:
+            sending = next(iter(queue))
+            partitions = queue.pop(sending)
+            if self._is_current(sending):
+                taken[sending] = partitions
+        if not taken:
+            return
+        self._in_flight.add(broker_id)
+        request = WriteTxnMarkersRequest(
+            markers=[sending.marker(partitions) for sending, partitions in taken.items()]
+        )
+        answer = self._channel.send_markers(broker_id, request)
+        answer.on_done(lambda done: self._answered(broker_id, taken, done))
+
+    def _answered(
+        self,
+        broker_id: int,
+        taken: dict[Sending, list[TopicPartition]],
+        done: Pending[WriteTxnMarkersResponse],
+    ) -> None:
+        self._in_flight.discard(broker_id)
+        codes = {} if done.error is not None else _codes(done.value)
+        for sending, partitions in taken.items():
+            if self._is_current(sending):
+                self._take(sending, partitions, codes)
+        self._send(broker_id)
+
+    def _take(
+        self,
+        sending: Sending,
+        partitions: list[TopicPartition],
+        codes: dict[tuple[int, TopicPartition], ErrorCode],
+    ) -> None:
+        """Take a broker's answer; what it does not name, or refuses for now, is sent again."""
+        again, producer_id = [], sending.transaction.producer_id
+        for partition in partitions:
+            code = codes.get((producer_id, partition), ErrorCode.NETWORK_EXCEPTION)
+            if code in _DONE:
+                sending.remaining.discard(partition)
+            elif code in _FENCED:
+                self._give_up(sending, partition, code)
+                return
+            else:
+                again.append(partition)
+        if again:
+            self._retry(sending, again)
+        self._maybe_written(sending)
+
+    def _give_up(self, sending: Sending, partition: TopicPartition, code: ErrorCode) -> None:
+        """Stop: another coordinator has decided since, or the producer was fenced."""
+        name = sending.transaction.transactional_id
+        text = "markers of transactional id %s are not sent any more: %s answers %s"
+        log.info(text, name, partition, code.name, extra={"event": "transaction.fenced"})
+        del self._sendings[sending.shard, name]
+
+    def _maybe_written(self, sending: Sending) -> None:
+        if not sending.remaining and self._is_current(sending):
+            del self._sendings[sending.shard, sending.transaction.transactional_id]
+            self._on_written(sending)
+
+
+def _codes(response: WriteTxnMarkersResponse) -> dict[tuple[int, TopicPartition], ErrorCode]:
+    return {
+        (marker.producer_id, TopicPartition(topic.name, one.partition_index)): ErrorCode(
+            one.error_code
+        )
+        for marker in response.markers
+        for topic in marker.topics
+        for one in topic.partitions
+    }

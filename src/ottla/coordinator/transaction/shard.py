@@ -1,0 +1,285 @@
+"""One partition of `__transaction_state` as a state machine.
+
+Kafka: TransactionStateManager and TransactionCoordinator, per partition of the topic.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.coordinator.runtime.result import Result, empty_result
+from ottla.coordinator.transaction import decisions, records, transitions
+from ottla.coordinator.transaction.decisions import EndRequest, ProducerKey, Unchanged
+from ottla.coordinator.transaction.state import Transaction, TransactionState
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.records.transaction import TransactionLogKey, TransactionLogValue
+from ottla.timeline import TimelineDict, TimelineSet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from ottla.coordinator.runtime import CoordinatorRecord, ShardEnvironment
+    from ottla.coordinator.transaction.config import TransactionCoordinatorConfig
+    from ottla.types import TopicPartition
+
+ABORT_KEY: Final = "abort-timed-out-transactions"
+EXPIRE_KEY: Final = "expire-transactional-ids"
+_IDS_IN_A_TURN: Final = 500
+
+
+class Outcome(NamedTuple):
+    """What a producer is answered: the code, and its id and epoch from now on."""
+
+    code: ErrorCode
+    producer_id: int = -1
+    producer_epoch: int = -1
+
+
+class InitRequest(NamedTuple):
+    """A request for a producer id; timeout_ms is the one that is stored."""
+
+    transactional_id: str
+    timeout_ms: int
+    expected: ProducerKey | None
+
+
+class TransactionShard:
+    """Replayed: the transactional ids. Soft: the timers, and epochs before the last bump."""
+
+    def __init__(
+        self,
+        environment: ShardEnvironment,
+        config: TransactionCoordinatorConfig,
+        transaction_version: Callable[[], int],
+        on_prepared: Callable[[int, Transaction], None],
+    ) -> None:
+        """on_prepared(partition, transaction) writes the markers of a decided transaction."""
+        self.partition = environment.partition
+        self._config = config
+        self._clock = environment.clock
+        self._timers = environment.timers
+        self._registry = environment.registry
+        self._version = transaction_version
+        self._on_prepared = on_prepared
+        self.transactions: TimelineDict[str, Transaction] = TimelineDict(environment.registry)
+        self._active: TimelineSet[str] = TimelineSet(environment.registry)
+        """The ids whose transactions are open or decided."""
+        self._last_epochs: dict[str, tuple[int, int, int]] = {}
+        """By id: producer id, epoch, and the epoch before."""
+        self._unchecked: list[str] = []
+        """Ids that the expiry under way has still to look at."""
+
+    # ---------------------------------------------------------------- replay
+
+    def replay(self, _offset: int, _producer_id: int, record: CoordinatorRecord) -> None:
+        """Apply one record; a tombstone forgets its id."""
+        key, value = record.key, record.value
+        assert isinstance(key, TransactionLogKey)
+        name = key.transactional_id
+        if value is None:
+            self.transactions.pop(name, None)
+            self._active.discard(name)
+            return
+        assert isinstance(value, TransactionLogValue)
+        transaction = records.transaction_of(key, value)
+        producer_id, epoch, last_epoch = self._last_epochs.get(name, (-1, -1, -1))
+        if (producer_id, epoch) == (transaction.producer_id, transaction.producer_epoch):
+            transaction = transaction._replace(last_epoch=last_epoch)
+        self.transactions[name] = transaction
+        if transaction.state is TransactionState.ONGOING or transaction.state.is_prepared:
+            self._active.add(name)
+        else:
+            self._active.discard(name)
+
+    def replay_end_transaction(self, _producer_id: int, *, committed: bool) -> None:
+        """Ignore a marker: none is written to this topic."""
+
+    def encode(self, record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
+        """Return the record's bytes."""
+        return records.encode(record)
+
+    def decode(self, key: bytes, value: bytes | None) -> CoordinatorRecord | None:
+        """Return the record of bytes; None for kinds not known here."""
+        return records.decode(key, value)
+
+    # ---------------------------------------------------------------- lifecycle
+
+    def on_loaded(self) -> None:
+        """Write the markers of decided transactions again; schedule the checks of timeouts."""
+        for name in list(self._active):
+            transaction = self.transactions[name]
+            if transaction.state.is_prepared:
+                self._on_prepared(self.partition, transaction)
+        self._schedule_abort()
+        self._schedule_expiry()
+
+    def on_unloaded(self) -> None:
+        """Forget the soft state."""
+        self._last_epochs.clear()
+
+    # ---------------------------------------------------------------- operations
+
+    def init_producer_id(
+        self, request: InitRequest, new_producer_id: int | None
+    ) -> Result[Outcome]:
+        """Give out the next epoch of an id; its open transaction is aborted first."""
+        name, now_ms = request.transactional_id, self._clock.now_ms()
+        current = self.transactions.get(name)
+        if current is None:
+            if new_producer_id is None:
+                raise decisions.ProducerIdRequired
+            current = transitions.new_transaction(name, new_producer_id, request.timeout_ms)
+        following = decisions.init_producer_id(
+            current,
+            request.expected,
+            is_pending=self._is_pending(name),
+            timeout_ms=request.timeout_ms,
+            new_producer_id=new_producer_id,
+            now_ms=now_ms,
+        )
+        if following is None:
+            aborted = decisions.abort_by_coordinator(current, self._version(), now_ms)
+            return self._prepared(aborted, Outcome(ErrorCode.CONCURRENT_TRANSACTIONS))
+        answer = Outcome(ErrorCode.NONE, following.producer_id, following.producer_epoch)
+        return Result(answer, [self._record(following)])
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerKey,
+        partitions: Collection[TopicPartition],
+        client_version: int,
+    ) -> Result[None]:
+        """Add partitions to a transaction, the first of which begins it."""
+        following = decisions.add_partitions(
+            self._known(transactional_id),
+            producer,
+            partitions,
+            is_pending=self._is_pending(transactional_id),
+            client_version=client_version,
+            now_ms=self._clock.now_ms(),
+        )
+        if isinstance(following, Unchanged):
+            return empty_result()
+        return Result(None, [self._record(following)])
+
+    def end(
+        self, transactional_id: str, request: EndRequest, new_producer_id: int | None
+    ) -> Result[Outcome]:
+        """Decide on a transaction; the markers are written once the decision is committed."""
+        following = decisions.end(
+            self._known(transactional_id),
+            request,
+            is_pending=self._is_pending(transactional_id),
+            new_producer_id=new_producer_id,
+            now_ms=self._clock.now_ms(),
+        )
+        if isinstance(following, Unchanged):
+            known = following.transaction
+            return Result(Outcome(ErrorCode.NONE, known.producer_id, known.producer_epoch))
+        done = transitions.complete(following, following.update_ms)
+        return self._prepared(
+            following, Outcome(ErrorCode.NONE, done.producer_id, done.producer_epoch)
+        )
+
+    def complete(self, decided: Transaction) -> Result[None]:
+        """End a transaction whose markers are written; nothing when that was done before."""
+        current = self.transactions.get(decided.transactional_id)
+        if current is None or current[:5] != decided[:5]:
+            return empty_result()
+        done = transitions.complete(current, self._clock.now_ms())
+        return Result(None, [self._record(done)])
+
+    def verify(
+        self,
+        epoch: int,
+        transactional_id: str,
+        producer: ProducerKey,
+        partitions: Collection[TopicPartition],
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Say of each partition whether it is part of the committed state of a transaction."""
+        current = self.transactions.at(epoch).get(transactional_id)
+        if current is None:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        decisions.check_producer(current, producer)
+        if current.state.is_prepared:
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        return {
+            one: ErrorCode.NONE if one in current.partitions else ErrorCode.TRANSACTION_ABORTABLE
+            for one in partitions
+        }
+
+    # ---------------------------------------------------------------- internals
+
+    def _known(self, transactional_id: str) -> Transaction:
+        current: Transaction | None = self.transactions.get(transactional_id)
+        if current is None:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        return current
+
+    def _is_pending(self, transactional_id: str) -> bool:
+        """Whether a transition is not committed yet, or the markers are not all written."""
+        current: Transaction | None = self.transactions.get(transactional_id)
+        if current is None:
+            return False
+        committed = self.transactions.at(self._registry.epochs[0]).get(transactional_id)
+        return committed is not current or current.state.is_prepared
+
+    def _record(self, following: Transaction) -> CoordinatorRecord:
+        self._last_epochs[following.transactional_id] = (
+            following.producer_id,
+            following.producer_epoch,
+            following.last_epoch,
+        )
+        return records.record_of(following, min(self._version(), 1))
+
+    def _prepared(self, decided: Transaction, answer: Outcome) -> Result[Outcome]:
+        return Result(
+            answer,
+            [self._record(decided)],
+            on_commit=lambda: self._on_prepared(self.partition, decided),
+        )
+
+    # ---------------------------------------------------------------- timeouts and expiry
+
+    def _schedule_abort(self) -> None:
+        interval_ms = self._config.abort_interval_ms
+        self._timers.schedule(ABORT_KEY, interval_ms, self._abort, retry_ms=interval_ms)
+
+    def _abort(self) -> Result[None]:
+        """Abort the transactions that are open for too long, each with a record of its own."""
+        now_ms = self._clock.now_ms()
+        for name in list(self._active):
+            if self.transactions[name].has_timed_out(now_ms):
+                self._timers.schedule((ABORT_KEY, name), 0, lambda name=name: self._abort_one(name))  # type: ignore[misc] # a lambda's default binds the loop's value
+        self._schedule_abort()
+        return empty_result()
+
+    def _abort_one(self, name: str) -> Result[None]:
+        current, now_ms = self.transactions.get(name), self._clock.now_ms()
+        if current is None or not current.has_timed_out(now_ms) or self._is_pending(name):
+            return empty_result()
+        aborted = decisions.abort_by_coordinator(current, current.client_version, now_ms)
+        result = self._prepared(aborted, Outcome(ErrorCode.NONE))
+        return Result(None, result.records, on_commit=result.on_commit)
+
+    def _schedule_expiry(self) -> None:
+        interval_ms = self._config.expire_interval_ms
+        delay_ms = 0 if self._unchecked else interval_ms
+        self._timers.schedule(EXPIRE_KEY, delay_ms, self._expire, retry_ms=interval_ms)
+
+    def _expire(self) -> Result[None]:
+        """Forget ids that were unused for long, some in a turn."""
+        unchecked = self._unchecked = self._unchecked or list(self.transactions)
+        now_ms, expiration_ms = self._clock.now_ms(), self._config.id_expiration_ms
+        names = list(islice(reversed(unchecked), _IDS_IN_A_TURN))
+        del unchecked[len(unchecked) - len(names) :]
+        self._schedule_expiry()
+        expired = []
+        for name in names:
+            one = self.transactions.get(name)
+            if one is not None and one.has_expired(now_ms, expiration_ms):
+                self._last_epochs.pop(name, None)
+                expired.append(records.tombstone(name))
+        return Result(None, expired, atomic=False)
