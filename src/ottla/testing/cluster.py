@@ -45,6 +45,9 @@ TEST_DEFAULTS: Mapping[str, str] = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "5",
     "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "5",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
 }
 """What tests want: free ports, no waiting for members that never come, few internal files."""
 QUORUM_DEFAULTS: Mapping[str, str] = {
@@ -95,6 +98,8 @@ class Cluster:
                 **TEST_DEFAULTS,
                 **QUORUM_DEFAULTS,
                 "offsets.topic.replication.factor": replicas,
+                "transaction.state.log.replication.factor": replicas,
+                "transaction.state.log.min.isr": str(min(2, nodes)),
                 "default.replication.factor": replicas,
                 **given,
             }

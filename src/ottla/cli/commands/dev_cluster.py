@@ -206,6 +206,8 @@ def _settings(node: DevNode, members: list[DevNode]) -> dict[str, str]:
         ),
         "log.dirs": str(node.directory / "data"),
         "offsets.topic.replication.factor": str(min(3, len(members))),
+        "transaction.state.log.replication.factor": str(min(3, len(members))),
+        "transaction.state.log.min.isr": str(min(2, len(members))),
         "default.replication.factor": str(min(3, len(members))),
         "min.insync.replicas": str(min(2, len(members))),
         "group.initial.rebalance.delay.ms": "0",

@@ -13,6 +13,7 @@ from ottla.coordinator.group.classic.join_call import make_join
 from ottla.coordinator.group.context import RequestContext, TopicNames, allow_all
 from ottla.coordinator.group.offsets import removal
 from ottla.coordinator.group.offsets.requests import OffsetRequests
+from ottla.coordinator.group.offsets.transactional import TransactionalOffsets
 from ottla.coordinator.group.responses import join_error, sync_error
 from ottla.coordinator.group.shard import GroupShard
 from ottla.coordinator.runtime import CoordinatorRuntime, Result
@@ -33,12 +34,16 @@ if TYPE_CHECKING:
 
     from ottla.clock import Clock
     from ottla.coordinator.group.config import GroupCoordinatorConfig
-    from ottla.coordinator.runtime import CoordinatorLog
+    from ottla.coordinator.runtime import CoordinatorLog, EndTransaction
     from ottla.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse
     from ottla.protocol.apis.offset_commit import OffsetCommitRequest, OffsetCommitResponse
     from ottla.protocol.apis.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
     from ottla.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
     from ottla.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
+    from ottla.protocol.apis.txn_offset_commit import (
+        TxnOffsetCommitRequest,
+        TxnOffsetCommitResponse,
+    )
     from ottla.purgatory.timing_wheel import TimingWheel
     from ottla.types import Uuid
 
@@ -74,6 +79,7 @@ class GroupCoordinator:
             lambda environment: GroupShard(environment, config, new_uuid),
         )
         self._offsets = OffsetRequests(self._runtime, self.partition_for, topics)
+        self._transactional = TransactionalOffsets(self._runtime, self.partition_for, topics, log)
 
     @property
     def runtime(self) -> CoordinatorRuntime[GroupShard]:
@@ -110,6 +116,10 @@ class GroupCoordinator:
             return Result(None, tombstones, atomic=False)
 
         self._runtime.write_all(delete)
+
+    def end_transaction(self, partition: int, end: EndTransaction) -> Pending[None]:
+        """Write the marker that ends a transaction's pending offsets in a partition."""
+        return self._runtime.end_transaction(partition, end)
 
     def close(self) -> None:
         """Unload all partitions; pending responses fail with NOT_COORDINATOR."""
@@ -221,6 +231,16 @@ class GroupCoordinator:
     ) -> Pending[OffsetCommitResponse]:
         """Commit offsets of the topics that may_read allows."""
         return self._offsets.commit(request, context, may_read)
+
+    def txn_offset_commit(
+        self,
+        request: TxnOffsetCommitRequest,
+        context: RequestContext,
+        *,
+        may_read: Callable[[str], bool] = allow_all,
+    ) -> Pending[TxnOffsetCommitResponse]:
+        """Commit offsets as part of a producer's transaction."""
+        return self._transactional.commit(request, context, may_read)
 
     def offset_fetch(
         self,

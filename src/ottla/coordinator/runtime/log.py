@@ -5,10 +5,23 @@ Kafka: org.apache.kafka.coordinator.common.runtime.PartitionWriter and Coordinat
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from ottla.purgatory.pending import Pending
     from ottla.types import Buffer
+
+
+class TransactionSupport(Enum):
+    """What a producer understands of transactions, by the version of its request (KIP-890)."""
+
+    DEFAULT = 0
+    """Neither TRANSACTION_ABORTABLE nor implicit adding of partitions."""
+    ABORTABLE = 1
+    """TRANSACTION_ABORTABLE: Produce 11, TxnOffsetCommit 4."""
+    ADDS_PARTITIONS = 2
+    """Transaction version 2: Produce 12, TxnOffsetCommit 5."""
 
 
 class CoordinatorLog(Protocol):
@@ -31,6 +44,16 @@ class CoordinatorLog(Protocol):
         KAFKA_STORAGE_ERROR …; then no record was appended. It may report a new high watermark
         before it returns.
         """
+
+    def verify_transaction(
+        self,
+        partition: int,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        support: TransactionSupport,
+    ) -> Pending[object]:
+        """Return the verification to append a transaction's batch with, or fail with KafkaError."""
 
     def read(self, partition: int, offset: int, max_bytes: int) -> Buffer:
         """Return batches from offset on; empty at the end.

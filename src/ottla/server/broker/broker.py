@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.protocol.apis.add_partitions_to_txn import AddPartitionsToTxnRequest
+from ottla.protocol.apis.write_txn_markers import WriteTxnMarkersRequest
 from ottla.purgatory.expiries import Expiries
 from ottla.purgatory.purgatory import Purgatory
 from ottla.replication.fetch_session import FetchSessionCache
 from ottla.replication.replica_selector import RackAwareReplicaSelector
-from ottla.server.broker.coordinators import Coordinators
 from ottla.server.broker.directory_moves import DirectoryMoves
 from ottla.server.broker.internal_topics import OFFSETS_TOPIC
 from ottla.server.broker.topic_auto_creation import TopicAutoCreation
+from ottla.server.broker.transaction_markers import MarkerWriter
+from ottla.server.broker.transaction_partitions import TransactionPartitions
 
 if TYPE_CHECKING:
     import random
@@ -22,15 +25,19 @@ if TYPE_CHECKING:
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
     from ottla.coordinator.group.coordinator import GroupCoordinator
+    from ottla.coordinator.transaction.coordinator import TransactionCoordinator
     from ottla.metadata.image.image import MetadataImage
     from ottla.purgatory.timing_wheel import TimingWheel
     from ottla.quota.quotas import Quotas
     from ottla.replication.delayed_fetch import DelayedFetch
     from ottla.replication.replica_set import ReplicaSet
+    from ottla.server.broker.broker_channel import BrokerChannel
+    from ottla.server.broker.coordinators import Coordinators
     from ottla.server.broker.metadata import BrokerMetadata
     from ottla.server.broker.producer_ids import ProducerIds
     from ottla.server.broker.replication import Replication
     from ottla.server.broker.telemetry import Telemetry
+    from ottla.server.broker.transaction_verification import TransactionVerification
     from ottla.server.controller.channel import ControllerChannel
     from ottla.server.controller.failure_detection import FailureDetection
     from ottla.server.controller.quorum_requests import QuorumRequests
@@ -44,6 +51,7 @@ class Broker:
     """Everything one broker serves requests from; owned by one loop."""
 
     __slots__ = (
+        "channel",
         "clock",
         "cluster_id",
         "controller",
@@ -58,6 +66,7 @@ class Broker:
         "has_partition",
         "image",
         "logs",
+        "markers",
         "metadata",
         "moves",
         "node_id",
@@ -76,6 +85,9 @@ class Broker:
         "timer",
         "topic_auto_creation",
         "topic_name",
+        "transaction_partitions",
+        "transactions",
+        "verification",
     )
 
     def __init__(  # noqa: PLR0913 - a broker is made of all that handlers use
@@ -94,6 +106,10 @@ class Broker:
         replicas: ReplicaSet,
         replication: Replication,
         groups: GroupCoordinator,
+        transactions: TransactionCoordinator,
+        coordinators: Coordinators,
+        verification: TransactionVerification,
+        channel: BrokerChannel,
         producer_ids: ProducerIds,
         telemetry: Telemetry,
         quotas: Quotas,
@@ -125,7 +141,11 @@ class Broker:
         self.timer = timer
         self.logs: LogSet = replicas.logs
         self.groups = groups
-        self.coordinators = Coordinators({OFFSETS_TOPIC: groups})
+        self.transactions = transactions
+        self.coordinators = coordinators
+        self.verification = verification
+        self.channel = channel
+        """To any broker, this one included."""
         self.producer_ids = producer_ids
         self.telemetry = telemetry
         self.quotas = quotas
@@ -143,7 +163,13 @@ class Broker:
         )
         """What refers consumers to near replicas (KIP-392); its name was checked at the start."""
         self.expiries = Expiries(timer)
-        """Produce requests that wait for other replicas."""
+        """Produce requests and markers that wait for other replicas."""
+        self.markers = MarkerWriter(
+            replicas, {OFFSETS_TOPIC: groups}, self.expiries, clock, config.request_timeout_ms
+        )
+        self.transaction_partitions = TransactionPartitions(transactions, metadata.has_partition)
+        channel.answer_locally(WriteTxnMarkersRequest, self.markers.write)
+        channel.answer_locally(AddPartitionsToTxnRequest, self.transaction_partitions.answer)
         self.delayed_fetches: Purgatory[DelayedFetch] = Purgatory("Fetch", timer)
         replicas.has_partition = metadata.has_partition
         replicas.on_high_watermark(self.delayed_fetches.check_and_complete)

@@ -8,7 +8,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, cast
 
+from ottla.coordinator.transaction.decisions import ProducerKey
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.purgatory.pending import Pending
+from ottla.records.batch import NO_SEQUENCE
 from ottla.records.validator import AppendOrigin
 from ottla.server.broker.internal_topics import OFFSETS_TOPIC
 from ottla.storage.log.append_info import FetchIsolation
@@ -17,8 +20,10 @@ from ottla.types import FileSlice
 
 if TYPE_CHECKING:
     from ottla.clock import Clock
+    from ottla.coordinator.runtime.log import TransactionSupport
     from ottla.replication.partition import Partition
     from ottla.replication.replica_set import ReplicaSet
+    from ottla.server.broker.transaction_verification import TransactionVerification
     from ottla.storage.producers.append import Verification
     from ottla.types import Buffer
 
@@ -29,8 +34,15 @@ _ACKS_ALL = -1
 class TopicLog:
     """Implements coordinator.runtime.CoordinatorLog over the partitions of one topic."""
 
-    def __init__(self, topic: str, replicas: ReplicaSet, clock: Clock) -> None:
+    def __init__(
+        self,
+        topic: str,
+        replicas: ReplicaSet,
+        clock: Clock,
+        verification: TransactionVerification,
+    ) -> None:
         self._topic = topic
+        self._verification = verification
         self._replicas = replicas
         self._clock = clock
 
@@ -63,6 +75,25 @@ class TopicLog:
         )
         return appended.info.last_offset + 1
 
+    def verify_transaction(
+        self,
+        partition: int,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        support: TransactionSupport,
+    ) -> Pending[object]:
+        """Return the verification to append a transaction's batch with."""
+        producer = ProducerKey(producer_id, producer_epoch)
+        try:
+            verified = self._verification.begin(
+                self._partition(partition), transactional_id, producer, NO_SEQUENCE, support
+            )
+        except KafkaError as error:
+            verified = Pending()
+            verified.fail(error)
+        return cast("Pending[object]", verified)
+
     def read(self, partition: int, offset: int, max_bytes: int) -> Buffer:
         """Return batches from offset on, the last one cut after max_bytes."""
         log = self._partition(partition).log
@@ -90,7 +121,7 @@ class TopicLog:
 
 
 def log_fault(error: Exception) -> None:
-    """Report what the group coordinator did not expect."""
+    """Report what a coordinator did not expect."""
     if isinstance(error, CorruptMessage):
         text = "%s: its groups are not served: %s; stop the node and run ottla log-repair"
         log.error(text, OFFSETS_TOPIC, error.message, extra={"event": "partition.broken"})

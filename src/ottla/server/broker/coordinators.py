@@ -15,6 +15,7 @@ from ottla.server.broker.internal_topics import (
     SHARE_STATE_TOPIC,
     TRANSACTION_STATE_TOPIC,
 )
+from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -75,6 +76,16 @@ class Coordinators:
         if topic is None or coordinator is None:
             return None
         return FoundCoordinator(topic, coordinator)
+
+    def partition_of_group(self, group_id: str) -> TopicPartition:
+        """Return the partition that holds a group's offsets."""
+        topic = KEY_TYPES[GROUP_KEY]
+        return TopicPartition(topic, self._by_topic[topic].partition_for(group_id))
+
+    def partition_of_transaction(self, transactional_id: str) -> TopicPartition:
+        """Return the partition that holds the state of a transactional id."""
+        topic = KEY_TYPES[TRANSACTION_KEY]
+        return TopicPartition(topic, self._by_topic[topic].partition_for(transactional_id))
 
     def commit_listener(self, topic: str) -> Callable[[Partition], None] | None:
         """Return what a partition calls when its high watermark moved; None for users' topics."""

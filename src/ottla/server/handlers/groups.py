@@ -6,8 +6,7 @@ coordinator.group.
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ottla.coordinator.group.context import RequestContext
 from ottla.errors import ErrorCode
@@ -22,7 +21,8 @@ from ottla.protocol.apis.offset_commit import OffsetCommitRequest, OffsetCommitR
 from ottla.protocol.apis.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from ottla.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
-from ottla.server.broker.coordinators import KEY_TYPES, TRANSACTION_KEY
+from ottla.protocol.apis.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from ottla.server.broker.coordinators import KEY_TYPES
 from ottla.server.requests import operations
 from ottla.server.requests.api import handles
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from ottla.server.requests.context import Context
     from ottla.types import Node
 
-log: Final = logging.getLogger("ottla.dispatch")
 Coordinator = FindCoordinatorResponse.Coordinator
 _MANY_KEYS_FROM = 4
 
@@ -64,11 +63,6 @@ def _coordinator(ctx: Context, key_type: int, key: str) -> Coordinator:
     if key_type not in KEY_TYPES:
         return _not_found(key, ErrorCode.INVALID_REQUEST, None)
     found = ctx.broker.coordinators.of_key_type(key_type)
-    if found is None and key_type == TRANSACTION_KEY:
-        extra = {"event": "transaction.refused", "client": ctx.client, "client_id": ctx.client_id}
-        log.info("refused: transactions are not supported; unset transactional.id", extra=extra)
-        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return _not_found(key, code, "Transactions are not supported by this version of Ottla.")
     if found is None:
         text = "Share groups are not supported by this version of Ottla."
         return _not_found(key, ErrorCode.INVALID_REQUEST, text)
@@ -133,6 +127,14 @@ def leave_group(ctx: Context, request: LeaveGroupRequest) -> Pending[LeaveGroupR
 def offset_commit(ctx: Context, request: OffsetCommitRequest) -> Pending[OffsetCommitResponse]:
     """Commit a group's offsets."""
     return ctx.broker.groups.offset_commit(request, _context(ctx))
+
+
+@handles(TxnOffsetCommitRequest)
+def txn_offset_commit(
+    ctx: Context, request: TxnOffsetCommitRequest
+) -> Pending[TxnOffsetCommitResponse]:
+    """Commit a group's offsets as part of a transaction."""
+    return ctx.broker.groups.txn_offset_commit(request, _context(ctx))
 
 
 @handles(OffsetFetchRequest)

@@ -10,8 +10,10 @@ benchmarks/against_kafka.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ottla.coordinator.runtime.log import TransactionSupport
+from ottla.coordinator.transaction.decisions import ProducerKey
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.produce import ProduceRequest
 from ottla.protocol.produce_values import read_produce, write_produce
@@ -21,6 +23,7 @@ from ottla.records.batch import (
     COMPRESSION_MASK,
     MAGIC_POSITION,
     TRANSACTIONAL_FLAG,
+    RecordBatch,
     claimed_bytes,
 )
 from ottla.records.batch_errors import UnreadableRecords, clients_batch_size
@@ -34,29 +37,43 @@ from ottla.server.handlers.produce_answers import (
     without_repeats,
 )
 from ottla.server.requests.api import Form, handles
+from ottla.storage.producers.append import TransactionAppend
 
 if TYPE_CHECKING:
     from ottla.protocol.produce_values import PartitionAnswer, PartitionRecords, ProduceValues
-    from ottla.records.validation_rules import CheckedBatch
     from ottla.replication.partition import Partition
     from ottla.server.handlers.produce_answers import Awaited
     from ottla.server.requests.context import Context
+    from ottla.storage.producers.append import Verification
 
 log = logging.getLogger("ottla.produce")
 ADMIN_CLIENT_ID = "__admin_client"
 _ZSTD_FROM: Final = 7
 _FLAGS_POSITION: Final = ATTRIBUTES_POSITION + 1  # the low byte of the attributes
+_ABORTABLE_FROM: Final = 11
+_ADDS_PARTITIONS_FROM: Final = 12
 _MAGIC: Final = 2
 _ZSTD: Final = int(Compression.ZSTD)
 
 
+class _Ready(NamedTuple):
+    """What is appended once the checks are over."""
+
+    records: Any
+    """The batch, or a CheckedBatch."""
+    transaction: TransactionAppend | None
+
+
 class _Later(NamedTuple):
-    """A partition whose batch a worker checks, with its position in the request."""
+    """A partition whose batch is checked first, with its position in the request.
+
+    A worker checks large batches, the transaction's coordinator its first batch in a partition.
+    """
 
     position: int
     part: PartitionRecords
     partition: Partition
-    checked: Pending[CheckedBatch]
+    ready: Pending[_Ready]
 
 
 @handles(ProduceRequest, form=Form(read_produce, write_produce, fail_request))
@@ -110,19 +127,52 @@ def _append(
         if not is_usual or partition.is_internal:
             name = partition.topic_partition.topic
             _check_unusual(ctx, request, name, records, is_internal=partition.is_internal)
+            if _flags(records) & TRANSACTIONAL_FLAG:
+                partition.check_writable(request.acks)
+                guard = _verified(ctx, request, partition, records)  # type: ignore[arg-type] # not empty
+                if not guard.done or guard.error is not None or guard.value is not None:
+                    ready = guard.then(lambda guard: _Ready(records, TransactionAppend(guard)))
+                    later.append(_Later(position, part, partition, ready))
+                    return topic, index, 0, -1, -1, -1, (), None, None
         info, leading = replicas.append(partition, records, request.acks, ctx.now_ms)  # type: ignore[arg-type] # checked above
     except KafkaError as error:
         _log_refusal(ctx, part, error)
         return failed(ctx, part, error, partition)
     except OffloadRequired as large:
         assert partition is not None
-        checked = ctx.broker.decompression.check(large, now_ms=ctx.now_ms, client=ctx.client)
-        later.append(_Later(position, part, partition, checked))
+        later.append(_Later(position, part, partition, _checked(ctx, large, None)))
         return topic, index, 0, -1, -1, -1, (), None, None
     if leading is not None:
         awaited.append((position, leading, info[1] + 1))
     first_offset, append_time_ms, log_start_offset = info[0], info[3], info[4]
     return topic, index, 0, first_offset, append_time_ms, log_start_offset, (), None, None
+
+
+def _verified(
+    ctx: Context, request: ProduceValues, partition: Partition, records: memoryview
+) -> Pending[Verification | None]:
+    """Return the guard of a transaction's first batch in a partition (KIP-890); None later."""
+    batch = RecordBatch(records)
+    support = TransactionSupport.DEFAULT
+    if ctx.api_version >= _ADDS_PARTITIONS_FROM:
+        support = TransactionSupport.ADDS_PARTITIONS
+    elif ctx.api_version >= _ABORTABLE_FROM:
+        support = TransactionSupport.ABORTABLE
+    return ctx.broker.verification.begin(
+        partition,
+        request.transactional_id or "",
+        ProducerKey(batch.producer_id, batch.producer_epoch),
+        batch.base_sequence,
+        support,
+    )
+
+
+def _checked(
+    ctx: Context, large: OffloadRequired, transaction: TransactionAppend | None
+) -> Pending[_Ready]:
+    """Return a large batch once a worker has checked it."""
+    checked = ctx.broker.decompression.check(large, now_ms=ctx.now_ms, client=ctx.client)
+    return checked.then(lambda batch: _Ready(batch, transaction))
 
 
 def _unacknowledged(ctx: Context, answers: list[PartitionAnswer]) -> list[PartitionAnswer] | None:
@@ -175,8 +225,6 @@ def _check_unusual(
         raise KafkaError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}"
         )
-    if flags & TRANSACTIONAL_FLAG:  # transactions are not implemented
-        raise KafkaError(ErrorCode.INVALID_TXN_STATE)
 
 
 def _when_over(
@@ -190,31 +238,46 @@ def _when_over(
     steps = Steps(lambda: answers if request.acks else _unacknowledged(ctx, answers))
 
     def append(one: _Later) -> None:
-        awaited = _append_checked(ctx, request, answers, one)
-        steps.add(when_safe(ctx, request, answers, awaited))
+        try:
+            awaited = _append_checked(ctx, request, answers, one)
+        except OffloadRequired as large:
+            wait(one._replace(ready=_checked(ctx, large, one.ready.value[1])))
+        else:
+            steps.add(when_safe(ctx, request, answers, awaited))
+
+    def wait(one: _Later) -> None:
+        one.ready.on_done(lambda _done: append(one))
+        steps.add(one.ready)
 
     steps.add(when_safe(ctx, request, answers, awaited))
     for one in later:
-        one.checked.on_done(lambda _done, one=one: append(one))  # type: ignore[misc] # a lambda's default binds the loop's value
-        steps.add(one.checked)
+        wait(one)
     return steps.begin()
 
 
 def _append_checked(
     ctx: Context, request: ProduceValues, answers: list[PartitionAnswer], one: _Later
 ) -> list[Awaited]:
-    """Append what a worker has checked, unless the partition was replaced meanwhile.
+    """Append what was checked, unless the partition was replaced meanwhile.
 
-    Return what acknowledges it.
+    Return what acknowledges it. Raises OffloadRequired for a large batch of a transaction, which
+    a worker checks after the coordinator.
     """
     part, partition, replicas = one.part, one.partition, ctx.broker.replicas
     name, index = partition.topic_partition
     try:
         if replicas.find(name, index) is not partition:
             raise _not_held(ctx, part)
+        records, transaction = one.ready.value
         info, leading = replicas.append(
-            partition, one.checked.value, request.acks, ctx.broker.clock.now_ms()
+            partition,
+            records,
+            request.acks,
+            ctx.broker.clock.now_ms(),
+            transaction=transaction,
         )
+    except OffloadRequired:
+        raise
     except KafkaError as error:
         _log_refusal(ctx, part, error)
         answers[one.position] = failed(ctx, part, error, partition)

@@ -14,7 +14,6 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.group.coordinator import GroupCoordinator
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.metadata.loader import MetadataLoader
@@ -24,9 +23,8 @@ from ottla.quota.quotas import Quotas
 from ottla.raft.wire.requests import FetchLimits
 from ottla.replication.replica_set import ReplicaSet
 from ottla.server.broker.broker import Broker
-from ottla.server.broker.coordinator_log import TopicLog, log_fault
-from ottla.server.broker.group_config import group_coordinator_config
-from ottla.server.broker.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
+from ottla.server.broker.coordinator_parts import make_coordinators
+from ottla.server.broker.internal_topics import INTERNAL_TOPICS
 from ottla.server.broker.maintenance import Maintenance
 from ottla.server.broker.metadata import BrokerMetadata
 from ottla.server.broker.metadata_log import MetadataLog
@@ -236,6 +234,25 @@ class Node:
     def _make_broker(self, replicas: ReplicaSet) -> Broker:
         config, resources = self.config, self._resources
         workers, environment = resources.workers, resources.environment
+        producer_ids = ProducerIds(
+            config.node_id, lambda: self._lifecycle.broker_epoch, self._forwarding
+        )
+        nodes = NodeChannel(
+            "coordinators",
+            f"broker-{config.node_id}-coordinators",
+            loop=resources.loop,
+            clock=self.clock,
+            timer=resources.timer,
+        )
+        coordinators = make_coordinators(
+            self._metadata,
+            replicas,
+            nodes,
+            producer_ids,
+            timer=resources.timer,
+            clock=self.clock,
+            new_uuid=environment.new_uuid,
+        )
         return Broker(
             self._metadata,
             cluster_id=resources.identity.cluster_id,
@@ -251,10 +268,12 @@ class Node:
             failure_detection=self._failure_detection,
             replicas=replicas,
             replication=self._replication,
-            groups=self._make_groups(replicas),
-            producer_ids=ProducerIds(
-                config.node_id, lambda: self._lifecycle.broker_epoch, self._forwarding
-            ),
+            groups=coordinators.groups,
+            transactions=coordinators.transactions,
+            coordinators=coordinators.registry,
+            verification=coordinators.verification,
+            channel=coordinators.channel,
+            producer_ids=producer_ids,
             telemetry=Telemetry(
                 config.telemetry_max_bytes, workers.receivers.run, resources.reporters.receivers
             ),
@@ -264,19 +283,6 @@ class Node:
             ),
             run_on_volume=workers.disk.run,
             run_move=workers.moves.run,
-        )
-
-    def _make_groups(self, replicas: ReplicaSet) -> GroupCoordinator:
-        new_uuid = self._resources.environment.new_uuid
-        return GroupCoordinator(
-            group_coordinator_config(self.config),
-            log=TopicLog(OFFSETS_TOPIC, replicas, self.clock),
-            timer=self._resources.timer,
-            clock=self.clock,
-            topics=self._metadata,
-            new_uuid=lambda: _java_text(new_uuid()),
-            on_fault=log_fault,
-            offsets_partitions=partial(self._metadata.partition_count, OFFSETS_TOPIC),
         )
 
     def _role_of(self, listener: str) -> ListenerRole:
@@ -548,6 +554,7 @@ class Node:
         self._replication.close()
         for channel in (self._forwarding, self._heartbeats, self._registration):
             channel.close()
+        self.broker.channel.close()
         resources.timer.close()
         resources.workers.close()
         await asyncio.sleep(0)  # lets the workers' last answers arrive
@@ -587,10 +594,5 @@ class Node:
         self._replication.close()
         for channel in (self._forwarding, self._heartbeats, self._registration):
             channel.close()
+        self.broker.channel.close()
         self._quorum_channel.close()
-
-
-def _java_text(value: Uuid) -> str:
-    """Write an id as java.util.UUID does: 8-4-4-4-12 hexadecimal digits."""
-    text = value.hex()
-    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))

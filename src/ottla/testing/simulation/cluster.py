@@ -82,6 +82,7 @@ class SimulatedCluster:
                 "listeners": ",".join(listeners[role] for role in roles.split(",")),
                 "controller.quorum.bootstrap.servers": ",".join(controllers),
                 "offsets.topic.replication.factor": str(min(3, len(quorum.voters))),
+                "transaction.state.log.replication.factor": str(min(3, len(quorum.voters))),
                 **config,
             },
             network=self.network,

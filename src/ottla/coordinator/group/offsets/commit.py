@@ -14,13 +14,17 @@ from ottla.coordinator.group.offsets.committed import CommittedOffset
 from ottla.coordinator.runtime import CoordinatorRecord, Result
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from ottla.protocol.apis.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:
+    from ottla.coordinator.group.context import TopicNames
     from ottla.coordinator.group.groups import Groups
 
     RequestTopic = OffsetCommitRequest.OffsetCommitRequestTopic
     RequestPartition = RequestTopic.OffsetCommitRequestPartition
 
+TransactionalTopic = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 ResponseTopic = OffsetCommitResponse.OffsetCommitResponseTopic
 ResponsePartition = ResponseTopic.OffsetCommitResponsePartition
 
@@ -52,6 +56,51 @@ def commit(
                 )
             answer.partitions.append(
                 ResponsePartition(partition_index=partition.partition_index, error_code=code)
+            )
+    return result
+
+
+def transactional_commit(
+    groups: Groups, request: TxnOffsetCommitRequest, topics: TopicNames
+) -> Result[TxnOffsetCommitResponse]:
+    """Commit offsets for a transaction; ILLEGAL_GENERATION for an unknown group's generation."""
+    group = groups.find(request.group_id)
+    if group is not None:
+        validate_committer(
+            group,
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id,
+            transactional=True,
+        )
+    elif request.generation_id >= 0:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    config, now_ms = groups.classic.config, groups.classic.clock.now_ms()
+    result = Result(TxnOffsetCommitResponse(topics=[]))
+    for topic in request.topics:
+        answer = TransactionalTopic(name=topic.name, partitions=[])
+        result.response.topics.append(answer)
+        for partition in topic.partitions:
+            code = ErrorCode.NONE
+            if _utf16_length(partition.committed_metadata) > config.offset_metadata_max_bytes:
+                code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                committed = CommittedOffset(
+                    offset=partition.committed_offset,
+                    leader_epoch=partition.committed_leader_epoch,
+                    metadata=partition.committed_metadata or "",
+                    commit_timestamp_ms=now_ms,
+                    topic_id=topics.topic_id(topic.name) or ZERO_UUID,
+                )
+                result.records.append(
+                    records.offset_commit(
+                        request.group_id, topic.name, partition.partition_index, committed
+                    )
+                )
+            answer.partitions.append(
+                TransactionalTopic.TxnOffsetCommitResponsePartition(
+                    partition_index=partition.partition_index, error_code=int(code)
+                )
             )
     return result
 

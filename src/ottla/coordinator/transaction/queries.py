@@ -1,0 +1,139 @@
+"""DescribeTransactions and ListTransactions (KIP-664, KIP-994, KIP-1152).
+
+Kafka: TransactionCoordinator.{handleDescribeTransactions, handleListTransactions},
+TransactionStateManager.listTransactionStates.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import re2
+
+from ottla.coordinator.runtime.active import ShardState
+from ottla.coordinator.runtime.answers import gather, recover
+from ottla.coordinator.runtime.log_errors import operation_error
+from ottla.coordinator.transaction.state import STATES_BY_TEXT, Transaction, TransactionState
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.describe_transactions import DescribeTransactionsResponse
+from ottla.protocol.apis.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from ottla.purgatory.pending import Pending
+
+if TYPE_CHECKING:
+    from ottla.coordinator.transaction.coordinator import TransactionCoordinator
+    from ottla.coordinator.transaction.shard import TransactionShard
+
+Described = DescribeTransactionsResponse.TransactionState
+Listed = ListTransactionsResponse.TransactionState
+
+
+def describe(coordinator: TransactionCoordinator, transactional_id: str) -> Pending[Described]:
+    """Describe one transactional id as it is committed."""
+    if not transactional_id:
+        return Pending.of(_undescribed(transactional_id, ErrorCode.INVALID_REQUEST))
+
+    def read(shard: TransactionShard, epoch: int) -> Described:
+        current = shard.transactions.at(epoch).get(transactional_id)
+        if current is None:
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        return _described(current)
+
+    found = coordinator.runtime.read(coordinator.partition_for(transactional_id), read)
+    return recover(found, lambda error: _undescribed(transactional_id, operation_error(error)))
+
+
+def _described(current: Transaction) -> Described:
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(current.partitions):
+        topics.setdefault(topic, []).append(index)
+    return Described(
+        transactional_id=current.transactional_id,
+        transaction_state=current.state.text,
+        transaction_timeout_ms=current.timeout_ms,
+        transaction_start_time_ms=current.start_ms,
+        producer_id=current.producer_id,
+        producer_epoch=current.producer_epoch,
+        topics=[
+            Described.TopicData(topic=topic, partitions=indexes)
+            for topic, indexes in topics.items()
+        ],
+    )
+
+
+def _undescribed(transactional_id: str, code: ErrorCode) -> Described:
+    return Described(
+        error_code=int(code),
+        transactional_id=transactional_id,
+        transaction_state="",
+        transaction_timeout_ms=0,
+        transaction_start_time_ms=0,
+        producer_id=0,
+        producer_epoch=0,
+        topics=[],
+    )
+
+
+def list_transactions(
+    coordinator: TransactionCoordinator, request: ListTransactionsRequest, now_ms: int
+) -> Pending[ListTransactionsResponse]:
+    """List what passes all filters; refused while a partition is being loaded."""
+    runtime = coordinator.runtime
+    unknown = [name for name in request.state_filters if name not in STATES_BY_TEXT]
+    states = {STATES_BY_TEXT[name] for name in request.state_filters if name in STATES_BY_TEXT}
+    if request.state_filters and not states:
+        return Pending.of(_listed([], unknown))
+    if ShardState.LOADING in runtime.partitions.values():
+        return Pending.of(_refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+    try:
+        pattern = _pattern(request.transactional_id_pattern)
+    except re2.error:
+        return Pending.of(_refused(ErrorCode.INVALID_REGULAR_EXPRESSION))
+
+    def read(shard: TransactionShard, epoch: int) -> list[Listed]:
+        return [
+            Listed(
+                transactional_id=one.transactional_id,
+                producer_id=one.producer_id,
+                transaction_state=one.state.text,
+            )
+            for one in shard.transactions.at(epoch).values()
+            if _passes(one, request, states, pattern, now_ms)
+        ]
+
+    def combine(parts: list[Pending[list[Listed]]]) -> ListTransactionsResponse:
+        return _listed([one for part in parts if not part.error for one in part.value], unknown)
+
+    return gather(runtime.read_all(read), combine)
+
+
+def _pattern(text: str | None) -> Any:
+    """Return the compiled pattern, None for every id. Raises re2.error."""
+    options = re2.Options()
+    options.log_errors = False
+    return re2.compile(text, options) if text else None
+
+
+def _passes(
+    one: Transaction,
+    request: ListTransactionsRequest,
+    states: set[TransactionState],
+    pattern: Any,
+    now_ms: int,
+) -> bool:
+    if request.producer_id_filters and one.producer_id not in request.producer_id_filters:
+        return False
+    if states and one.state not in states:
+        return False
+    if request.duration_filter >= 0 and now_ms - one.start_ms <= request.duration_filter:
+        return False
+    return pattern is None or pattern.fullmatch(one.transactional_id) is not None
+
+
+def _listed(transactions: list[Listed], unknown: list[str]) -> ListTransactionsResponse:
+    return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=transactions)
+
+
+def _refused(code: ErrorCode) -> ListTransactionsResponse:
+    return ListTransactionsResponse(
+        error_code=int(code), unknown_state_filters=[], transaction_states=[]
+    )

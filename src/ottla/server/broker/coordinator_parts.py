@@ -1,0 +1,123 @@
+"""The coordinators of a broker, their settings, and what connects them to its other parts.
+
+Kafka: BrokerServer, GroupCoordinatorConfig, TransactionCoordinator.apply.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.coordinator.group.config import GroupCoordinatorConfig
+from ottla.coordinator.group.coordinator import GroupCoordinator
+from ottla.coordinator.transaction.config import TransactionCoordinatorConfig
+from ottla.coordinator.transaction.coordinator import TransactionCoordinator
+from ottla.metadata.features import TRANSACTION_VERSION
+from ottla.server.broker.broker_channel import BrokerChannel
+from ottla.server.broker.coordinator_log import TopicLog, log_fault
+from ottla.server.broker.coordinators import Coordinators
+from ottla.server.broker.internal_topics import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.server.broker.transaction_verification import TransactionVerification
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.clock import Clock
+    from ottla.config.broker import BrokerConfig
+    from ottla.network.node_channel import NodeChannel
+    from ottla.purgatory.timing_wheel import TimingWheel
+    from ottla.replication.replica_set import ReplicaSet
+    from ottla.server.broker.metadata import BrokerMetadata
+    from ottla.server.broker.producer_ids import ProducerIds
+    from ottla.types import Uuid
+
+_MINUTE_MS = 60_000
+
+
+class CoordinatorParts(NamedTuple):
+    """The coordinators and what they share."""
+
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    registry: Coordinators
+    verification: TransactionVerification
+    channel: BrokerChannel
+
+
+def make_coordinators(
+    metadata: BrokerMetadata,
+    replicas: ReplicaSet,
+    nodes: NodeChannel,
+    producer_ids: ProducerIds,
+    *,
+    timer: TimingWheel,
+    clock: Clock,
+    new_uuid: Callable[[], Uuid],
+) -> CoordinatorParts:
+    """Return the coordinators of a broker; they lead nothing yet."""
+    config = metadata.config
+    channel = BrokerChannel(metadata, nodes)
+    verification = TransactionVerification(
+        channel,
+        lambda name: registry.partition_of_transaction(name),  # noqa: PLW0108 - made below
+        timer,
+        clock,
+        lambda: metadata.config,
+    )
+    groups = GroupCoordinator(
+        group_coordinator_config(config),
+        log=TopicLog(OFFSETS_TOPIC, replicas, clock, verification),
+        timer=timer,
+        clock=clock,
+        topics=metadata,
+        new_uuid=lambda: _java_text(new_uuid()),
+        on_fault=log_fault,
+        offsets_partitions=partial(metadata.partition_count, OFFSETS_TOPIC),
+    )
+    transactions = TransactionCoordinator(
+        transaction_coordinator_config(config),
+        log=TopicLog(TRANSACTION_STATE_TOPIC, replicas, clock, verification),
+        timer=timer,
+        clock=clock,
+        channel=channel,
+        new_producer_id=producer_ids.next_id,
+        transaction_version=lambda: metadata.image.features.level(TRANSACTION_VERSION),
+        partition_count=partial(metadata.partition_count, TRANSACTION_STATE_TOPIC),
+        on_fault=log_fault,
+    )
+    registry = Coordinators({OFFSETS_TOPIC: groups, TRANSACTION_STATE_TOPIC: transactions})
+    return CoordinatorParts(groups, transactions, registry, verification, channel)
+
+
+def group_coordinator_config(config: BrokerConfig) -> GroupCoordinatorConfig:
+    """Return the settings of the group coordinator."""
+    return GroupCoordinatorConfig(
+        offsets_topic_num_partitions=config.offsets_topic_num_partitions,
+        offsets_retention_ms=config.offsets_retention_minutes * _MINUTE_MS,
+        offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+        offset_metadata_max_bytes=config.offset_metadata_max_bytes,
+        offset_commit_timeout_ms=config.offsets_commit_timeout_ms,
+        group_min_session_timeout_ms=config.group_min_session_timeout_ms,
+        group_max_session_timeout_ms=config.group_max_session_timeout_ms,
+        group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        group_max_size=config.group_max_size,
+    )
+
+
+def transaction_coordinator_config(config: BrokerConfig) -> TransactionCoordinatorConfig:
+    """Return the settings of the transaction coordinator."""
+    return TransactionCoordinatorConfig(
+        num_partitions=config.transaction_state_log_num_partitions,
+        max_timeout_ms=config.transaction_max_timeout_ms,
+        id_expiration_ms=config.transactional_id_expiration_ms,
+        abort_interval_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+        expire_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
+        write_timeout_ms=config.request_timeout_ms,
+        two_phase_commit=config.transaction_two_phase_commit_enable,
+    )
+
+
+def _java_text(value: Uuid) -> str:
+    """Write an id as java.util.UUID does: 8-4-4-4-12 hexadecimal digits."""
+    text = value.hex()
+    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))

@@ -1,0 +1,88 @@
+"""Answers AddPartitionsToTxn: of clients, of other brokers and of this one for its producers.
+
+Kafka: KafkaApis.handleAddPartitionsToTxnRequest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.coordinator.runtime.answers import gather
+from ottla.coordinator.transaction.decisions import ProducerKey
+from ottla.errors import ErrorCode
+from ottla.protocol.apis.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
+from ottla.purgatory.pending import Pending
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ottla.coordinator.transaction.coordinator import TransactionCoordinator
+
+_Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
+_Result = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
+_BATCHED_VERSION: Final = 2
+"""The transaction version of producers for whom brokers add partitions."""
+
+
+class TransactionPartitions:
+    """Checks the partitions, then asks the transaction coordinator of this broker."""
+
+    def __init__(
+        self, transactions: TransactionCoordinator, has_partition: Callable[[str, int], bool]
+    ) -> None:
+        self._transactions = transactions
+        self._has_partition = has_partition
+
+    def answer(self, request: AddPartitionsToTxnRequest) -> Pending[AddPartitionsToTxnResponse]:
+        """Answer what a broker asks for producers."""
+        return gather(
+            [self.add(transaction, _BATCHED_VERSION) for transaction in request.transactions],
+            lambda parts: AddPartitionsToTxnResponse(
+                results_by_transaction=[part.value for part in parts]
+            ),
+        )
+
+    def add(self, transaction: _Transaction, client_version: int) -> Pending[_Result]:
+        """Add partitions to one transaction, or verify that they belong to it."""
+        partitions = [
+            TopicPartition(topic.name, index)
+            for topic in transaction.topics
+            for index in topic.partitions
+        ]
+        unknown = [one for one in partitions if not self._has_partition(*one)]
+        if unknown:
+            codes = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
+            codes |= dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return Pending.of(_result(transaction, codes))
+        producer = ProducerKey(transaction.producer_id, transaction.producer_epoch)
+        name = transaction.transactional_id
+        if transaction.verify_only:
+            verified = self._transactions.verify_partitions(name, producer, partitions)
+            return verified.then(lambda found: _result(transaction, found))
+        added = self._transactions.add_partitions(name, producer, partitions, client_version)
+        return added.then(lambda code: _result(transaction, dict.fromkeys(partitions, code)))
+
+
+def _result(transaction: _Transaction, codes: Mapping[TopicPartition, ErrorCode]) -> _Result:
+    return _Result(
+        transactional_id=transaction.transactional_id,
+        topic_results=[
+            AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=[
+                    AddPartitionsToTxnPartitionResult(
+                        partition_index=index,
+                        partition_error_code=int(codes[TopicPartition(topic.name, index)]),
+                    )
+                    for index in topic.partitions
+                ],
+            )
+            for topic in transaction.topics
+        ],
+    )

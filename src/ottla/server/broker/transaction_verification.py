@@ -1,0 +1,211 @@
+"""Asks transaction coordinators whether partitions belong to transactions, before the first append.
+
+Verification (KIP-890) or, for producers of transaction version 2, adding of the partition.
+
+Kafka: AddPartitionsToTxnManager, ReplicaManager.maybeSendPartitionsToTransactionCoordinator.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.coordinator.runtime.log import TransactionSupport
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from ottla.purgatory.pending import Pending
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ottla.clock import Clock
+    from ottla.config.broker import BrokerConfig
+    from ottla.coordinator.transaction.decisions import ProducerKey
+    from ottla.protocol.apis.add_partitions_to_txn import AddPartitionsToTxnResponse
+    from ottla.purgatory.timing_wheel import TimingWheel
+    from ottla.replication.partition import Partition
+    from ottla.server.broker.broker_channel import BrokerChannel
+    from ottla.storage.producers.append import Verification
+    from ottla.types import TopicPartition
+
+_Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
+
+
+# Older clients retry these codes wrongly; NOT_ENOUGH_REPLICAS makes all of them try again
+_TRY_AGAIN: Final = frozenset(
+    {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+
+class TransactionVerification:
+    """The requests to transaction coordinators on behalf of producers."""
+
+    def __init__(
+        self,
+        channel: BrokerChannel,
+        coordinator_of: Callable[[str], TopicPartition | None],
+        timer: TimingWheel,
+        clock: Clock,
+        config: Callable[[], BrokerConfig],
+    ) -> None:
+        """coordinator_of returns the partition that owns a transactional id, if it exists."""
+        self._channel = channel
+        self._coordinator_of = coordinator_of
+        self._timer = timer
+        self._clock = clock
+        self._config = config
+
+    def begin(
+        self,
+        partition: Partition,
+        transactional_id: str,
+        producer: ProducerKey,
+        sequence: int,
+        support: TransactionSupport,
+    ) -> Pending[Verification | None]:
+        """Return the guard to append a batch with, once the coordinator knows the partition.
+
+        None where the transaction goes on in this partition, or nothing is to be verified. Raises
+        INVALID_PRODUCER_EPOCH for a producer that the log knows to be fenced.
+        """
+        if (
+            support is not TransactionSupport.ADDS_PARTITIONS
+            and not self._config().transaction_partition_verification_enable
+        ):
+            return Pending.of(None)
+        log = partition.log
+        if not log.is_ready:
+            log.make_ready()
+        guard = log.producer_state.start_verification(
+            producer.producer_id,
+            sequence,
+            producer.producer_epoch,
+            now_ms=self._clock.now_ms(),
+            supports_epoch_bump=support is TransactionSupport.ADDS_PARTITIONS,
+        )
+        if guard is None:
+            return Pending.of(None)
+        verified = self._verify(transactional_id, producer, partition.topic_partition, support)
+        return verified.then(lambda _: guard)
+
+    def _verify(
+        self,
+        transactional_id: str,
+        producer: ProducerKey,
+        partition: TopicPartition,
+        support: TransactionSupport,
+    ) -> Pending[None]:
+        answer: Pending[None] = Pending()
+        limit_ms = self._config().add_partitions_to_txn_retry_backoff_max_ms
+        deadline_ms = self._clock.monotonic_ms() + limit_ms
+        self._ask(transactional_id, producer, partition, support, answer, deadline_ms)
+        return answer
+
+    def _ask(
+        self,
+        transactional_id: str,
+        producer: ProducerKey,
+        partition: TopicPartition,
+        support: TransactionSupport,
+        answer: Pending[None],
+        deadline_ms: int,
+    ) -> None:
+        """Ask once; an answer of CONCURRENT_TRANSACTIONS is asked for again for a short time."""
+
+        def finish(done: Pending[AddPartitionsToTxnResponse]) -> None:
+            code = _code_of(done, partition)
+            now_ms = self._clock.monotonic_ms()
+            if (
+                code is ErrorCode.CONCURRENT_TRANSACTIONS
+                and support is TransactionSupport.ADDS_PARTITIONS
+                and now_ms < deadline_ms
+            ):
+                again_ms = now_ms + self._config().add_partitions_to_txn_retry_backoff_ms
+                arguments = transactional_id, producer, partition, support, answer, deadline_ms
+                self._timer.add(again_ms, lambda _now_ms: self._ask(*arguments))
+            elif code is ErrorCode.NONE:
+                answer.complete(None)
+            else:
+                answer.fail(_refusal(code, support))
+
+        request = _request(
+            transactional_id,
+            producer,
+            [partition],
+            verify_only=support is not TransactionSupport.ADDS_PARTITIONS,
+        )
+        self._send(transactional_id, request).on_done(finish)
+
+    def _send(
+        self, transactional_id: str, request: AddPartitionsToTxnRequest
+    ) -> Pending[AddPartitionsToTxnResponse]:
+        owner = self._coordinator_of(transactional_id)
+        leader = None if owner is None else self._channel.leader_of(owner)
+        if leader is None or leader < 0:
+            missing: Pending[AddPartitionsToTxnResponse] = Pending()
+            missing.fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return missing
+        return self._channel.send(leader, request)
+
+
+def _request(
+    transactional_id: str,
+    producer: ProducerKey,
+    partitions: Iterable[TopicPartition],
+    *,
+    verify_only: bool,
+) -> AddPartitionsToTxnRequest:
+    topics: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        topics.setdefault(topic, []).append(index)
+    transaction = _Transaction(
+        transactional_id=transactional_id,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        verify_only=verify_only,
+        topics=[
+            AddPartitionsToTxnTopic(name=name, partitions=indexes)
+            for name, indexes in topics.items()
+        ],
+    )
+    return AddPartitionsToTxnRequest(transactions=[transaction])
+
+
+def _code_of(done: Pending[AddPartitionsToTxnResponse], partition: TopicPartition) -> ErrorCode:
+    error = done.error
+    if error is not None:
+        return error.code if isinstance(error, KafkaError) else ErrorCode.NETWORK_EXCEPTION
+    if done.value.error_code:
+        return ErrorCode(done.value.error_code)
+    for result in done.value.results_by_transaction:
+        for topic in result.topic_results:
+            for one in topic.results_by_partition:
+                if (topic.name, one.partition_index) == partition:
+                    return ErrorCode(one.partition_error_code)
+    return ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def _refusal(code: ErrorCode, support: TransactionSupport) -> KafkaError:
+    """Return what the producer is answered."""
+    if code is ErrorCode.PRODUCER_FENCED:
+        return KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH)
+    if code is ErrorCode.TRANSACTION_ABORTABLE and support is TransactionSupport.DEFAULT:
+        return KafkaError(ErrorCode.INVALID_TXN_STATE, "Partition was not added to the transaction")
+    if code is ErrorCode.CONCURRENT_TRANSACTIONS and support is TransactionSupport.ADDS_PARTITIONS:
+        return KafkaError(code)
+    if code in _TRY_AGAIN:
+        return KafkaError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            "Unable to verify the partition has been added to the transaction. Underlying error: "
+            f"{code.name}",
+        )
+    return KafkaError(code)
