@@ -20,6 +20,7 @@ from xdist.scheduler import LoadFileScheduling
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from _pytest.config.argparsing import Parser
     from xdist.remote import Producer
     from xdist.workermanage import WorkerController
 
@@ -32,6 +33,17 @@ settings.register_profile(
 settings.load_profile("ottla")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser: Parser) -> None:
+    """Add the option that renews transcripts."""
+    parser.addoption("--rewrite", action="store_true", help="renew the transcripts' traces")
+
+
+@pytest.fixture
+def rewrite(request: pytest.FixtureRequest) -> bool:
+    """Whether transcripts are renewed instead of compared."""
+    return bool(request.config.getoption("--rewrite", default=False))
 
 
 def _levels() -> dict[str, int]:

@@ -74,7 +74,6 @@ UNBUILT_FEATURES: Final = (
     GROUP_VERSION,
     SHARE_VERSION,
     STREAMS_VERSION,
-    TRANSACTION_VERSION,
 )
 """Not implemented: a directory that Kafka or `ottla storage format`, which writes Kafka's levels,
 has formatted may set their levels. They are neither advertised to clients nor set where a node

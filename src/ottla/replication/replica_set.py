@@ -191,6 +191,7 @@ class ReplicaSet:
         required_acks: int,
         now_ms: int,
         origin: AppendOrigin = _CLIENT,
+        *,
         transaction: TransactionAppend | None = None,
     ) -> Appended:
         """Append one batch to a partition that this broker leads, and wake the waiting fetches.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from ottla.clients.blocking import Admin
@@ -50,19 +49,6 @@ def test_a_replication_factor_without_brokers_is_reported_once(
     assert warning.getMessage().endswith(
         "; set offsets.topic.replication.factor to the number of brokers, then restart"
     )
-
-
-def test_a_transactional_client_is_named_in_the_log(
-    kafka: Kafka, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Clients show the code only, which speaks of authorization."""
-    caplog.set_level(logging.INFO, "ottla.dispatch")
-    peer = Peer(kafka.bootstrap)
-    answer = peer.ask(FindCoordinatorRequest(key="tx", key_type=1), 3)
-    peer.close()
-    assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    lines = [one.getMessage() for one in caplog.records if one.name == "ottla.dispatch"]
-    assert lines == ["refused: transactions are not supported; unset transactional.id"]
 
 
 def test_a_damaged_log_is_reported_with_one_next_step(

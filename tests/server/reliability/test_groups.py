@@ -244,7 +244,7 @@ def test_64_the_log_gives_a_whole_batch_however_large() -> None:
     put(log, size=900)
     replica = Partition(TopicPartition("t", 0), TOPIC_ID, log)
     replicas = SimpleNamespace(find=lambda *_: replica)
-    topic_log = TopicLog("t", replicas, VirtualClock())  # type: ignore[arg-type]  # all it needs
+    topic_log = TopicLog("t", replicas, VirtualClock(), None)  # type: ignore[arg-type]  # all it needs
     (batch,) = iterate_batches(memoryview(topic_log.read(0, 0, 10)))
     assert batch.size > 900
 
@@ -329,10 +329,10 @@ def test_37_expiry_never_runs_inside_another_operation(monkeypatch: pytest.Monke
     member, generation = stable(at)
     append = at.log.append
 
-    def slow(partition: int, batch: bytearray, leader_epoch: int) -> int:
+    def slow(partition: int, batch: bytearray, leader_epoch: int, **transaction: Any) -> int:
         monkeypatch.undo()
         at.advance(SESSION_MS + 1000)
-        return append(partition, batch, leader_epoch)
+        return append(partition, batch, leader_epoch, **transaction)
 
     monkeypatch.setattr(at.log, "append", slow)
     assert commit(at, 5, member, generation) == ErrorCode.NONE

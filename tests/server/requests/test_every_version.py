@@ -451,6 +451,11 @@ SECOND_ROUND: dict[tuple[ApiKey, int], ErrorCode] = (
         for key in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
         for version in range(3)
     }
+    | {
+        (key, version): ErrorCode.INVALID_REQUEST  # an empty transactional id
+        for key in (ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.END_TXN)
+        for version in range(6)
+    }
 )
 
 

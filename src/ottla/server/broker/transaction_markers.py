@@ -138,7 +138,7 @@ class MarkerWriter:
                 ACKS_ALL,
                 now_ms,
                 AppendOrigin.COORDINATOR,
-                TransactionAppend(version=end.transaction_version),
+                transaction=TransactionAppend(version=end.transaction_version),
             )
         except KafkaError as error:
             return Pending.of(error.code)

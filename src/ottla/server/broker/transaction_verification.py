@@ -7,6 +7,7 @@ Kafka: AddPartitionsToTxnManager, ReplicaManager.maybeSendPartitionsToTransactio
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.runtime.log import TransactionSupport
@@ -44,6 +45,26 @@ _TRY_AGAIN: Final = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Question:
+    """One partition of a transaction that the coordinator is asked about, until the deadline."""
+
+    transactional_id: str
+    partition: TopicPartition
+    support: TransactionSupport
+    request: AddPartitionsToTxnRequest
+    deadline_ms: int
+    answer: Pending[None] = field(default_factory=Pending)
+
+    def asks_again_after(self, code: ErrorCode, now_ms: int) -> bool:
+        """Whether the previous transaction is not complete yet, and there is time to wait."""
+        return (
+            code is ErrorCode.CONCURRENT_TRANSACTIONS
+            and self.support is TransactionSupport.ADDS_PARTITIONS
+            and now_ms < self.deadline_ms
+        )
 
 
 class TransactionVerification:
@@ -104,46 +125,37 @@ class TransactionVerification:
         partition: TopicPartition,
         support: TransactionSupport,
     ) -> Pending[None]:
-        answer: Pending[None] = Pending()
         limit_ms = self._config().add_partitions_to_txn_retry_backoff_max_ms
-        deadline_ms = self._clock.monotonic_ms() + limit_ms
-        self._ask(transactional_id, producer, partition, support, answer, deadline_ms)
-        return answer
-
-    def _ask(
-        self,
-        transactional_id: str,
-        producer: ProducerKey,
-        partition: TopicPartition,
-        support: TransactionSupport,
-        answer: Pending[None],
-        deadline_ms: int,
-    ) -> None:
-        """Ask once; an answer of CONCURRENT_TRANSACTIONS is asked for again for a short time."""
-
-        def finish(done: Pending[AddPartitionsToTxnResponse]) -> None:
-            code = _code_of(done, partition)
-            now_ms = self._clock.monotonic_ms()
-            if (
-                code is ErrorCode.CONCURRENT_TRANSACTIONS
-                and support is TransactionSupport.ADDS_PARTITIONS
-                and now_ms < deadline_ms
-            ):
-                again_ms = now_ms + self._config().add_partitions_to_txn_retry_backoff_ms
-                arguments = transactional_id, producer, partition, support, answer, deadline_ms
-                self._timer.add(again_ms, lambda _now_ms: self._ask(*arguments))
-            elif code is ErrorCode.NONE:
-                answer.complete(None)
-            else:
-                answer.fail(_refusal(code, support))
-
-        request = _request(
+        question = _Question(
             transactional_id,
-            producer,
-            [partition],
-            verify_only=support is not TransactionSupport.ADDS_PARTITIONS,
+            partition,
+            support,
+            _request(
+                transactional_id,
+                producer,
+                [partition],
+                verify_only=support is not TransactionSupport.ADDS_PARTITIONS,
+            ),
+            self._clock.monotonic_ms() + limit_ms,
         )
-        self._send(transactional_id, request).on_done(finish)
+        self._ask(question)
+        return question.answer
+
+    def _ask(self, question: _Question) -> None:
+        """Ask once; an answer of CONCURRENT_TRANSACTIONS is asked for again for a short time."""
+        self._send(question.transactional_id, question.request).on_done(
+            lambda done: self._take(question, _code_of(done, question.partition))
+        )
+
+    def _take(self, question: _Question, code: ErrorCode) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if question.asks_again_after(code, now_ms):
+            again_ms = now_ms + self._config().add_partitions_to_txn_retry_backoff_ms
+            self._timer.add(again_ms, lambda _now_ms: self._ask(question))
+        elif code is ErrorCode.NONE:
+            question.answer.complete(None)
+        else:
+            question.answer.fail(_refusal(code, question.support))
 
     def _send(
         self, transactional_id: str, request: AddPartitionsToTxnRequest

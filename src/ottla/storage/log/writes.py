@@ -342,9 +342,11 @@ def _next_of(
 
     No other check applies then; `validate_producers` handles all other cases.
     """
-    entry = log.producer_state.producers.get(batch.producer_id)
+    state = log.producer_state
+    entry = state.producers.get(batch.producer_id)
     if (
         entry is None
+        or state.verifications
         or not entry.batches
         or entry.producer_epoch != batch.producer_epoch
         or entry.transaction_first_offset >= 0

@@ -60,7 +60,8 @@ class ProducerState:
         self._discarded: dict[int, ProducerEntry] = {}
         self._ongoing: dict[int, int] = {}  # first offset → producer id, in order of offsets
         self._unreplicated: dict[int, int] = {}  # first offset → last offset, complete above the HW
-        self._verifications: dict[int, Verification] = {}
+        self.verifications: dict[int, Verification] = {}
+        """By producer id: transactions whose first batch is verified, or was refused since."""
         self._unchecked: list[int] = []  # what `remove_expired` has still to check
         self._node_count = ProducerCount()
         self._counted = 0
@@ -131,9 +132,9 @@ class ProducerState:
         self.check_epoch(producer_id, producer_epoch)
         if self.has_ongoing_transaction(producer_id, producer_epoch):
             return None
-        verification = self._verifications.get(producer_id)
+        verification = self.verifications.get(producer_id)
         if verification is None:
-            verification = self._verifications[producer_id] = Verification(
+            verification = self.verifications[producer_id] = Verification(
                 now_ms, sequence, producer_epoch, supports_epoch_bump=supports_epoch_bump
             )
         verification.lower_to(sequence, producer_epoch)
@@ -151,11 +152,11 @@ class ProducerState:
 
     def verification(self, producer_id: int) -> Verification | None:
         """Return the verification under way."""
-        return self._verifications.get(producer_id)
+        return self.verifications.get(producer_id)
 
     def end_verification(self, producer_id: int, *, producer_epoch: int, is_control: bool) -> None:
         """Forget the verification once its transaction began; a late marker of TV2 does not."""
-        verification = self._verifications.get(producer_id)
+        verification = self.verifications.get(producer_id)
         if verification is None:
             return
         late_marker = (
@@ -164,7 +165,7 @@ class ProducerState:
             and producer_epoch == verification.producer_epoch
         )
         if not late_marker:
-            del self._verifications[producer_id]
+            del self.verifications[producer_id]
 
     # Appends
 
@@ -176,7 +177,7 @@ class ProducerState:
             if origin is AppendOrigin.CLIENT:
                 self._node_count.check_room(producer_id, self.partition)
         return ProducerAppend(
-            self.partition, entry, origin=origin, verification=self._verifications.get(producer_id)
+            self.partition, entry, origin=origin, verification=self.verifications.get(producer_id)
         )
 
     def apply(self, appends: Iterable[ProducerAppend]) -> None:
@@ -223,9 +224,9 @@ class ProducerState:
             del self.producers[producer_id]
         del unchecked[first:]
         self._recount()
-        stale = [key for key, value in self._verifications.items() if value.timestamp <= limit]
+        stale = [key for key, value in self.verifications.items() if value.timestamp <= limit]
         for producer_id in stale:
-            del self._verifications[producer_id]
+            del self.verifications[producer_id]
         return bool(unchecked)
 
     # Snapshots
