@@ -25,6 +25,7 @@ COMPILED = (
     "protocol/fetch_values",
     "protocol/follower_fetch",
     "storage/batches",
+    "storage/cleaner/key_scan",
     "clients/producer/batches",
     "clients/producer/accumulator",
     "clients/producer/partitioner",

@@ -17,6 +17,10 @@ cdef extern from "Python.h":
     Py_buffer *PyMemoryView_GET_BUFFER(object)
     bint PyBuffer_IsContiguous(Py_buffer *, char)
     object PyType_GenericAlloc(PyTypeObject *kind, Py_ssize_t size)
+    ctypedef struct PyThreadState:
+        pass
+    PyThreadState *PyEval_SaveThread() noexcept nogil
+    void PyEval_RestoreThread(PyThreadState *) noexcept nogil
 
 
 cdef inline unsigned char *bytes_of(object source) except? NULL:
@@ -54,6 +58,21 @@ cdef inline void put_at(
     cdef int index
     for index in range(width):
         data[position + index] = <unsigned char>(value >> (8 * (width - 1 - index)))
+
+
+cdef inline void copy_bytes(
+    unsigned char *target, Py_ssize_t position, const unsigned char *source, Py_ssize_t start,
+    Py_ssize_t size
+) noexcept nogil:
+    memcpy(target + position, source + start, size)
+
+
+cdef inline void *release_interpreter() noexcept nogil:
+    return PyEval_SaveThread()
+
+
+cdef inline void take_interpreter(void *state) noexcept nogil:
+    PyEval_RestoreThread(<PyThreadState *>state)
 
 
 cdef inline str text_at(const unsigned char *data, Py_ssize_t position, Py_ssize_t size):

@@ -37,6 +37,19 @@ def put_at(data: Any, position: int, width: int, value: int) -> None:
     data[position : position + width] = (value & ((1 << 8 * width) - 1)).to_bytes(width, "big")
 
 
+def copy_bytes(target: Any, position: int, source: Any, start: int, size: int) -> None:
+    """Copy bytes from source to target, which must have them and not overlap."""
+    target[position : position + size] = source[start : start + size]
+
+
+def release_interpreter() -> Any:
+    """Let other threads run Python: until `take_interpreter` nothing may touch an object."""
+
+
+def take_interpreter(_state: Any) -> None:
+    """Wait for the interpreter that `release_interpreter` released."""
+
+
 def text_at(data: Any, position: int, size: int) -> str:
     """Return UTF-8 text; U+FFFD takes the place of what is none."""
     return str(data[position : position + size], "utf-8", "replace")

@@ -23,6 +23,7 @@ COMPILED_MODULES: Final = (
     "ottla.protocol.fetch_values",
     "ottla.protocol.follower_fetch",
     "ottla.storage.batches",
+    "ottla.storage.cleaner.key_scan",
     "ottla.clients.producer.batches",
     "ottla.clients.producer.accumulator",
     "ottla.clients.producer.partitioner",

@@ -6,6 +6,7 @@ from ottla cimport native
 cdef long long LARGEST_INT64
 cdef long long MIN_INT64
 cdef long long _MAX_BASE
+cdef unsigned int _UINT32
 cdef int OUT_OF_BYTES
 cdef int VARINT_TOO_LONG
 cdef int TOO_MANY_HEADERS
@@ -151,8 +152,10 @@ cpdef bint append_record(
 ) except -1
 
 
-@cython.locals(
-    tables="unsigned int[::1]", size=cython.Py_ssize_t, crc=cython.uint,
-    position=cython.Py_ssize_t,
-)
-cpdef unsigned int crc32c(const unsigned char[::1] data, unsigned int value=*) except? 0
+cpdef unsigned int crc32c(object data, unsigned int value=*) except? 0
+
+
+@cython.locals(tables="unsigned int[::1]", crc=cython.uint)
+cdef unsigned int checksum_of(
+    const unsigned char *data, Py_ssize_t position, Py_ssize_t end, unsigned int value
+) noexcept nogil

@@ -12,7 +12,7 @@ Kafka: org.apache.kafka.common.record.DefaultRecord, .utils.ByteUtils.
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla import native
 from ottla.errors import CorruptMessage
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 LARGEST_INT64 = (1 << 63) - 1
 MIN_INT64 = -LARGEST_INT64 - 1
 _MAX_BASE = 1 << 62
+_UINT32 = 0xFFFFFFFF
 
 # What `scan_records` finds wrong, as flags.
 MALFORMED = 1
@@ -554,11 +555,14 @@ def crc32c(data: Buffer, value: int = 0) -> int:
 
     Eight bytes a step (Intel's slicing-by-8).
     """
+    return checksum_of(native.bytes_of(data), 0, len(data), value)
+
+
+def checksum_of(data: Any, position: int, end: int, value: int) -> int:
+    """Return the CRC-32C of the bytes from position to end, continuing from value."""
     tables = CRC32C_TABLES
-    size = len(data)
-    crc = value ^ 0xFFFFFFFF
-    position = 0
-    while position + 8 <= size:
+    crc = value ^ _UINT32
+    while position + 8 <= end:
         crc = (
             tables[0x700 | ((crc ^ data[position]) & 0xFF)]
             ^ tables[0x600 | (((crc >> 8) ^ data[position + 1]) & 0xFF)]
@@ -570,7 +574,7 @@ def crc32c(data: Buffer, value: int = 0) -> int:
             ^ tables[data[position + 7]]
         )
         position += 8
-    while position < size:
+    while position < end:
         crc = (crc >> 8) ^ tables[(crc ^ data[position]) & 0xFF]
         position += 1
-    return crc ^ 0xFFFFFFFF
+    return crc ^ _UINT32

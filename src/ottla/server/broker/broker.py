@@ -15,12 +15,14 @@ from ottla.replication.fetch_session import FetchSessionCache
 from ottla.replication.replica_selector import RackAwareReplicaSelector
 from ottla.server.broker.directory_moves import DirectoryMoves
 from ottla.server.broker.internal_topics import OFFSETS_TOPIC
+from ottla.server.broker.log_cleaning import LogCleaning
 from ottla.server.broker.topic_auto_creation import TopicAutoCreation
 from ottla.server.broker.transaction_markers import MarkerWriter
 from ottla.server.broker.transaction_partitions import TransactionPartitions
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Callable
 
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from ottla.server.requests.decompression import Decompression
     from ottla.server.system.environment import RunOnVolume
     from ottla.storage.log_set.log_set import LogSet
+    from ottla.types import Uuid
 
 
 class Broker:
@@ -65,6 +68,7 @@ class Broker:
         "groups",
         "has_partition",
         "image",
+        "log_cleaning",
         "logs",
         "markers",
         "metadata",
@@ -116,6 +120,8 @@ class Broker:
         decompression: Decompression,
         run_on_volume: RunOnVolume,
         run_move: RunOnVolume,
+        run_cleaning: RunOnVolume,
+        new_uuid: Callable[[], Uuid],
     ) -> None:
         """Take the parts; none is changed for another while the broker runs.
 
@@ -184,8 +190,17 @@ class Broker:
             timer=timer,
             on_exchanged=self.delayed_fetches.complete_watchers,
         )
+        self.log_cleaning = LogCleaning(
+            self.logs,
+            lambda: metadata.config,
+            clock=clock,
+            timer=timer,
+            run_on_volume=run_cleaning,
+            new_uuid=new_uuid,
+        )
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """Apply changed settings."""
         self.fetch_max_bytes = config.fetch_max_bytes
         self.quotas.configure(config)
+        self.log_cleaning.settings_changed(config)

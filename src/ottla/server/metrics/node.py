@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.metrics.families import Kind, Series, client_gauge, gauge, label_text, meter, own
+from ottla.server.metrics.cleaner import cleaner_series
 from ottla.server.metrics.cluster import ClusterMetrics
 from ottla.server.metrics.groups import GroupMetrics
 from ottla.server.metrics.loop import LoopWatch
@@ -159,6 +160,7 @@ class NodeMetrics:
         yield from self._watch.collect()
         yield from self._cluster.collect()
         yield from self._disks()
+        yield from cleaner_series(self._broker.log_cleaning, self._broker.logs.directories)
         yield from self._network()
         yield from self._limits()
         yield from self._requests.collect()

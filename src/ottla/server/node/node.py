@@ -283,6 +283,8 @@ class Node:
             ),
             run_on_volume=workers.disk.run,
             run_move=workers.moves.run,
+            run_cleaning=workers.cleaning.run,
+            new_uuid=environment.new_uuid,
         )
 
     def _role_of(self, listener: str) -> ListenerRole:
@@ -367,6 +369,7 @@ class Node:
             self._resources.close()
             raise
         self._maintenance.start()
+        self.broker.log_cleaning.start()
         self._replication.start()
         self._listeners.start(self.addresses)
         log_listening(self.addresses, self.http.url)
@@ -543,6 +546,7 @@ class Node:
         self._listeners.close()
         self.broker.decompression.close()
         self.broker.moves.close()
+        self.broker.log_cleaning.stop()
         self._publisher.close()
         self._maintenance.stop()
         self.broker.delayed_fetches.complete_all()
@@ -579,6 +583,7 @@ class Node:
         self._listeners.close()
         self.broker.decompression.close()
         self.broker.moves.close()
+        self.broker.log_cleaning.stop()
         self._publisher.close()
         self._maintenance.stop()
         self._lifecycle.stop()

@@ -46,6 +46,10 @@ class WorkerPools:
             partial(environment.start_workers, loop, concurrent_moves(config))
         )
         """For moves between log directories."""
+        self.cleaning = VolumeWorkers(
+            partial(environment.start_workers, loop, max(2 * config.log_cleaner_threads, 1))
+        )
+        """For the log cleaner; its threads may be doubled while the node runs."""
 
     def close(self) -> None:
         """Wait for the jobs that run; those that wait are dropped."""
@@ -56,6 +60,7 @@ class WorkerPools:
             self.receivers,
             self.decompression,
             self.moves,
+            self.cleaning,
         ):
             workers.close()
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ottla.errors import CorruptMessage
 from ottla.storage.directories.checkpoints import (
+    CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -105,6 +106,7 @@ class DirectoryLoader:
         self.broken: dict[TopicPartition, BrokenLog] = {}
         self.broken_futures: dict[TopicPartition, BrokenLog] = {}
         self.recovery_points: dict[TopicPartition, int] = {}
+        self.cleaner_offsets: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
 
@@ -123,6 +125,7 @@ class DirectoryLoader:
         log_dir = self.log_dir
         log_dir.open()
         self.recovery_points = log_dir.read_offsets(RECOVERY_POINT_CHECKPOINT)
+        self.cleaner_offsets = log_dir.read_offsets(CLEANER_CHECKPOINT)
         self._log_starts = log_dir.read_offsets(LOG_START_CHECKPOINT)
         self._high_watermarks = log_dir.read_offsets(HIGH_WATERMARK_CHECKPOINT)
         for log in self._open_all():

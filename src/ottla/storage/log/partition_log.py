@@ -363,11 +363,13 @@ class PartitionLog:
     ) -> bool:
         """Put new segments in the place of consecutive closed ones, whose records they hold.
 
-        False while the log is paused, or when it was truncated since it had this generation: the
-        new files are removed then. KAFKA_STORAGE_ERROR when the disk fails.
+        False while the log is paused, or when it was truncated since it had this generation, or
+        retention deleted an old one: the new files are removed then. KAFKA_STORAGE_ERROR when the
+        disk fails.
         """
+        is_changed = self.generation != generation or not {*self.segments}.issuperset(old)
         try:
-            if self.is_paused or self.generation != generation:
+            if self.is_paused or is_changed:
                 if not self.is_deleted:
                     for segment in new:
                         segment.remove_files()

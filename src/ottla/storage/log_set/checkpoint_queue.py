@@ -139,6 +139,18 @@ class CheckpointQueue:
                     f"{partition} is truncated",
                 )
 
+    def stored_recovery_point(self, log: PartitionLog) -> int:
+        """Return the log's recovery point in its directory's file, 0 without any."""
+        log_dir = self._table.directory_of(log)
+        stored = {} if log_dir is None else self._stored.get(log_dir, {})
+        return min(stored.get(log.topic_partition, 0), log.recovery_point)
+
+    def job_of(
+        self, log_dir: LogDirectory, name: str, offsets: Mapping[TopicPartition, int]
+    ) -> CheckpointJob:
+        """Return the job that writes another checkpoint file of a directory."""
+        return CheckpointJob(self, self._table, log_dir, {name: offsets})
+
     def _is_higher(self, log_dir: LogDirectory, log: PartitionLog) -> bool:
         """Whether a recovery point is stored, or about to be, that is higher than the log's."""
         partition, recovery_point = log.topic_partition, log.recovery_point

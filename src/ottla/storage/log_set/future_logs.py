@@ -104,6 +104,7 @@ class FutureLogs:
             old.delete()
             logs.renamed_for_removal(old, old_dir, old_name, now_ms)
             logs.flushes.waits.hand_over(old, future)
+            logs.cleaner_offsets.hand_over(old, future)
             future.leader_epochs.take_over(old.leader_epochs)
             future.update_high_watermark(old.high_watermark)
         table.remove(future)

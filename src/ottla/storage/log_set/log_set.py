@@ -28,6 +28,7 @@ from ottla.storage.disk_errors import is_exhaustion
 from ottla.storage.log.events import LogEvents
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log_set.checkpoint_queue import CheckpointQueue
+from ottla.storage.log_set.cleaner_offsets import CleanerOffsets
 from ottla.storage.log_set.closing import LogClosing
 from ottla.storage.log_set.creation import LOGS_IN_A_JOB, LogCreation
 from ottla.storage.log_set.epoch_files import EpochFiles
@@ -67,6 +68,7 @@ class LogSet:
         """Take the settings of logs by topic; `cordoned` are paths, see `cordon`."""
         self.table = LogTable(directories, max_producers)
         self.checkpoints = CheckpointQueue(self.table)
+        self.cleaner_offsets = CleanerOffsets(self.table, self.checkpoints)
         self.flushes = FlushQueue(self.table, self.checkpoints)
         self.epoch_files = EpochFiles(self.table, self.flushes)
         self.removals = RemovalQueue(self.table)
@@ -75,7 +77,7 @@ class LogSet:
         self.events = LogEvents(
             self.flushes.request,
             self.flushes.request_overdue,
-            self.checkpoints.recovery_point_lowered,
+            self._recovery_point_lowered,
             self.removals.segments_deleted,
             self.epoch_files.request,
         )
@@ -219,6 +221,10 @@ class LogSet:
         Some may be left for the next call. flush.ms counts from now_ms on.
         """
         return self.flushes.take(now_ms) + self.epoch_files.take() + self.checkpoints.take()
+
+    def _recovery_point_lowered(self, log: PartitionLog) -> None:
+        self.cleaner_offsets.truncated(log)
+        self.checkpoints.recovery_point_lowered(log)
 
     def _give_up(self, log_dir: LogDirectory, error: OSError) -> NoReturn:
         """Abort a startup without descriptors: missing logs would be recreated empty."""

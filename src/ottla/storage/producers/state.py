@@ -252,6 +252,11 @@ class ProducerState:
         self.generation += 1
         self._snapshot_offset = offset
 
+    def entries_for_worker(self) -> list[ProducerEntry]:
+        """Return all producers as they are: an entry is copied before it changes."""
+        self.generation += 1
+        return list(self.producers.values())
+
     def write_snapshots(self) -> None:
         """Write the snapshots that are not written yet; a flush syncs them."""
         for offset, entries in self.unflushed_snapshots.items():

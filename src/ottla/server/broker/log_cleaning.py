@@ -1,0 +1,224 @@
+"""When the log cleaner works, and how much of the machine it may use.
+
+As many cleanings run at a time as log.cleaner.threads says, each in slices: between two of them the
+worker is free, and the loop looks whether the cleaning may go on.
+
+Kafka: LogCleaner.CleanerThread, Throttler.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.storage.cleaner.cleaning import SLICE_BYTES, SMALLEST_BUFFER_BYTES, CleanerLimits
+from ottla.storage.cleaner.log_cleaner import LogCleaner, Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ottla.clock import Clock
+    from ottla.config.broker import BrokerConfig
+    from ottla.purgatory.timing_wheel import TimingWheel
+    from ottla.server.system.environment import RunOnVolume
+    from ottla.storage.cleaner.cleaning import CleanerStats, Cleaning
+    from ottla.storage.cleaner.log_cleaner import Survey
+    from ottla.storage.log_set.log_set import LogSet
+    from ottla.types import Uuid
+
+SURVEY_LOGS = 256
+"""Logs looked at in a turn of the loop: about a millisecond."""
+SURVEY_PAUSE_MS = 5
+THROTTLE_MS = 300
+"""At most so much is done at a time when the rate is limited."""
+
+
+class CleaningFigures(NamedTuple):
+    """What the last cleanings did, for Kafka's metrics; the largest of all cleaners."""
+
+    recopy_percent: int = 0
+    max_clean_s: int = 0
+    max_buffer_percent: int = 0
+
+
+class LogCleaning:
+    """Runs the cleaner of a node's logs by its timer and in its workers."""
+
+    def __init__(
+        self,
+        logs: LogSet,
+        settings: Callable[[], BrokerConfig],
+        *,
+        clock: Clock,
+        timer: TimingWheel,
+        run_on_volume: RunOnVolume,
+        new_uuid: Callable[[], Uuid],
+    ) -> None:
+        """Take the settings in force at each step; new_uuid is the source of secret seeds."""
+        self.cleaner = LogCleaner(logs)
+        self._settings = settings
+        self._clock = clock
+        self._timer = timer
+        self._run_on_volume = run_on_volume
+        self._new_uuid = new_uuid
+        self._is_stopped = True
+        self._cleaners: list[_Cleaner] = []
+        self.dead_count = 0
+        """Cleaners that an error of the program ended."""
+
+    def start(self) -> None:
+        """Begin to look for logs to clean."""
+        self._is_stopped = False
+        self.settings_changed(self._settings())
+
+    def stop(self) -> None:
+        """No slice begins any more."""
+        self._is_stopped = True
+
+    def settings_changed(self, config: BrokerConfig) -> None:
+        """Start as many cleaners as there should be; those that are too many end by themselves."""
+        wanted = config.log_cleaner_threads if config.log_cleaner_enable else 0
+        while len(self._cleaners) < wanted and not self._is_stopped:
+            one = _Cleaner(self)
+            self._cleaners.append(one)
+            one.look(0)
+        del self._cleaners[wanted:]
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings in force."""
+        return self._settings()
+
+    @property
+    def now_ms(self) -> int:
+        """The wall clock."""
+        return self._clock.now_ms()
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Count a cleaner that an error of the program ends."""
+        try:
+            yield
+        except BaseException:
+            self.dead_count += 1
+            raise
+
+    def is_over(self, one: _Cleaner) -> bool:
+        """Whether a cleaner should end."""
+        return self._is_stopped or one not in self._cleaners
+
+    def limits(self) -> CleanerLimits:
+        """Return the share of one cleaner in what all may use."""
+        config, count = self.config, max(len(self._cleaners), 1)
+        return CleanerLimits(
+            min(config.log_cleaner_dedupe_buffer_size // count, 0x7FFF_FFFF),
+            config.log_cleaner_io_buffer_load_factor,
+            max(config.log_cleaner_io_buffer_size // count // 2, SMALLEST_BUFFER_BYTES),
+        )
+
+    @property
+    def bytes_per_s(self) -> float:
+        """The rate at which one cleaner may read and write."""
+        most = self.config.log_cleaner_io_max_bytes_per_second
+        return max(most, 1.0) / max(len(self._cleaners), 1)
+
+    def begin(self, survey: Survey) -> Cleaning | None:
+        """Begin to clean what a survey found."""
+        self.cleaner.surveyed(survey)
+        if survey.best is None:
+            return None
+        seed = int.from_bytes(self._new_uuid())
+        return self.cleaner.begin(survey.best, self.limits(), now_ms=self.now_ms, seed=seed)
+
+    def later(self, delay_ms: int, call: Callable[[int], None]) -> None:
+        """Call call(time) after a delay."""
+        self._timer.add(self._clock.monotonic_ms() + delay_ms, call)
+
+    def run(self, cleaning: Cleaning, size: int, done: Callable[[Exception | None], None]) -> None:
+        """Run a slice in a worker, then done(error)."""
+        self._run_on_volume(
+            cleaning.volume,
+            lambda: cleaning.run(size),
+            lambda _size, error: done(error),
+        )
+
+    def write_checkpoints(self) -> None:
+        """Write `cleaner-offset-checkpoint` where it has changed."""
+        for job in self.cleaner.take_jobs():
+            self._run_on_volume(job.volume, job.run, lambda _none, error, job=job: job.done(error))  # type: ignore[misc] # a lambda's default binds the loop's value
+
+    def figures(self) -> CleaningFigures:
+        """Return what the last cleaning of each cleaner did."""
+        stats = [one.last for one in self._cleaners if one.last is not None]
+        if not stats:
+            return CleaningFigures()
+        read = sum(one.bytes_read for one in stats)
+        return CleaningFigures(
+            100 * sum(one.bytes_written for one in stats) // max(read, 1),
+            max(one.elapsed_ms for one in stats) // 1000,
+            int(100 * max(one.map_utilization for one in stats)),
+        )
+
+
+class _Cleaner:
+    """One of the cleaners: it looks for a log, cleans it, and looks again."""
+
+    def __init__(self, owner: LogCleaning) -> None:
+        self._owner = owner
+        self.last: CleanerStats | None = None
+        """Of the last cleaning that was completed."""
+        self._survey: Survey | None = None
+
+    def look(self, _now_ms: int) -> None:
+        """Look for a log to clean, at some logs at a time."""
+        with self._owner.watch():
+            self._look()
+
+    def _look(self) -> None:
+        owner = self._owner
+        if owner.is_over(self):
+            return
+        survey = self._survey = self._survey or owner.cleaner.survey(owner.now_ms)
+        if survey.step(SURVEY_LOGS):
+            owner.later(SURVEY_PAUSE_MS, self.look)
+            return
+        self._survey = None
+        owner.write_checkpoints()
+        cleaning = owner.begin(survey)
+        if cleaning is None:
+            owner.later(max(owner.config.log_cleaner_backoff_ms, 1), self.look)
+        else:
+            self._run(cleaning)
+
+    def _run(self, cleaning: Cleaning) -> None:
+        owner = self._owner
+        if owner.is_over(self):
+            owner.cleaner.abort(cleaning)
+            return
+        size = int(min(SLICE_BYTES, max(owner.bytes_per_s * THROTTLE_MS / 1000, 1)))
+        begin_ms, before = owner.now_ms, cleaning.stats.total_bytes
+
+        def done(error: Exception | None) -> None:
+            elapsed_ms = owner.now_ms - begin_ms
+            allowed_ms = (cleaning.stats.total_bytes - before) * 1000 / owner.bytes_per_s
+            self._done(cleaning, error, max(int(allowed_ms) - elapsed_ms, 0))
+
+        owner.run(cleaning, size, done)
+
+    def _done(self, cleaning: Cleaning, error: Exception | None, pause_ms: int) -> None:
+        with self._owner.watch():
+            self._go_on(cleaning, error, pause_ms)
+
+    def _go_on(self, cleaning: Cleaning, error: Exception | None, pause_ms: int) -> None:
+        owner = self._owner
+        progress = owner.cleaner.advance(cleaning, error, owner.now_ms)
+        if progress is Progress.GOES_ON:
+            if pause_ms:
+                owner.later(pause_ms, lambda _now_ms: self._run(cleaning))
+            else:
+                self._run(cleaning)
+        elif progress is Progress.CLEANED:
+            self.last = cleaning.stats
+            owner.later(0, self.look)
+        else:
+            owner.later(max(owner.config.log_cleaner_backoff_ms, 1), self.look)

@@ -1,0 +1,585 @@
+"""The inner loops of log compaction: keys into the offset map, records through the filter.
+
+Compiled by Cython with `key_scan.pxd`, and then without the interpreter's lock; runs uncompiled
+too. Ordinary batches (format 2, not compressed, no transaction) are read and written here; at any
+other the walk stops, and `batch_filter.py` decides.
+
+A key is known by 128 bits of SipHash, whose seed is secret: nobody can send two keys that are
+taken for one. Hot path: all of it. benchmarks/log.py.
+
+Kafka: org.apache.kafka.storage.internals.log.{SkimpyOffsetMap, Cleaner}.
+"""
+
+from __future__ import annotations
+
+from array import array
+from mmap import mmap
+from typing import TYPE_CHECKING
+
+from ottla import native
+from ottla.records import scan
+from ottla.records.batch import (
+    ATTRIBUTES_POSITION,
+    BASE_TIMESTAMP_POSITION,
+    COMPRESSION_MASK,
+    CONTROL_FLAG,
+    CRC_POSITION,
+    DELETE_HORIZON_FLAG,
+    HEADER_BYTES,
+    LAST_OFFSET_DELTA_POSITION,
+    LENGTH_POSITION,
+    LOG_APPEND_TIME_FLAG,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_POSITION,
+    MAX_TIMESTAMP_POSITION,
+    RECORD_COUNT_POSITION,
+    TRANSACTIONAL_FLAG,
+)
+from ottla.records.scan import Cursor, cursor_over
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from ottla.types import Buffer
+
+WHOLE = 0
+"""The walk stops where no complete batch follows."""
+UNUSUAL = 1
+"""It stops at a batch that is not for the inner loop."""
+DAMAGED = 2
+"""It stops at a batch that is not what its header says."""
+FULL = 3
+"""It stops at a record whose key has no place in the map."""
+
+ENTRY_BYTES = 24
+MIN_RECORD_BYTES = 7
+_WHOLE, _UNUSUAL, _DAMAGED, _FULL = WHOLE, UNUSUAL, DAMAGED, FULL
+_GROWTH = 3
+"""Times the bytes of records that rewritten ones take at most."""
+_RECORD_GROWTH = 14
+"""Bytes that a record grows by at most: its timestamp has up to ten, its length up to five."""
+_MASK = 0xFFFFFFFFFFFFFFFF
+_UINT32 = 0xFFFFFFFF
+_SIP_0 = 0x736F6D6570736575
+_SIP_1 = 0x646F72616E646F6D
+_SIP_2 = 0x6C7967656E657261
+_SIP_3 = 0x7465646279746573
+_UNUSUAL_FLAGS = COMPRESSION_MASK | TRANSACTIONAL_FLAG | CONTROL_FLAG
+_HORIZON = DELETE_HORIZON_FLAG
+_STAMPED = LOG_APPEND_TIME_FLAG
+_HEADER = HEADER_BYTES
+_OVERHEAD = LOG_OVERHEAD_BYTES
+_LENGTH_AT = LENGTH_POSITION
+_MAGIC_AT = MAGIC_POSITION
+_CRC_AT = CRC_POSITION
+_ATTRIBUTES_AT = ATTRIBUTES_POSITION
+_DELTA_AT = LAST_OFFSET_DELTA_POSITION
+_BASE_TIME_AT = BASE_TIMESTAMP_POSITION
+_MAX_TIME_AT = MAX_TIMESTAMP_POSITION
+_COUNT_AT = RECORD_COUNT_POSITION
+
+
+class OffsetMap:
+    """Last offsets by key, in a fixed number of bytes.
+
+    `latest_offset` is the offset up to which all records are in the map, -1 at first.
+    """
+
+    __slots__ = ("_seed_high", "_seed_low", "_words", "entries", "high", "latest_offset", "limit",
+                 "low", "slots")  # fmt: skip
+
+    _words: memoryview[int]
+    entries: int
+    limit: int
+    slots: int
+    latest_offset: int
+    low: int
+    high: int
+
+    def __init__(self, max_bytes: int, load_factor: float, seed: int) -> None:
+        """Take max_bytes of memory and fill its share load_factor; the seed has 128 bits."""
+        self.slots = max(max_bytes // ENTRY_BYTES, 2)
+        self.limit = max(min(int(self.slots * load_factor), self.slots - 1), 1)
+        self.entries = 0
+        self.latest_offset = -1
+        self.low = self.high = 0
+        self._seed_low = seed & _MASK
+        self._seed_high = (seed >> 64) & _MASK
+        # zeroed when touched, where a bytearray is at once
+        self._words = memoryview(mmap(-1, self.slots * ENTRY_BYTES)).cast("Q")
+
+    @property
+    def utilization(self) -> float:
+        """The share of the places that are taken."""
+        return self.entries / self.slots
+
+    def offset_of(self, key: bytes) -> int:
+        """Return the last offset of a key, -1 when it has none."""
+        return self.get(cursor_over(key, 0, len(key)), 0, len(key))
+
+    def note(self, key: bytes, offset: int) -> bool:
+        """Take the offset of a key; False when the map is full."""
+        return self.put(cursor_over(key, 0, len(key)), 0, len(key), offset)
+
+    def hash(self, cursor: Cursor, start: int, size: int) -> None:
+        """Leave SipHash-2-4 of bytes in low and high."""
+        v0 = self._seed_low ^ _SIP_0
+        v1 = self._seed_high ^ _SIP_1 ^ 0xEE
+        v2 = self._seed_low ^ _SIP_2
+        v3 = self._seed_high ^ _SIP_3
+        position = start
+        end = start + size
+        for _ in range((size >> 3) + 1):
+            word = 0
+            shift = 0
+            while shift < 64 and position < end:
+                byte = cursor.data[position]
+                word |= byte << shift
+                position += 1
+                shift += 8
+            if shift < 64:
+                length = size & 0xFF
+                word |= length << 56
+            v3 ^= word
+            for _ in range(2):
+                v0 = (v0 + v1) & _MASK
+                v1 = ((v1 << 13) | (v1 >> 51)) & _MASK ^ v0
+                v0 = ((v0 << 32) | (v0 >> 32)) & _MASK
+                v2 = (v2 + v3) & _MASK
+                v3 = ((v3 << 16) | (v3 >> 48)) & _MASK ^ v2
+                v0 = (v0 + v3) & _MASK
+                v3 = ((v3 << 21) | (v3 >> 43)) & _MASK ^ v0
+                v2 = (v2 + v1) & _MASK
+                v1 = ((v1 << 17) | (v1 >> 47)) & _MASK ^ v2
+                v2 = ((v2 << 32) | (v2 >> 32)) & _MASK
+            v0 ^= word
+        v2 ^= 0xEE
+        for number in range(8):
+            if number == 4:
+                self.low = v0 ^ v1 ^ v2 ^ v3
+                v1 ^= 0xDD
+            v0 = (v0 + v1) & _MASK
+            v1 = ((v1 << 13) | (v1 >> 51)) & _MASK ^ v0
+            v0 = ((v0 << 32) | (v0 >> 32)) & _MASK
+            v2 = (v2 + v3) & _MASK
+            v3 = ((v3 << 16) | (v3 >> 48)) & _MASK ^ v2
+            v0 = (v0 + v3) & _MASK
+            v3 = ((v3 << 21) | (v3 >> 43)) & _MASK ^ v0
+            v2 = (v2 + v1) & _MASK
+            v1 = ((v1 << 17) | (v1 >> 47)) & _MASK ^ v2
+            v2 = ((v2 << 32) | (v2 >> 32)) & _MASK
+        self.high = v0 ^ v1 ^ v2 ^ v3
+
+    def place_of(self, cursor: Cursor, start: int, size: int) -> int:
+        """Return where a key's three words are, or would be: the third is 0 when it is new."""
+        self.hash(cursor, start, size)
+        slots = self.slots
+        slot = self.low % slots
+        place = 3 * slot
+        while self._words[place + 2] and not (
+            self._words[place] == self.low and self._words[place + 1] == self.high
+        ):
+            slot += 1
+            if slot == slots:
+                slot = 0
+            place = 3 * slot
+        return place
+
+    def get(self, cursor: Cursor, start: int, size: int) -> int:
+        """Return the last offset of the key that lies there, -1 when it has none."""
+        place = self.place_of(cursor, start, size)
+        offset = self._words[place + 2]
+        return offset - 1
+
+    def put(self, cursor: Cursor, start: int, size: int, offset: int) -> bool:
+        """Take the offset of the key that lies there; False when a new key has no place."""
+        place = self.place_of(cursor, start, size)
+        if not self._words[place + 2]:
+            if self.entries >= self.limit:
+                return False
+            self._words[place] = self.low
+            self._words[place + 1] = self.high
+            self.entries += 1
+        self._words[place + 2] = offset + 1
+        return True
+
+
+class KeyScan:
+    """Walks over batches to fill a map, and to copy what the map keeps.
+
+    `position` is where a walk stopped. What is kept is in the first `filled` bytes of `out`, and by
+    batch (last offset, largest timestamp, size) in the first `place_count` triples of `places`.
+    """
+
+    __slots__ = ("_data", "_marks", "_now_ms", "_out", "_places", "_record_end", "_specials",
+                 "delta", "filled", "horizon_ms", "is_rewritten", "kept",
+                 "kept_count", "key_size", "key_start", "largest", "marks", "offset_map",
+                 "out", "place_count", "places", "position", "read_count", "special_count",
+                 "specials", "start_offset", "time_delta", "upper_offset", "value_size",
+                 "wants_horizon")  # fmt: skip
+
+    offset_map: OffsetMap
+
+    def __init__(self, offset_map: OffsetMap, *, now_ms: int, horizon_ms: int) -> None:
+        """Tombstones whose horizon is at now_ms or before go; new ones get horizon_ms."""
+        self.offset_map = offset_map
+        self._now_ms = now_ms
+        self.horizon_ms = horizon_ms
+        self.position = 0
+        self.filled = 0
+        self.place_count = 0
+        self.read_count = 0
+        self.kept_count = 0
+        self.kept = 0
+        self.largest = -1
+        self.is_rewritten = False
+        self.start_offset = 0
+        self.upper_offset = -1
+        self.wants_horizon = False
+        self.out = bytearray()
+        self.marks = bytearray()
+        self.places = array("q")
+        self.select(())
+        self.make_room(1 << 16)
+
+    def select(self, specials: Collection[int], upper_offset: int = -1) -> None:
+        """Stop at batches with these last offsets, and at the one before upper_offset."""
+        self.specials = array("q", sorted(specials) or [-1])
+        self._specials = memoryview(self.specials)
+        self.special_count = len(self.specials)
+        self.upper_offset = upper_offset
+
+    def make_room(self, size: int) -> None:
+        """Enlarge the buffers for batches of that many bytes; what they hold is lost."""
+        self.make_marks(size // MIN_RECORD_BYTES + 1)
+        self.make_output(_GROWTH * size)
+        if 3 * (size // _HEADER + 1) > len(self.places):
+            self.places = array("q", bytes(24 * (size // _HEADER + 1)))
+            self._places = memoryview(self.places)
+
+    def make_marks(self, count: int) -> None:
+        """Enlarge the marks for so many records of a batch."""
+        if count > len(self.marks):
+            self.marks = bytearray(count)
+            self._marks = native.bytes_of(self.marks)
+
+    def make_output(self, size: int) -> None:
+        """Enlarge the output; what it holds is lost."""
+        self.filled = self.place_count = 0
+        if size > len(self.out):
+            self.out = bytearray(size)
+            self._out = native.bytes_of(self.out)
+
+    # Into the map
+
+    def index_batches(self, view: Buffer, position: int, end: int, start_offset: int) -> int:
+        """Take the keys of ordinary batches from start_offset on; return why the walk stopped."""
+        cursor = cursor_over(view, position, end)
+        self.start_offset = start_offset
+        state = native.release_interpreter()
+        reason = self.index_walk(cursor)
+        native.take_interpreter(state)
+        return reason
+
+    def index_records(self, view: Buffer, count: int, base_offset: int, start_offset: int) -> int:
+        """Take the keys of plain records, which fill view; return WHOLE, FULL or DAMAGED."""
+        cursor = cursor_over(view, 0, len(view))
+        self.start_offset = start_offset
+        state = native.release_interpreter()
+        reason = self.index(cursor, count, base_offset)
+        native.take_interpreter(state)
+        return reason
+
+    def index_walk(self, cursor: Cursor) -> int:
+        """Take the keys of batches up to the first that is not ordinary."""
+        end = cursor.end
+        reason = _WHOLE
+        while reason == _WHOLE:
+            start = cursor.position
+            self.position = start
+            size = self.batch_size(cursor, start, end)
+            if size <= 0:
+                return _WHOLE if size == 0 else _DAMAGED
+            if self.is_unusual(cursor, start):
+                return _UNUSUAL
+            if not self.is_intact(cursor, start, size):
+                return _DAMAGED
+            base_offset = native.int_at(cursor.data, start, 8)
+            cursor.position = start + _HEADER
+            cursor.end = start + size
+            count = native.int_at(cursor.data, start + _COUNT_AT, 4)
+            reason = self.index(cursor, count, base_offset)
+            cursor.end = end
+            if reason == _WHOLE:
+                last = base_offset + native.int_at(cursor.data, start + _DELTA_AT, 4)
+                self.offset_map.latest_offset = max(self.offset_map.latest_offset, last)
+        return reason
+
+    def index(self, cursor: Cursor, count: int, base_offset: int) -> int:
+        """Take the keys of records that fill the cursor's range."""
+        for _ in range(count):
+            if not self.step(cursor):
+                return _DAMAGED
+            offset = base_offset + self.delta
+            if offset >= self.start_offset:
+                if self.key_size >= 0 and not self.offset_map.put(
+                    cursor, self.key_start, self.key_size, offset
+                ):
+                    return _FULL
+                self.offset_map.latest_offset = max(self.offset_map.latest_offset, offset)
+            self.read_count += 1
+            cursor.position = self._record_end
+        return _WHOLE if cursor.position == cursor.end else _DAMAGED
+
+    # What both walks read
+
+    def batch_size(self, cursor: Cursor, start: int, end: int) -> int:
+        """Return the size of the batch there; 0 when it is not complete, -1 when none begins."""
+        if end - start <= _MAGIC_AT:
+            return 0
+        size = native.int_at(cursor.data, start + _LENGTH_AT, 4) + _OVERHEAD
+        if size <= _MAGIC_AT or (cursor.data[start + _MAGIC_AT] >= 2 and size < _HEADER):
+            return -1
+        return size if size <= end - start else 0
+
+    def is_unusual(self, cursor: Cursor, start: int) -> bool:
+        """Whether a batch is of an old format, compressed or part of a transaction."""
+        return (
+            cursor.data[start + _MAGIC_AT] != 2
+            or native.int_at(cursor.data, start + _ATTRIBUTES_AT, 2) & _UNUSUAL_FLAGS != 0
+        )
+
+    def is_intact(self, cursor: Cursor, start: int, size: int) -> bool:
+        """Whether the checksum is that of the bytes."""
+        stored = native.int_at(cursor.data, start + _CRC_AT, 4) & _UINT32
+        return scan.checksum_of(cursor.data, start + _ATTRIBUTES_AT, start + size, 0) == stored
+
+    def step(self, cursor: Cursor) -> bool:
+        """Read the record at the cursor but for its headers; False unless it is whole."""
+        size = cursor.varint()
+        self._record_end = cursor.position + size
+        if cursor.fault or size < 0 or self._record_end > cursor.end:
+            return False
+        cursor.skip(1)
+        self.time_delta = cursor.varlong()
+        self.delta = cursor.varint()
+        self.key_size = cursor.varint()
+        self.key_start = cursor.skip(self.key_size)
+        self.value_size = cursor.varint()
+        cursor.skip(self.value_size)
+        return not cursor.fault and cursor.position <= self._record_end
+
+    # Through the filter
+
+    def filter_batches(self, view: Buffer, position: int, end: int) -> int:
+        """Copy what is kept of ordinary batches; return why the walk stopped.
+
+        The buffers must have room for end less position bytes.
+        """
+        cursor = cursor_over(view, position, end)
+        state = native.release_interpreter()
+        reason = self.filter_walk(cursor)
+        native.take_interpreter(state)
+        return reason
+
+    def filter_records(
+        self,
+        view: Buffer,
+        count: int,
+        base_offset: int,
+        base_timestamp: int,
+        has_horizon: bool,  # noqa: FBT001 - as in `scan`
+        keeps_all: bool,  # noqa: FBT001 - as above
+    ) -> bool:
+        """Copy what is kept of plain records, which fill view; False unless they are whole.
+
+        `kept` and `largest` are theirs then, and `is_rewritten` tells whether their timestamps
+        count from `horizon_ms` now. With keeps_all all are kept, and get a horizon unless they
+        have one: markers.
+        """
+        cursor = cursor_over(view, 0, len(view))
+        if count < 0 or count > len(view) // MIN_RECORD_BYTES:
+            return False
+        self.make_marks(count)
+        state = native.release_interpreter()
+        is_whole = self.mark(cursor, count, base_offset, base_timestamp, has_horizon, keeps_all)
+        native.take_interpreter(state)
+        if is_whole and self.kept:
+            self.is_rewritten = self.wants_horizon and not has_horizon
+            growth = _RECORD_GROWTH * self.kept if self.is_rewritten else 0
+            self.make_output(len(view) + growth)
+            cursor.position = 0
+            state = native.release_interpreter()
+            self.copy_marked(cursor, count, base_timestamp)
+            native.take_interpreter(state)
+        return is_whole
+
+    def filter_walk(self, cursor: Cursor) -> int:
+        """Filter batches up to the first that is not ordinary."""
+        end = cursor.end
+        while True:
+            start = cursor.position
+            self.position = start
+            size = self.batch_size(cursor, start, end)
+            if size <= 0:
+                return _WHOLE if size == 0 else _DAMAGED
+            base_offset = native.int_at(cursor.data, start, 8)
+            last_offset = base_offset + native.int_at(cursor.data, start + _DELTA_AT, 4)
+            if self.is_unusual(cursor, start) or self.is_special(last_offset):
+                return _UNUSUAL
+            if not self.is_intact(cursor, start, size):
+                return _DAMAGED
+            attributes = native.int_at(cursor.data, start + _ATTRIBUTES_AT, 2)
+            base_timestamp = native.int_at(cursor.data, start + _BASE_TIME_AT, 8)
+            count = native.int_at(cursor.data, start + _COUNT_AT, 4)
+            has_horizon = attributes & _HORIZON != 0
+            cursor.position = start + _HEADER
+            cursor.end = start + size
+            if not self.mark(cursor, count, base_offset, base_timestamp, has_horizon, False):
+                return _DAMAGED
+            if self.kept:
+                self.is_rewritten = self.wants_horizon and not has_horizon
+                if self.kept < count or self.is_rewritten:
+                    self.write_rest(cursor, start, count, base_timestamp)
+                else:
+                    native.copy_bytes(self._out, self.filled, cursor.data, start, size)
+                    self.add_place(
+                        last_offset, native.int_at(cursor.data, start + _MAX_TIME_AT, 8), size
+                    )
+            cursor.end = end
+            cursor.position = start + size
+
+    def is_special(self, last_offset: int) -> bool:
+        """Whether the batch that ends there is not for this walk."""
+        if last_offset + 1 == self.upper_offset:
+            return True
+        low = 0
+        high = self.special_count
+        while low < high:
+            middle = (low + high) >> 1
+            if self._specials[middle] < last_offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low < self.special_count and self._specials[low] == last_offset
+
+    def mark(
+        self,
+        cursor: Cursor,
+        count: int,
+        base_offset: int,
+        base_timestamp: int,
+        has_horizon: bool,  # noqa: FBT001 - as above
+        keeps_all: bool,  # noqa: FBT001 - as above
+    ) -> bool:
+        """Mark the records that are kept; False unless all are whole and fill the range."""
+        keeps_tombstones = not has_horizon or self._now_ms < base_timestamp
+        fits = True
+        has_tombstone = keeps_all
+        self.kept = 0
+        self.largest = -1
+        if count < 0 or count > (cursor.end - cursor.position) // MIN_RECORD_BYTES + 1:
+            return False
+        for index in range(count):
+            if not self.step(cursor) or scan.overflows(base_timestamp, self.time_delta):
+                return False
+            is_kept = keeps_all or self.is_retained(cursor, base_offset + self.delta,
+                                                    keeps_tombstones)  # fmt: skip
+            self._marks[index] = is_kept
+            if is_kept:
+                timestamp = base_timestamp + self.time_delta
+                self.kept += 1
+                self.largest = max(self.largest, timestamp)
+                if self.value_size < 0:
+                    has_tombstone = True
+                if timestamp < -self.horizon_ms:
+                    fits = False
+            cursor.position = self._record_end
+        self.read_count += count
+        self.kept_count += self.kept
+        # a time too old for a number of 64 bits from the horizon on: the tombstone stays
+        self.wants_horizon = has_tombstone and fits
+        return cursor.position == cursor.end
+
+    def is_retained(self, cursor: Cursor, offset: int, keeps_tombstones: bool) -> bool:  # noqa: FBT001 - as above
+        """Whether the record that was read stays: the last of its key, and no old tombstone."""
+        if offset > self.offset_map.latest_offset:
+            return True
+        if self.key_size < 0:
+            return False
+        if self.value_size < 0 and not keeps_tombstones:
+            return False
+        return offset >= self.offset_map.get(cursor, self.key_start, self.key_size)
+
+    def write_rest(self, cursor: Cursor, start: int, count: int, base_timestamp: int) -> None:
+        """Write a batch of the marked records, with the offsets and sequences that it had."""
+        begin = self.filled
+        native.copy_bytes(self._out, begin, cursor.data, start, _HEADER)
+        self.filled = begin + _HEADER
+        cursor.position = start + _HEADER
+        self.copy_marked(cursor, count, base_timestamp)
+        size = self.filled - begin
+        attributes = native.int_at(cursor.data, start + _ATTRIBUTES_AT, 2)
+        if self.is_rewritten:
+            attributes |= _HORIZON
+            native.put_at(self._out, begin + _ATTRIBUTES_AT, 2, attributes)
+            native.put_at(self._out, begin + _BASE_TIME_AT, 8, self.horizon_ms)
+        largest = self.largest
+        if attributes & _STAMPED:
+            largest = native.int_at(cursor.data, start + _MAX_TIME_AT, 8)
+        native.put_at(self._out, begin + _MAX_TIME_AT, 8, largest)
+        native.put_at(self._out, begin + _COUNT_AT, 4, self.kept)
+        native.put_at(self._out, begin + _LENGTH_AT, 4, size - _OVERHEAD)
+        checksum = scan.checksum_of(self._out, begin + _ATTRIBUTES_AT, self.filled, 0)
+        native.put_at(self._out, begin + _CRC_AT, 4, checksum)
+        last_offset = native.int_at(cursor.data, start, 8) + native.int_at(
+            cursor.data, start + _DELTA_AT, 4
+        )
+        self.filled = begin
+        self.add_place(last_offset, largest, size)
+
+    def add_place(self, last_offset: int, timestamp: int, size: int) -> None:
+        """Take note of a batch that was written at `filled`."""
+        place = 3 * self.place_count
+        self._places[place] = last_offset
+        self._places[place + 1] = timestamp
+        self._places[place + 2] = size
+        self.place_count += 1
+        self.filled += size
+
+    def copy_marked(self, cursor: Cursor, count: int, base_timestamp: int) -> None:
+        """Append the marked records, which `mark` has read, to the output."""
+        for index in range(count):
+            start = cursor.position
+            size = cursor.varint()
+            record_end = cursor.position + size
+            if self._marks[index] and self.is_rewritten:
+                attributes_at = cursor.position
+                cursor.skip(1)
+                delta = base_timestamp + cursor.varlong() - self.horizon_ms
+                rest = record_end - cursor.position
+                self.put_varint(1 + scan.varint_bytes(delta) + rest)
+                native.copy_bytes(self._out, self.filled, cursor.data, attributes_at, 1)
+                self.filled += 1
+                self.put_varint(delta)
+                native.copy_bytes(self._out, self.filled, cursor.data, cursor.position, rest)
+                self.filled += rest
+            elif self._marks[index]:
+                native.copy_bytes(self._out, self.filled, cursor.data, start, record_end - start)
+                self.filled += record_end - start
+            cursor.position = record_end
+
+    def put_varint(self, value: int) -> None:
+        """Append the zig-zag varint of a 64-bit value."""
+        rest = ((value << 1) ^ (value >> 63)) & _MASK
+        while rest > 0x7F:
+            self._out[self.filled] = (rest & 0x7F) | 0x80
+            self.filled += 1
+            rest >>= 7
+        self._out[self.filled] = rest
+        self.filled += 1
+
+    def take_places(self) -> list[tuple[int, int, int]]:
+        """Return the places of the batches in the output."""
+        numbers = self.places[: 3 * self.place_count]
+        return list(zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True))
