@@ -17,6 +17,7 @@ from ottla.storage.log_set.retention_check import RetentionCheck
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import TopicPartition
 from tests.controller.harness import PROPERTIES
+from tests.server.broker.no_cleaning import no_cleaning
 from tests.storage.logs import NOW_MS, put
 from tests.storage.sets import make, open_set
 
@@ -50,6 +51,7 @@ class Machine:
         self.maintenance = Maintenance(
             ReplicaSet(1, self.logs),
             parse_broker_config(NODE),
+            no_cleaning(),
             clock=self,
             timer=self.timer,
             run_on_volume=lambda _volume, job, done: done(job(), None),

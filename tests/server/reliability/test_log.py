@@ -24,6 +24,7 @@ from ottla.testing.disk import SimulatedCrash, SimulatedDisk
 from ottla.types import TopicPartition
 from tests.controller.harness import PROPERTIES
 from tests.coordinator.harness import VirtualClock
+from tests.server.broker.no_cleaning import no_cleaning
 from tests.storage.logs import NOW_MS, SMALL, TOPIC_ID, close, content, flush, new_log, put
 
 HOUR_MS = 3_600_000
@@ -82,6 +83,7 @@ def test_02_no_timer_touches_the_logs_after_the_stop() -> None:
     maintenance = Maintenance(
         ReplicaSet(1, logs),
         parse_broker_config(PROPERTIES),
+        no_cleaning(),
         clock=clock,
         timer=timer,
         run_on_volume=lambda _volume, job, done: done(job(), None),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -194,7 +194,7 @@ def check_readers(script: Script) -> None:
             found = log.segments[number].batch_at(offset)
             number += 1
         assert (found and found.base_offset) == (expected and expected.base_offset)
-    told = {
+    listed = {
         (entry.producer_id, offset)
         for segment in log.segments
         for entry in segment.transaction_index.entries()
@@ -204,11 +204,11 @@ def check_readers(script: Script) -> None:
         if batch.is_transactional and not batch.is_control:
             for record in batch.records():
                 if record.offset in model.aborted:
-                    assert (batch.producer_id, record.offset) in told
+                    assert (batch.producer_id, record.offset) in listed
 
 
 def check_producers(disk: SimulatedDisk, script: Script) -> None:
-    """A log that lost its snapshots finds each producer's sequence in the batches."""
+    """Compare: a log that lost its snapshots finds each producer's sequence in the batches."""
     for name in disk.list("a-0"):
         if name.endswith(".snapshot"):
             disk.remove(f"a-0/{name}")
@@ -223,7 +223,7 @@ def check_producers(disk: SimulatedDisk, script: Script) -> None:
 @pytest.mark.parametrize("scan", [key_scan, PLAIN], ids=["installed", "plain"])
 @pytest.mark.parametrize("seed", range(25))
 def test_random_logs_against_a_list(seed: int, scan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No record is lost that must stay, none stays that must go, producers keep their sequences."""
+    """What must stay stays, what must go goes, and producers keep their sequences."""
     monkeypatch.setattr(cleaning, "KeyScan", scan.KeyScan)
     monkeypatch.setattr(cleaning, "OffsetMap", scan.OffsetMap)
     rng = Random(seed)

@@ -15,14 +15,12 @@ from ottla.replication.fetch_session import FetchSessionCache
 from ottla.replication.replica_selector import RackAwareReplicaSelector
 from ottla.server.broker.directory_moves import DirectoryMoves
 from ottla.server.broker.internal_topics import OFFSETS_TOPIC
-from ottla.server.broker.log_cleaning import LogCleaning
 from ottla.server.broker.topic_auto_creation import TopicAutoCreation
 from ottla.server.broker.transaction_markers import MarkerWriter
 from ottla.server.broker.transaction_partitions import TransactionPartitions
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
 
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
     from ottla.replication.replica_set import ReplicaSet
     from ottla.server.broker.broker_channel import BrokerChannel
     from ottla.server.broker.coordinators import Coordinators
+    from ottla.server.broker.log_cleaning import LogCleaning
     from ottla.server.broker.metadata import BrokerMetadata
     from ottla.server.broker.producer_ids import ProducerIds
     from ottla.server.broker.replication import Replication
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
     from ottla.server.requests.decompression import Decompression
     from ottla.server.system.environment import RunOnVolume
     from ottla.storage.log_set.log_set import LogSet
-    from ottla.types import Uuid
 
 
 class Broker:
@@ -120,8 +118,7 @@ class Broker:
         decompression: Decompression,
         run_on_volume: RunOnVolume,
         run_move: RunOnVolume,
-        run_cleaning: RunOnVolume,
-        new_uuid: Callable[[], Uuid],
+        log_cleaning: LogCleaning,
     ) -> None:
         """Take the parts; none is changed for another while the broker runs.
 
@@ -157,6 +154,7 @@ class Broker:
         self.quotas = quotas
         self.decompression = decompression
         self.run_on_volume = run_on_volume
+        self.log_cleaning = log_cleaning
         self.topic_auto_creation = TopicAutoCreation(metadata, controller)
         self.fetch_max_bytes: int = config.fetch_max_bytes
         self.fetch_sessions = FetchSessionCache(
@@ -189,14 +187,6 @@ class Broker:
             clock=clock,
             timer=timer,
             on_exchanged=self.delayed_fetches.complete_watchers,
-        )
-        self.log_cleaning = LogCleaning(
-            self.logs,
-            lambda: metadata.config,
-            clock=clock,
-            timer=timer,
-            run_on_volume=run_cleaning,
-            new_uuid=new_uuid,
         )
 
     def reconfigure(self, config: BrokerConfig) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ottla.errors import CorruptMessage
     from ottla.purgatory.timing_wheel import TimingWheel
     from ottla.replication.replica_set import ReplicaSet
+    from ottla.server.broker.log_cleaning import LogCleaning
     from ottla.server.system.environment import RunOnVolume
     from ottla.storage.directories.log_dir import LogDirectory
     from ottla.storage.log.partition_log import PartitionLog
@@ -50,6 +51,7 @@ class Maintenance:
         self,
         replicas: ReplicaSet,
         config: BrokerConfig,
+        cleaning: LogCleaning,
         *,
         clock: Clock,
         timer: TimingWheel,
@@ -63,6 +65,7 @@ class Maintenance:
         """
         self._replicas = replicas
         self._logs = replicas.logs
+        self._cleaning = cleaning
         self._config = config
         self._logs.flushes.on_awaited(self._flush_soon)
         self._clock = clock
@@ -92,12 +95,14 @@ class Maintenance:
             first_ms=config.log_initial_task_delay_ms,
         )
         self._every(config.log_flush_scheduler_interval_ms, self._flush_due)
+        self._cleaning.start()
         self._space.look_now()
         self._look_at_space(0)
 
     def stop(self) -> None:
         """No task begins any more (KAFKA-13315)."""
         self._is_stopped = True
+        self._cleaning.stop()
 
     @property
     def is_checking(self) -> bool:

@@ -117,7 +117,7 @@ def log_config(topic: TopicConfig, broker: BrokerConfig) -> LogConfig:
         if name.replace("_", ".") in topic.keys
     }
     values["segment_bytes"] = topic.effective_segment_bytes
-    if topic.is_compacted and topic.max_compaction_lag_ms > 0:  # as LogConfig.maxSegmentMs
+    if topic.compact and topic.max_compaction_lag_ms > 0:  # as LogConfig.maxSegmentMs
         values["segment_ms"] = min(topic.segment_ms, topic.max_compaction_lag_ms)
     values["producer_id_expiration_ms"] = broker.producer_id_expiration_ms
     return LogConfig(**values)

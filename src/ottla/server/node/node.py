@@ -136,6 +136,7 @@ class Node:
         self._maintenance = Maintenance(
             replicas,
             config,
+            self.broker.log_cleaning,
             clock=self.clock,
             timer=resources.timer,
             run_on_volume=resources.workers.disk.run,
@@ -283,8 +284,7 @@ class Node:
             ),
             run_on_volume=workers.disk.run,
             run_move=workers.moves.run,
-            run_cleaning=workers.cleaning.run,
-            new_uuid=environment.new_uuid,
+            log_cleaning=resources.log_cleaning(self._logs, self._metadata),
         )
 
     def _role_of(self, listener: str) -> ListenerRole:
@@ -369,7 +369,6 @@ class Node:
             self._resources.close()
             raise
         self._maintenance.start()
-        self.broker.log_cleaning.start()
         self._replication.start()
         self._listeners.start(self.addresses)
         log_listening(self.addresses, self.http.url)
@@ -546,7 +545,6 @@ class Node:
         self._listeners.close()
         self.broker.decompression.close()
         self.broker.moves.close()
-        self.broker.log_cleaning.stop()
         self._publisher.close()
         self._maintenance.stop()
         self.broker.delayed_fetches.complete_all()
@@ -583,7 +581,6 @@ class Node:
         self._listeners.close()
         self.broker.decompression.close()
         self.broker.moves.close()
-        self.broker.log_cleaning.stop()
         self._publisher.close()
         self._maintenance.stop()
         self._lifecycle.stop()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from ottla.metadata.broker import ListenerAddress
 from ottla.server.broker.directory_moves import concurrent_moves
+from ottla.server.broker.log_cleaning import LogCleaning
 from ottla.server.http.endpoint import HttpPort
 from ottla.server.node.identity import identify, tolerated
 from ottla.server.node.listeners import BoundPorts
@@ -24,7 +25,9 @@ from ottla.storage.directories.log_dir import LogDirectory
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
+    from ottla.server.broker.metadata import BrokerMetadata
     from ottla.server.system.environment import Environment, WorkerPool
+    from ottla.storage.log_set.log_set import LogSet
 
 
 class WorkerPools:
@@ -107,6 +110,17 @@ class NodeResources:
             name: ListenerAddress(host, port, 0)
             for name, (host, port) in self.ports.advertised_controllers.items()
         }
+
+    def log_cleaning(self, logs: LogSet, metadata: BrokerMetadata) -> LogCleaning:
+        """Return what cleans the logs, with the settings in force and secret seeds."""
+        return LogCleaning(
+            logs,
+            lambda: metadata.config,
+            clock=self.environment.clock,
+            timer=self.timer,
+            run_on_volume=self.workers.cleaning.run,
+            new_uuid=self.environment.new_uuid,
+        )
 
     def _lock(self, config: BrokerConfig, path: str) -> None:
         """Lock a directory: nothing is read or written before."""

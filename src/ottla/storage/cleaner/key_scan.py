@@ -4,7 +4,7 @@ Compiled by Cython with `key_scan.pxd`, and then without the interpreter's lock;
 too. Ordinary batches (format 2, not compressed, no transaction) are read and written here; at any
 other the walk stops, and `batch_filter.py` decides.
 
-A key is known by 128 bits of SipHash, whose seed is secret: nobody can send two keys that are
+A key is known by 128 bits of SipHash, whose seed is secret: no client can make two keys that are
 taken for one. Hot path: all of it. benchmarks/log.py.
 
 Kafka: org.apache.kafka.storage.internals.log.{SkimpyOffsetMap, Cleaner}.
