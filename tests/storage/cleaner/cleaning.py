@@ -77,6 +77,8 @@ class CleanerBed:
     def make_durable(self, now_ms: int = NOW_MS) -> None:
         """Flush all logs, write the checkpoints and remove deleted segments."""
         drain(self.logs, now_ms)
+        for log in self.logs:
+            finish(self.logs.flushes.take_whole(log, now_ms))
         self.logs.checkpoints.request_all()
         drain(self.logs, now_ms)
         finish(self.cleaner.take_jobs())

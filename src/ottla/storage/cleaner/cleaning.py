@@ -127,7 +127,9 @@ class Cleaning:
         self._scan: KeyScan
         self._aborted: list[AbortedTransaction] = []
         self._replacement: Replacement | None = None
-        self._unused: Segment | None = None
+        self._new: Segment | None = None
+        self._unfinished: Segment | None = None
+        """Has the names of the new segment, also when it could not be created."""
         self._replaced = 0
         """Number of segments whose replacement was taken."""
         self._work: Generator[int] = self._steps()
@@ -168,16 +170,17 @@ class Cleaning:
         """Return the segments to be exchanged before `run` goes on; the caller has them then."""
         found, self._replacement = self._replacement, None
         if found is not None:
-            self._unused = None
+            self._new = self._unfinished = None
             self._replaced += len(found.old)
         return found
 
     def discard(self) -> None:
         """Remove the files of an unfinished segment; OSError when the disk fails."""
         self._work.close()
-        unused = self._unused
-        if unused is not None:
-            unused.remove_files()
+        if self._new is not None:
+            self._new.close_files()
+        if self._unfinished is not None:
+            self._unfinished.remove_names()
 
     def _steps(self) -> Generator[int]:
         """Yield the bytes of each step."""
@@ -284,7 +287,9 @@ class Cleaning:
         """Write what is kept of the segments from first to end; the last step replaces them."""
         transactions = batch_filter.transactions
         transactions.kept.clear()
-        new = self._unused = self._create(self._segments[first].base_offset)
+        self._unfinished = self._copies[first].reopened(self._config)
+        self._unfinished.suffix = CLEANED_SUFFIX
+        new = self._new = self._create(self._unfinished.base_offset)
         for source in self._copies[first:end]:
             batch_filter.keeps_legacy_tombstones = self._is_young(source)
             for chunk in self._chunks(source):
