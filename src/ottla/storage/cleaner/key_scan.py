@@ -111,7 +111,7 @@ class OffsetMap:
     @property
     def utilization(self) -> float:
         """The share of the places that are taken."""
-        return self.entries / self.slots
+        return float(self.entries) / self.slots
 
     def offset_of(self, key: bytes) -> int:
         """Return the last offset of a key, -1 when it has none."""

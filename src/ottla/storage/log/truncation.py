@@ -108,7 +108,8 @@ class LogTruncation:
         batch = target.find_cut(offset)
         if batch is not None:
             offset = min(offset, batch.base_offset)
-        self._lower_recovery_point(offset)
+        kept_end = target.end_before(offset)
+        self._lower_recovery_point(kept_end)
         log.cut_begins()
         log.leader_epochs.truncate_from_end(offset)
         start_offset = min(log.log_start_offset, offset)
@@ -116,6 +117,8 @@ class LogTruncation:
         log.end_at(offset, 0 if batch is None else target.size - batch.position)
         log.retire_segments(later, now_ms)
         target.truncate_to(offset, batch, now_ms=now_ms)
+        if kept_end < offset:  # in a gap of a compacted log: an empty segment has the end
+            log.roll(now_ms, base_offset=offset)
 
     def _lower_recovery_point(self, offset: int) -> None:
         log = self._log

@@ -466,6 +466,16 @@ class Segment:
             self._note_full_index()
         return self.batch_at(offset)
 
+    def end_before(self, offset: int) -> int:
+        """Return the offset after the last batch below offset; compaction leaves gaps."""
+        end = self.base_offset
+        if offset > end:
+            for header in walk_file(self.file, self._walk_start(offset - 1), self.size):
+                if header.last_offset >= offset:
+                    break
+                end = header.last_offset + 1
+        return end
+
     def truncate_to(self, offset: int, header: BatchHeader | None, *, now_ms: int) -> int:
         """Drop every batch from the one of `find_cut` on; return the bytes cut."""
         self._tail_last_offsets = self._tail_positions = _EMPTY
