@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tests.conformance.tool_pairs import ToolJvm
 
 pytestmark = pytest.mark.conformance
-FEATURES = "transaction.version=0,group.version=0,share.version=0,streams.version=0"
+FEATURES = "group.version=0,share.version=0,streams.version=0"
 RECORDS = 3000
 THROTTLE = "replica.alter.log.dirs.io.max.bytes.per.second"
 Directory = AlterReplicaLogDirsRequest.AlterReplicaLogDir

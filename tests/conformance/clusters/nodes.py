@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 STOP_LIMIT_S = 40.0
-FEATURES = ("transaction.version=0", "group.version=0", "share.version=0", "streams.version=0")
+FEATURES = ("group.version=0", "share.version=0", "streams.version=0")
 """What clusters are formatted with while Ottla implements no level of these features."""
 _HOST = "127.0.0.1"
 
@@ -235,6 +235,7 @@ class Cluster:
             "default.replication.factor": "3",
             "min.insync.replicas": "2",
             "offsets.topic.num.partitions": "5",
+            "transaction.state.log.num.partitions": "5",
             "group.initial.rebalance.delay.ms": "0",
         }
 

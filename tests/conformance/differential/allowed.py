@@ -110,7 +110,7 @@ ALLOWED: tuple[Allowed, ...] = (
     ),
     Allowed(
         "api_versions.*",
-        r"answer\.(supported|finalized)_features\.(group|share|streams|transaction)\.version\..*",
+        r"answer\.(supported|finalized)_features\.(group|share|streams)\.version\..*",
         "Features of unsupported APIs are not advertised.",
     ),
     Allowed(
@@ -167,6 +167,11 @@ UNORDERED: tuple[tuple[str, str], ...] = (
     (".*configs.*", "configs"),
     ("describe_client_quotas.*", "entries"),
     ("api_versions.*", "api_keys"),
+    ("add_partitions_to_txn.*", "results_by_topic_v3_and_below"),
+    ("add_partitions_to_txn.*", "topic_results"),
+    ("add_partitions_to_txn.*", "results_by_partition"),
+    ("write_txn_markers.*", "topics"),
+    ("write_txn_markers.*", "partitions"),
     ("elect_leaders.*", "replica_election_results"),
     ("list_config_resources.*", "config_resources"),
     ("api_versions.*", "supported_features"),

@@ -28,6 +28,7 @@ from tests.conformance.differential import (
     quorum_cases,
     record_cases,
     topic_cases,
+    transaction_cases,
 )
 from tests.conformance.differential.normalise import flat
 from tests.conformance.differential.side import Side
@@ -50,6 +51,7 @@ FAMILIES = (
     group_cases,
     quorum_cases,
     broker_cases,
+    transaction_cases,
 )
 # Both nodes: no timer of these may fire while the cases run.
 SETTINGS = {
@@ -167,7 +169,7 @@ def error_codes(answer: Any) -> frozenset[int]:
     return frozenset(
         value
         for path, value in flat(answer).items()
-        if path.rpartition(".")[2] == "error_code" and value
+        if path.rpartition(".")[2] in ("error_code", "partition_error_code") and value
     )
 
 

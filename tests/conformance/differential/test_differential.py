@@ -28,6 +28,7 @@ CANNOT_FAIL: dict[int | tuple[int, str], tuple[int, str]] = {
     ApiKey.API_VERSIONS: (2, "the client has no name to be refused before version 3"),
     ApiKey.FIND_COORDINATOR: (0, "the kind of coordinator came with version 1"),
     ApiKey.LIST_GROUPS: (5, "unknown states and types give an empty list"),
+    ApiKey.LIST_TRANSACTIONS: (1, "the pattern came with version 2"),
     ApiKey.DESCRIBE_LOG_DIRS: (5, "unknown partitions are left out"),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, "unknown partitions are left out"),
     ApiKey.LIST_CONFIG_RESOURCES: (0, "the kinds came with version 1"),

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 LEADER, FOLLOWER, OTHER = 1, 2, 3
 _OFFSETS_PARTITIONS = 5
+_TRANSACTIONS_PARTITIONS = 5
 _FOLLOWERS = {FOLLOWER: "follower", OTHER: "other"}
 _ODD = ("1", "3", "5", "7", "9")
 CONSUMER, DEBUGGER, LATEST = -1, -2, -1
@@ -142,6 +143,7 @@ class ClusterSide(Side):
         self.topic(
             "__consumer_offsets", _OFFSETS_PARTITIONS, **settings, compression_type="producer"
         )
+        self.topic("__transaction_state", _TRANSACTIONS_PARTITIONS, **settings)
 
     def check_controller(self) -> None:
         """Check that the first node is the active controller."""

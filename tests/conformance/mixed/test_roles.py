@@ -22,7 +22,7 @@ pytestmark = pytest.mark.conformance
 BROKER = 2
 LIMIT_S = 60.0
 _SAFE = {"min.insync.replicas": "2"}
-FEATURES = ("transaction.version=0", "group.version=0", "share.version=0", "streams.version=0")
+FEATURES = ("group.version=0", "share.version=0", "streams.version=0")
 
 
 @pytest.fixture

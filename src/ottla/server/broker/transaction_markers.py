@@ -80,10 +80,15 @@ class MarkerWriter:
         self._timeout_ms = timeout_ms
 
     def write(self, request: WriteTxnMarkersRequest) -> Pending[WriteTxnMarkersResponse]:
-        """Write all markers of a request; done when each is acknowledged or refused."""
+        """Write all markers of a request; done when each is acknowledged or refused.
+
+        A marker without partitions is left out of the answer, as by Kafka.
+        """
         return gather(
             [self._write_marker(marker) for marker in request.markers],
-            lambda parts: WriteTxnMarkersResponse(markers=[part.value for part in parts]),
+            lambda parts: WriteTxnMarkersResponse(
+                markers=[part.value for part in parts if part.value.topics]
+            ),
         )
 
     def _write_marker(self, marker: _Marker) -> Pending[_Result]:

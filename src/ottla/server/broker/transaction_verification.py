@@ -96,13 +96,16 @@ class TransactionVerification:
         """Return the guard to append a batch with, once the coordinator knows the partition.
 
         None where the transaction goes on in this partition, or nothing is to be verified. Raises
-        INVALID_PRODUCER_EPOCH for a producer that the log knows to be fenced.
+        INVALID_PRODUCER_EPOCH for a producer that the log knows to be fenced, and
+        NOT_LEADER_OR_FOLLOWER.
         """
         if (
             support is not TransactionSupport.ADDS_PARTITIONS
             and not self._config().transaction_partition_verification_enable
         ):
             return Pending.of(None)
+        if not partition.is_leader:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = partition.log
         if not log.is_ready:
             log.make_ready()
