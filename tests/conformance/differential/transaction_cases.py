@@ -43,7 +43,8 @@ def _served(at: Side) -> None:
         if any(one.error_code != wanted for one in answer.transaction_states):
             return False
         first = {"transactional_id": "first", "transaction_timeout_ms": 60_000}
-        return at.ask(ApiKey.INIT_PRODUCER_ID, 4, **first).error_code == 0  # it has producer ids
+        given = at.ask(ApiKey.INIT_PRODUCER_ID, 4, **first)
+        return bool(given.error_code == 0)  # it has producer ids, too
 
     at.topic(TOPIC, 2)
     at.coordinator()
@@ -110,6 +111,11 @@ def _next_epoch(**changes: Any) -> Fields:
     return fields
 
 
+def _finding(at: Side, version: int) -> dict[str, Any]:
+    _served(at)
+    return {"key": "x", "key_type": TRANSACTION, "coordinator_keys": ["x"]}
+
+
 INITS = [
     _init("transactional", _initialising()),
     _init("transactional, next epoch", _next_epoch(), lowest=3),
@@ -140,7 +146,7 @@ INITS = [
     case(
         FindCoordinatorRequest,
         "valid, transactional",
-        lambda at, v: _served(at) or {"key": "x", "key_type": 1, "coordinator_keys": ["x"]},
+        _finding,
         versions=(1, 99),
     ),
 ]
