@@ -26,6 +26,7 @@ from ottla.storage.log.repair import lower_checkpoints, truncate_log
 from ottla.testing.disk import SimulatedDisk
 from ottla.testing.simulation import sweep
 from ottla.types import OffsetAndEpoch, TopicPartition
+from tests.storage.cleaner.cleaning import COMPACT, CleanerBed, put_keys, records_of
 from tests.storage.logs import NOW_MS, close, end, flush, new_log, put, send
 from tests.storage.sets import A, drain, make, open_set
 
@@ -66,9 +67,13 @@ SNAPSHOT = (
     'directory.write_file_atomically(path, b"".join(parts), mode=SNAPSHOT_MODE)'
 )
 FETCHED = "SnapshotDownload.finish: file.sync()"
+CLEANED = "Cleaning._make_durable: file.sync()"
+CLEANED_CHECKPOINT = "Cleaning._make_durable: self._directory.sync()"
 FETCHED_NAME = "SnapshotDownload.finish: self._directory.sync(METADATA_LOG)"
 
 NOTICED_AFTER_A_CALL = {
+    CLEANED,
+    CLEANED_CHECKPOINT,
     FETCHED,
     FETCHED_NAME,
     OPENED,
@@ -292,10 +297,37 @@ def _removed_segments_return(seed: int) -> bool:
     return sum(one.endswith(".log") for one in disk.list(str(T0))) > 1
 
 
+def _compacted_is_lost(seed: int) -> bool:
+    """Compact a log, and flush it or its names alone; its last values must be there."""
+    disk = SimulatedDisk(seed)
+    bed = CleanerBed(open_set(disk, config=COMPACT))
+    log = make(bed.logs)
+    for number in range(60):
+        put_keys(log, (b"%d" % (number % 7), b"%d" % number))
+    drain(bed.logs)
+    assert bed.choose() is None, "this requests the checkpoint"
+    drain(bed.logs)
+    cleaning = bed.choose()
+    assert cleaning is not None
+    bed.run(cleaning)
+    end_offset = log.segments.active.base_offset
+    expected = {one.key: one.value for one in records_of(log) if one.offset < end_offset}
+    if seed % 2:
+        drain(bed.logs)
+    else:
+        disk.sync("a-0")
+    disk.crash()
+    again = open_set(disk, config=COMPACT).get(A)
+    found = [] if again is None else records_of(again)
+    return {one.key: one.value for one in found if one.offset < end_offset} != expected
+
+
 @pytest.mark.parametrize(
     ("place", "fails"),
     [
         (OPENED, _marker_returns),
+        (CLEANED, _compacted_is_lost),
+        (CLEANED_CHECKPOINT, _compacted_is_lost),
         (CHECKPOINT, _checkpoint_is_lost),
         (LOWERED, _lowered_point_rises),
         (PRODUCERS, _producer_is_forgotten),

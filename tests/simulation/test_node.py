@@ -15,6 +15,7 @@ import pytest
 
 from ottla.errors import KafkaError
 from ottla.testing.simulation import SimulatedNode, Workload
+from ottla.testing.simulation.compaction import CompactionWorkload
 from ottla.testing.simulation.retention import RetentionWorkload
 
 if TYPE_CHECKING:
@@ -75,6 +76,12 @@ def test_retention_removes_what_is_due_and_nothing_else() -> None:
     runs = [RetentionWorkload(seed).run() for seed in range(3)]
     assert sum(run.rot_count for run in runs) > 3
     assert sum(run.expired_count for run in runs) > 100
+
+
+def test_compaction_keeps_the_last_record_of_each_key() -> None:
+    """Over stops, kills and power cuts; tombstones stay for their time, and old values go."""
+    runs = [CompactionWorkload(seed).run() for seed in range(6)]
+    assert sum(run.removed_count for run in runs) > 500
 
 
 def test_a_rotten_bit_is_never_served_as_a_record() -> None:

@@ -5,6 +5,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.BufferedReader;
 import java.io.File;
 import java.io.InputStreamReader;
+import java.lang.management.ManagementFactory;
 import java.util.HexFormat;
 import java.util.Optional;
 import java.util.Properties;
@@ -56,18 +57,28 @@ public class CleanerOracle {
         try {
             log.updateHighWatermark(log.logEndOffset());
             if (question.has("first_dirty")) {
+                int buffer = question.path("buffer_bytes").asInt(1 << 16);
                 var cleaner = new Cleaner(
-                    0, new SkimpyOffsetMap(1 << 20), 1 << 16, 1 << 20, 0.9,
+                    0, new SkimpyOffsetMap(question.path("map_bytes").asInt(1 << 20)), buffer,
+                    Math.max(buffer, 1 << 20), 0.9,
                     new Throttler(Double.MAX_VALUE, 300, "cleaner", "bytes", time), time, one -> { });
                 var toClean = new LogToClean(
                     log, question.get("first_dirty").asLong(),
                     question.get("first_uncleanable").asLong(), false);
+                long start = cpuNanoseconds();
                 answer.put("end_offset", cleaner.doClean(toClean, time.milliseconds()).getKey());
+                answer.put("cpu_ms", (cpuNanoseconds() - start) / 1e6);
             }
-            describe(log, answer);
+            if (question.has("only_measure")) answer.put("bytes", log.size());
+            else describe(log, answer);
         } finally {
             log.close();
         }
+    }
+
+    private static long cpuNanoseconds() {
+        var system = (com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
+        return system.getProcessCpuTime();
     }
 
     private static void describe(UnifiedLog log, ObjectNode answer) throws Exception {

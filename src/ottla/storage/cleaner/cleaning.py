@@ -27,7 +27,7 @@ from ottla.storage.segments.segment import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Hashable, Iterator
+    from collections.abc import Generator, Hashable, Iterator
 
     from ottla.storage.cleaner.candidates import Candidate
     from ottla.storage.directory import Directory, File
@@ -103,9 +103,8 @@ class Cleaning:
         *,
         now_ms: int,
         seed: int,
-        sync_checkpoints: Callable[[], None],
     ) -> None:
-        """Note the state of the log, on the loop; sync_checkpoints makes its directory durable."""
+        """Note the state of the log, on the loop."""
         log = candidate.log
         self.candidate = candidate
         self.generation = log.generation
@@ -114,7 +113,6 @@ class Cleaning:
         self._limits = limits
         self._now_ms = now_ms
         self._seed = seed
-        self._sync_checkpoints = sync_checkpoints
         self._directory: Directory = log.directory
         self._name = log.name
         self._config = log.config
@@ -321,13 +319,12 @@ class Cleaning:
         )
 
     def _make_durable(self, new: Segment) -> None:
-        """Sync its files and names; and the checkpoint, without which a recovery needs no gaps."""
+        """Sync its files; and the name of the checkpoint above which a recovery takes no gaps."""
         new.become_inactive()
         with _pinned(new) as files:
             for file in files:
                 file.sync()
-        self._directory.sync(self._name)
-        self._sync_checkpoints()
+        self._directory.sync()
 
 
 class _Chunk:

@@ -137,14 +137,10 @@ class LogCleaner:
     ) -> Cleaning | None:
         """Begin to clean a log; None when it cannot be read. The seed is secret, of 128 bits."""
         one = candidate.log
-        log_dir = self._table.directory_of(one)
-        if log_dir is None or not self._is_free(one) or one in self._in_progress:
+        if not self._is_free(one) or one in self._in_progress:
             return None
         try:
-            cleaning = Cleaning(
-                candidate, limits, now_ms=now_ms, seed=seed,
-                sync_checkpoints=log_dir.directory.sync,
-            )  # fmt: skip
+            cleaning = Cleaning(candidate, limits, now_ms=now_ms, seed=seed)
         except (CorruptMessage, OSError) as error:
             self._failed(one, error)
             return None

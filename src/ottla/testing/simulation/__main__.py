@@ -11,6 +11,7 @@ from collections import Counter
 from hashlib import blake2b
 
 from ottla.testing.simulation import sweep
+from ottla.testing.simulation.compaction import CompactionWorkload
 from ottla.testing.simulation.model import InvariantViolated
 from ottla.testing.simulation.retention import RetentionWorkload
 from ottla.testing.simulation.workload import Workload
@@ -33,7 +34,8 @@ def run_seeds(first: int, last: int) -> int:
     digest = blake2b(digest_size=16)
     for seed in range(first, last + 1):
         workload, retention = Workload(seed), RetentionWorkload(seed)
-        for one in (workload, retention):
+        compaction = CompactionWorkload(seed)
+        for one in (workload, retention, compaction):
             try:
                 one.run()
             except InvariantViolated as error:
@@ -46,6 +48,7 @@ def run_seeds(first: int, last: int) -> int:
         counts["rotten records"] += workload.rot_count
         counts["rotten timestamps"] += retention.rot_count
         counts["expired records"] += retention.expired_count
+        counts["compacted records"] += compaction.removed_count
     for name, count in sorted(counts.items()):
         _say(f"{name}: {count:,}")
     _say(f"seeds {first} to {last}: {counts['failed']} failed, digest {digest.hexdigest()}")
