@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ottla.clients.producer.batches import Deliveries, Delivery, RecordMetadata
     from ottla.clients.producer.producer import AsyncProducer
     from ottla.errors import (
+        AbortableTransactionError,
         AuthenticationError,
         AuthorizationError,
         BrokerNotAvailableError,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
         DuplicateResourceError,
         ElectionNotNeededError,
         ErrorCode,
+        FatalTransactionError,
         FeatureUpdateFailedError,
         FencedInstanceIdError,
         GroupAuthorizationError,
@@ -99,6 +101,7 @@ if TYPE_CHECKING:
         TopicAuthorizationError,
         TopicDeletionDisabledError,
         TopicExistsError,
+        TransactionAbortedError,
         UnknownMemberIdError,
         UnknownServerError,
         UnknownTopicIdError,
@@ -112,6 +115,7 @@ if TYPE_CHECKING:
     from ottla.types import Node, TopicPartition, Uuid
 
 __all__ = [
+    "AbortableTransactionError",
     "Admin",
     "AdminSettings",
     "AlterOperation",
@@ -141,6 +145,7 @@ __all__ = [
     "DuplicateResourceError",
     "ElectionNotNeededError",
     "ErrorCode",
+    "FatalTransactionError",
     "FeatureUpdateFailedError",
     "FencedInstanceIdError",
     "GroupAuthorizationError",
@@ -213,6 +218,7 @@ __all__ = [
     "TopicExistsError",
     "TopicListing",
     "TopicPartition",
+    "TransactionAbortedError",
     "UnknownMemberIdError",
     "UnknownServerError",
     "UnknownTopicIdError",

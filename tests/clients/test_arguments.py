@@ -218,6 +218,8 @@ def _calls(client: object, kind: type) -> dict[str, Callable[[], Any]]:
         "offset": 1,
         "values": [b"v"],
         "timestamps": {T0: 1},
+        "offsets": {T0: 1},
+        "group": None,
     }
     calls: dict[str, Callable[[], Any]] = {}
     for name, member in inspect.getmembers(kind):
@@ -242,6 +244,7 @@ async def _awaited(call: Callable[[], Any]) -> None:
 
 NOT_REFUSED = {
     "close",  # idempotent
+    "transaction",  # refused where its block begins
     "metrics",
     "start",
     "wakeup",  # has no result

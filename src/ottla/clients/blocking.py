@@ -11,7 +11,7 @@ loop, Consumer on a loop that runs in the caller's thread during calls (see loop
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.clients.admin.blocking import Admin
@@ -21,13 +21,14 @@ from ottla.clients.consumer.core import ConsumerCore, call_listener
 from ottla.clients.interceptors import ProducerRecord
 from ottla.clients.loops import Blocking, CallerDrivenLoop, LoopThread
 from ottla.clients.producer.producer import AsyncProducer, call_on_delivery
+from ottla.clients.producer.transaction_state import State
 from ottla.clients.settings import refuse_positional
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ErrorCode, FatalTransactionError, KafkaError
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from typing import Never, Unpack
+    from typing import Never, Self, Unpack
 
     from ottla.clients.consumer.classic_group import Step
     from ottla.clients.consumer.core import Batches, GroupMetadata, RebalanceListener
@@ -62,7 +63,7 @@ class Producer(Blocking):
         refuse_positional("Producer", refused)
         self._async = AsyncProducer(config=config, **settings)
         self._core = self._async._core  # noqa: SLF001 - two façades of one core
-        self._append = self._core.accumulator.append
+        self._append = self._core.append
         self._interceptors = self._core.interceptors or None
         self._thread = LoopThread("ottla-producer", self._core.client.closed_error)
         self._thread.call(self._async.start())
@@ -154,6 +155,47 @@ class Producer(Blocking):
                 " lead to deadlock.",
             )
         self._thread.call(self._async.flush(timeout))
+
+    # ------------------------------------------------------------ transactions
+
+    def init_transactions(self) -> None:
+        """Get the next epoch of the transactional id; see AsyncProducer.init_transactions."""
+        self._thread.call(self._async.init_transactions())
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction, to which all records belong that are sent until its end."""
+        self._thread.call(self._async.begin_transaction())
+
+    def send_offsets_to_transaction(self, offsets: Offsets, group: GroupMetadata) -> None:
+        """Commit a consumer's offsets; see AsyncProducer.send_offsets_to_transaction."""
+        self._thread.call(self._async.send_offsets_to_transaction(offsets, group))
+
+    def commit_transaction(self) -> None:
+        """Wait for all records, then commit; see AsyncProducer.commit_transaction."""
+        self._thread.call(self._async.commit_transaction())
+
+    def abort_transaction(self) -> None:
+        """Abort the transaction; see AsyncProducer.abort_transaction."""
+        self._thread.call(self._async.abort_transaction())
+
+    @contextmanager
+    def transaction(self) -> Iterator[Self]:
+        """Begin a transaction and commit it at the end of the block, or abort it on an error.
+
+        The first one calls `init_transactions`.
+        """
+        if self._core.require_transactions().state.state is State.UNINITIALIZED:
+            self.init_transactions()
+        self.begin_transaction()
+        try:
+            yield self
+            self.commit_transaction()
+        except FatalTransactionError:
+            raise
+        except BaseException:
+            with suppress(KafkaError):
+                self.abort_transaction()
+            raise
 
     def partitions_for(self, topic: str) -> list[PartitionMetadata]:
         """Return the topic's partitions; raises TimeoutError after max.block.ms."""

@@ -220,6 +220,15 @@ class Client:
             return False
         return connection.is_open or connection.open_at_ms <= self.now_ms
 
+    def feature_level(self, node_id: int, purpose: str, name: str) -> int:
+        """Return a feature's finalized level as a connected node reported it; 0 if unknown."""
+        connection = self._find(node_id, purpose)
+        features = None if connection is None else connection.channel.features
+        if features is None:
+            return 0
+        found = (one for one in features.finalized_features if one.name == name)
+        return next((one.max_version_level for one in found), 0)
+
     def available_at_ms(self, node_id: int, purpose: str = "") -> int:
         """Return when the backoff and throttle of a connection end."""
         connection = self._find(node_id, purpose)

@@ -6,16 +6,19 @@ Kafka: org.apache.kafka.common.protocol.Errors, org.apache.kafka.common.errors.
 from __future__ import annotations
 
 from ottla.errors.base import (
+    AbortableTransactionError,
     ClosedError,
     ConfigError,
     CorruptMessage,
     DeliveryError,
+    FatalTransactionError,
     IllegalStateError,
     KafkaError,
     NamedError,
     OttlaError,
     RecordDeserializationError,
     SerializationError,
+    TransactionAbortedError,
     UnsupportedVersion,
     WakeupError,
 )
@@ -85,6 +88,7 @@ from ottla.errors.named import (
 )
 
 __all__ = [
+    "AbortableTransactionError",
     "AuthenticationError",
     "AuthorizationError",
     "BrokerNotAvailableError",
@@ -98,6 +102,7 @@ __all__ = [
     "DuplicateResourceError",
     "ElectionNotNeededError",
     "ErrorCode",
+    "FatalTransactionError",
     "FeatureUpdateFailedError",
     "FencedInstanceIdError",
     "GroupAuthorizationError",
@@ -150,6 +155,7 @@ __all__ = [
     "TopicAuthorizationError",
     "TopicDeletionDisabledError",
     "TopicExistsError",
+    "TransactionAbortedError",
     "UnknownMemberIdError",
     "UnknownServerError",
     "UnknownTopicIdError",

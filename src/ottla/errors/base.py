@@ -121,6 +121,35 @@ class ConnectionRefused(NamedError):
     default_code = ErrorCode.NETWORK_EXCEPTION
 
 
+class TransactionAbortedError(NamedError):
+    """A record that was not sent before its transaction was aborted."""
+
+    default_code = ErrorCode.TRANSACTION_ABORTABLE
+
+    def __init__(self) -> None:
+        super().__init__("Failing batch since transaction was aborted")
+
+
+class AbortableTransactionError(KafkaError):
+    """A transaction that must be aborted, after which the producer may go on; caused by `cause`."""
+
+    def __init__(self, cause: KafkaError) -> None:
+        super().__init__(cause.code, f"{cause.message} Abort the transaction.")
+        self.__cause__ = cause
+
+
+class FatalTransactionError(KafkaError):
+    """A transactional producer that must be closed, such as one that was fenced."""
+
+    def __init__(self, cause: KafkaError) -> None:
+        super().__init__(
+            cause.code,
+            f"{cause.message} Cannot execute transactional method because we are in an error "
+            "state; close the producer.",
+        )
+        self.__cause__ = cause
+
+
 class DeliveryError(KafkaError):
     """Records that were not delivered, and whose results were not asked for.
 

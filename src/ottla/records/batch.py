@@ -238,6 +238,10 @@ class RecordBatch:
                 f"Record is corrupt (stored crc = {self._fields[4]}, computed crc = {computed})"
             )
 
+    def set_transactional(self) -> None:
+        """Mark the batch as part of a transaction; `set_producer` updates the checksum."""
+        self.view[self.position + ATTRIBUTES_POSITION + 1] |= TRANSACTIONAL_FLAG
+
     def set_producer(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
         """Set the producer and its first sequence number, and update the checksum."""
         _PRODUCER.pack_into(

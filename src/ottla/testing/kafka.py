@@ -106,6 +106,21 @@ class Kafka:
                 self._producer = Producer(config=self.client_settings)
             return self._producer
 
+    @contextmanager
+    def transaction(self, transactional_id: str | None = None) -> Iterator[Producer]:
+        """Send records in a transaction: it commits at the block's end, or aborts on an error.
+
+        An id of the test's own is made up unless one is given.
+        """
+        from ottla.clients.blocking import Producer
+
+        name = transactional_id or self._unique("transaction")
+        with (
+            Producer(config=self.client_settings, transactional_id=name) as producer,
+            producer.transaction(),
+        ):
+            yield producer
+
     @property
     def admin(self) -> Admin:
         """An admin client, made on first use."""

@@ -6,6 +6,7 @@ Kafka: bin/kafka-producer-perf-test.sh, org.apache.kafka.tools.ProducerPerforman
 from __future__ import annotations
 
 import re
+import secrets
 import time
 from pathlib import Path
 from random import Random
@@ -21,6 +22,7 @@ from ottla.cli.output.java_format import BYTES_PER_MB, decimals, percentile, pri
 from ottla.cli.output.java_names import java_text
 from ottla.cli.perf.pace import Pace
 from ottla.errors import KafkaError
+from ottla.types import Uuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from ottla.clients.producer.batches import Delivery, ProducerBatch
 
 _KEPT_LATENCIES = 500_000
+_ID_PREFIX = "performance-producer-"
+_DEFAULT_DURATION_MS = 3000
 _SOURCES = ("record_size", "payload_file", "payload_monotonic")
 
 EXAMPLES = """
@@ -168,7 +172,8 @@ def _settings(flags: dict[str, Any]) -> dict[str, Any]:
         given["bootstrap.servers"] = flags["bootstrap_server"]
     given.setdefault("client.id", "perf-producer-client")
     if flags["transactional_id"] or flags["transaction_duration_ms"] is not None:
-        given["transactional.id"] = flags["transactional_id"] or "performance-producer-1"
+        made_up = f"{_ID_PREFIX}{Uuid(secrets.token_bytes(16))}"
+        given["transactional.id"] = flags["transactional_id"] or made_up
     return given
 
 
@@ -251,6 +256,36 @@ class _Sent:
         self.done_ms = _now_ms()
 
 
+class _Transactions:
+    """Transactions of --transaction-duration-ms; without transactional.id there are none."""
+
+    def __init__(self, producer: Producer, flags: dict[str, Any]) -> None:
+        given_ms = flags["transaction_duration_ms"]
+        self._is_enabled = bool(flags["transactional_id"]) or given_ms is not None
+        self._duration_ms = _DEFAULT_DURATION_MS if given_ms is None else given_ms
+        self._producer = producer
+        self._began_ms: int | None = None
+        if self._is_enabled:
+            producer.init_transactions()
+
+    def begin_if_due(self) -> None:
+        """Begin a transaction unless one is open."""
+        if self._is_enabled and self._began_ms is None:
+            self._producer.begin_transaction()
+            self._began_ms = _now_ms()
+
+    def commit_if_due(self, now_ms: int) -> None:
+        """Commit a transaction that is open for the duration."""
+        if self._began_ms is not None and now_ms - self._began_ms >= self._duration_ms:
+            self.commit()
+
+    def commit(self) -> None:
+        """Commit the open transaction, if there is one."""
+        if self._began_ms is not None:
+            self._producer.commit_transaction()
+            self._began_ms = None
+
+
 class Run:
     """Sends all records. The producer's thread only stores times; this class does the counting."""
 
@@ -261,6 +296,7 @@ class Run:
         self._stats = Stats(flags["num_records"], interval_ms=self._interval_ms)
         self._steady: Stats | None = None
         self._waiting: dict[ProducerBatch, _Sent] = {}
+        self._transactions = _Transactions(producer, flags)
 
     def send_all(self, payload: Callable[[int], bytes]) -> None:
         """Send all records at the requested rate."""
@@ -272,6 +308,7 @@ class Run:
         records: list[tuple[int, int, bool]] = []
         for number in range(count):
             value = payload(number)
+            self._transactions.begin_if_due()
             began_ms = _now_ms()
             if warmup and number == warmup:
                 self._begin_steady_state()
@@ -284,9 +321,12 @@ class Run:
                 last_batch = delivery.batch
                 records = self._records_of(delivery)
             records.append((began_ms, len(value), self._steady is not None))
+            self._transactions.commit_if_due(began_ms)
             if pace is not None and pace.lead_s(number + 1) > 0:
                 self._collect()
                 pace.wait(number + 1)
+
+        self._transactions.commit()
 
     def _begin_steady_state(self) -> None:
         left = self._flags["num_records"] - self._flags["warmup_records"]

@@ -9,7 +9,7 @@ import logging
 from collections import Counter, deque
 from typing import TYPE_CHECKING
 
-from ottla.errors import DeliveryError
+from ottla.errors import DeliveryError, TransactionAbortedError
 
 if TYPE_CHECKING:
     from ottla.clients.producer.batches import ProducerBatch
@@ -35,6 +35,8 @@ class FailedSends:
             batch.asked = set()
         batch.encoded_count, batch.records = batch.record_count, []  # releases their memory
         batch.error = error
+        if isinstance(error, TransactionAbortedError):  # requested by the application
+            return
         topic = batch.topic_partition.topic
         if _unasked(batch) and topic not in self._logged:
             self._logged[topic] = _unasked(batch)

@@ -12,14 +12,17 @@ import logging
 import threading
 import weakref
 from collections import Counter
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from ottla.clients.arguments import check_callback, check_timeout, check_topic, listed
+from ottla.clients.consumer.core import as_offsets
 from ottla.clients.interceptors import Interceptors, ProducerRecord
 from ottla.clients.producer.accumulator import Accumulator, producer_closed
 from ottla.clients.producer.batches import Deliveries, ProducerBatch, run_callback
 from ottla.clients.producer.sender import Sender
+from ottla.clients.producer.transaction_state import State
+from ottla.clients.producer.transactions import Transactions
 from ottla.clients.settings import PRODUCER, read_settings, refuse_positional
 from ottla.clients.transport import Runtime
 from ottla.config.definition import MAX_INT
@@ -27,6 +30,8 @@ from ottla.errors import (
     ConfigError,
     DeliveryError,
     ErrorCode,
+    FatalTransactionError,
+    IllegalStateError,
     KafkaError,
     TimeoutError,  # noqa: A004 - Kafka's, also a builtin one
 )
@@ -35,10 +40,12 @@ from ottla.records.compiled import warn_not_compiled
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
     from types import TracebackType
     from typing import Never, Self, Unpack
 
+    from ottla.clients.consumer.core import GroupMetadata
+    from ottla.clients.consumer.offsets import OffsetAndMetadata
     from ottla.clients.environment import ClientEnvironment
     from ottla.clients.keywords import ProducerSettings
     from ottla.clients.metadata import PartitionMetadata
@@ -61,8 +68,6 @@ class ProducerCore:
         environment: ClientEnvironment | None = None,
     ) -> None:
         self.settings = settings = read_settings(PRODUCER, config, keywords)
-        if settings.transactional_id is not None:
-            raise ConfigError("transactional.id: transactions are not supported")
         settings.client_id = settings.client_id or "ottla-producer"
         _check_delivery_timeout(settings)
         self.runtime = Runtime(settings, environment)
@@ -78,6 +83,10 @@ class ProducerCore:
         )
         self.sender = Sender(settings, self.client, self.accumulator)
         self.client.register(self.sender)
+        self.transactions: Transactions | None = None
+        if settings.transactional_id is not None:
+            self.transactions = Transactions(settings, self.runtime, self.sender)
+            self.sender.transactions = self.transactions
         self.now_ms = self.runtime.now_ms
         self._woken_ms = -MAX_INT
         """When a blocked append last requested a poll."""
@@ -89,6 +98,30 @@ class ProducerCore:
         """Raise ClosedError after `close`."""
         if self.client.closed or self.accumulator.closing:
             raise producer_closed()
+
+    @property
+    def append(self) -> Callable[..., Delivery | None]:
+        """The accumulator's append, which a transactional producer may call in transactions."""
+        append: Callable[..., Delivery | None] = self.accumulator.append
+        transactions = self.transactions
+        if transactions is None:
+            return append
+
+        def checked(*fields: Any) -> Delivery | None:
+            transactions.state.check_send()
+            return append(*fields)
+
+        return checked
+
+    def require_transactions(self) -> Transactions:
+        """Return the producer's transactions; raises IllegalStateError without transactional.id."""
+        self.require_open()
+        if self.transactions is None:
+            raise IllegalStateError(
+                "Cannot use transactional methods without enabling transactions by setting the "
+                "transactional.id configuration property"
+            )
+        return self.transactions
 
     def recheck_ms(self, waited_ms: float) -> float:
         """Return how long a blocked append waits at most before it tries again."""
@@ -226,7 +259,7 @@ class AsyncProducer:
         refuse_positional("AsyncProducer", refused)
         self._core = ProducerCore(config, settings, environment)
         self._runtime = self._core.runtime
-        self._append = self._core.accumulator.append
+        self._append = self._core.append
         self._interceptors = self._core.interceptors
 
     async def start(self) -> Self:
@@ -331,6 +364,8 @@ class AsyncProducer:
     async def _append_many(
         self, topic: str, given: tuple[Any, ...], deliveries: Deliveries
     ) -> None:
+        if self._core.transactions is not None:
+            self._core.transactions.state.check_send()
         accumulator = self._core.accumulator
         encoded = accumulator.encoded(topic, given)
         start_ms = self._core.now_ms()
@@ -370,6 +405,71 @@ class AsyncProducer:
             raise self._core.client.timeout_error(text) from None
         finally:
             accumulator.flushing -= 1
+
+    # ------------------------------------------------------------ transactions
+
+    async def init_transactions(self) -> None:
+        """Get the next epoch of the transactional id: once, before the first transaction.
+
+        Fences producers with the same id, whose open transaction is aborted. Raises
+        FatalTransactionError, and TimeoutError after max.block.ms; then it may be called again.
+        """
+        transactions = self._core.require_transactions()
+        self._runtime.attach()
+        await transactions.init()
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction, to which all records belong that are sent until its end."""
+        self._core.require_transactions().state.begin()
+
+    async def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        group: GroupMetadata,
+    ) -> None:
+        """Commit a consumer's offsets, the next to read, if the transaction commits.
+
+        `group` is `consumer.group_metadata()`. Raises AbortableTransactionError for a consumer that
+        is no longer a member.
+        """
+        await self._core.require_transactions().send_offsets(as_offsets(offsets), group)
+
+    async def commit_transaction(self) -> None:
+        """Wait for all records, then commit.
+
+        Raises AbortableTransactionError if one of them failed, FatalTransactionError for a fenced
+        producer, TimeoutError after max.block.ms; then it may be called again.
+        """
+        transactions = self._core.require_transactions()
+        await transactions.commit(lambda: self._wait_for_all(None))
+
+    async def abort_transaction(self) -> None:
+        """Abort: records that were not sent fail, others are skipped by read_committed consumers.
+
+        Raises FatalTransactionError, and TimeoutError after max.block.ms.
+        """
+        transactions = self._core.require_transactions()
+        try:
+            await transactions.abort(lambda: self._wait_for_all(None))
+        finally:
+            with self._runtime.lock:
+                self._core.accumulator.failures.take()
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Self]:
+        """Begin a transaction and commit it at the end of the block, or abort it on an error."""
+        if self._core.require_transactions().state.state is State.UNINITIALIZED:
+            await self.init_transactions()
+        await self.begin_transaction()
+        try:
+            yield self
+            await self.commit_transaction()
+        except FatalTransactionError:
+            raise
+        except BaseException:
+            with suppress(KafkaError):
+                await self.abort_transaction()
+            raise
 
     async def partitions_for(self, topic: str) -> list[PartitionMetadata]:
         """Return the topic's partitions; raises TimeoutError after max.block.ms."""

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.clients.client import ANY_NODE
 from ottla.clients.producer.metrics import SenderMetrics
-from ottla.errors import ClosedError, ConfigError, ErrorCode, KafkaError
+from ottla.clients.producer.sequences import SEQUENCE_MASK, counts, following, is_before
+from ottla.errors import ClosedError, ConfigError, ErrorCode, KafkaError, TransactionAbortedError
 from ottla.protocol.apis.describe_configs import DescribeConfigsRequest
 from ottla.protocol.apis.init_producer_id import InitProducerIdRequest
 from ottla.protocol.apis.produce import ProduceRequest
@@ -32,14 +33,13 @@ if TYPE_CHECKING:
     from ottla.clients.client import Client
     from ottla.clients.producer.accumulator import Accumulator
     from ottla.clients.producer.batches import PartitionQueue, ProducerBatch
+    from ottla.clients.producer.transactions import Transactions
     from ottla.clients.settings import Settings
     from ottla.protocol.apis.produce import ProduceResponse
     from ottla.purgatory.pending import Pending
 
 TOPIC_RESOURCE = 2
 LIMIT = "max.message.bytes"
-SEQUENCE_MASK = 0x7FFF_FFFF
-HALF_OF_SEQUENCES = 0x4000_0000
 MAX_EPOCH = 0x7FFF
 STALE_METADATA = frozenset(
     {
@@ -72,6 +72,8 @@ class Sender:
         self.max_in_flight: int = settings.max_in_flight_requests_per_connection
         self.producer_id = -1
         self.producer_epoch = -1
+        self.transactions: Transactions | None = None
+        """The transactions of a producer that has a transactional id."""
         self._settings = settings
         self._compression = Compression[settings.compression_type.upper()]
         self._level = _level(settings)
@@ -91,6 +93,8 @@ class Sender:
         if not self.accumulator.active:
             return
         self._expire(now_ms)
+        if self.transactions is not None and not self.transactions.state.is_sending:
+            return
         if self.idempotent and self.producer_id < 0:
             self._request_producer_id(now_ms)
             return
@@ -125,7 +129,7 @@ class Sender:
         for queue in queues[start:] + queues[:start]:
             if queue.is_idle:
                 self._deactivate(queue)
-            elif self._is_ready(queue, now_ms):
+            elif self._is_ready(queue, now_ms) and self._is_in_transaction(queue, now_ms):
                 leader = metadata.leader(queue.topic_partition)
                 if leader < 0:
                     metadata.add_topics((queue.topic_partition.topic,))
@@ -133,6 +137,16 @@ class Sender:
                 else:
                     by_node.setdefault(leader, []).append(queue)
         return by_node
+
+    def _is_in_transaction(self, queue: PartitionQueue, now_ms: int) -> bool:
+        """Whether there is no transaction, or its coordinator knows the partition."""
+        transactions = self.transactions
+        if transactions is None or transactions.may_send_to(queue.topic_partition, now_ms):
+            return True
+        again_ms = transactions.next_deadline_ms()
+        if again_ms > now_ms:
+            self._wake_at(again_ms)
+        return False
 
     def _deactivate(self, queue: PartitionQueue) -> None:
         with self.accumulator.lock:
@@ -203,9 +217,10 @@ class Sender:
         if batch.payload is None and batch.encoded is not None:
             batch.payload = batch.encoded
             if batch.base_sequence >= 0:
-                RecordBatch(batch.payload).set_producer(
-                    batch.producer_id, batch.producer_epoch, batch.base_sequence
-                )
+                header = RecordBatch(batch.payload)
+                if self.transactions is not None:
+                    header.set_transactional()
+                header.set_producer(batch.producer_id, batch.producer_epoch, batch.base_sequence)
         elif batch.payload is None:
             batch.payload = encode_batch(
                 batch.records,
@@ -214,6 +229,7 @@ class Sender:
                 producer_id=batch.producer_id,
                 producer_epoch=batch.producer_epoch,
                 base_sequence=batch.base_sequence,
+                transactional=self.transactions is not None,
             )
 
     def _number(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
@@ -240,13 +256,20 @@ class Sender:
                     index=partition, records=batch.payload
                 )
             )
+        transactions = self.transactions
         request = ProduceRequest(
+            transactional_id=None if transactions is None else transactions.transactional_id,
             acks=self.acks,
             timeout_ms=self._settings.request_timeout_ms,
             topic_data=list(topics.values()),
         )
         self._metrics.sent([batch for _, batch in sent])
-        pending = self.client.send(node_id, request, expects_response=self.acks != 0)
+        pending = self.client.send(
+            node_id,
+            request,
+            expects_response=self.acks != 0,
+            max_version=None if transactions is None else transactions.produce_version,
+        )
         pending.on_done(lambda done: self._answered(done, sent))
 
     # ------------------------------------------------------------ responses
@@ -288,7 +311,7 @@ class Sender:
     def _acknowledged(
         self, queue: PartitionQueue, batch: ProducerBatch, base_offset: int, append_ms: int
     ) -> None:
-        if _counts(queue, batch):
+        if counts(queue, batch):
             self._record_stored(queue, batch)
         if batch.done:  # expired while in flight
             return
@@ -299,11 +322,13 @@ class Sender:
 
     @staticmethod
     def _record_stored(queue: PartitionQueue, batch: ProducerBatch) -> None:
-        following = _following(batch)
-        last = (following - 1) & SEQUENCE_MASK
-        if not _is_before(last, queue.last_acked_sequence):
+        next_sequence = following(batch)
+        last = (next_sequence - 1) & SEQUENCE_MASK
+        if not is_before(last, queue.last_acked_sequence):
             queue.last_acked_sequence = last
-        if queue.unresolved_sequence >= 0 and not _is_before(following, queue.unresolved_sequence):
+        if queue.unresolved_sequence >= 0 and not is_before(
+            next_sequence, queue.unresolved_sequence
+        ):
             queue.unresolved_sequence = -1  # there is no gap before it
 
     def _refused(self, queue: PartitionQueue, batch: ProducerBatch, answer: Any) -> None:
@@ -351,12 +376,11 @@ class Sender:
                 half.retry_at_ms = now_ms
                 self._requeue(queue, half)
             return
-        if self.idempotent and error.code in LOST_STATE:
+        is_lost = self.idempotent and self._is_lost(queue, batch, error)
+        is_ordered_later = self.idempotent and error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        if is_lost and self.transactions is None:
             self._bump_epoch(queue)
-        elif error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self.idempotent:
-            if self._is_after_gap(queue, batch):
-                self._bump_epoch(queue)
-        elif not error.is_retriable:
+        elif is_lost or not (error.is_retriable or is_ordered_later):
             self._fail_batch(queue, batch, error)
             return
         elapsed_ms = now_ms - batch.created_ms
@@ -372,6 +396,12 @@ class Sender:
         batch.retry_at_ms = now_ms + backoff_ms
         self._metrics.retried(batch)
         self._requeue(queue, batch)
+
+    def _is_lost(self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError) -> bool:
+        """Whether the sequences cannot be continued in this epoch."""
+        if error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            return self._is_after_gap(queue, batch)
+        return error.code in LOST_STATE
 
     @staticmethod
     def _is_after_gap(queue: PartitionQueue, batch: ProducerBatch) -> bool:
@@ -390,12 +420,15 @@ class Sender:
         self._resume_sequences(queue)
 
     def _fail_batch(self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError) -> None:
-        if _counts(queue, batch):
+        if counts(queue, batch):
             # An earlier batch may be stored although its response was lost.
-            following, known = _following(batch), queue.unresolved_sequence
-            if known < 0 or _is_before(known, following):
-                queue.unresolved_sequence = following
+            next_sequence, known = following(batch), queue.unresolved_sequence
+            if known < 0 or is_before(known, next_sequence):
+                queue.unresolved_sequence = next_sequence
         self._metrics.failed(batch)
+        if self.transactions is not None:
+            self.transactions.state.needs_bump = True
+            self.transactions.state.fail(error)
         self.accumulator.release(batch, error=error)
         self._resume_sequences(queue)
 
@@ -404,7 +437,9 @@ class Sender:
         if queue.needs_reset:
             return
         queue.needs_reset = True
-        if queue.producer_epoch == self.producer_epoch and queue.producer_id == self.producer_id:
+        if self.transactions is not None:  # its coordinator gives out the epochs
+            self.transactions.state.needs_bump = True
+        elif queue.producer_epoch == self.producer_epoch and queue.producer_id == self.producer_id:
             if self.producer_epoch >= MAX_EPOCH:
                 self.producer_id = self.producer_epoch = -1
             else:
@@ -482,6 +517,14 @@ class Sender:
         if not (isinstance(error, KafkaError) and error.is_retriable):
             self._fail_all(error)
 
+    def use_producer(self, producer_id: int, producer_epoch: int) -> None:
+        """Take the id and epoch that a coordinator gave out, for the batches from now on."""
+        self.producer_id, self.producer_epoch = producer_id, producer_epoch
+
+    def drop_unsent(self) -> None:
+        """Fail the batches that are not in flight: their transaction is aborted."""
+        self._fail_all(TransactionAbortedError())
+
     def _fail_all(self, error: Exception) -> None:
         failure = error if isinstance(error, KafkaError) else KafkaError(-1, str(error))
         for queue in list(self.accumulator.active):
@@ -526,21 +569,6 @@ def _oldest_ms(queue: PartitionQueue) -> int | None:
     if last is not None and (oldest_ms is None or last.created_ms < oldest_ms):
         oldest_ms = last.created_ms
     return oldest_ms
-
-
-def _counts(queue: PartitionQueue, batch: ProducerBatch) -> bool:
-    """Whether the batch's sequence belongs to the partition's current producer epoch."""
-    now = (queue.producer_id, queue.producer_epoch)
-    return batch.base_sequence >= 0 and (batch.producer_id, batch.producer_epoch) == now
-
-
-def _following(batch: ProducerBatch) -> int:
-    return (batch.base_sequence + batch.record_count) & SEQUENCE_MASK
-
-
-def _is_before(sequence: int, other: int) -> bool:
-    """Whether a sequence precedes another one; sequences wrap around to zero."""
-    return 0 < (other - sequence) & SEQUENCE_MASK < HALF_OF_SEQUENCES
 
 
 def _level(settings: Settings) -> int | None:

@@ -1,0 +1,136 @@
+"""What a producer's transaction allows: sends, requests, and what an error leads to.
+
+Kafka: the states of org.apache.kafka.clients.producer.internals.TransactionManager.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Final, Protocol
+
+from ottla.errors import (
+    AbortableTransactionError,
+    ErrorCode,
+    FatalTransactionError,
+    IllegalStateError,
+    KafkaError,
+)
+
+if TYPE_CHECKING:
+    from ottla.types import TopicPartition
+
+_FATAL: Final = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+    }
+)
+"""After these codes the producer must be closed (KIP-1050: application-recoverable)."""
+
+
+class ProducerIds(Protocol):
+    """The producer id and epoch that batches are numbered with: the sender's."""
+
+    producer_id: int
+    producer_epoch: int
+
+    def use_producer(self, producer_id: int, producer_epoch: int) -> None:
+        """Take the id and epoch of the batches from now on."""
+
+    def drop_unsent(self) -> None:
+        """Fail the batches that are not in flight."""
+
+
+class State(Enum):
+    """The states of a transactional producer; the value is Kafka's name."""
+
+    UNINITIALIZED = "UNINITIALIZED"
+    INITIALIZING = "INITIALIZING"
+    READY = "READY"
+    IN_TRANSACTION = "IN_TRANSACTION"
+    COMMITTING = "COMMITTING_TRANSACTION"
+    ABORTING = "ABORTING_TRANSACTION"
+    ABORTABLE_ERROR = "ABORTABLE_ERROR"
+    FATAL_ERROR = "FATAL_ERROR"
+
+
+_SENDING: Final = frozenset({State.IN_TRANSACTION, State.COMMITTING, State.ABORTING})
+_BEGUN: Final = frozenset({State.IN_TRANSACTION, State.COMMITTING, State.ABORTABLE_ERROR})
+
+
+class TransactionState:
+    """The state of one transactional producer; its methods raise IllegalStateError out of turn."""
+
+    def __init__(self) -> None:
+        self.state = State.UNINITIALIZED
+        self.error: KafkaError | None = None
+        self.bumps_epoch = False
+        """Whether each transaction has an epoch of its own (`transaction.version` 2)."""
+        self.partitions: set[TopicPartition] = set()
+        """Those that the coordinator knows of, or learns of with their first batch."""
+        self.has_offsets = False
+        self.needs_bump = False
+        """Whether the sequences of a partition cannot be continued in this epoch."""
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether batches may be sent."""
+        return self.state in _SENDING
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the coordinator has nothing to end."""
+        return not self.partitions and not self.has_offsets
+
+    def check(self) -> None:
+        """Raise the error that the transaction or the producer ended with."""
+        if self.error is None:
+            return
+        kind = FatalTransactionError if self.state is State.FATAL_ERROR else None
+        raise (kind or AbortableTransactionError)(self.error)
+
+    def check_send(self) -> None:
+        """Refuse records outside of a transaction."""
+        if self.state is State.IN_TRANSACTION:
+            return
+        self.check()
+        raise IllegalStateError(
+            f"Cannot send records in state {self.state.value}; call init_transactions() once, then "
+            "begin_transaction()"
+        )
+
+    def enter(self, target: State, *allowed: State) -> None:
+        """Change the state, from one of those allowed."""
+        if self.state is State.FATAL_ERROR or (
+            self.state is State.ABORTABLE_ERROR and State.ABORTABLE_ERROR not in allowed
+        ):
+            self.check()
+        if self.state not in allowed:
+            raise IllegalStateError(
+                f"Invalid transition attempted from state {self.state.value} to state "
+                f"{target.value}"
+            )
+        self.state = target
+        if target in (State.IN_TRANSACTION, State.ABORTING, State.READY):
+            self.error = None
+
+    def begin(self) -> None:
+        """Start a transaction, which the coordinator learns of with its first batch."""
+        self.enter(State.IN_TRANSACTION, State.READY)
+        self.partitions.clear()
+        self.has_offsets = False
+
+    def fail(self, error: KafkaError) -> None:
+        """Take an error: the transaction must be aborted, or the producer closed."""
+        if self.state is State.FATAL_ERROR:
+            return
+        if error.code in _FATAL:
+            self.state, self.error = State.FATAL_ERROR, error
+        elif self.state in _BEGUN:
+            self.error = self.error or error
+            self.state = State.ABORTABLE_ERROR

@@ -1,0 +1,303 @@
+"""The requests of a transactional producer, as coroutines that try again until max.block.ms.
+
+Kafka: org.apache.kafka.clients.producer.internals.TransactionManager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.clients.consumer.coordinator import GROUP, TRANSACTION, Coordinator
+from ottla.clients.producer.transaction_state import ProducerIds, State, TransactionState
+from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.features import TRANSACTION_VERSION
+from ottla.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnRequest
+from ottla.protocol.apis.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from ottla.protocol.apis.end_txn import EndTxnRequest
+from ottla.protocol.apis.init_producer_id import InitProducerIdRequest
+from ottla.protocol.apis.txn_offset_commit import TxnOffsetCommitRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping
+
+    from ottla.clients.consumer.core import GroupMetadata
+    from ottla.clients.consumer.offsets import OffsetAndMetadata
+    from ottla.clients.settings import Settings
+    from ottla.clients.transport import Runtime
+    from ottla.protocol.schema import Request
+    from ottla.types import TopicPartition
+
+PURPOSE: Final = "transaction"
+_EPOCH_BUMP_VERSION: Final = 2
+_LAST_CLIENT_ADD: Final = 3
+"""The last version of AddPartitionsToTxn that clients send."""
+_OLD_PRODUCE, _OLD_END, _OLD_OFFSETS = 11, 4, 4
+"""The last versions of producers without an epoch for each transaction."""
+_FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
+_TRIED_AGAIN: Final = frozenset(
+    {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+_Offsets = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+
+
+class Transactions:
+    """The transactions of one producer: their state, and the requests to their coordinators."""
+
+    def __init__(self, settings: Settings, runtime: Runtime, sender: ProducerIds) -> None:
+        self.state = TransactionState()
+        self.transactional_id: str = settings.transactional_id
+        self._settings = settings
+        self._runtime = runtime
+        self._client = runtime.client
+        self._sender = sender
+        self._coordinator = Coordinator(self._client, self.transactional_id, TRANSACTION)
+        self._client.register(self._coordinator)
+        self._is_adding = False
+        self._add_again_ms = 0
+        self._add_failures = 0
+
+    # ------------------------------------------------------------ called by the sender
+
+    @property
+    def produce_version(self) -> int | None:
+        """The highest version of Produce that may be sent."""
+        return None if self.state.bumps_epoch else _OLD_PRODUCE
+
+    def may_send_to(self, partition: TopicPartition, now_ms: int) -> bool:
+        """Whether the coordinator knows the partition, or learns of it by the batch itself."""
+        if partition in self.state.partitions:
+            return True
+        if self.state.bumps_epoch:
+            self.state.partitions.add(partition)
+            return True
+        if not self._is_adding and now_ms >= self._add_again_ms:
+            self._add(partition)
+        return False
+
+    def next_deadline_ms(self) -> int:
+        """Return when a refused partition is added again."""
+        return self._add_again_ms
+
+    def _add(self, partition: TopicPartition) -> None:
+        self._is_adding = True
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.transactional_id,
+            v3_and_below_producer_id=self._sender.producer_id,
+            v3_and_below_producer_epoch=self._sender.producer_epoch,
+            v3_and_below_topics=[
+                AddPartitionsToTxnTopic(name=partition.topic, partitions=[partition.partition])
+            ],
+        )
+        sent = self._coordinator.send(request, purpose=PURPOSE, max_version=_LAST_CLIENT_ADD)
+        sent.on_done(lambda done: self._added(partition, done))
+
+    def _added(self, partition: TopicPartition, done: Any) -> None:
+        self._is_adding = False
+        error = done.error
+        if error is None:
+            topic = done.value.results_by_topic_v3_and_below[0]
+            code = topic.results_by_partition[0].partition_error_code
+            if not code:
+                self._add_failures = 0
+                self.state.partitions.add(partition)
+                return
+            self._coordinator.note_error(code)
+            error = _named(KafkaError(code))
+        if not _is_tried_again(error):
+            self.state.fail(error if isinstance(error, KafkaError) else KafkaError(-1, str(error)))
+            return
+        self._add_failures += 1
+        backoff_ms = self._client.backoff.after(self._add_failures)
+        self._add_again_ms = self._client.now_ms + backoff_ms
+
+    # ------------------------------------------------------------ called by the producer
+
+    async def init(self) -> None:
+        """Get the producer id and the next epoch, which fences earlier producers of this id."""
+        self.state.enter(State.INITIALIZING, State.UNINITIALIZED, State.INITIALIZING)
+        await self._in_time(self._initialise)
+        self.state.enter(State.READY, State.INITIALIZING)
+
+    async def _initialise(self, producer_id: int = -1, epoch: int = -1) -> None:
+        request = InitProducerIdRequest(
+            transactional_id=self.transactional_id,
+            transaction_timeout_ms=self._settings.transaction_timeout_ms,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+        )
+        answer = await self._ask(self._coordinator, request, lambda answer: answer.error_code)
+        self._sender.use_producer(answer.producer_id, answer.producer_epoch)
+        level = self._client.feature_level(self._coordinator.node_id, PURPOSE, TRANSACTION_VERSION)
+        self.state.bumps_epoch = level >= _EPOCH_BUMP_VERSION
+        self.state.needs_bump = False
+
+    async def send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
+    ) -> None:
+        """Commit a consumer's offsets as part of the transaction."""
+        self.state.check_send()
+        if not offsets:
+            return
+        await self._in_time(lambda: self._send_offsets(offsets, group))
+
+    async def _send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
+    ) -> None:
+        if not self.state.bumps_epoch:
+            added = AddOffsetsToTxnRequest(**self._producer(), group_id=group.group_id)
+            await self._ask(self._coordinator, added, lambda answer: answer.error_code)
+        self.state.has_offsets = True
+        request = TxnOffsetCommitRequest(
+            **self._producer(),
+            group_id=group.group_id,
+            generation_id=group.generation,
+            member_id=group.member_id,
+            group_instance_id=group.group_instance_id,
+            topics=_by_topic(offsets),
+        )
+        coordinator = Coordinator(self._client, group.group_id, GROUP)
+        self._client.register(coordinator)
+        try:
+            version = None if self.state.bumps_epoch else _OLD_OFFSETS
+            await self._ask(coordinator, request, _worst_code, max_version=version)
+        finally:
+            self._client.unregister(coordinator)
+
+    async def commit(self, flush: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Flush, then commit; raises the error that a record failed with."""
+        self.state.enter(State.COMMITTING, State.IN_TRANSACTION, State.COMMITTING)
+
+        async def finish() -> None:
+            await flush()
+            self.state.check()
+            await self._end(committed=True)
+
+        await self._in_time(finish)
+        self.state.enter(State.READY, State.COMMITTING)
+
+    async def abort(self, flush: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Abort: records that were not sent fail, those that were are never read as committed."""
+        self.state.enter(
+            State.ABORTING, State.IN_TRANSACTION, State.ABORTABLE_ERROR, State.ABORTING
+        )
+        self._sender.drop_unsent()
+
+        async def finish() -> None:
+            await flush()
+            await self._end(committed=False)
+            if self.state.needs_bump and not self.state.bumps_epoch:
+                await self._initialise(self._sender.producer_id, self._sender.producer_epoch)
+
+        await self._in_time(finish)
+        self.state.enter(State.READY, State.ABORTING)
+
+    async def _end(self, *, committed: bool) -> None:
+        if self.state.is_empty:
+            return
+        request = EndTxnRequest(**self._producer(), committed=committed)
+        version = None if self.state.bumps_epoch else _OLD_END
+        answer = await self._ask(
+            self._coordinator, request, lambda answer: answer.error_code, max_version=version
+        )
+        if answer.producer_id >= 0:
+            self._sender.use_producer(answer.producer_id, answer.producer_epoch)
+            self.state.needs_bump = False
+
+    def _producer(self) -> dict[str, Any]:
+        return {
+            "transactional_id": self.transactional_id,
+            "producer_id": self._sender.producer_id,
+            "producer_epoch": self._sender.producer_epoch,
+        }
+
+    # ------------------------------------------------------------ requests
+
+    async def _in_time(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do the work within max.block.ms; the call may be repeated after a TimeoutError."""
+        limit_ms = self._settings.max_block_ms
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                await work()
+        except builtins.TimeoutError:
+            text = f"the transaction's request was not answered within {limit_ms} ms (max.block.ms)"
+            raise self._client.timeout_error(text) from None
+
+    async def _ask(
+        self,
+        coordinator: Coordinator,
+        request: Request,
+        code_of: Callable[[Any], int],
+        *,
+        max_version: int | None = None,
+    ) -> Any:
+        """Return the answer without error; other errors than passing ones end the transaction."""
+        attempts = 0
+        while True:
+            await self._found(coordinator)
+            with self._runtime.lock:
+                sent = coordinator.send(request, purpose=PURPOSE, max_version=max_version)
+            error: BaseException | None
+            try:
+                answer = await self._runtime.wait_for(sent)
+            except KafkaError as failure:
+                error = failure
+            else:
+                code = code_of(answer)
+                if not code:
+                    return answer
+                coordinator.note_error(code)
+                error = _named(KafkaError(code))
+            if not _is_tried_again(error):
+                self.state.fail(error)
+                self.state.check()
+                raise error
+            attempts += 1
+            await self._runtime.sleep(self._client.backoff.after(attempts))
+
+    async def _found(self, coordinator: Coordinator) -> None:
+        while not coordinator.known:
+            with self._runtime.lock:
+                fatal = coordinator.fatal or self._client.pending_error()
+            if fatal is not None:
+                self.state.fail(fatal)
+                raise fatal
+            self._runtime.wake()
+            await self._runtime.wait_progress(self._settings.retry_backoff_ms)
+
+
+def _named(error: KafkaError) -> KafkaError:
+    """Return the error that applications know: a fenced producer has one code (KIP-588)."""
+    return KafkaError(ErrorCode.PRODUCER_FENCED) if error.code in _FENCED else error
+
+
+def _is_tried_again(error: BaseException) -> bool:
+    return isinstance(error, KafkaError) and (error.is_retriable or error.code in _TRIED_AGAIN)
+
+
+def _worst_code(answer: Any) -> int:
+    codes = [one.error_code for topic in answer.topics for one in topic.partitions]
+    return next((code for code in codes if code), 0)
+
+
+def _by_topic(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[_Offsets]:
+    topics: dict[str, _Offsets] = {}
+    for partition, one in offsets.items():
+        topic = topics.setdefault(partition.topic, _Offsets(name=partition.topic, partitions=[]))
+        topic.partitions.append(
+            _Offsets.TxnOffsetCommitRequestPartition(
+                partition_index=partition.partition,
+                committed_offset=one.offset,
+                committed_leader_epoch=-1 if one.leader_epoch is None else one.leader_epoch,
+                committed_metadata=one.metadata,
+            )
+        )
+    return list(topics.values())
