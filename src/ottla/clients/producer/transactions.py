@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.clients.consumer.coordinator import GROUP, TRANSACTION, Coordinator
 from ottla.clients.producer.transaction_state import ProducerIds, State, TransactionState
 from ottla.errors import ErrorCode, KafkaError
-from ottla.metadata.features import TRANSACTION_VERSION
 from ottla.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.protocol.apis.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from ottla.types import TopicPartition
 
 PURPOSE: Final = "transaction"
+_FEATURE: Final = "transaction.version"
 _EPOCH_BUMP_VERSION: Final = 2
 _LAST_CLIENT_ADD: Final = 3
 """The last version of AddPartitionsToTxn that clients send."""
@@ -136,7 +136,7 @@ class Transactions:
         )
         answer = await self._ask(self._coordinator, request, lambda answer: answer.error_code)
         self._sender.use_producer(answer.producer_id, answer.producer_epoch)
-        level = self._client.feature_level(self._coordinator.node_id, PURPOSE, TRANSACTION_VERSION)
+        level = self._client.feature_level(self._coordinator.node_id, PURPOSE, _FEATURE)
         self.state.bumps_epoch = level >= _EPOCH_BUMP_VERSION
         self.state.needs_bump = False
 
