@@ -42,6 +42,16 @@ def test_objects_are_made_of_bytes_and_values() -> None:
     assert (type(pair), pair.first, pair.second) == (_Pair, 1, "a")
 
 
+def test_a_checksum_and_a_copy() -> None:
+    """CRC-32C of the register, as the standard's check value; bytes go where they should."""
+    assert not native.has_crc32c()
+    data = b"__123456789__"
+    assert native.crc32c(data, 2, 11, 0xFFFFFFFF) ^ 0xFFFFFFFF == 0xE3069283
+    target = bytearray(6)
+    native.copy_bytes(target, 1, data, 2, 3)
+    assert target == b"\x00123\x00\x00"
+
+
 def test_readonly_views_are_told_from_others() -> None:
     """Batches in them are copied before they are changed."""
     assert native.is_readonly(memoryview(b"a"))

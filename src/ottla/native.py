@@ -42,6 +42,20 @@ def copy_bytes(target: Any, position: int, source: Any, start: int, size: int) -
     target[position : position + size] = source[start : start + size]
 
 
+def has_crc32c() -> bool:
+    """Return whether `crc32c` may be called: whether the processor has the instruction."""
+    return False
+
+
+def crc32c(data: Any, position: int, end: int, crc: int) -> int:
+    """Return the CRC-32C register, not inverted, after the bytes from position to end."""
+    for byte in data[position:end]:
+        crc ^= byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ 0x82F63B78 if crc & 1 else crc >> 1
+    return crc
+
+
 def release_interpreter() -> Any:
     """Let other threads run Python: until `take_interpreter` nothing may touch an object."""
 

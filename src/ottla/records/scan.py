@@ -562,6 +562,8 @@ def checksum_of(data: Any, position: int, end: int, value: int) -> int:
     """Return the CRC-32C of the bytes from position to end, continuing from value."""
     tables = CRC32C_TABLES
     crc = value ^ _UINT32
+    if native.has_crc32c():
+        return native.crc32c(data, position, end, crc) ^ _UINT32
     while position + 8 <= end:
         crc = (
             tables[0x700 | ((crc ^ data[position]) & 0xFF)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
 from dataclasses import dataclass, field
@@ -11,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import ottla
 from ottla.records.builder import encode_batch
 from ottla.records.compression import Compression
 from ottla.records.control import encode_end_txn_marker
 from ottla.records.validator import AppendOrigin
-from ottla.storage.cleaner import cleaning, key_scan
+from ottla.storage.cleaner import cleaning, key_scan, offset_map
 from ottla.storage.cleaner.cleaning import CleanerLimits
 from ottla.testing.disk import SimulatedDisk
 from tests.records.plain import PLAIN_SCAN
@@ -31,26 +33,43 @@ PRODUCERS = 4
 RETENTION_MS = COMPACT.delete_retention_ms
 
 
-def plain_key_scan() -> Any:
-    """Load the inner loops uncompiled."""
-    assert key_scan.__file__ is not None
-    path = Path(key_scan.__file__).parent / "key_scan.py"
-    spec = importlib.util.spec_from_file_location("plain_key_scan", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    compiled, sys.modules["ottla.records.scan"] = sys.modules["ottla.records.scan"], PLAIN_SCAN
-    package = sys.modules["ottla.records"]
-    package.scan = PLAIN_SCAN  # type: ignore[attr-defined] # a module's attribute
+def plain_modules() -> dict[str, Any]:
+    """Load the inner loops uncompiled, each on top of the ones before."""
+    names = (
+        "records.scan",
+        "records.lz4_frames",
+        "storage.cleaner.offset_map",
+        "storage.cleaner.key_scan",
+    )
+    compiled = {name: importlib.import_module(f"ottla.{name}") for name in names}
+    source = Path(ottla.__file__).parent
+    loaded: dict[str, Any] = {"records.scan": PLAIN_SCAN}
     try:
-        spec.loader.exec_module(module)
+        for name in names:
+            if name not in loaded:
+                path = source / f"{name.replace('.', '/')}.py"
+                spec = importlib.util.spec_from_file_location(f"plain_{name}", path)
+                assert spec is not None
+                assert spec.loader is not None
+                loaded[name] = importlib.util.module_from_spec(spec)
+                spec.loader.exec_module(loaded[name])
+            _put(name, loaded[name])
     finally:
-        sys.modules["ottla.records.scan"] = compiled
-        package.scan = compiled  # type: ignore[attr-defined] # as above
-    return module
+        for name, module in compiled.items():
+            _put(name, module)
+    return loaded
 
 
-PLAIN = plain_key_scan()
+def _put(name: str, module: Any) -> None:
+    """Let later imports find a module by this name."""
+    package, _, last = name.rpartition(".")
+    sys.modules[f"ottla.{name}"] = module
+    setattr(sys.modules[f"ottla.{package}"], last, module)
+
+
+_PLAIN = plain_modules()
+PLAIN = _PLAIN["storage.cleaner.key_scan"]
+PLAIN_MAP = _PLAIN["storage.cleaner.offset_map"]
 
 
 @dataclass
@@ -227,7 +246,8 @@ def check_producers(disk: SimulatedDisk, script: Script) -> None:
 def test_random_logs_against_a_list(seed: int, scan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What must stay stays, what must go goes, and producers keep their sequences."""
     monkeypatch.setattr(cleaning, "KeyScan", scan.KeyScan)
-    monkeypatch.setattr(cleaning, "OffsetMap", scan.OffsetMap)
+    maps = offset_map if scan is key_scan else PLAIN_MAP
+    monkeypatch.setattr(cleaning, "OffsetMap", maps.OffsetMap)
     rng = Random(seed)
     disk = SimulatedDisk(seed)
     limits = CleanerLimits(rng.choice([48, 120, 1 << 16]), 0.9, rng.choice([100, 700, 1 << 16]))

@@ -28,7 +28,7 @@ from ottla.records.builder import assemble_batch
 from ottla.records.compression import Compression, Decompressor, compress
 from ottla.records.legacy import LegacyBatch
 from ottla.storage.batches import parse_header
-from ottla.storage.cleaner.key_scan import DAMAGED, FULL, UNUSUAL, WHOLE
+from ottla.storage.cleaner.key_scan import DAMAGED, FULL, PARTIAL, UNUSUAL, WHOLE
 from ottla.storage.segments.segment_recovery import is_valid_batch
 
 if TYPE_CHECKING:
@@ -163,10 +163,16 @@ class BatchFilter:
                 filtered.places.extend(scan.take_places())
             if reason == WHOLE:
                 return filtered._replace(consumed=position)
-            header, data = _read(view, position)
-            if reason == DAMAGED:
-                raise damaged(header.base_offset)
-            kept = self._filter_unusual(header, data)
+            kept: Buffer | None
+            if reason == PARTIAL:
+                header = parse_header(view, position, position)
+                scan.copy_plain(header.record_count, header.base_timestamp)
+                kept = self._rebuilt(header)
+            else:
+                header, data = _read(view, position)
+                if reason == DAMAGED:
+                    raise damaged(header.base_offset)
+                kept = self._filter_unusual(header, data)
             if kept is not None:
                 fields = parse_header(kept, 0, 0)
                 filtered.buffers.append(kept)

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.errors import CorruptMessage
 from ottla.storage.cleaner.batch_filter import BatchFilter, KeyIndexer, LastRecord
 from ottla.storage.cleaner.grouping import SegmentSize, group_segments
-from ottla.storage.cleaner.key_scan import ENTRY_BYTES, KeyScan, OffsetMap
+from ottla.storage.cleaner.key_scan import KeyScan
+from ottla.storage.cleaner.offset_map import ENTRY_BYTES, OffsetMap
 from ottla.storage.cleaner.transactions import CleanedTransactions
 from ottla.storage.log.swap_files import CLEANED_SUFFIX
 from ottla.storage.segments.segment import (

@@ -3,21 +3,22 @@ import cython
 
 from ottla cimport native
 from ottla.records cimport scan
+from ottla.records.lz4_frames cimport Lz4Frames
 from ottla.records.scan cimport Cursor, cursor_over
+from ottla.storage.cleaner.offset_map cimport OffsetMap
 
 cdef int _WHOLE
 cdef int _UNUSUAL
 cdef int _DAMAGED
 cdef int _FULL
+cdef int _PARTIAL
+cdef int _CODEC
+cdef int _LZ4
 cdef int MIN_RECORD_BYTES
 cdef int _GROWTH
 cdef int _RECORD_GROWTH
 cdef unsigned long long _MASK
 cdef long long _UINT32
-cdef unsigned long long _SIP_0
-cdef unsigned long long _SIP_1
-cdef unsigned long long _SIP_2
-cdef unsigned long long _SIP_3
 cdef int _UNUSUAL_FLAGS
 cdef int _HORIZON
 cdef int _STAMPED
@@ -34,43 +35,11 @@ cdef int _COUNT_AT
 
 
 @cython.final
-cdef class OffsetMap:
-    cdef unsigned long long[::1] _words
-    cdef unsigned long long _seed_low
-    cdef unsigned long long _seed_high
-    cdef unsigned long long low
-    cdef unsigned long long high
-    cdef public long long entries
-    cdef public long long limit
-    cdef public long long slots
-    cdef public long long latest_offset
-
-    @cython.locals(
-        v0=cython.ulonglong, v1=cython.ulonglong, v2=cython.ulonglong, v3=cython.ulonglong,
-        word=cython.ulonglong, byte=cython.ulonglong, length=cython.ulonglong,
-        position=cython.Py_ssize_t, end=cython.Py_ssize_t, shift=cython.int, number=cython.int,
-        _=cython.Py_ssize_t,
-    )
-    cdef void hash(self, Cursor cursor, Py_ssize_t start, Py_ssize_t size) noexcept nogil
-
-    @cython.locals(slots=cython.ulonglong, slot=cython.ulonglong, place=cython.ulonglong)
-    cdef unsigned long long place_of(
-        self, Cursor cursor, Py_ssize_t start, Py_ssize_t size
-    ) noexcept nogil
-
-    @cython.locals(place=cython.ulonglong, offset=cython.longlong)
-    cdef long long get(self, Cursor cursor, Py_ssize_t start, Py_ssize_t size) noexcept nogil
-
-    @cython.locals(place=cython.ulonglong)
-    cdef bint put(
-        self, Cursor cursor, Py_ssize_t start, Py_ssize_t size, long long offset
-    ) noexcept nogil
-
-
-@cython.final
 cdef class KeyScan:
     cdef public OffsetMap offset_map
     cdef public object out
+    cdef public Lz4Frames frames
+    cdef Cursor _plain_cursor
     cdef public object marks
     cdef public object places
     cdef public object specials
@@ -112,7 +81,7 @@ cdef class KeyScan:
     @cython.locals(
         start=cython.Py_ssize_t, size=cython.Py_ssize_t, end=cython.Py_ssize_t,
         reason=cython.int, base_offset=cython.longlong, count=cython.longlong,
-        last=cython.longlong,
+        last=cython.longlong, where=cython.int,
     )
     cdef int index_walk(self, Cursor cursor) noexcept nogil
 
@@ -124,7 +93,11 @@ cdef class KeyScan:
         self, Cursor cursor, Py_ssize_t start, Py_ssize_t end
     ) noexcept nogil
 
+    @cython.locals(attributes=cython.int, codec=cython.int)
     cdef bint is_unusual(self, Cursor cursor, Py_ssize_t start) noexcept nogil
+
+    @cython.locals(filled=cython.Py_ssize_t)
+    cdef int prepare(self, Cursor cursor, Py_ssize_t start, Py_ssize_t size) noexcept nogil
 
     @cython.locals(stored=cython.uint)
     cdef bint is_intact(self, Cursor cursor, Py_ssize_t start, Py_ssize_t size) noexcept nogil
@@ -149,8 +122,12 @@ cdef class KeyScan:
         start=cython.Py_ssize_t, size=cython.Py_ssize_t, end=cython.Py_ssize_t,
         base_offset=cython.longlong, last_offset=cython.longlong, attributes=cython.int,
         base_timestamp=cython.longlong, count=cython.longlong, has_horizon=cython.bint,
+        where=cython.int, is_whole=cython.bint,
     )
     cdef int filter_walk(self, Cursor cursor) noexcept nogil
+
+    @cython.locals(state="void *", growth=cython.Py_ssize_t)
+    cpdef copy_plain(self, long long count, long long base_timestamp)
 
     @cython.locals(low=cython.Py_ssize_t, high=cython.Py_ssize_t, middle=cython.Py_ssize_t)
     cdef bint is_special(self, long long last_offset) noexcept nogil

@@ -1,19 +1,17 @@
 """The inner loops of log compaction: keys into the offset map, records through the filter.
 
 Compiled by Cython with `key_scan.pxd`, and then without the interpreter's lock; runs uncompiled
-too. Ordinary batches (format 2, not compressed, no transaction) are read and written here; at any
+too. Ordinary batches (format 2, plain or lz4, no transaction) are read and written here; at any
 other the walk stops, and `batch_filter.py` decides.
 
-A key is known by 128 bits of SipHash, whose seed is secret: no client can make two keys that are
-taken for one. Hot path: all of it. benchmarks/log.py.
+Hot path: all of it. benchmarks/compaction.py.
 
-Kafka: org.apache.kafka.storage.internals.log.{SkimpyOffsetMap, Cleaner}.
+Kafka: org.apache.kafka.storage.internals.log.Cleaner.
 """
 
 from __future__ import annotations
 
 from array import array
-from mmap import mmap
 from typing import TYPE_CHECKING
 
 from ottla import native
@@ -35,11 +33,13 @@ from ottla.records.batch import (
     RECORD_COUNT_POSITION,
     TRANSACTIONAL_FLAG,
 )
+from ottla.records.lz4_frames import Lz4Frames
 from ottla.records.scan import Cursor, cursor_over
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from ottla.storage.cleaner.offset_map import OffsetMap
     from ottla.types import Buffer
 
 WHOLE = 0
@@ -50,21 +50,22 @@ DAMAGED = 2
 """It stops at a batch that is not what its header says."""
 FULL = 3
 """It stops at a record whose key has no place in the map."""
+PARTIAL = 4
+"""It stops at a compressed batch of which some records go: see `copy_plain`."""
 
-ENTRY_BYTES = 24
+PLAIN_BYTES = 1 << 20
+"""Of the largest batch that is decompressed here."""
 MIN_RECORD_BYTES = 7
-_WHOLE, _UNUSUAL, _DAMAGED, _FULL = WHOLE, UNUSUAL, DAMAGED, FULL
+_WHOLE, _UNUSUAL, _DAMAGED, _FULL, _PARTIAL = WHOLE, UNUSUAL, DAMAGED, FULL, PARTIAL
 _GROWTH = 3
 """Times the bytes of records that rewritten ones take at most."""
 _RECORD_GROWTH = 14
 """Bytes that a record grows by at most: its timestamp has up to ten, its length up to five."""
 _MASK = 0xFFFFFFFFFFFFFFFF
 _UINT32 = 0xFFFFFFFF
-_SIP_0 = 0x736F6D6570736575
-_SIP_1 = 0x646F72616E646F6D
-_SIP_2 = 0x6C7967656E657261
-_SIP_3 = 0x7465646279746573
-_UNUSUAL_FLAGS = COMPRESSION_MASK | TRANSACTIONAL_FLAG | CONTROL_FLAG
+_UNUSUAL_FLAGS = TRANSACTIONAL_FLAG | CONTROL_FLAG
+_CODEC = COMPRESSION_MASK
+_LZ4 = 3
 _HORIZON = DELETE_HORIZON_FLAG
 _STAMPED = LOG_APPEND_TIME_FLAG
 _HEADER = HEADER_BYTES
@@ -79,131 +80,6 @@ _MAX_TIME_AT = MAX_TIMESTAMP_POSITION
 _COUNT_AT = RECORD_COUNT_POSITION
 
 
-class OffsetMap:
-    """Last offsets by key, in a fixed number of bytes.
-
-    `latest_offset` is the offset up to which all records are in the map, -1 at first.
-    """
-
-    __slots__ = ("_seed_high", "_seed_low", "_words", "entries", "high", "latest_offset", "limit",
-                 "low", "slots")  # fmt: skip
-
-    _words: memoryview[int]
-    entries: int
-    limit: int
-    slots: int
-    latest_offset: int
-    low: int
-    high: int
-
-    def __init__(self, max_bytes: int, load_factor: float, seed: int) -> None:
-        """Take max_bytes of memory and fill its share load_factor; the seed has 128 bits."""
-        self.slots = max(max_bytes // ENTRY_BYTES, 2)
-        self.limit = max(min(int(self.slots * load_factor), self.slots - 1), 1)
-        self.entries = 0
-        self.latest_offset = -1
-        self.low = self.high = 0
-        self._seed_low = seed & _MASK
-        self._seed_high = (seed >> 64) & _MASK
-        # zeroed when touched, where a bytearray is at once
-        self._words = memoryview(mmap(-1, self.slots * ENTRY_BYTES)).cast("Q")
-
-    @property
-    def utilization(self) -> float:
-        """The share of the places that are taken."""
-        return float(self.entries) / self.slots
-
-    def offset_of(self, key: bytes) -> int:
-        """Return the last offset of a key, -1 when it has none."""
-        return self.get(cursor_over(key, 0, len(key)), 0, len(key))
-
-    def note(self, key: bytes, offset: int) -> bool:
-        """Take the offset of a key; False when the map is full."""
-        return self.put(cursor_over(key, 0, len(key)), 0, len(key), offset)
-
-    def hash(self, cursor: Cursor, start: int, size: int) -> None:
-        """Leave SipHash-2-4 of bytes in low and high."""
-        v0 = self._seed_low ^ _SIP_0
-        v1 = self._seed_high ^ _SIP_1 ^ 0xEE
-        v2 = self._seed_low ^ _SIP_2
-        v3 = self._seed_high ^ _SIP_3
-        position = start
-        end = start + size
-        for _ in range((size >> 3) + 1):
-            word = 0
-            shift = 0
-            while shift < 64 and position < end:
-                byte = cursor.data[position]
-                word |= byte << shift
-                position += 1
-                shift += 8
-            if shift < 64:
-                length = size & 0xFF
-                word |= length << 56
-            v3 ^= word
-            for _ in range(2):
-                v0 = (v0 + v1) & _MASK
-                v1 = ((v1 << 13) | (v1 >> 51)) & _MASK ^ v0
-                v0 = ((v0 << 32) | (v0 >> 32)) & _MASK
-                v2 = (v2 + v3) & _MASK
-                v3 = ((v3 << 16) | (v3 >> 48)) & _MASK ^ v2
-                v0 = (v0 + v3) & _MASK
-                v3 = ((v3 << 21) | (v3 >> 43)) & _MASK ^ v0
-                v2 = (v2 + v1) & _MASK
-                v1 = ((v1 << 17) | (v1 >> 47)) & _MASK ^ v2
-                v2 = ((v2 << 32) | (v2 >> 32)) & _MASK
-            v0 ^= word
-        v2 ^= 0xEE
-        for number in range(8):
-            if number == 4:
-                self.low = v0 ^ v1 ^ v2 ^ v3
-                v1 ^= 0xDD
-            v0 = (v0 + v1) & _MASK
-            v1 = ((v1 << 13) | (v1 >> 51)) & _MASK ^ v0
-            v0 = ((v0 << 32) | (v0 >> 32)) & _MASK
-            v2 = (v2 + v3) & _MASK
-            v3 = ((v3 << 16) | (v3 >> 48)) & _MASK ^ v2
-            v0 = (v0 + v3) & _MASK
-            v3 = ((v3 << 21) | (v3 >> 43)) & _MASK ^ v0
-            v2 = (v2 + v1) & _MASK
-            v1 = ((v1 << 17) | (v1 >> 47)) & _MASK ^ v2
-            v2 = ((v2 << 32) | (v2 >> 32)) & _MASK
-        self.high = v0 ^ v1 ^ v2 ^ v3
-
-    def place_of(self, cursor: Cursor, start: int, size: int) -> int:
-        """Return where a key's three words are, or would be: the third is 0 when it is new."""
-        self.hash(cursor, start, size)
-        slots = self.slots
-        slot = self.low % slots
-        place = 3 * slot
-        while self._words[place + 2] and not (
-            self._words[place] == self.low and self._words[place + 1] == self.high
-        ):
-            slot += 1
-            if slot == slots:
-                slot = 0
-            place = 3 * slot
-        return place
-
-    def get(self, cursor: Cursor, start: int, size: int) -> int:
-        """Return the last offset of the key that lies there, -1 when it has none."""
-        place = self.place_of(cursor, start, size)
-        offset = self._words[place + 2]
-        return offset - 1
-
-    def put(self, cursor: Cursor, start: int, size: int, offset: int) -> bool:
-        """Take the offset of the key that lies there; False when a new key has no place."""
-        place = self.place_of(cursor, start, size)
-        if not self._words[place + 2]:
-            if self.entries >= self.limit:
-                return False
-            self._words[place] = self.low
-            self._words[place + 1] = self.high
-            self.entries += 1
-        self._words[place + 2] = offset + 1
-        return True
-
-
 class KeyScan:
     """Walks over batches to fill a map, and to copy what the map keeps.
 
@@ -211,12 +87,41 @@ class KeyScan:
     batch (last offset, largest timestamp, size) in the first `place_count` triples of `places`.
     """
 
-    __slots__ = ("_data", "_marks", "_now_ms", "_out", "_places", "_record_end", "_specials",
-                 "delta", "filled", "horizon_ms", "is_rewritten", "kept",
-                 "kept_count", "key_size", "key_start", "largest", "marks", "offset_map",
-                 "out", "place_count", "places", "position", "read_count", "special_count",
-                 "specials", "start_offset", "time_delta", "upper_offset", "value_size",
-                 "wants_horizon")  # fmt: skip
+    __slots__ = (
+        "_data",
+        "_marks",
+        "_now_ms",
+        "_out",
+        "_places",
+        "_plain",
+        "_plain_cursor",
+        "_record_end",
+        "_specials",
+        "delta",
+        "filled", "frames",
+        "horizon_ms",
+        "is_rewritten",
+        "kept",
+        "kept_count",
+        "key_size",
+        "key_start",
+        "largest",
+        "marks",
+        "offset_map",
+        "out",
+        "place_count",
+        "places",
+        "plain",
+        "position",
+        "read_count",
+        "special_count",
+        "specials",
+        "start_offset",
+        "time_delta",
+        "upper_offset",
+        "value_size",
+        "wants_horizon",
+    )  # fmt: skip
 
     offset_map: OffsetMap
 
@@ -239,7 +144,10 @@ class KeyScan:
         self.out = bytearray()
         self.marks = bytearray()
         self.places = array("q")
+        self.frames = Lz4Frames(PLAIN_BYTES)
+        self._plain_cursor = cursor_over(self.frames.plain, 0, 0)
         self.select(())
+        self.make_marks(PLAIN_BYTES // MIN_RECORD_BYTES + 1)
         self.make_room(1 << 16)
 
     def select(self, specials: Collection[int], upper_offset: int = -1) -> None:
@@ -305,11 +213,16 @@ class KeyScan:
             if not self.is_intact(cursor, start, size):
                 return _DAMAGED
             base_offset = native.int_at(cursor.data, start, 8)
-            cursor.position = start + _HEADER
-            cursor.end = start + size
             count = native.int_at(cursor.data, start + _COUNT_AT, 4)
-            reason = self.index(cursor, count, base_offset)
+            where = self.prepare(cursor, start, size) if count else 0
+            if where < 0:
+                return _UNUSUAL
+            if where:
+                reason = self.index(self._plain_cursor, count, base_offset)
+            elif count:
+                reason = self.index(cursor, count, base_offset)
             cursor.end = end
+            cursor.position = start + size
             if reason == _WHOLE:
                 last = base_offset + native.int_at(cursor.data, start + _DELTA_AT, 4)
                 self.offset_map.latest_offset = max(self.offset_map.latest_offset, last)
@@ -343,11 +256,26 @@ class KeyScan:
         return size if size <= end - start else 0
 
     def is_unusual(self, cursor: Cursor, start: int) -> bool:
-        """Whether a batch is of an old format, compressed or part of a transaction."""
-        return (
-            cursor.data[start + _MAGIC_AT] != 2
-            or native.int_at(cursor.data, start + _ATTRIBUTES_AT, 2) & _UNUSUAL_FLAGS != 0
-        )
+        """Whether a batch is of an old format or a slow codec, or part of a transaction."""
+        if cursor.data[start + _MAGIC_AT] != 2:
+            return True
+        attributes = native.int_at(cursor.data, start + _ATTRIBUTES_AT, 2)
+        codec = attributes & _CODEC
+        return attributes & _UNUSUAL_FLAGS != 0 or codec not in (0, _LZ4)
+
+    def prepare(self, cursor: Cursor, start: int, size: int) -> int:
+        """Set the range of a batch's records: 0 in the cursor, 1 in the plain one, -1 in none."""
+        cursor.position = start + _HEADER
+        cursor.end = start + size
+        if native.int_at(cursor.data, start + _ATTRIBUTES_AT, 2) & _CODEC == 0:
+            return 0
+        filled = self.frames.unpack(cursor, start + _HEADER, start + size)
+        if filled < 0:
+            return -1
+        self._plain_cursor.position = 0
+        self._plain_cursor.fault = 0
+        self._plain_cursor.end = filled
+        return 1
 
     def is_intact(self, cursor: Cursor, start: int, size: int) -> bool:
         """Whether the checksum is that of the bytes."""
@@ -414,7 +342,16 @@ class KeyScan:
             native.take_interpreter(state)
         return is_whole
 
-    def filter_walk(self, cursor: Cursor) -> int:
+    def copy_plain(self, count: int, base_timestamp: int) -> None:
+        """Put the plain records that are kept of the batch at which a walk stopped into `out`."""
+        growth = _RECORD_GROWTH * self.kept if self.is_rewritten else 0
+        self.make_output(self._plain_cursor.end + growth)
+        self._plain_cursor.position = 0
+        state = native.release_interpreter()
+        self.copy_marked(self._plain_cursor, count, base_timestamp)
+        native.take_interpreter(state)
+
+    def filter_walk(self, cursor: Cursor) -> int:  # noqa: C901 - one loop, in C
         """Filter batches up to the first that is not ordinary."""
         end = cursor.end
         while True:
@@ -433,19 +370,31 @@ class KeyScan:
             base_timestamp = native.int_at(cursor.data, start + _BASE_TIME_AT, 8)
             count = native.int_at(cursor.data, start + _COUNT_AT, 4)
             has_horizon = attributes & _HORIZON != 0
-            cursor.position = start + _HEADER
-            cursor.end = start + size
-            if not self.mark(cursor, count, base_offset, base_timestamp, has_horizon, False):
+            where = self.prepare(cursor, start, size) if count else 0
+            if where < 0:
+                return _UNUSUAL
+            self.kept = 0
+            if where:
+                is_whole = self.mark(
+                    self._plain_cursor, count, base_offset, base_timestamp, has_horizon, False
+                )
+            else:
+                is_whole = not count or self.mark(
+                    cursor, count, base_offset, base_timestamp, has_horizon, False
+                )
+            if not is_whole:
                 return _DAMAGED
             if self.kept:
                 self.is_rewritten = self.wants_horizon and not has_horizon
-                if self.kept < count or self.is_rewritten:
-                    self.write_rest(cursor, start, count, base_timestamp)
-                else:
+                if self.kept == count and not self.is_rewritten:
                     native.copy_bytes(self._out, self.filled, cursor.data, start, size)
                     self.add_place(
                         last_offset, native.int_at(cursor.data, start + _MAX_TIME_AT, 8), size
                     )
+                elif attributes & _CODEC:
+                    return _PARTIAL
+                else:
+                    self.write_rest(cursor, start, count, base_timestamp)
             cursor.end = end
             cursor.position = start + size
 
