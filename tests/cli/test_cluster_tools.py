@@ -19,13 +19,13 @@ from ottla.cli.commands.metadata_quorum import (
     parse_directory_id,
     replication_rows,
     status_lines,
-    table,
 )
 from ottla.cli.commands.storage import storage
 from ottla.cli.main import COMMANDS, main
 from ottla.cli.options.failures import ToolError
 from ottla.cli.options.regex_check import re2_problem
 from ottla.cli.options.releases import parse_level, parse_release, release_levels
+from ottla.cli.output.tables import table
 from ottla.clients.admin.cluster import (
     ClusterDescription,
     FeatureRange,
@@ -62,6 +62,7 @@ TOOLS = (
     "log-dirs",
     "metadata-quorum",
     "reassign-partitions",
+    "transactions",
 )
 
 

@@ -161,6 +161,11 @@ COMMANDS: dict[str, Command] = {
     "topics": Command(
         "ottla.cli.commands.topics", "topics", "Create, list, describe, change topics."
     ),
+    "transactions": Command(
+        "ottla.cli.commands.transactions",
+        "transactions",
+        "Show, find and abort transactions.",
+    ),
     "verifiable-consumer": Command(
         "ottla.cli.verify.verifiable_consumer",
         "verifiable_consumer",

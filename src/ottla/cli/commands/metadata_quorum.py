@@ -20,12 +20,13 @@ from ottla.cli.options.failures import ToolError, fail, failures_reported
 from ottla.cli.options.flags import controller_option, place_options
 from ottla.cli.options.java_numbers import java_integer
 from ottla.cli.options.json_output import json_option, print_json, wants_json
+from ottla.cli.output.tables import table
 from ottla.clients.admin.quorum import VoterEndpoint
 from ottla.config.properties import parse_properties
 from ottla.types import Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from ottla.clients.admin.quorum import QuorumInfo, ReplicaState
     from ottla.clients.blocking import Admin
@@ -231,15 +232,6 @@ def _time_text(at_ms: int | None, now_ms: int, *, human_readable: bool) -> str:
     if at_ms is None:
         return str(UNKNOWN_MS)
     return f"{now_ms - at_ms} ms ago" if human_readable else str(at_ms)
-
-
-def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Format rows in columns as Kafka's tools do: padded, each followed by a tab."""
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    return [
-        "".join(f"{cell:<{width}}\t" for cell, width in zip(row, widths, strict=True))
-        for row in rows
-    ]
 
 
 # ---------------------------------------------------------------- voters

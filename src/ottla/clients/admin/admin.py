@@ -13,7 +13,7 @@ from ottla.clients.admin.credentials import CredentialsAdmin
 from ottla.clients.admin.groups import GroupsAdmin
 from ottla.clients.admin.quorum import QuorumAdmin
 from ottla.clients.admin.quotas import QuotasAdmin
-from ottla.clients.admin.replicas import ReplicasAdmin
+from ottla.clients.admin.transactions import TransactionsAdmin
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class AsyncAdmin(
-    ReplicasAdmin, ConfigsAdmin, GroupsAdmin, QuotasAdmin, QuorumAdmin, CredentialsAdmin
+    TransactionsAdmin, ConfigsAdmin, GroupsAdmin, QuotasAdmin, QuorumAdmin, CredentialsAdmin
 ):
     """Manages a cluster from coroutines. Use as `async with AsyncAdmin(...) as admin`.
 

@@ -1,0 +1,384 @@
+"""`ottla transactions`: list, describe and abort transactions, find hanging ones.
+
+Kafka: bin/kafka-transactions.sh, org.apache.kafka.tools.TransactionsCommand.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+import click
+
+from ottla.cli.options.argparse4j import INTEGER, LONG, ToolGroup
+from ottla.cli.options.connection import open_admin
+from ottla.cli.options.failures import fail, failures_reported
+from ottla.cli.options.flags import place_options
+from ottla.cli.output.tables import table
+from ottla.clients.admin.transactions import AbortSpec
+from ottla.errors import ErrorCode, KafkaError
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from ottla.clients.admin.replicas import ProducerState
+    from ottla.clients.admin.transactions import TransactionDescription
+    from ottla.clients.blocking import Admin
+
+T = TypeVar("T")
+_LISTING: Final = ("TransactionalId", "Coordinator", "ProducerId", "TransactionState")
+_DESCRIPTION: Final = (
+    "CoordinatorId",
+    "TransactionalId",
+    "ProducerId",
+    "ProducerEpoch",
+    "TransactionState",
+    "TransactionTimeoutMs",
+    "CurrentTransactionStartTimeMs",
+    "TransactionDurationMs",
+    "TopicPartitions",
+)
+_PRODUCERS: Final = (
+    "ProducerId",
+    "ProducerEpoch",
+    "LatestCoordinatorEpoch",
+    "LastSequence",
+    "LastTimestamp",
+    "CurrentTransactionStartOffset",
+)
+_HANGING: Final = (
+    "Topic",
+    "Partition",
+    "ProducerId",
+    "ProducerEpoch",
+    "CoordinatorEpoch",
+    "StartOffset",
+    "LastTimestamp",
+    "Duration(min)",
+)
+_MS_PER_MINUTE: Final = 60_000
+_UNDESCRIBED: Final = "Failed to describe transaction state of transactional-id"
+_IDENTIFY: Final = (
+    "The transaction to abort must be identified either with --start-offset (for brokers on 3.0 or "
+    "above) or with --producer-id, --producer-epoch, and --coordinator-epoch (for older brokers)"
+)
+
+EXAMPLES = """
+\b
+Examples:
+  ottla transactions --bootstrap-server localhost:9092 list
+  ottla transactions --bootstrap-server localhost:9092 describe --transactional-id billing
+  ottla transactions --bootstrap-server localhost:9092 describe-producers --topic orders \\
+      --partition 0
+  ottla transactions --bootstrap-server localhost:9092 find-hanging --broker-id 1
+  ottla transactions --bootstrap-server localhost:9092 abort --topic orders --partition 0 \\
+      --start-offset 1200
+  ottla transactions --bootstrap-server localhost:9092 forceTerminateTransaction \\
+      --transactionalId billing
+"""
+
+
+class OpenTransaction(NamedTuple):
+    """A producer with an open transaction in a partition."""
+
+    partition: TopicPartition
+    producer: ProducerState
+
+
+@click.group("transactions", cls=ToolGroup, epilog=EXAMPLES)
+@place_options
+def transactions(**options: Any) -> None:
+    """List, describe and abort transactions, and find hanging ones."""
+    click.get_current_context().obj = options
+
+
+def _run(action: Callable[[Admin], None]) -> None:
+    options: dict[str, Any] = click.get_current_context().obj
+    if not options["bootstrap_server"]:
+        raise click.UsageError("argument --bootstrap-server is required")
+    with (
+        failures_reported(),
+        open_admin(options["bootstrap_server"], options["command_config"]) as admin,
+    ):
+        action(admin)
+
+
+def _print(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    for line in table([columns, *([str(cell) for cell in row] for row in rows)]):
+        click.echo(line)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+# ---------------------------------------------------------------- list and describe
+
+
+@transactions.command("list")
+@click.option(
+    "--duration-filter",
+    type=LONG,
+    default=-1,
+    help="Only transactions open for longer than this, ms; below 0: all.",
+)
+@click.option("--transactional-id-pattern", help="Only ids that match this regular expression.")
+def list_transactions(*, duration_filter: int, transactional_id_pattern: str | None) -> None:
+    """List transactional ids."""
+
+    def show(admin: Admin) -> None:
+        try:
+            found = admin.list_transactions(
+                duration_ms=duration_filter, pattern=transactional_id_pattern
+            )
+        except KafkaError as error:
+            fail(f"Failed to list transactions: {error.message}")
+        _print(_LISTING, found)
+
+    _run(show)
+
+
+@transactions.command()
+@click.option("--transactional-id", help="The id.")
+def describe(*, transactional_id: str | None) -> None:
+    """Describe the state of an active transactional id."""
+    name = _needed(transactional_id, "--transactional-id")
+
+    def show(admin: Admin) -> None:
+        found = admin.describe_transactions([name])[name]
+        if isinstance(found, KafkaError):
+            fail(f"{_UNDESCRIBED} `{name}`: {_cause(name, found)}")
+        _print(_DESCRIPTION, [_described(name, found)])
+
+    _run(show)
+
+
+def _cause(name: str, error: KafkaError) -> str:
+    if error.code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+        return error.message
+    return (
+        f"DescribeTransactions request for transactionalId `{name}` failed because the ID could "
+        "not be found. Enable debug logging for additional detail."
+    )
+
+
+def _described(name: str, one: TransactionDescription) -> tuple[object, ...]:
+    start, duration = "None", "None"
+    if one.start_ms is not None:
+        start, duration = str(one.start_ms), str(_now_ms() - one.start_ms)
+    return (
+        one.coordinator,
+        name,
+        one.producer_id,
+        one.producer_epoch,
+        one.state,
+        one.timeout_ms,
+        start,
+        duration,
+        ",".join(str(partition) for partition in sorted(one.partitions)),
+    )
+
+
+@transactions.command("describe-producers")
+@click.option("--broker-id", type=INTEGER, help="A replica's broker, in place of the leader.")
+@click.option("--topic", help="The topic.")
+@click.option("--partition", type=INTEGER, help="The partition.")
+def describe_producers(*, broker_id: int | None, topic: str | None, partition: int | None) -> None:
+    """Describe the states of active producers of a partition."""
+    where = TopicPartition(_needed(topic, "--topic"), _needed(partition, "--partition"))
+
+    def show(admin: Admin) -> None:
+        producers = _producers_of(admin, where, broker_id)
+        _print(_PRODUCERS, [_producer_row(one) for one in producers])
+
+    _run(show)
+
+
+def _producers_of(
+    admin: Admin, where: TopicPartition, broker_id: int | None = None
+) -> list[ProducerState]:
+    found = admin.describe_producers([where], broker_id=broker_id)[where]
+    if isinstance(found, KafkaError):
+        asked = "leader" if broker_id is None else f"broker {broker_id}"
+        fail(f"Failed to describe producers for partition {where} on {asked}: {found.message}")
+    return found
+
+
+def _producer_row(one: ProducerState) -> tuple[object, ...]:
+    return (
+        one.producer_id,
+        one.producer_epoch,
+        -1 if one.coordinator_epoch is None else one.coordinator_epoch,
+        one.last_sequence,
+        one.last_timestamp,
+        "None" if one.transaction_start_offset is None else one.transaction_start_offset,
+    )
+
+
+# ---------------------------------------------------------------- abort and terminate
+
+
+@transactions.command()
+@click.option("--topic", help="The topic.")
+@click.option("--partition", type=INTEGER, help="The partition.")
+@click.option("--start-offset", type=LONG, help="The first offset of the transaction.")
+@click.option("--producer-id", type=LONG, help="With brokers before 3.0: the producer id.")
+@click.option("--producer-epoch", type=INTEGER, help="With brokers before 3.0: its epoch.")
+@click.option("--coordinator-epoch", type=INTEGER, help="With brokers before 3.0.")
+def abort(
+    *,
+    topic: str | None,
+    partition: int | None,
+    start_offset: int | None,
+    producer_id: int | None,
+    producer_epoch: int | None,
+    coordinator_epoch: int | None,
+) -> None:
+    """Abort a hanging transaction."""
+    where = TopicPartition(_needed(topic, "--topic"), _needed(partition, "--partition"))
+    if start_offset is None and producer_id is None:
+        fail(_IDENTIFY)
+    if start_offset is None:
+        epoch = _old_value(producer_epoch, "--producer-epoch")
+        coordinator = max(_old_value(coordinator_epoch, "--coordinator-epoch"), 0)
+        known = AbortSpec(where, producer_id or 0, epoch, coordinator)
+        _run(lambda admin: admin.abort_transaction(known))
+        return
+    _run(lambda admin: admin.abort_transaction(_found(admin, where, start_offset)))
+
+
+def _old_value(value: int | None, flag: str) -> int:
+    if value is None:
+        fail(f"Missing required argument {flag}")
+    return value
+
+
+def _found(admin: Admin, where: TopicPartition, start_offset: int) -> AbortSpec:
+    """Return the open transaction that begins at an offset."""
+    producers = _producers_of(admin, where)
+    found = next((one for one in producers if one.transaction_start_offset == start_offset), None)
+    if found is None:
+        fail(
+            f"Could not find any open transactions starting at offset {start_offset} on partition "
+            f"{where}"
+        )
+    # before its first transaction ends, a producer has no coordinator epoch
+    return AbortSpec(where, found.producer_id, found.producer_epoch, found.coordinator_epoch or 0)
+
+
+@transactions.command("forceTerminateTransaction")
+@click.option("--transactionalId", "transactional_id", help="The id.")
+def force_terminate(*, transactional_id: str | None) -> None:
+    """Abort the ongoing transaction of a transactional id, and fence its producer."""
+    name = _needed(transactional_id, "--transactionalId")
+
+    def terminate(admin: Admin) -> None:
+        outcome = admin.fence_producers([name])[name]
+        if isinstance(outcome, KafkaError):
+            raise outcome
+
+    _run(terminate)
+
+
+# ---------------------------------------------------------------- hanging transactions
+
+
+@transactions.command("find-hanging")
+@click.option("--broker-id", type=INTEGER, help="Search the replicas of one broker.")
+@click.option(
+    "--max-transaction-timeout", type=INTEGER, default=15, help="Minutes; younger ones may go on."
+)
+@click.option("--topic", help="Search one topic.")
+@click.option("--partition", type=INTEGER, help="Search one partition of the topic.")
+def find_hanging(
+    *, broker_id: int | None, max_transaction_timeout: int, topic: str | None, partition: int | None
+) -> None:
+    """Find transactions that are open in a log and not known to a coordinator."""
+    if partition is not None and topic is None:
+        fail("The --partition argument requires --topic to be provided")
+    if topic is None and broker_id is None:
+        fail(
+            "The `find-hanging` command requires either --topic or --broker-id to limit the scope "
+            "of the search"
+        )
+    limit_ms = max_transaction_timeout * _MS_PER_MINUTE
+
+    def show(admin: Admin) -> None:
+        places = _places(admin, broker_id, topic, partition)
+        old = _open_longer_than(admin, places, broker_id, limit_ms)
+        _print(_HANGING, [_hanging_row(one) for one in _without_coordinator(admin, old)])
+
+    _run(show)
+
+
+def _places(
+    admin: Admin, broker_id: int | None, topic: str | None, partition: int | None
+) -> list[TopicPartition]:
+    """Return the partitions to search: of a topic, or those with a replica on the broker."""
+    names = [topic] if topic is not None else [str(one.name) for one in admin.list_topics()]
+    places = []
+    for name, found in admin.describe_topics(names).items():
+        if isinstance(found, KafkaError):
+            fail(f"Failed to describe {len(names)} topics: {found.message}")
+        places += [
+            TopicPartition(str(name), one.partition)
+            for one in found.partitions
+            if (broker_id is None or broker_id in one.replicas)
+            and (partition is None or one.partition == partition)
+        ]
+    return places
+
+
+def _open_longer_than(
+    admin: Admin, places: Sequence[TopicPartition], broker_id: int | None, limit_ms: int
+) -> list[OpenTransaction]:
+    now_ms = _now_ms()
+    found = admin.describe_producers(places, broker_id=broker_id)
+    return [
+        OpenTransaction(where, one)
+        for where, producers in found.items()
+        if not isinstance(producers, KafkaError)
+        for one in producers
+        if one.transaction_start_offset is not None and now_ms - one.last_timestamp > limit_ms
+    ]
+
+
+def _without_coordinator(
+    admin: Admin, candidates: Sequence[OpenTransaction]
+) -> list[OpenTransaction]:
+    """Return those of which no coordinator has an open transaction in their partition."""
+    if not candidates:
+        return []
+    producer_ids = {one.producer.producer_id for one in candidates}
+    listed = admin.list_transactions(producer_ids=producer_ids)
+    names = {one.producer_id: one.transactional_id for one in listed}
+    described = admin.describe_transactions(names.values())
+    hanging = []
+    for one in candidates:
+        known = described.get(names.get(one.producer.producer_id, ""))
+        if isinstance(known, KafkaError) and known.code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            raise known
+        if known is None or isinstance(known, KafkaError) or one.partition not in known.partitions:
+            hanging.append(one)
+    return hanging
+
+
+def _hanging_row(one: OpenTransaction) -> tuple[object, ...]:
+    producer = one.producer
+    return (
+        one.partition.topic,
+        one.partition.partition,
+        producer.producer_id,
+        producer.producer_epoch,
+        -1 if producer.coordinator_epoch is None else producer.coordinator_epoch,
+        -1 if producer.transaction_start_offset is None else producer.transaction_start_offset,
+        producer.last_timestamp,
+        (_now_ms() - producer.last_timestamp) // _MS_PER_MINUTE,
+    )
+
+
+def _needed(value: T | None, flag: str) -> T:
+    if value is None:
+        raise click.UsageError(f"argument {flag} is required")
+    return value
