@@ -234,7 +234,7 @@ class LogCleaner:
         if one not in self.uncleanable:
             self.uncleanable[one] = 0
             log.error(
-                "%s cannot be cleaned and keeps all it has: %s; run `ottla log-repair`, then restart",
+                "%s cannot be cleaned and keeps all: %s; run `ottla log-repair`, then restart",
                 one.name, error,
                 extra={"event": "log.uncleanable", "partition": str(one.topic_partition)},
             )  # fmt: skip
