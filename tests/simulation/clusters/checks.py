@@ -21,7 +21,9 @@ from ottla.raft.leader import Leader
 from ottla.raft.log_check import METADATA_LOG
 from ottla.raft.requests import ReplicaKey
 from ottla.raft.snapshot import snapshot_name
+from ottla.server.broker.internal_topics import INTERNAL_TOPICS
 from tests.simulation.clusters.committed_logs import CommittedLog, CommittedMetadata, Replica
+from tests.simulation.clusters.compacted_logs import CompactedLog
 from tests.simulation.clusters.cuts import Cuts
 from tests.simulation.clusters.in_sync import InSync
 from tests.simulation.clusters.joins import Joins
@@ -318,7 +320,9 @@ class ClusterChecks:
         key = partition.topic_id, partition.topic_partition.partition
         known = self.logs.get(key)
         if known is None:
-            known = CommittedLog(str(partition.topic_partition))
+            name = partition.topic_partition
+            kind = CompactedLog if name.topic in INTERNAL_TOPICS else CommittedLog
+            known = kind(str(name))
             self.logs[key] = self._newest[partition.topic_partition] = known
         return known
 
