@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ottla.clients.metric_windows import MetricName
     from ottla.clients.producer.batches import Deliveries, Delivery, RecordMetadata
     from ottla.clients.producer.producer import AsyncProducer
+    from ottla.clients.producer.transaction_state import PreparedTransaction
     from ottla.errors import (
         AbortableTransactionError,
         AuthenticationError,
@@ -194,6 +195,7 @@ __all__ = [
     "PartitionMetadata",
     "PolicyViolationError",
     "PreferredLeaderNotAvailableError",
+    "PreparedTransaction",
     "Producer",
     "ProducerInterceptor",
     "ProducerRecord",
@@ -261,6 +263,7 @@ _MODULES = {
     "OffsetAndTimestamp": "ottla.clients.consumer.offsets",
     "PartitionDescription": "ottla.clients.admin.topics",
     "PartitionMetadata": "ottla.clients.metadata",
+    "PreparedTransaction": "ottla.clients.producer.transaction_state",
     "Producer": "ottla.clients.blocking",
     "ProducerInterceptor": "ottla.clients.interceptors",
     "ProducerRecord": "ottla.clients.interceptors",

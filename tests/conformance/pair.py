@@ -34,6 +34,8 @@ SHARED = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.num.partitions": "5",
+    "transaction.two.phase.commit.enable": "false",  # Kafka's defaults, not those of development
+    "unstable.api.versions.enable": "false",
 }
 HUNG_UP = "(hung up)"
 _SHOWN = 400

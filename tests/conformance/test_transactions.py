@@ -9,7 +9,7 @@ import pytest
 
 from tests.conformance.kafka import running_kafka
 from tests.transactions.commands import Session
-from tests.transactions.test_transcripts import NAMES, SETTINGS
+from tests.transactions.test_transcripts import NAMES, REFUSED, REFUSING, SETTINGS
 from tests.transcripts.datadriven import run_transcript
 
 if TYPE_CHECKING:
@@ -33,3 +33,11 @@ def test_kafka_answers_the_same(name: str, bootstrap: str) -> None:
     session = Session(bootstrap)
     run_transcript(TRANSCRIPTS / name, session.run, rewrite=False)
     session.close()
+
+
+def test_kafka_refuses_two_phases_by_default(kafka: Kafka, tmp_path: Path) -> None:
+    """With its own default of transaction.two.phase.commit.enable."""
+    with running_kafka(kafka, tmp_path, REFUSING) as node:
+        session = Session(node.bootstrap)
+        run_transcript(TRANSCRIPTS / REFUSED, session.run, rewrite=False)
+        session.close()

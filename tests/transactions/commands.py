@@ -120,16 +120,23 @@ class Session:
         *,
         timeout: str = "60000",
         version: str = "5",
+        two_phase: str = "no",
+        keep: str = "no",
     ) -> list[str]:
-        """Ask for a producer id: InitProducerId."""
+        """Ask for a producer id: InitProducerId; from version 6 on also for two phases."""
         request = InitProducerIdRequest(
             transactional_id="" if transactional_id == "''" else transactional_id,
             transaction_timeout_ms=int(timeout),
             producer_id=self._id(producer),
             producer_epoch=int(epoch),
+            enable2_pc=two_phase == "yes",
+            keep_prepared_txn=keep == "yes",
         )
         answer = self._ask_again(request, int(version))
         named = f"{self._name(answer.producer_id)} epoch {answer.producer_epoch}"
+        if answer.ongoing_txn_producer_id >= 0:
+            ongoing = self._name(answer.ongoing_txn_producer_id)
+            named += f", open {ongoing} epoch {answer.ongoing_txn_producer_epoch}"
         return [_code(answer.error_code) if answer.error_code else named]
 
     def do_add(
@@ -402,6 +409,11 @@ class Session:
             f"open from {state.current_txn_start_offset}"
             for state in one.active_producers
         )
+
+    def do_wait(self, duration_ms: str) -> list[str]:
+        """Let time pass."""
+        time.sleep(int(duration_ms) / 1000)
+        return []
 
     def do_await(self, transactional_id: str, state: str) -> list[str]:
         """Wait until a transaction is in a state."""

@@ -15,8 +15,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HERE = Path(__file__).parent
-NAMES = sorted(path.name for path in HERE.glob("*.txt"))
-SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}
+REFUSED = "two_phase_refused.txt"
+NAMES = sorted(path.name for path in HERE.glob("*.txt") if path.name != REFUSED)
+OWN_NAMES = sorted(path.name for path in (HERE / "own").glob("*.txt"))
+SETTINGS = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
+    "transaction.two.phase.commit.enable": "true",
+    "unstable.api.versions.enable": "true",
+}
+
+
+REFUSING = {**SETTINGS, "transaction.two.phase.commit.enable": "false"}
 
 
 @pytest.fixture(scope="module")
@@ -31,4 +40,20 @@ def test_transcript(name: str, bootstrap: str, rewrite: bool) -> None:  # noqa: 
     """Each command is answered as its transcript says, which is what Kafka answers."""
     session = Session(bootstrap)
     run_transcript(HERE / name, session.run, rewrite=rewrite)
+    session.close()
+
+
+def test_two_phases_are_refused_by_default(rewrite: bool) -> None:  # noqa: FBT001 - a fixture
+    """A node that does not allow transactions without a timeout."""
+    with Cluster(config=REFUSING) as cluster:
+        session = Session(cluster.bootstrap)
+        run_transcript(HERE / REFUSED, session.run, rewrite=rewrite)
+        session.close()
+
+
+@pytest.mark.parametrize("name", OWN_NAMES)
+def test_what_kafka_lacks(name: str, bootstrap: str, rewrite: bool) -> None:  # noqa: FBT001 - a fixture
+    """Prepared transactions are taken over, which Kafka 4.3 refuses (KIP-939)."""
+    session = Session(bootstrap)
+    run_transcript(HERE / "own" / name, session.run, rewrite=rewrite)
     session.close()

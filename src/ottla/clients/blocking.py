@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ottla.clients.metric_windows import MetricName
     from ottla.clients.producer.batches import Deliveries, Delivery, RecordMetadata
     from ottla.clients.producer.producer import HeadersInput
+    from ottla.clients.producer.transaction_state import PreparedTransaction
     from ottla.types import TopicPartition
 
     Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
@@ -158,9 +159,9 @@ class Producer(Blocking):
 
     # ------------------------------------------------------------ transactions
 
-    def init_transactions(self) -> None:
+    def init_transactions(self, *, keep_prepared: bool = False) -> PreparedTransaction | None:
         """Get the next epoch of the transactional id; see AsyncProducer.init_transactions."""
-        self._thread.call(self._async.init_transactions())
+        return self._thread.call(self._async.init_transactions(keep_prepared=keep_prepared))
 
     def begin_transaction(self) -> None:
         """Begin a transaction, to which all records belong that are sent until its end."""
@@ -173,6 +174,14 @@ class Producer(Blocking):
     def commit_transaction(self) -> None:
         """Wait for all records, then commit; see AsyncProducer.commit_transaction."""
         self._thread.call(self._async.commit_transaction())
+
+    def prepare_transaction(self) -> PreparedTransaction:
+        """Wait for all records: the decision is left; see AsyncProducer.prepare_transaction."""
+        return self._thread.call(self._async.prepare_transaction())
+
+    def complete_transaction(self, decided: PreparedTransaction) -> bool:
+        """Commit what was decided on, else abort; see AsyncProducer.complete_transaction."""
+        return self._thread.call(self._async.complete_transaction(decided))
 
     def abort_transaction(self) -> None:
         """Abort the transaction; see AsyncProducer.abort_transaction."""

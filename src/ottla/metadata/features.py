@@ -65,6 +65,12 @@ SUPPORTED_FEATURES: Final[Mapping[str, FeatureRange]] = MappingProxyType(
     }
 )
 
+OTTLA_VERSION: Final = "ottla.version"
+REGISTERED_FEATURES: Final[Mapping[str, FeatureRange]] = MappingProxyType(
+    {**SUPPORTED_FEATURES, OTTLA_VERSION: FeatureRange(0, 1)}
+)
+"""What a broker registers: the last one, never finalised, tells Ottla's brokers from Kafka's."""
+
 METADATA_VERSIONS_NEEDED: Final[Mapping[tuple[str, int], int]] = MappingProxyType(
     {(ELIGIBLE_LEADER_REPLICAS_VERSION, 1): 23}
 )

@@ -243,10 +243,15 @@ class Channel:
             self._send(entry, now_ms)
 
     def choose_version(self, request: Request | FlatRequest, max_version: int | None = None) -> int:
-        """Return the highest version that both sides support; raise UnsupportedVersion."""
+        """Return the highest version that both sides support; raise UnsupportedVersion.
+
+        One that is still being developed is chosen only where max_version names it.
+        """
         cls = type(request)
         lowest, highest = self.versions.get(cls.message_key, (0, -1))
-        newest = cls.versions.highest - (1 if cls.latest_version_unstable else 0)
+        newest = cls.versions.highest
+        if cls.latest_version_unstable and max_version != newest:
+            newest -= 1
         version = min(highest, newest if max_version is None else min(newest, max_version))
         if version < max(lowest, cls.versions.lowest):
             raise UnsupportedVersion(

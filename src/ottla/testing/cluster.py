@@ -48,6 +48,8 @@ TEST_DEFAULTS: Mapping[str, str] = {
     "transaction.state.log.num.partitions": "5",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
+    "transaction.two.phase.commit.enable": "true",
+    "unstable.api.versions.enable": "true",
 }
 """What tests want: free ports, no waiting for members that never come, few internal files."""
 QUORUM_DEFAULTS: Mapping[str, str] = {

@@ -60,6 +60,8 @@ SETTINGS = {
     "log.message.timestamp.before.max.ms": "9223372036854775807",
     "group.min.session.timeout.ms": "100",
     "connections.max.idle.ms": "600000",
+    "transaction.two.phase.commit.enable": "false",  # Kafka's defaults, not those of development
+    "unstable.api.versions.enable": "false",
     "controller.quorum.append.linger.ms": "0",  # changes are waited for many times
     # one is there when snapshots are fetched
     "metadata.log.max.record.bytes.between.snapshots": "2000",

@@ -211,6 +211,8 @@ def _settings(node: DevNode, members: list[DevNode]) -> dict[str, str]:
         "default.replication.factor": str(min(3, len(members))),
         "min.insync.replicas": str(min(2, len(members))),
         "group.initial.rebalance.delay.ms": "0",
+        "transaction.two.phase.commit.enable": "true",
+        "unstable.api.versions.enable": "true",
     }
 
 

@@ -21,7 +21,7 @@ from ottla.clients.interceptors import Interceptors, ProducerRecord
 from ottla.clients.producer.accumulator import Accumulator, producer_closed
 from ottla.clients.producer.batches import Deliveries, ProducerBatch, run_callback
 from ottla.clients.producer.sender import Sender
-from ottla.clients.producer.transaction_state import State
+from ottla.clients.producer.transaction_state import PreparedTransaction, State
 from ottla.clients.producer.transactions import Transactions
 from ottla.clients.settings import PRODUCER, read_settings, refuse_positional
 from ottla.clients.transport import Runtime
@@ -408,15 +408,17 @@ class AsyncProducer:
 
     # ------------------------------------------------------------ transactions
 
-    async def init_transactions(self) -> None:
+    async def init_transactions(self, *, keep_prepared: bool = False) -> PreparedTransaction | None:
         """Get the next epoch of the transactional id: once, before the first transaction.
 
-        Fences producers with the same id, whose open transaction is aborted. Raises
-        FatalTransactionError, and TimeoutError after max.block.ms; then it may be called again.
+        Fences producers with the same id, whose open transaction is aborted. With keep_prepared it
+        is kept and returned (KIP-939): end it by `complete_transaction`, commit or abort, before
+        anything else. Raises FatalTransactionError, and TimeoutError after max.block.ms; then it
+        may be called again.
         """
         transactions = self._core.require_transactions()
         self._runtime.attach()
-        await transactions.init()
+        return await transactions.init(keep_prepared=keep_prepared)
 
     async def begin_transaction(self) -> None:
         """Begin a transaction, to which all records belong that are sent until its end."""
@@ -442,6 +444,23 @@ class AsyncProducer:
         """
         transactions = self._core.require_transactions()
         await transactions.commit(lambda: self._wait_for_all(None))
+
+    async def prepare_transaction(self) -> PreparedTransaction:
+        """Wait for all records; then only the decision is left, which may survive this producer.
+
+        Store what is returned together with the decision: `complete_transaction` takes it. Needs
+        transaction.two.phase.commit.enable (KIP-939). Raises as `commit_transaction`.
+        """
+        transactions = self._core.require_transactions()
+        return await transactions.prepare(lambda: self._wait_for_all(None))
+
+    async def complete_transaction(self, decided: PreparedTransaction) -> bool:
+        """Commit the prepared transaction if it is the one that was decided on, else abort it.
+
+        Returns whether it was committed. Nothing happens where `init_transactions` found none.
+        """
+        transactions = self._core.require_transactions()
+        return await transactions.complete(decided, lambda: self._wait_for_all(None))
 
     async def abort_transaction(self) -> None:
         """Abort: records that were not sent fail, others are skipped by read_committed consumers.

@@ -6,7 +6,7 @@ Kafka: the states of org.apache.kafka.clients.producer.internals.TransactionMana
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self
 
 from ottla.errors import (
     AbortableTransactionError,
@@ -53,10 +53,33 @@ class State(Enum):
     INITIALIZING = "INITIALIZING"
     READY = "READY"
     IN_TRANSACTION = "IN_TRANSACTION"
+    PREPARED = "PREPARED_TRANSACTION"
     COMMITTING = "COMMITTING_TRANSACTION"
     ABORTING = "ABORTING_TRANSACTION"
     ABORTABLE_ERROR = "ABORTABLE_ERROR"
     FATAL_ERROR = "FATAL_ERROR"
+
+
+class PreparedTransaction(NamedTuple):
+    """What names a prepared transaction to an external coordinator: id and epoch of its records.
+
+    As text "id:epoch", as Kafka's PreparedTxnState.
+    """
+
+    producer_id: int
+    producer_epoch: int
+
+    def __str__(self) -> str:
+        return f"{self.producer_id}:{self.producer_epoch}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return what `str` wrote; ValueError for other texts."""
+        try:
+            producer_id, producer_epoch = map(int, text.split(":"))
+        except ValueError:
+            raise ValueError(f"a prepared transaction is id:epoch, not {text!r}") from None
+        return cls(producer_id, producer_epoch)
 
 
 _SENDING: Final = frozenset({State.IN_TRANSACTION, State.COMMITTING, State.ABORTING})
@@ -74,6 +97,8 @@ class TransactionState:
         self.partitions: set[TopicPartition] = set()
         """Those that the coordinator knows of, or learns of with their first batch."""
         self.has_offsets = False
+        self.prepared: PreparedTransaction | None = None
+        """What was prepared, by this producer or by one before that it has taken over from."""
         self.needs_bump = False
         """Whether the sequences of a partition cannot be continued in this epoch."""
 
@@ -85,7 +110,7 @@ class TransactionState:
     @property
     def is_empty(self) -> bool:
         """Whether the coordinator has nothing to end."""
-        return not self.partitions and not self.has_offsets
+        return not self.partitions and not self.has_offsets and self.prepared is None
 
     def check(self) -> None:
         """Raise the error that the transaction or the producer ended with."""
@@ -124,6 +149,7 @@ class TransactionState:
         self.enter(State.IN_TRANSACTION, State.READY)
         self.partitions.clear()
         self.has_offsets = False
+        self.prepared = None
 
     def fail(self, error: KafkaError) -> None:
         """Take an error: the transaction must be aborted, or the producer closed."""

@@ -10,8 +10,13 @@ import builtins
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.clients.consumer.coordinator import GROUP, TRANSACTION, Coordinator
-from ottla.clients.producer.transaction_state import ProducerIds, State, TransactionState
-from ottla.errors import ErrorCode, KafkaError
+from ottla.clients.producer.transaction_state import (
+    PreparedTransaction,
+    ProducerIds,
+    State,
+    TransactionState,
+)
+from ottla.errors import ConfigError, ErrorCode, IllegalStateError, KafkaError
 from ottla.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.protocol.apis.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -36,6 +41,8 @@ _FEATURE: Final = "transaction.version"
 _EPOCH_BUMP_VERSION: Final = 2
 _LAST_CLIENT_ADD: Final = 3
 """The last version of AddPartitionsToTxn that clients send."""
+_TWO_PHASE_INIT: Final = 6
+"""The version of InitProducerId with two-phase commit, still being developed (KIP-939)."""
 _OLD_PRODUCE, _OLD_END, _OLD_OFFSETS = 11, 4, 4
 """The last versions of producers without an epoch for each transaction."""
 _FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
@@ -55,6 +62,7 @@ class Transactions:
     def __init__(self, settings: Settings, runtime: Runtime, sender: ProducerIds) -> None:
         self.state = TransactionState()
         self.transactional_id: str = settings.transactional_id
+        _check_timeout(settings)
         self._settings = settings
         self._runtime = runtime
         self._client = runtime.client
@@ -121,20 +129,37 @@ class Transactions:
 
     # ------------------------------------------------------------ called by the producer
 
-    async def init(self) -> None:
-        """Get the producer id and the next epoch, which fences earlier producers of this id."""
-        self.state.enter(State.INITIALIZING, State.UNINITIALIZED, State.INITIALIZING)
-        await self._in_time(self._initialise)
-        self.state.enter(State.READY, State.INITIALIZING)
+    async def init(self, *, keep_prepared: bool = False) -> PreparedTransaction | None:
+        """Get the producer id and the next epoch, which fences earlier producers of this id.
 
-    async def _initialise(self, producer_id: int = -1, epoch: int = -1) -> None:
+        Their open transaction is aborted, or with keep_prepared taken over and returned.
+        """
+        self.state.enter(State.INITIALIZING, State.UNINITIALIZED, State.INITIALIZING)
+        await self._in_time(lambda: self._initialise(keep_prepared=keep_prepared))
+        prepared = self.state.prepared
+        self.state.enter(State.PREPARED if prepared else State.READY, State.INITIALIZING)
+        return prepared
+
+    async def _initialise(
+        self, producer_id: int = -1, epoch: int = -1, *, keep_prepared: bool = False
+    ) -> None:
+        two_phase = self._settings.transaction_two_phase_commit_enable
         request = InitProducerIdRequest(
             transactional_id=self.transactional_id,
             transaction_timeout_ms=self._settings.transaction_timeout_ms,
             producer_id=producer_id,
             producer_epoch=epoch,
+            enable2_pc=two_phase,
+            keep_prepared_txn=keep_prepared,
         )
-        answer = await self._ask(self._coordinator, request, lambda answer: answer.error_code)
+        version = _TWO_PHASE_INIT if two_phase or keep_prepared else None
+        answer = await self._ask(
+            self._coordinator, request, lambda answer: answer.error_code, max_version=version
+        )
+        if answer.ongoing_txn_producer_id >= 0:
+            self.state.prepared = PreparedTransaction(
+                answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch
+            )
         self._sender.use_producer(answer.producer_id, answer.producer_epoch)
         level = self._client.feature_level(self._coordinator.node_id, PURPOSE, _FEATURE)
         self.state.bumps_epoch = level >= _EPOCH_BUMP_VERSION
@@ -172,9 +197,40 @@ class Transactions:
         finally:
             self._client.unregister(coordinator)
 
+    async def prepare(self, flush: Callable[[], Coroutine[Any, Any, None]]) -> PreparedTransaction:
+        """Flush; what follows is only the decision, by this producer or the next one."""
+        if not self._settings.transaction_two_phase_commit_enable:
+            raise IllegalStateError(
+                "Cannot prepare a transaction when 2PC is not enabled: set "
+                "transaction.two.phase.commit.enable=true"
+            )
+        self.state.check_send()
+        await self._in_time(flush)
+        self.state.check()
+        self.state.enter(State.PREPARED, State.IN_TRANSACTION)
+        prepared = PreparedTransaction(self._sender.producer_id, self._sender.producer_epoch)
+        if not self.state.is_empty:
+            self.state.prepared = prepared
+        return prepared
+
+    async def complete(
+        self, decided: PreparedTransaction, flush: Callable[[], Coroutine[Any, Any, None]]
+    ) -> bool:
+        """Commit what was prepared if it is what was decided on, else abort it.
+
+        Returns whether it was committed; nothing happens where nothing is open.
+        """
+        if self.state.state is State.READY:
+            return False
+        if self.state.prepared == decided:
+            await self.commit(flush)
+            return True
+        await self.abort(flush)
+        return False
+
     async def commit(self, flush: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Flush, then commit; raises the error that a record failed with."""
-        self.state.enter(State.COMMITTING, State.IN_TRANSACTION, State.COMMITTING)
+        self.state.enter(State.COMMITTING, State.IN_TRANSACTION, State.PREPARED, State.COMMITTING)
 
         async def finish() -> None:
             await flush()
@@ -182,12 +238,17 @@ class Transactions:
             await self._end(committed=True)
 
         await self._in_time(finish)
+        self.state.prepared = None
         self.state.enter(State.READY, State.COMMITTING)
 
     async def abort(self, flush: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Abort: records that were not sent fail, those that were are never read as committed."""
         self.state.enter(
-            State.ABORTING, State.IN_TRANSACTION, State.ABORTABLE_ERROR, State.ABORTING
+            State.ABORTING,
+            State.IN_TRANSACTION,
+            State.PREPARED,
+            State.ABORTABLE_ERROR,
+            State.ABORTING,
         )
         self._sender.drop_unsent()
 
@@ -198,6 +259,7 @@ class Transactions:
                 await self._initialise(self._sender.producer_id, self._sender.producer_epoch)
 
         await self._in_time(finish)
+        self.state.prepared = None
         self.state.enter(State.READY, State.ABORTING)
 
     async def _end(self, *, committed: bool) -> None:
@@ -272,6 +334,14 @@ class Transactions:
                 raise fatal
             self._runtime.wake()
             await self._runtime.wait_progress(self._settings.retry_backoff_ms)
+
+
+def _check_timeout(settings: Settings) -> None:
+    if settings.transaction_two_phase_commit_enable and "transaction.timeout.ms" in settings.given:
+        raise ConfigError(
+            "Cannot set transaction.timeout.ms when transaction.two.phase.commit.enable is set to "
+            "true. Transactions will not expire with two-phase commit enabled."
+        )
 
 
 def _named(error: KafkaError) -> KafkaError:

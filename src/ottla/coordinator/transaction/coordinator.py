@@ -12,9 +12,14 @@ from ottla.coordinator.runtime.active import Environment
 from ottla.coordinator.runtime.answers import recover
 from ottla.coordinator.runtime.java_hash import partition_for
 from ottla.coordinator.runtime.log_errors import operation_error
-from ottla.coordinator.transaction.decisions import EndRequest, ProducerIdRequired, ProducerKey
+from ottla.coordinator.transaction.decisions import (
+    EndRequest,
+    InitRequest,
+    ProducerIdRequired,
+    ProducerKey,
+)
 from ottla.coordinator.transaction.markers import RETRY_MS, Markers
-from ottla.coordinator.transaction.shard import InitRequest, Outcome, TransactionShard
+from ottla.coordinator.transaction.shard import Outcome, TransactionShard
 from ottla.coordinator.transaction.state import TWO_PHASE_TIMEOUT_MS
 from ottla.errors import ErrorCode
 from ottla.purgatory.pending import Pending
@@ -39,8 +44,9 @@ class TransactionCoordinator:
     """The transactional ids of the partitions of `__transaction_state` that this node leads.
 
     new_producer_id returns an id that was never used; transaction_version is the finalized level
-    of the feature; partition_count returns how many partitions the topic has, None before it
-    exists. on_fault is called for internal errors.
+    of the feature; may_take_over says whether all brokers can read the records of prepared
+    transactions that were taken over; partition_count returns how many partitions the topic
+    has, None before it exists. on_fault is called for internal errors.
     """
 
     def __init__(  # noqa: PLR0913 - its environment, by name
@@ -53,6 +59,7 @@ class TransactionCoordinator:
         channel: MarkerChannel,
         new_producer_id: Callable[[], Pending[int]],
         transaction_version: Callable[[], int],
+        may_take_over: Callable[[], bool],
         partition_count: Callable[[], int | None],
         on_fault: Callable[[Exception], None],
     ) -> None:
@@ -60,6 +67,7 @@ class TransactionCoordinator:
         self._timer = timer
         self._clock = clock
         self._new_producer_id = new_producer_id
+        self._may_take_over = may_take_over
         self._partition_count = partition_count
         self.markers = Markers(channel, timer, clock, self._complete)
         self.runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
@@ -106,16 +114,23 @@ class TransactionCoordinator:
         expected: ProducerKey | None,
         *,
         two_phase: bool = False,
+        keeps_prepared: bool = False,
     ) -> Pending[Outcome]:
-        """Give out the next epoch of a transactional id, which fences the one before."""
+        """Give out the next epoch of a transactional id, which fences the one before.
+
+        A two-phase transaction has no timeout. With keeps_prepared an open transaction is taken
+        over instead of aborted (KIP-939).
+        """
         if not transactional_id:
             return Pending.of(Outcome(ErrorCode.INVALID_REQUEST))
         if two_phase and not self._config.two_phase_commit:
             return Pending.of(Outcome(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+        if keeps_prepared and not self._may_take_over():
+            return Pending.of(Outcome(ErrorCode.UNSUPPORTED_VERSION))
         if not two_phase and not 0 < timeout_ms <= self._config.max_timeout_ms:
             return Pending.of(Outcome(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
         stored_ms = TWO_PHASE_TIMEOUT_MS if two_phase else timeout_ms
-        request = InitRequest(transactional_id, stored_ms, expected)
+        request = InitRequest(transactional_id, stored_ms, expected, keeps_prepared)
         return self._decide(
             transactional_id, lambda shard, new_id: shard.init_producer_id(request, new_id)
         )

@@ -41,6 +41,16 @@ class ProducerKey(NamedTuple):
     producer_epoch: int
 
 
+class InitRequest(NamedTuple):
+    """A request for a producer id; timeout_ms is the one that is stored."""
+
+    transactional_id: str
+    timeout_ms: int
+    expected: ProducerKey | None = None
+    keeps_prepared: bool = False
+    """Whether to take over an open transaction instead of aborting it (KIP-939)."""
+
+
 class Unchanged(NamedTuple):
     """The request is a retry of one that took effect."""
 
@@ -57,14 +67,14 @@ class EndRequest(NamedTuple):
 
 def init_producer_id(
     current: Transaction,
-    expected: ProducerKey | None,
+    request: InitRequest,
     *,
     is_pending: bool,
-    timeout_ms: int,
     new_producer_id: int | None,
     now_ms: int,
 ) -> Transaction | None:
     """Return the state for the next producer; None where the open transaction is aborted first."""
+    expected, timeout_ms = request.expected, request.timeout_ms
     if is_pending:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     if expected is not None and not _is_known(current, expected):
@@ -72,6 +82,8 @@ def init_producer_id(
     if current.state.is_prepared:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     if current.state is TransactionState.ONGOING:
+        if request.keeps_prepared:
+            return _take_over(current, timeout_ms, new_producer_id, now_ms)
         return None
     if current.is_epoch_exhausted and (
         expected is None or expected.producer_epoch == current.producer_epoch
@@ -85,11 +97,27 @@ def init_producer_id(
     return transitions.increment_epoch(current, expected_epoch, timeout_ms, now_ms)
 
 
+def _take_over(
+    current: Transaction, timeout_ms: int, new_producer_id: int | None, now_ms: int
+) -> Transaction:
+    """Return the open transaction with its next owner, whose end needs one more epoch.
+
+    A transaction from before transaction version 2 cannot be ended with another epoch.
+    """
+    if not current.bumps_epoch:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    is_exhausted = current.owner[1] + 1 >= MAX_PRODUCER_EPOCH - 1
+    if is_exhausted and new_producer_id is None:
+        raise ProducerIdRequired
+    new_id = new_producer_id if is_exhausted else None
+    return transitions.take_over(current, new_id, timeout_ms, now_ms)
+
+
 def _is_known(current: Transaction, expected: ProducerKey) -> bool:
     """Whether the producer is the current one, or one whose epochs were used up before."""
     return (
         current.producer_epoch == NO_PRODUCER_EPOCH
-        or expected.producer_id == current.producer_id
+        or expected.producer_id in (current.producer_id, current.owner[0])
         or (
             expected.producer_id == current.previous_producer_id
             and expected.producer_epoch >= MAX_PRODUCER_EPOCH - 1
@@ -99,10 +127,18 @@ def _is_known(current: Transaction, expected: ProducerKey) -> bool:
 
 def check_producer(current: Transaction, producer: ProducerKey) -> None:
     """Refuse a producer that is not the current one of its transactional id."""
-    if current.producer_id != producer.producer_id:
+    owner_id, owner_epoch = current.owner
+    if owner_id != producer.producer_id:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if current.producer_epoch != producer.producer_epoch:
+    if owner_epoch != producer.producer_epoch:
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
+
+
+def check_writer(current: Transaction, producer: ProducerKey) -> None:
+    """Refuse also the producer that has taken over a transaction: it can only end it."""
+    check_producer(current, producer)
+    if current.is_taken_over:
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE)
 
 
 def add_partitions(
@@ -117,7 +153,7 @@ def add_partitions(
     """Return the transaction with more partitions."""
     if is_pending:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
-    check_producer(current, producer)
+    check_writer(current, producer)
     if current.state.is_prepared:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     if current.state is TransactionState.ONGOING and current.partitions.issuperset(partitions):
@@ -136,16 +172,17 @@ def end(
     """Return the decided transaction, for a client's request."""
     if request.client_version < EPOCH_BUMP_VERSION:
         return _end_with_shared_epoch(current, request, is_pending=is_pending, now_ms=now_ms)
+    owner_id, owner_epoch = current.owner
     epoch = request.producer.producer_epoch
     is_overflow_retry = (
         current.previous_producer_id == request.producer.producer_id
         and epoch == MAX_PRODUCER_EPOCH - 1
         and current.producer_epoch == 0
     )
-    is_bump_retry = current.bumps_epoch and current.producer_epoch == epoch + 1
+    is_bump_retry = current.bumps_epoch and owner_epoch == epoch + 1
     if is_pending:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
-    if current.producer_id != request.producer.producer_id and not is_overflow_retry:
+    if owner_id != request.producer.producer_id and not is_overflow_retry:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     is_retry = is_bump_retry or is_overflow_retry
     if not _may_end(current, epoch, is_bump_retry=is_bump_retry, is_retry=is_retry):
@@ -161,7 +198,7 @@ def _may_end(current: Transaction, epoch: int, *, is_bump_retry: bool, is_retry:
         return is_bump_retry
     if current.state.is_complete:
         return is_retry or epoch == current.producer_epoch
-    return epoch == current.producer_epoch
+    return epoch == current.owner[1]
 
 
 def _has_ended(current: Transaction, request: EndRequest, *, is_retry: bool) -> bool:
@@ -185,7 +222,7 @@ def _end_with_shared_epoch(
     current: Transaction, request: EndRequest, *, is_pending: bool, now_ms: int
 ) -> Transaction | Unchanged:
     """Decide for a producer before transaction version 2."""
-    check_producer(current, request.producer)
+    check_writer(current, request.producer)
     if is_pending or current.state.is_prepared:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     if current.state is TransactionState.ONGOING:
@@ -202,7 +239,8 @@ def _decide(
     current: Transaction, request: EndRequest, new_producer_id: int | None, now_ms: int
 ) -> Transaction:
     next_id = NO_PRODUCER_ID
-    if request.client_version >= EPOCH_BUMP_VERSION and current.is_epoch_exhausted:
+    is_exhausted = current.is_epoch_exhausted and not current.is_taken_over
+    if request.client_version >= EPOCH_BUMP_VERSION and is_exhausted:
         if new_producer_id is None:
             raise ProducerIdRequired
         next_id = new_producer_id
@@ -220,7 +258,8 @@ def abort_by_coordinator(current: Transaction, client_version: int, now_ms: int)
 
     From transaction version 2 on the abort itself bumps the epoch.
     """
-    fenced = current if client_version >= EPOCH_BUMP_VERSION else transitions.fence(current)
+    is_fenced_by_abort = client_version >= EPOCH_BUMP_VERSION or current.is_taken_over
+    fenced = current if is_fenced_by_abort else transitions.fence(current)
     return transitions.prepare_end(
         fenced,
         committed=False,

@@ -55,7 +55,11 @@ def _prefix(data: bytes) -> int:
 
 
 def record_of(transaction: Transaction, value_version: int) -> CoordinatorRecord:
-    """Return the record of a transactional id's state."""
+    """Return the record of a transactional id's state.
+
+    A transaction that was taken over has fields that version 0 lacks.
+    """
+    value_version = max(value_version, int(transaction.is_taken_over))
     partitions = None
     if transaction.state is not TransactionState.EMPTY:
         partitions = _grouped(transaction.partitions)
@@ -72,6 +76,7 @@ def record_of(transaction: Transaction, value_version: int) -> CoordinatorRecord
         value.previous_producer_id = transaction.previous_producer_id
         value.next_producer_id = transaction.next_producer_id
         value.client_transaction_version = transaction.client_version
+        value.next_producer_epoch = transaction.next_producer_epoch
     key = TransactionLogKey(transactional_id=transaction.transactional_id)
     return CoordinatorRecord(key, value, value_version)
 
@@ -103,6 +108,7 @@ def transaction_of(key: TransactionLogKey, value: TransactionLogValue) -> Transa
         value.transaction_last_update_timestamp_ms,
         value.previous_producer_id,
         value.next_producer_id,
+        value.next_producer_epoch,
         value.client_transaction_version,
     )
 

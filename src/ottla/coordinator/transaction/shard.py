@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.coordinator.runtime.result import Result, empty_result
 from ottla.coordinator.transaction import decisions, records, transitions
-from ottla.coordinator.transaction.decisions import EndRequest, ProducerKey, Unchanged
+from ottla.coordinator.transaction.decisions import (
+    EndRequest,
+    InitRequest,
+    ProducerKey,
+    Unchanged,
+)
 from ottla.coordinator.transaction.state import Transaction, TransactionState
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.records.transaction import TransactionLogKey, TransactionLogValue
@@ -34,14 +39,8 @@ class Outcome(NamedTuple):
     code: ErrorCode
     producer_id: int = -1
     producer_epoch: int = -1
-
-
-class InitRequest(NamedTuple):
-    """A request for a producer id; timeout_ms is the one that is stored."""
-
-    transactional_id: str
-    timeout_ms: int
-    expected: ProducerKey | None
+    ongoing: tuple[int, int] = (-1, -1)
+    """Id and epoch of the records of a transaction that the producer has taken over."""
 
 
 class TransactionShard:
@@ -132,16 +131,17 @@ class TransactionShard:
             current = transitions.new_transaction(name, new_producer_id, request.timeout_ms)
         following = decisions.init_producer_id(
             current,
-            request.expected,
+            request,
             is_pending=self._is_pending(name),
-            timeout_ms=request.timeout_ms,
             new_producer_id=new_producer_id,
             now_ms=now_ms,
         )
         if following is None:
             aborted = decisions.abort_by_coordinator(current, self._version(), now_ms)
             return self._prepared(aborted, Outcome(ErrorCode.CONCURRENT_TRANSACTIONS))
-        answer = Outcome(ErrorCode.NONE, following.producer_id, following.producer_epoch)
+        ongoing = (following.producer_id, following.producer_epoch)
+        taken = ongoing if following.is_taken_over else (-1, -1)
+        answer = Outcome(ErrorCode.NONE, *following.owner, taken)
         return Result(answer, [self._record(following)])
 
     def add_partitions(
@@ -202,7 +202,7 @@ class TransactionShard:
         current = self.transactions.at(epoch).get(transactional_id)
         if current is None:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        decisions.check_producer(current, producer)
+        decisions.check_writer(current, producer)
         if current.state.is_prepared:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         return {

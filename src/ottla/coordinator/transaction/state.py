@@ -54,6 +54,8 @@ STATES_BY_TEXT: Final = {state.text: state for state in TransactionState}
 class Transaction(NamedTuple):
     """A transactional id; times in milliseconds, -1 where there is none.
 
+    The next producer id alone replaces one whose epochs are used up, once the transaction ends. Id
+    and epoch together are those of a producer that has taken over a prepared transaction (KIP-939).
     `last_epoch` is the epoch that the producer had before the last bump. It is no part of the
     record: a retried InitProducerId is recognised only by the coordinator that bumped the epoch.
     """
@@ -68,8 +70,24 @@ class Transaction(NamedTuple):
     update_ms: int = -1
     previous_producer_id: int = NO_PRODUCER_ID
     next_producer_id: int = NO_PRODUCER_ID
+    next_producer_epoch: int = NO_PRODUCER_EPOCH
     client_version: int = 0
     last_epoch: int = NO_PRODUCER_EPOCH
+
+    @property
+    def owner(self) -> tuple[int, int]:
+        """Id and epoch of the producer that may end the transaction; its records may have others.
+
+        They differ after a producer has taken over a prepared transaction.
+        """
+        if self.is_taken_over:
+            return self.next_producer_id, self.next_producer_epoch
+        return self.producer_id, self.producer_epoch
+
+    @property
+    def is_taken_over(self) -> bool:
+        """Whether another producer than the one that wrote the transaction will end it."""
+        return self.next_producer_epoch != NO_PRODUCER_EPOCH
 
     @property
     def is_epoch_exhausted(self) -> bool:

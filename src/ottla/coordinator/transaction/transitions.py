@@ -87,6 +87,25 @@ def add_partitions(
     )
 
 
+def take_over(
+    current: Transaction, new_producer_id: int | None, timeout_ms: int, now_ms: int
+) -> Transaction:
+    """Hand a prepared transaction to its next producer, which can only end it (KIP-939).
+
+    The records keep the id and epoch that they were written with. A two-phase transaction remains
+    one, whatever timeout the producer brings.
+    """
+    producer_id, epoch = current.owner
+    if new_producer_id is not None:
+        producer_id, epoch = new_producer_id, -1
+    return current._replace(
+        next_producer_id=producer_id,
+        next_producer_epoch=epoch + 1,
+        timeout_ms=current.timeout_ms if current.is_two_phase else timeout_ms,
+        update_ms=now_ms,
+    )
+
+
 def prepare_end(
     current: Transaction,
     *,
@@ -99,6 +118,9 @@ def prepare_end(
 
     One without partitions may be aborted: it begins now.
     """
+    if current.is_taken_over:
+        current = _with_epoch_of_owner(current)
+        client_version = EPOCH_BUMP_VERSION
     bumps = client_version >= EPOCH_BUMP_VERSION
     is_open = current.state is TransactionState.ONGOING
     state = TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT
@@ -106,10 +128,22 @@ def prepare_end(
         state=state,
         producer_epoch=current.producer_epoch + 1 if bumps else current.producer_epoch,
         last_epoch=current.producer_epoch if bumps else current.last_epoch,
-        next_producer_id=next_producer_id,
+        next_producer_id=current.next_producer_id if current.is_taken_over else next_producer_id,
         start_ms=current.start_ms if is_open else now_ms,
         update_ms=now_ms,
         client_version=client_version,
+    )
+
+
+def _with_epoch_of_owner(current: Transaction) -> Transaction:
+    """Return a transaction whose end gives its owner the next epoch, in its own producer id."""
+    producer_id, epoch = current.owner
+    if producer_id != current.producer_id:
+        return current._replace(next_producer_epoch=epoch + 1)
+    return current._replace(
+        producer_epoch=epoch,
+        next_producer_id=NO_PRODUCER_ID,
+        next_producer_epoch=NO_PRODUCER_EPOCH,
     )
 
 
@@ -131,6 +165,7 @@ def complete(current: Transaction, now_ms: int) -> Transaction:
             producer_id=current.next_producer_id,
             previous_producer_id=current.producer_id,
             next_producer_id=NO_PRODUCER_ID,
-            producer_epoch=0,
+            next_producer_epoch=NO_PRODUCER_EPOCH,
+            producer_epoch=max(current.next_producer_epoch, 0),
         )
     return done

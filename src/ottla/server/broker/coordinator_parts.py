@@ -12,7 +12,8 @@ from ottla.coordinator.group.config import GroupCoordinatorConfig
 from ottla.coordinator.group.coordinator import GroupCoordinator
 from ottla.coordinator.transaction.config import TransactionCoordinatorConfig
 from ottla.coordinator.transaction.coordinator import TransactionCoordinator
-from ottla.metadata.features import TRANSACTION_VERSION
+from ottla.coordinator.transaction.state import EPOCH_BUMP_VERSION
+from ottla.metadata.features import OTTLA_VERSION, TRANSACTION_VERSION
 from ottla.server.broker.broker_channel import BrokerChannel
 from ottla.server.broker.coordinator_log import TopicLog, log_fault
 from ottla.server.broker.coordinators import Coordinators
@@ -82,11 +83,21 @@ def make_coordinators(
         channel=channel,
         new_producer_id=producer_ids.next_id,
         transaction_version=lambda: metadata.image.features.level(TRANSACTION_VERSION),
+        may_take_over=partial(_may_take_over, metadata),
         partition_count=partial(metadata.partition_count, TRANSACTION_STATE_TOPIC),
         on_fault=log_fault,
     )
     registry = Coordinators({OFFSETS_TOPIC: groups, TRANSACTION_STATE_TOPIC: transactions})
     return CoordinatorParts(groups, transactions, registry, verification, channel)
+
+
+def _may_take_over(metadata: BrokerMetadata) -> bool:
+    """Whether transactions can be taken over (KIP-939): Kafka 4.3 forgets the second epoch."""
+    image = metadata.image
+    has_epochs = image.features.level(TRANSACTION_VERSION) >= EPOCH_BUMP_VERSION
+    return has_epochs and all(
+        OTTLA_VERSION in one.features for one in image.cluster.brokers.values()
+    )
 
 
 def group_coordinator_config(config: BrokerConfig) -> GroupCoordinatorConfig:

@@ -36,7 +36,7 @@ def api_versions(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsRespon
         ctx.connection.attachment = names
     hidden = () if ctx.broker.telemetry.has_receiver else _TELEMETRY
     response = ApiVersionsResponse(
-        api_keys=[one for one in _served(ctx.listener) if one.api_key not in hidden]
+        api_keys=[one for one in _served_to(ctx) if one.api_key not in hidden]
     )
     features = ctx.broker.image.features
     response.supported_features = [
@@ -66,8 +66,13 @@ def _is_legal(request: ApiVersionsRequest) -> bool:
     return all(_LEGAL_SOFTWARE.fullmatch(name) for name in names)
 
 
+def _served_to(ctx: Context) -> tuple[ApiVersion, ...]:
+    unstable = ctx.broker.metadata.config.unstable_api_versions_enable
+    return _served(ctx.listener, unstable=unstable)
+
+
 @cache
-def _served(listener: str) -> tuple[ApiVersion, ...]:
+def _served(listener: str, *, unstable: bool) -> tuple[ApiVersion, ...]:
     """List by key. Produce is listed from 0 although 3 is the lowest: old librdkafka needs it."""
     return tuple(
         ApiVersion(
@@ -75,7 +80,7 @@ def _served(listener: str) -> tuple[ApiVersion, ...]:
             min_version=0 if key == _PRODUCE else api.lowest,
             max_version=api.highest,
         )
-        for key, api in sorted(served_apis(listener).items())
+        for key, api in sorted(served_apis(listener, unstable=unstable).items())
     )
 
 
@@ -85,7 +90,7 @@ def unsupported_version(ctx: Context) -> ApiVersionsResponse:
         error_code=int(ErrorCode.UNSUPPORTED_VERSION),
         api_keys=[
             version
-            for version in _served(ctx.listener)
+            for version in _served_to(ctx)
             if version.api_key == ApiVersionsRequest.message_key
         ],
     )

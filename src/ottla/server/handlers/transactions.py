@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
     from ottla.server.requests.context import Context
 
-_HIGHEST_STABLE: Final = 5
 _NO_EPOCH: Final = -1
 _BATCHED_FROM: Final = 4
 """The first version of AddPartitionsToTxn that brokers send, for many transactions."""
@@ -52,7 +51,7 @@ def _code_in_version(code: ErrorCode, version: int, fenced_from: int) -> int:
     return int(code)
 
 
-@handles(InitProducerIdRequest, highest=_HIGHEST_STABLE)
+@handles(InitProducerIdRequest)
 def init_producer_id(
     ctx: Context, request: InitProducerIdRequest
 ) -> InitProducerIdResponse | Pending[InitProducerIdResponse]:
@@ -72,11 +71,17 @@ def init_producer_id(
             error_code=_code_in_version(done.code, ctx.api_version, fenced_from),
             producer_id=done.producer_id,
             producer_epoch=done.producer_epoch,
+            ongoing_txn_producer_id=done.ongoing[0],
+            ongoing_txn_producer_epoch=done.ongoing[1],
         )
 
     transactions = ctx.broker.transactions
     return transactions.init_producer_id(
-        request.transactional_id, request.transaction_timeout_ms, expected
+        request.transactional_id,
+        request.transaction_timeout_ms,
+        expected,
+        two_phase=request.enable2_pc,
+        keeps_prepared=request.keep_prepared_txn,
     ).then(response)
 
 

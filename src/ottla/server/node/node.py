@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.metadata.features import SUPPORTED_FEATURES
+from ottla.metadata.features import REGISTERED_FEATURES
 from ottla.metadata.loader import MetadataLoader
 from ottla.network.limits import sweep_interval_ms
 from ottla.network.node_channel import NodeChannel
@@ -408,7 +408,7 @@ class Node:
             self._lifecycle.register(
                 self._resources.ports.advertised,
                 cluster_id=identity.cluster_id,
-                features=SUPPORTED_FEATURES,
+                features=REGISTERED_FEATURES,
                 directory_ids=[
                     one.directory_id
                     for one in self._logs.online_directories

@@ -61,6 +61,8 @@ def development_defaults(port: int = DEVELOPMENT_PORT) -> dict[str, str]:
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
+        "transaction.two.phase.commit.enable": "true",
+        "unstable.api.versions.enable": "true",
     }
 
 

@@ -9,7 +9,7 @@ Kafka: kafka.server.KafkaApis.handle, org.apache.kafka.common.protocol.ApiKeys.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -90,20 +90,19 @@ _registry: dict[tuple[int, str], Api] = {}
 def handles(
     request: type[Request],
     *,
-    highest: int | None = None,
     form: Form | None = None,
     listener: str | None = None,
 ) -> Callable[[Handler], Handler]:
-    """Bind a function to an API; `highest` limits the versions while a later one is not built.
+    """Bind a function to an API.
 
     The API is served on the listeners that its request class names, or on the one named here.
     """
 
     def bind(function: Handler) -> Handler:
         key = ApiKey(request.message_key)
-        top = request.versions.highest if highest is None else highest
+        lowest, highest = request.versions
         own = form or codec_form(request, key)
-        api = Api(key, request, function, request.versions.lowest, top, own)
+        api = Api(key, request, function, lowest, highest, own)
         for kind in request.api_listeners if listener is None else (listener,):
             _registry[key, kind] = api
         return function
@@ -112,14 +111,24 @@ def handles(
 
 
 @cache
-def served_apis(listener: str = "broker") -> Mapping[int, Api]:
+def served_apis(listener: str = "broker", *, unstable: bool = False) -> Mapping[int, Api]:
     """Return the APIs served on a kind of listener ("broker", "controller"), by key.
 
-    Made once: ApiVersions and Envelope ask for it with each request.
+    Versions that are still being developed are among them only with `unstable`. Made once:
+    ApiVersions and Envelope ask for it with each request.
     """
     for name in HANDLER_MODULES:
         import_module(f"ottla.server.handlers.{name}")
-    return {key: api for (key, kind), api in _registry.items() if kind == listener}
+    return {
+        key: api if unstable else _without_unstable(api)
+        for (key, kind), api in _registry.items()
+        if kind == listener
+    }
+
+
+def _without_unstable(api: Api) -> Api:
+    hidden = int(api.request.latest_version_unstable)
+    return replace(api, highest=api.highest - hidden)
 
 
 def codec_form(request: type[Request], key: ApiKey) -> Form:

@@ -47,7 +47,8 @@ class Dispatcher:
         self._listener = listener
         self._elapsed_s = elapsed_s
         self._times = times
-        self._apis = served_apis(listener)
+        unstable = broker.metadata.config.unstable_api_versions_enable
+        self._apis = served_apis(listener, unstable=unstable)
 
     def connection_closed(self, connection: Connection) -> None:
         """Forget whose metrics came over it, and probe the broker that it was of."""
