@@ -2,6 +2,7 @@
 """Kill, pause and isolate nodes of a cluster under load and check the history of its clients.
 
     scripts/kill_cluster.py --seconds 600 --seed 1
+    scripts/kill_cluster.py --exactly-once --kills 200
 
 An idempotent acks=all producer and a consumer (librdkafka) run all the time, and four clients
 that read, write and compare-and-set registers. In the end all nodes run and are in sync: each
@@ -9,6 +10,10 @@ acknowledged record is at its offset, no record exists twice, the order of each 
 of the producer, the consumer saw what is there and nothing else, the history of each register is
 linearizable, and the files of the three replicas are equal. The page cache survives a killed
 process; the simulation tests power loss. --nodes ook replaces the third node by a real Kafka.
+
+With --exactly-once four programs copy what the producer writes over a second to a third topic, in
+transactions with the offsets; they are killed and paused like the nodes. In the end both copies
+have at read_committed what the source has: each record once, in its order.
 """
 
 from __future__ import annotations
@@ -25,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from tests.conformance.clusters.chain import SETTINGS, ChainFaults
 from tests.conformance.clusters.faults import Faults
 from tests.conformance.clusters.history import Lost
 from tests.conformance.clusters.nodes import KAFKA, OTTLA, Cluster
@@ -54,19 +60,26 @@ def run(
     seed: int,
     rate: int,
     echo: bool,
+    exactly_once: bool = False,
+    kills: int = 0,
 ) -> dict[str, Any]:
-    """Run the cluster for this time and check the history; return the figures. Raises Lost."""
+    """Run the cluster for this time and check the history; return the figures. Raises Lost.
+
+    With kills the run ends after so many instead.
+    """
     rng = random.Random(seed)
     kafka = find_kafka() if any(one.kind == "kafka" for one in members) else None
     cluster = Cluster(directory, members, kafka)
-    cluster.format()
-    trial = Trial(cluster, rate=rate, seed=seed)
-    faults = Faults(cluster, rng)
+    cluster.format({one.node_id: SETTINGS for one in cluster.nodes})
+    trial = Trial(
+        cluster, rate=rate, seed=seed, chain_directory=directory if exactly_once else None
+    )
+    faults = ChainFaults(cluster, rng, trial.chain) if trial.chain else Faults(cluster, rng)
     waits: list[float] = []
     try:
         trial.start()
         begun = time.monotonic()
-        while time.monotonic() - begun < seconds:
+        while faults.kills < kills if kills else time.monotonic() - begun < seconds:
             time.sleep(rng.uniform(0, 3))
             cluster.check()
             done = faults.apply_one()
@@ -75,6 +88,8 @@ def run(
                 _show(begun, trial, faults, done, waits[-1])
         figures = trial.check()
     finally:
+        if trial.chain:
+            trial.chain.kill()
         cluster.kill()
         trial.write_history(directory / "history.jsonl")
     return figures | {
@@ -82,6 +97,7 @@ def run(
         "seed": seed,
         "seconds": round(time.monotonic() - begun, 1),
         "faults": dict(faults.count),
+        "kills": faults.kills,
         "errors": dict(trial.load.errors),
         "producers": trial.load.producers,
         "wait_seconds_median": round(sorted(waits)[len(waits) // 2], 2),
@@ -105,6 +121,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rate", type=int, default=200, help="records a second")
+    parser.add_argument("--kills", type=int, default=0, help="run until so many processes died")
+    parser.add_argument("--exactly-once", action="store_true", help="with a chain of transactions")
     parser.add_argument(
         "--nodes",
         default="ooo",
@@ -123,6 +141,8 @@ def main() -> int:
             seed=asked.seed,
             rate=asked.rate,
             echo=not asked.json,
+            exactly_once=asked.exactly_once,
+            kills=asked.kills,
         )
     except Lost as lost:
         print(f"seed {asked.seed}: {lost}; data and history: {directory}", file=sys.stderr)

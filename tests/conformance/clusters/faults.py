@@ -37,6 +37,12 @@ class Faults:
             self._cut_one_way,
         ]
 
+    @property
+    def kills(self) -> int:
+        """How many processes were killed."""
+        count = self.count
+        return count["kill_one"] + 2 * count["kill_two"] + count["pause_and_kill"]
+
     def apply_one(self) -> str:
         """Apply a fault and undo it; return what was done."""
         kind = self._rng.choice(self._kinds)

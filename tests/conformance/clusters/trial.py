@@ -12,8 +12,10 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from tests.conformance.clusters import chain as copies
 from tests.conformance.clusters import load as queue
 from tests.conformance.clusters import registers
+from tests.conformance.clusters.chain import Chain
 from tests.conformance.clusters.history import (
     Lost,
     check_acknowledged,
@@ -33,10 +35,15 @@ TOPICS = {queue.TOPIC: queue.PARTITIONS, registers.TOPIC: registers.PARTITIONS}
 
 
 class Trial:
-    """Both workloads on one cluster."""
+    """Both workloads on one cluster, and with a directory for it a chain of transactions."""
 
-    def __init__(self, cluster: Cluster, *, rate: int, seed: int) -> None:
+    def __init__(
+        self, cluster: Cluster, *, rate: int, seed: int, chain_directory: Path | None = None
+    ) -> None:
         self.cluster = cluster
+        self.chain = chain_directory and Chain(cluster.bootstrap, chain_directory)
+        copied = copies.TOPICS if self.chain else ()
+        self._topics = TOPICS | dict.fromkeys(copied, queue.PARTITIONS)
         self.load = Load(cluster.bootstrap, rate)
         self.registers = Registers(cluster.bootstrap, seed)
         self._admin = AdminClient(CLIENT | {"bootstrap.servers": cluster.bootstrap})
@@ -47,12 +54,16 @@ class Trial:
         self.wait_until_ready()
         wait_for(self._all_brokers_are_there, "a broker is not registered")
         replicas, safe = len(self.cluster.brokers), {"min.insync.replicas": "2"}
-        topics = [NewTopic(name, count, replicas, config=safe) for name, count in TOPICS.items()]
+        topics = [
+            NewTopic(name, count, replicas, config=safe) for name, count in self._topics.items()
+        ]
         for future in self._admin.create_topics(topics).values():
             future.result(20)
         wait_for(self.is_in_sync, "replicas do not come in sync")
         self.load.start()
         self.registers.start()
+        if self.chain:
+            self.chain.start()
 
     def wait_until_ready(self) -> None:
         """Wait until all nodes serve."""
@@ -91,6 +102,9 @@ class Trial:
             raise Lost(f"{lost} after {done}: {sorted(missing)}") from None
         if load.problem:
             raise Lost(f"{load.problem}, after {done}")
+        if self.chain:
+            sent = dict(load.acknowledged)
+            seconds += self.chain.wait_for(sent, f"after {done}")
         return seconds
 
     def check(self) -> dict[str, Any]:
@@ -101,8 +115,8 @@ class Trial:
         wait_for(self.is_in_sync, "replicas do not come in sync")
         logs = self.load.read_all()
         self.load.stop_consumer(sum(len(log) for log in logs.values()))
-        ends = {
-            registers.TOPIC: self.load.ends(registers.TOPIC, registers.PARTITIONS),
+        copied = self.chain.finish(logs) if self.chain else {}
+        ends = {name: self.load.ends(name, count) for name, count in self._topics.items()} | {
             queue.TOPIC: {partition: len(log) for partition, log in logs.items()},
         }
         self.cluster.stop()
@@ -123,6 +137,7 @@ class Trial:
             "seen": len(self.load.seen),
             "batches_compared": batches,
             **check_registers(self.registers.history),
+            **copied,
         }
 
     def is_in_sync(self) -> bool:
@@ -138,7 +153,7 @@ class Trial:
                 len(one.isrs) == len(self.cluster.brokers)
                 for one in found[name].partitions.values()
             )
-            for name, count in TOPICS.items()
+            for name, count in self._topics.items()
         )
 
     def write_history(self, path: Path) -> None:

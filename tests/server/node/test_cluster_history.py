@@ -6,6 +6,7 @@ import pytest
 
 from ottla.records.builder import encode_batch
 from tests.conformance.clusters import history as script
+from tests.conformance.clusters.chain import check_copy
 from tests.conformance.clusters.registers import Operation, check_registers, is_linearizable
 
 
@@ -89,6 +90,22 @@ def test_replicas_are_compared_below_the_high_watermark() -> None:
         script.check_replicas(0, {1: log, 2: batch(0, b"a") + batch(1, b"x")}, 2)
     with pytest.raises(script.Lost, match="node 3 ends at 1"):
         script.check_replicas(0, {1: log, 2: log, 3: batch(0, b"a")}, 2)
+
+
+@pytest.mark.parametrize(
+    ("copy", "text"),
+    [
+        ([4, 4, 5, 6], "records exist twice: .4"),
+        ([4, 6], "records are missing: .5"),
+        ([5, 4, 6], "place 0 has 5, not 4"),
+        ([4, 5, 6, 7], "7 is not of the source"),
+    ],
+)
+def test_a_copy_that_is_not_exact_is_found(copy: list[int], text: str) -> None:
+    """Records twice, left out, in another order, and from elsewhere."""
+    check_copy("copy", {0: [4, 5, 6]}, {0: [4, 5, 6]})
+    with pytest.raises(script.Lost, match=text):
+        check_copy("copy", {0: [4, 5, 6]}, {0: copy})
 
 
 def register(
