@@ -230,13 +230,14 @@ class Librdkafka:
 LIBRARIES: dict[str, Callable[[Arguments], Library]] = {"ottla": Ottla, "librdkafka": Librdkafka}
 
 
-def _until_done(call: Callable[[], None]) -> None:
+def _until_done(call: Callable[[], object]) -> None:
     """Repeat a call of the native producer that its timeout interrupted."""
     while True:
         try:
-            return call()
+            call()
         except TimeoutError:
             continue
+        return
 
 
 def main(kind: str, asked: Arguments) -> None:
