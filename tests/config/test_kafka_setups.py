@@ -161,7 +161,7 @@ def test_the_file_that_kafka_is_delivered_with_starts_unchanged() -> None:
     [
         (
             {"KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "CONTROLLER:PLAINTEXT,PLAINTEXT:SASL_SSL"},
-            "requires TLS and SASL listeners, which Ottla does not implement yet",
+            "requires TLS listeners, which Ottla does not implement yet",
         ),
         (
             {"KAFKA_AUTHORIZER_CLASS_NAME": "a.StandardAuthorizer"},

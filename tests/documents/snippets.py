@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ADDRESS = "localhost:9092"
 OWN_TESTS = {
+    "docs/security.md": "tests/server/security/test_document.py",
     "docs/spark.md": "tests/spark/test_document.py",
     "docs/migration.md": "tests/testing/test_migration.py",
     "docs/testing.md": "tests/testing/test_document.py",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.controller.cluster import ClusterControl
 from ottla.controller.configs import ConfigControl
+from ottla.controller.credentials import ScramControl
 from ottla.controller.features import FeatureControl
 from ottla.controller.heartbeats import BrokerState, HeartbeatOptions
 from ottla.controller.partitions.alter_partition import AlterPartition
@@ -121,6 +122,7 @@ class Controller:
         self.alter_partition = AlterPartition(self.topics, self.leadership, cluster=self.cluster)
         self.producer_ids = ProducerIdControl(self.registry)
         self.quotas = QuotaControl(self.registry)
+        self.scram = ScramControl(self.registry, self.features)
         self.in_transaction = False
         self._transaction_epoch = -1
         self._handlers = self._table()
@@ -140,6 +142,8 @@ class Controller:
             kinds.RemoveTopicRecord: self._replay_remove_topic,
             kinds.FeatureLevelRecord: self.features.replay_feature_level,
             kinds.ClientQuotaRecord: self.quotas.replay_client_quota,
+            kinds.UserScramCredentialRecord: self.scram.replay_credential,
+            kinds.RemoveUserScramCredentialRecord: self.scram.replay_remove,
             kinds.ProducerIdsRecord: self.producer_ids.replay_producer_ids,
             kinds.BrokerRegistrationChangeRecord: self.cluster.replay_change,
             kinds.RegisterControllerRecord: self.cluster.replay_register_controller,
@@ -148,8 +152,6 @@ class Controller:
         only_in_the_image = (
             kinds.DelegationTokenRecord,
             kinds.RemoveDelegationTokenRecord,
-            kinds.UserScramCredentialRecord,
-            kinds.RemoveUserScramCredentialRecord,
             kinds.AccessControlEntryRecord,
             kinds.RemoveAccessControlEntryRecord,
             kinds.NoOpRecord,

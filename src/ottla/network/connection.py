@@ -17,6 +17,7 @@ from ottla.errors import OttlaError
 from ottla.network.framing import NO_ROOM, FrameReader
 from ottla.network.gather import SendQueue, gather
 from ottla.network.limits import frame_limit_ms
+from ottla.security.principal import ANONYMOUS
 
 if TYPE_CHECKING:
     import asyncio
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ottla.network.frame_budget import FrameBudget
+    from ottla.security.principal import Principal
     from ottla.types import SendItem
 
 log = logging.getLogger("ottla.network")
@@ -71,6 +73,7 @@ class Connection:
         "last_active_ms",
         "listener_name",
         "peer_host",
+        "principal",
     )
 
     def __init__(  # noqa: PLR0913 - the socket, its listener's settings, and its names
@@ -107,8 +110,15 @@ class Connection:
         self.connection_id = connection_id
         self.listener_name = listener_name
         self.peer_host = peer_host
+        self.principal: Principal = ANONYMOUS
+        """Who has logged in; ANONYMOUS without a login."""
         self.attachment: object = None
         loop.add_reader(self._fd, self._on_readable)
+
+    def serve(self, handler: RequestHandler, max_frame_bytes: int) -> None:
+        """Give the next frames to another handler, and bound their size."""
+        self._handler = handler
+        self._reader.max_bytes = max_frame_bytes
 
     @property
     def peer_port(self) -> int:

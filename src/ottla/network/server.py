@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import logging
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.network.connection import Connection
 from ottla.network.limits import UNLIMITED, ConnectionQuota
@@ -30,6 +30,13 @@ _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _RETRY_ACCEPT_S = 0.1
 
 
+class ListenerSecurity(Protocol):
+    """What a listener does with a new connection before its requests are served."""
+
+    def accepted(self, connection: Connection, listener: Listener) -> None:
+        """Put a login in the way of the connection's frames."""
+
+
 class Listener:
     """One bound address; accepts connections and gives their frames to a handler."""
 
@@ -45,10 +52,12 @@ class Listener:
         quota: ConnectionQuota | None = None,
         budget: FrameBudget | None = None,
         pace: ConnectionPace | None = None,
+        security: ListenerSecurity | None = None,
     ) -> None:
         """Own a listening socket; scratch buffer, quota and budget are shared by the node.
 
-        pace limits the rate of new connections; None is no limit.
+        pace limits the rate of new connections; None is no limit. security secures them, None for
+        PLAINTEXT.
         """
         self.name = name
         self.port = int(sock.getsockname()[1])
@@ -61,12 +70,13 @@ class Listener:
         self._loop = loop
         self._handler = handler
         self.handle_frame = handler.handle_frame  # bound once: saves a call per frame
-        self._max_frame_bytes = max_frame_bytes
+        self.max_frame_bytes = max_frame_bytes
         self._scratch = scratch
         self._socket: socket.socket | None = sock
         """None when nothing more is accepted."""
         self._count = 0
         self._pace = pace
+        self._security = security
         self._held: dict[socket.socket, None] = {}
 
     @property
@@ -186,13 +196,15 @@ class Listener:
             sock,
             self,
             scratch=self._scratch,
-            max_frame_bytes=self._max_frame_bytes,
+            max_frame_bytes=self.max_frame_bytes,
             budget=self._budget,
             connection_id=peer,
             listener_name=self.name,
             peer_host=address[0],
         )
         self.connections[connection] = None
+        if self._security is not None:
+            self._security.accepted(connection, self)
 
     def sweep(self, now_ms: int, max_idle_ms: int) -> int:
         """Close connections that are idle or send too slowly; return how many.

@@ -17,6 +17,7 @@ from ottla.protocol.apis.fetch import FetchRequest, FetchResponse
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest
 from ottla.protocol.apis.produce import ProduceRequest
 from ottla.records.builder import encode_batch
+from ottla.security.principal import ANONYMOUS
 from ottla.server.metrics.requests import RequestMetrics
 from ottla.server.requests.dispatch import Dispatcher
 from ottla.server.system.files import RealFile
@@ -305,6 +306,7 @@ class _Ear:
 
     peer_host, listener_name, connection_id = "127.0.0.1", "PLAINTEXT", "1"
     is_closed = False
+    principal = ANONYMOUS
 
     def respond(self, items: Any) -> None:
         assert items

@@ -5,7 +5,6 @@ Kafka: kafka.admin.ConfigCommand.alterUserScramCredentialConfigs (KIP-554).
 
 from __future__ import annotations
 
-import hashlib
 import re
 import secrets
 from typing import TYPE_CHECKING, NamedTuple
@@ -60,6 +59,7 @@ def credentials_of(admin: Admin, names: list[str]) -> dict[str, dict[str, int]]:
 
 def alter_credentials(admin: Admin, user: str, added: dict[str, str], deleted: list[str]) -> None:
     """Set and remove credentials of a user; raises KafkaError, ToolError with Kafka's text."""
+    from ottla.clients.admin.credentials import salted_password
     from ottla.protocol.apis.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 
     request = AlterUserScramCredentialsRequest
@@ -72,11 +72,8 @@ def alter_credentials(admin: Admin, user: str, added: dict[str, str], deleted: l
                 mechanism=MECHANISMS[credential.mechanism],
                 iterations=credential.iterations,
                 salt=salt,
-                salted_password=hashlib.pbkdf2_hmac(
-                    credential.mechanism.removeprefix("SCRAM-").replace("-", "").lower(),
-                    credential.password.encode(),
-                    salt,
-                    credential.iterations,
+                salted_password=salted_password(
+                    credential.mechanism, credential.password, salt, credential.iterations
                 ),
             )
         )

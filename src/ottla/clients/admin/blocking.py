@@ -89,6 +89,7 @@ class Admin(Blocking):
     add_raft_voter = blocking(AsyncAdmin.add_raft_voter)
     remove_raft_voter = blocking(AsyncAdmin.remove_raft_voter)
     unregister_broker = blocking(AsyncAdmin.unregister_broker)
+    alter_user_scram_credentials = blocking(AsyncAdmin.alter_user_scram_credentials)
     describe_user_scram_credentials = blocking(AsyncAdmin.describe_user_scram_credentials)
     client_instance_id = blocking(AsyncAdmin.client_instance_id)
     request = blocking(AsyncAdmin.request)

@@ -36,13 +36,13 @@ def _set(name: str) -> Callable[[BrokerConfig], bool]:
 
 def _secured(config: BrokerConfig) -> bool:
     return any(
-        endpoint.security_protocol is not SecurityProtocol.PLAINTEXT
+        endpoint.security_protocol in {SecurityProtocol.SSL, SecurityProtocol.SASL_SSL}
         for endpoint in (*config.endpoints, *config.advertised_endpoints)
     )
 
 
 REFUSALS: tuple[Refusal, ...] = (
-    Refusal("listeners", _secured, "TLS and SASL listeners"),
+    Refusal("listeners", _secured, "TLS listeners"),
     Refusal(
         "security.inter.broker.protocol",
         lambda config: config.security_inter_broker_protocol.upper() != "PLAINTEXT",

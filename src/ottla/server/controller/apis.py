@@ -17,6 +17,7 @@ from ottla.protocol.apis.alter_client_quotas import AlterClientQuotasRequest
 from ottla.protocol.apis.alter_configs import AlterConfigsRequest
 from ottla.protocol.apis.alter_partition import AlterPartitionRequest
 from ottla.protocol.apis.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from ottla.protocol.apis.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from ottla.protocol.apis.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.apis.broker_registration import BrokerRegistrationRequest
@@ -133,6 +134,7 @@ def _operations(
         IncrementalAlterConfigsRequest: configs.alter_incrementally,
         AlterConfigsRequest: configs.alter,
         AlterClientQuotasRequest: controller.quotas.alter,
+        AlterUserScramCredentialsRequest: controller.scram.alter,
         UpdateFeaturesRequest: controller.update_features,
         ControllerRegistrationRequest: controller.cluster.register_controller,
         UnregisterBrokerRequest: controller.unregister_broker,

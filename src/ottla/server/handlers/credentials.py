@@ -1,6 +1,6 @@
-"""DescribeUserScramCredentials: the users with stored credentials, without the secrets.
+"""SCRAM credentials of users: described without the secrets, and altered.
 
-Kafka: KafkaApis.handleDescribeUserScramCredentialsRequest (KIP-554).
+Kafka: KafkaApis.handleDescribeUserScramCredentialsRequest, ControllerApis (KIP-554).
 """
 
 from __future__ import annotations
@@ -9,15 +9,21 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode
+from ottla.protocol.apis.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+)
 from ottla.protocol.apis.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
 )
+from ottla.server.handlers.refusals import per_item_errors
 from ottla.server.requests.api import handles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ottla.purgatory.pending import Pending
     from ottla.server.requests.context import Context
 
 _Result = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
@@ -37,6 +43,22 @@ def describe_user_scram_credentials(
     return DescribeUserScramCredentialsResponse(
         error_message="",
         results=[_result(user, requested[user], by_user.get(user, ())) for user in users],
+    )
+
+
+@handles(AlterUserScramCredentialsRequest)
+def alter_user_scram_credentials(
+    ctx: Context, request: AlterUserScramCredentialsRequest
+) -> Pending[AlterUserScramCredentialsResponse]:
+    """Set and remove credentials; answered when that is committed, user by user."""
+    response = AlterUserScramCredentialsResponse
+    names = dict.fromkeys(one.name for one in request.deletions)
+    names.update(dict.fromkeys(one.name for one in request.upsertions))
+    return per_item_errors(
+        ctx.controller.send(request, ctx.requester()),
+        lambda error: response(
+            results=[response.AlterUserScramCredentialsResult(user=name, **error) for name in names]
+        ),
     )
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ottla.config.broker.endpoints import Endpoint
     from ottla.network.connection import RequestHandler
     from ottla.network.limits import ConnectionPace
+    from ottla.network.server import ListenerSecurity
     from ottla.server.system.environment import Environment
 
 log = logging.getLogger("ottla.node")
@@ -113,10 +114,11 @@ class BoundPorts:
 
 
 class ListenerRole(NamedTuple):
-    """Who answers the requests of a listener, and how fast it accepts connections."""
+    """Who answers the requests of a listener, how it is secured, how fast it accepts."""
 
     handler: RequestHandler
     pace: ConnectionPace | None
+    security: ListenerSecurity | None = None
 
 
 class NodeListeners:
@@ -158,6 +160,7 @@ class NodeListeners:
             quota=self.quota,
             budget=self._budget,
             pace=role.pace,
+            security=role.security,
         )
         self.open.append(listener)
         return listener

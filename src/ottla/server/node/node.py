@@ -46,6 +46,7 @@ from ottla.server.node.listeners import ListenerRole, NodeListeners
 from ottla.server.node.registration import REGISTRATION_TIMEOUT_MS, registration_manager
 from ottla.server.node.reporters import reporters_refusal
 from ottla.server.node.resources import NodeResources
+from ottla.server.node.security import NodeSecurity, login_refusal
 from ottla.server.node.start_log import LoadProgress, log_listening, log_recovered, log_starting
 from ottla.server.node.startup import Banner
 from ottla.server.node.waits import NodeWaits
@@ -100,8 +101,11 @@ class Node:
     def _build(self) -> None:
         config, resources = self.config, self._resources
         loader = MetadataLoader()
-        self._metadata = BrokerMetadata(DynamicSettings(config, (reporters_refusal,)), loader.image)
+        self._metadata = BrokerMetadata(
+            DynamicSettings(config, (reporters_refusal, login_refusal)), loader.image
+        )
         self._quotas = Quotas(config)
+        self._security = NodeSecurity(self._metadata, resources.environment, resources.loop)
         self._quorum_channel = self._make_quorum_channel()
         self.controller = self._make_controller(loader)
         self._failure_detection = self._make_failure_detection()
@@ -293,12 +297,11 @@ class Node:
         elapsed_s = self._resources.environment.stopwatch.elapsed_s
         requests = self._resources.http_port.requests
         times = None if requests is None else requests.times
-        kind = "controller" if is_controller else "broker"
-        pace = None if is_controller else self._quotas.connections
+        kind, pace = ("controller", None) if is_controller else ("broker", self._quotas.connections)
         dispatcher = Dispatcher(self.broker, kind, elapsed_s, times)
         self._are_requests_logged = requests_are_logged()
         handler = RequestLog(dispatcher, kind) if self._are_requests_logged else dispatcher
-        return ListenerRole(handler, pace)
+        return ListenerRole(handler, pace, self._security.of(listener))
 
     # What others look at
 
@@ -366,6 +369,7 @@ class Node:
             self._lifecycle.stop()
             self.controller.close()
             self._close_channels()
+            self._quorum_channel.close()
             self._resources.close()
             raise
         self._maintenance.start()
@@ -552,11 +556,7 @@ class Node:
         self._lifecycle.stop()
         if self.failure is None:
             await self._resign()
-        self._failure_detection.close()
-        self._replication.close()
-        for channel in (self._forwarding, self._heartbeats, self._registration):
-            channel.close()
-        self.broker.channel.close()
+        self._close_channels()
         resources.timer.close()
         resources.workers.close()
         await asyncio.sleep(0)  # lets the workers' last answers arrive
@@ -586,6 +586,7 @@ class Node:
         self._lifecycle.stop()
         self.controller.close()
         self._close_channels()
+        self._quorum_channel.close()
         self._resources.timer.close()
         self._resources.workers.close()
         self._resources.release_directories()
@@ -597,4 +598,3 @@ class Node:
         for channel in (self._forwarding, self._heartbeats, self._registration):
             channel.close()
         self.broker.channel.close()
-        self._quorum_channel.close()

@@ -5,21 +5,18 @@ Kafka: org.apache.kafka.common.requests.RequestContext.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ottla.server.controller.channel import Requester
 
 if TYPE_CHECKING:
     from ottla.network.connection import Connection
     from ottla.protocol.request_header import Header
+    from ottla.security.principal import Principal
     from ottla.server.broker.broker import Broker
     from ottla.server.controller.channel import ControllerChannel
     from ottla.server.requests.api import Api
     from ottla.server.requests.throttling import QuotaUse
-
-
-ANONYMOUS: Final = "ANONYMOUS"
-"""The principal's name where no login is configured."""
 
 
 class Context:
@@ -61,9 +58,14 @@ class Context:
         """When handling began, where requests are timed."""
 
     @property
+    def principal(self) -> Principal:
+        """Who sent the request."""
+        return self.connection.principal
+
+    @property
     def user(self) -> str:
         """The principal's name, as quotas know it."""
-        return ANONYMOUS
+        return self.principal.name
 
     @property
     def client(self) -> str:

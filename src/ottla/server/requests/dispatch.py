@@ -15,7 +15,7 @@ from ottla.errors import ErrorCode, KafkaError, OttlaError
 from ottla.protocol.request_header import split_header
 from ottla.purgatory.pending import Pending
 from ottla.server.requests.api import served_apis
-from ottla.server.requests.context import ANONYMOUS, Context
+from ottla.server.requests.context import Context
 from ottla.server.requests.throttling import QuotaUse
 from ottla.server.requests.timing import Wait
 
@@ -77,7 +77,7 @@ class Dispatcher:
         if self._times is not None:
             ctx.started_s = self._elapsed_s()
         quotas = broker.quotas
-        if quotas.is_on and quotas.concerns(ANONYMOUS, ctx.client_id):
+        if quotas.is_on and quotas.concerns(connection.principal.name, ctx.client_id):
             ctx.quota_use = QuotaUse(len(frame), self._elapsed_s)
             request = ctx.quota_use.begin(ctx, request)
         try:

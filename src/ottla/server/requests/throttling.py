@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.protocol import codec
 from ottla.protocol.api_keys import ApiKey, response_header_version
 from ottla.protocol.fetch_values import FetchAnswer, FetchValues
-from ottla.server.requests.context import ANONYMOUS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -66,7 +65,7 @@ class QuotaUse:
             return request
         broker = ctx.broker
         now_ms = broker.clock.monotonic_ms()
-        max_bytes = broker.quotas.fetched.max_in_window(ANONYMOUS, ctx.client_id, now_ms)
+        max_bytes = broker.quotas.fetched.max_in_window(ctx.user, ctx.client_id, now_ms)
         max_bytes = int(min(request.max_bytes, broker.fetch_max_bytes, max_bytes))
         self._fetch = request._replace(max_bytes=max_bytes)
         return self._fetch
@@ -97,14 +96,14 @@ class QuotaUse:
         """Record the cost of a client that disconnected before its response."""
         is_produce = ctx.api_key == _PRODUCE
         if is_produce:
-            ctx.broker.quotas.produced.record(ANONYMOUS, ctx.client_id, self._request_bytes, now_ms)
+            ctx.broker.quotas.produced.record(ctx.user, ctx.client_id, self._request_bytes, now_ms)
         if ctx.api_key not in EXEMPT and not (is_produce and response is None):
             self._record_time(ctx, now_ms)
 
     def _answer_produce(self, ctx: Context, response: Any, now_ms: int) -> None:
         """Record the request's bytes; without a response (acks=0) its time is not counted."""
         throttle_ms = ctx.broker.quotas.produced.record(
-            ANONYMOUS, ctx.client_id, self._request_bytes, now_ms
+            ctx.user, ctx.client_id, self._request_bytes, now_ms
         )
         if response is None:
             ctx.connection.rest(throttle_ms)
@@ -122,16 +121,16 @@ class QuotaUse:
         throttle_ms = self._record_time(ctx, now_ms)
         header_bytes = _FRAME_SIZE_BYTES + response_header_version(ctx.api_key, ctx.api_version)
         size = codec.records_size(list(frame)) - header_bytes
-        throttle_ms = max(throttle_ms, quota.record(ANONYMOUS, ctx.client_id, size, now_ms))
+        throttle_ms = max(throttle_ms, quota.record(ctx.user, ctx.client_id, size, now_ms))
         if throttle_ms:
-            quota.record_freely(ANONYMOUS, ctx.client_id, -size, now_ms)
+            quota.record_freely(ctx.user, ctx.client_id, -size, now_ms)
             empty = _without_records(ctx, request, response)
             frame = self._frame(ctx, empty, throttle_ms)
         self._send(ctx, frame, throttle_ms, now_ms)
 
     def _record_time(self, ctx: Context, now_ms: int) -> int:
         requests = ctx.broker.quotas.requests
-        timed = self._timed = requests.find(ANONYMOUS, ctx.client_id, now_ms)
+        timed = self._timed = requests.find(ctx.user, ctx.client_id, now_ms)
         if timed is None:
             return 0
         return requests.record_on(timed, self._handled_s * _PERCENT_PER_S, now_ms)

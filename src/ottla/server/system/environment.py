@@ -132,6 +132,9 @@ class Environment(Protocol):
     def new_uuid(self) -> Uuid:
         """Return a random version 4 id."""
 
+    def secret_bytes(self, count: int) -> bytes:
+        """Return random bytes for nonces and keys."""
+
     def open_directory(self, path: str) -> Directory:
         """Return a directory, made when missing."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import secrets
 import time
 from typing import TYPE_CHECKING
 
@@ -89,6 +90,10 @@ class RealEnvironment:
     def new_uuid(self) -> Uuid:
         """Return a random version 4 id."""
         return random_uuid()
+
+    def secret_bytes(self, count: int) -> bytes:
+        """Return random bytes of the system."""
+        return secrets.token_bytes(count)
 
     def open_directory(self, path: str) -> RealDirectory:
         """Return a directory, made when missing."""

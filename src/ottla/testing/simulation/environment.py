@@ -196,6 +196,10 @@ class SimulatedEnvironment:
         """Return an id of the seed's sequence."""
         return Uuid.drawn(lambda: self._uuids.randbytes(16))
 
+    def secret_bytes(self, count: int) -> bytes:
+        """Return bytes of the seed's sequence."""
+        return self._uuids.randbytes(count)
+
     def open_directory(self, path: str) -> Directory:
         """Return the simulated disk of this path."""
         return self._disks[path]

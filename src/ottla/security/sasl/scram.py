@@ -1,0 +1,153 @@
+"""SCRAM-SHA-256 and SCRAM-SHA-512 on a server (RFC 5802, RFC 7677; KIP-84).
+
+A password is never stored: a client proves that it knows it by a signature over both nonces.
+Unlike Kafka's, an exchange with an unknown user goes on with a salt that is derived from the
+node's secret and fails at the proof, as one with a wrong password does: users cannot be guessed.
+
+Kafka: org.apache.kafka.common.security.scram.internals.{ScramSaslServer, ScramMessages}.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.security.sasl.mechanism import AuthenticationFailed, InvalidToken
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+MECHANISM_NUMBERS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+MIN_ITERATIONS: Final = 4096
+_FAILED: Final = (
+    "Authentication failed during authentication due to invalid credentials with SASL mechanism {}"
+)
+_SASL_NAME: Final = r"(?:[^=,\x00]|=2C|=3D)+"
+_VALUE: Final = r"[^,\x00]+"
+_CLIENT_FIRST: Final = re.compile(
+    rf"(?P<gs2>n,(?:a=(?P<authzid>{_SASL_NAME}))?,)"
+    rf"(?P<bare>(?:m={_VALUE},)?n=(?P<user>{_SASL_NAME}),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)"
+    rf"(?P<extensions>(?:,[A-Za-z]+={_VALUE})*))"
+)
+_CLIENT_FINAL: Final = re.compile(
+    rf"(?P<unsigned>c=(?P<binding>[A-Za-z0-9+/=]+),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)"
+    rf"(?:,[A-Za-z]+={_VALUE})*),p=(?P<proof>[A-Za-z0-9+/=]+)"
+)
+_NO_BINDING: Final = b"n,,"
+
+
+class ScramCredential(NamedTuple):
+    """What is stored of a password."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+    user: str | None = None
+    """The principal's name where it is not the login's: the owner of a delegation token."""
+    expires_ms: int | None = None
+
+
+class ScramServer:
+    """One login."""
+
+    def __init__(
+        self,
+        mechanism: str,
+        find: Callable[[str, bool], ScramCredential | None],
+        *,
+        nonce: str,
+        secret: bytes,
+    ) -> None:
+        """find(user, is_token) returns a credential; nonce is random, secret is the node's."""
+        self._mechanism = mechanism
+        self._hash = HASHES[mechanism]
+        self._find = find
+        self._nonce = nonce
+        self._secret = secret
+        self._credential: ScramCredential | None = None
+        self._is_known = False
+        self._gs2 = b""
+        self._begun = ""
+        self.user = ""
+        self.is_complete = False
+        self.is_token = False
+        self.expires_ms: int | None = None
+
+    def evaluate(self, token: bytes) -> bytes:
+        """Answer the client's first or final message."""
+        try:
+            text = token.decode()
+        except UnicodeDecodeError as error:
+            raise InvalidToken from error
+        return self._final(text) if self._begun else self._first(text)
+
+    def _first(self, text: str) -> bytes:
+        match = _CLIENT_FIRST.fullmatch(text)
+        if match is None:
+            raise InvalidToken
+        user = _decoded(match["user"])
+        authorization_id = match["authzid"]
+        if authorization_id and _decoded(authorization_id) != user:
+            raise AuthenticationFailed(
+                "Authentication failed: Client requested an authorization id that is different "
+                "from username"
+            )
+        extensions = dict(part.split("=", 1) for part in match["extensions"].split(",") if part)
+        self.is_token = extensions.get("tokenauth", "").lower() == "true"
+        found = self._find(user, self.is_token)
+        self._is_known = found is not None
+        credential = self._credential = found or self._invented(user)
+        self.user = credential.user or user
+        self.expires_ms = credential.expires_ms
+        self._gs2 = match["gs2"].encode()
+        self._nonce = match["nonce"] + self._nonce
+        salt = base64.b64encode(credential.salt).decode()
+        answer = f"r={self._nonce},s={salt},i={credential.iterations}"
+        self._begun = f"{match['bare']},{answer}"
+        return answer.encode()
+
+    def _invented(self, user: str) -> ScramCredential:
+        """Return a credential that no proof fits, the same each time for a user."""
+        salt = hmac.digest(self._secret, user.encode(), "sha256")[:24]
+        key = hmac.digest(self._secret, b"key" + user.encode(), self._hash)
+        return ScramCredential(salt, key, key, MIN_ITERATIONS)
+
+    def _final(self, text: str) -> bytes:
+        match, credential = _CLIENT_FINAL.fullmatch(text), self._credential
+        if match is None or credential is None or self.is_complete:
+            raise InvalidToken
+        if not hmac.compare_digest(match["nonce"], self._nonce):
+            raise InvalidToken
+        if _base64(match["binding"]) not in {self._gs2, _NO_BINDING}:
+            raise InvalidToken
+        signed = f"{self._begun},{match['unsigned']}".encode()
+        if not self._is_proved(credential, _base64(match["proof"]), signed) or not self._is_known:
+            raise AuthenticationFailed(_FAILED.format(self._mechanism))
+        signature = hmac.digest(credential.server_key, signed, self._hash)
+        self.is_complete = True
+        return b"v=" + base64.b64encode(signature)
+
+    def _is_proved(self, credential: ScramCredential, proof: bytes, signed: bytes) -> bool:
+        signature = hmac.digest(credential.stored_key, signed, self._hash)
+        if len(proof) != len(signature):
+            return False
+        client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
+        stored_key = hashlib.new(self._hash, client_key).digest()
+        return hmac.compare_digest(stored_key, credential.stored_key)
+
+
+def _decoded(name: str) -> str:
+    return name.replace("=2C", ",").replace("=3D", "=")
+
+
+def _base64(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise InvalidToken from error
