@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,7 @@ from ottla.coordinator.runtime import (
     ShardEnvironment,
 )
 from ottla.coordinator.runtime.active import Environment, ShardState
+from ottla.coordinator.runtime.loader import SLICE_RECORDS
 from ottla.coordinator.runtime.result import empty_result
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.records.group import GroupMetadataKey
@@ -329,3 +331,20 @@ def test_timer_operation_is_retried_where_asked(*, retries: bool) -> None:
     bench.runtime.close()
     bench.advance(10_000)
     assert bench.log.end_offset(0) == int(retries)
+
+
+def test_loading_takes_a_bounded_number_of_records_in_a_turn() -> None:
+    """A turn of the loop replays some hundred records, whole batches, none twice."""
+    bench = Bench()
+    for number in range(3 * SLICE_RECORDS // 10):
+        records = [(0, f"{number}-{one}".encode(), None, ()) for one in range(10)]
+        bench.log.append(0, encode_batch(records), 0)
+    bench.runtime.on_elected(0, 1)
+    shard = bench.runtime.shard(0)
+    seen = [len(shard.counts)]
+    while bench.runtime.partitions[0] is ShardState.LOADING:
+        bench.advance(bench.clock.time_ms + 1)
+        seen.append(len(shard.counts))
+    assert seen[-1] == 3 * SLICE_RECORDS
+    assert all(after - before <= SLICE_RECORDS for before, after in pairwise([0, *seen]))
+    assert set(shard.counts.values()) == {1}

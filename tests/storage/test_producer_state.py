@@ -338,3 +338,15 @@ def test_a_broken_snapshot_is_skipped() -> None:
     disk.open(log.producer_state.snapshot_path(newest)).write_at(8, b"\xff")
     log = new_log(disk, clean=True)
     assert log.producer_state.producers[1].last_sequence == 29
+
+
+def test_the_oldest_open_transaction_may_be_late() -> None:
+    """By the time of its producer's last batch; nothing is late once it is ended."""
+    log = new_log()
+    state = log.producer_state
+    assert not state.has_transaction_since_before(NOW_MS + 1)
+    send(log, 1, 0, transactional=True)
+    assert not state.has_transaction_since_before(NOW_MS)
+    assert state.has_transaction_since_before(NOW_MS + 1)
+    end(log, 1, commit=True)
+    assert not state.has_transaction_since_before(NOW_MS + 1)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.clock import Clock
+    from ottla.coordinator.runtime.load_times import LoadTimes
     from ottla.coordinator.runtime.log import CoordinatorLog
     from ottla.coordinator.runtime.result import (
         CoordinatorRecord,
@@ -103,6 +104,7 @@ class ActivePartition(Generic[S]):
         leader_epoch: int,
         environment: Environment,
         make_shard: Callable[[ShardEnvironment], S],
+        load_times: LoadTimes,
     ) -> None:
         self.partition = partition
         self.leader_epoch = leader_epoch
@@ -113,6 +115,8 @@ class ActivePartition(Generic[S]):
         self.shard = make_shard(
             ShardEnvironment(partition, self._registry, self._timers, environment.clock)
         )
+        self._load_times = load_times
+        self._start_ms = environment.clock.monotonic_ms()
         self._loader = Loader(environment.log, partition, self.shard)
         self._load_task: TimerTask | None = None
         self._deferred: deque[_Deferred] = deque()
@@ -156,9 +160,8 @@ class ActivePartition(Generic[S]):
             self._loader.position = max(self._loader.position, self._loader.target)
             self._maybe_activate()
         else:
-            self._load_task = self._environment.timer.add(
-                self._environment.clock.monotonic_ms(), self._load_step
-            )
+            next_turn_ms = self._environment.clock.monotonic_ms() + 1
+            self._load_task = self._environment.timer.add(next_turn_ms, self._load_step)
 
     def _maybe_activate(self) -> None:
         target = self._loader.target
@@ -167,6 +170,8 @@ class ActivePartition(Generic[S]):
         self._written_offset = target
         self._registry.snapshot(target)
         self.state = ShardState.ACTIVE
+        now_ms = self._environment.clock.monotonic_ms()
+        self._load_times.add(now_ms - self._start_ms, now_ms)
         try:
             self.shard.on_loaded()
         except Exception as error:  # noqa: BLE001 - the same for inconsistent records

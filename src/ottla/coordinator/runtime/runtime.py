@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ottla.coordinator.runtime.active import ActivePartition, Environment, ShardState
+from ottla.coordinator.runtime.load_times import LoadTimes
 from ottla.coordinator.runtime.shard import Shard, ShardEnvironment
 from ottla.errors import ErrorCode, KafkaError
 from ottla.purgatory.pending import Pending
@@ -30,6 +31,7 @@ class CoordinatorRuntime(Generic[S]):
         self._environment = environment
         self._make_shard = make_shard
         self._partitions: dict[int, ActivePartition[S]] = {}
+        self.load_times = LoadTimes()
 
     @property
     def partitions(self) -> dict[int, ShardState]:
@@ -50,7 +52,9 @@ class CoordinatorRuntime(Generic[S]):
             if leader_epoch <= current.leader_epoch and current.state != ShardState.FAILED:
                 return
             self._remove(partition)
-        created = ActivePartition(partition, leader_epoch, self._environment, self._make_shard)
+        created = ActivePartition(
+            partition, leader_epoch, self._environment, self._make_shard, self.load_times
+        )
         self._partitions[partition] = created
         created.start()
 

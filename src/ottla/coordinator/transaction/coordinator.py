@@ -68,6 +68,8 @@ class TransactionCoordinator:
         self._clock = clock
         self._new_producer_id = new_producer_id
         self._may_take_over = may_take_over
+        self.append_retry_count = 0
+        """Ended transactions whose record the log did not take; they are tried again."""
         self._partition_count = partition_count
         self.markers = Markers(channel, timer, clock, self._complete)
         self.runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
@@ -209,11 +211,13 @@ class TransactionCoordinator:
         partition, epoch = sending.shard, sending.coordinator_epoch
 
         def again(_now_ms: int) -> None:
+            self.append_retry_count -= 1
             if self.runtime.leader_epoch(partition) == epoch:
                 self._complete(sending)
 
         def finished(done: Pending[None]) -> None:
             if done.error is not None and operation_error(done.error) not in _GONE:
+                self.append_retry_count += 1
                 self._timer.add(self._clock.monotonic_ms() + RETRY_MS, again)
 
         self.runtime.write(partition, lambda shard: shard.complete(sending.transaction)).on_done(

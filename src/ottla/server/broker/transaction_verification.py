@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.runtime.log import TransactionSupport
 from ottla.errors import ErrorCode, KafkaError
+from ottla.metrics.samples import Recent
 from ottla.protocol.apis.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -84,6 +85,9 @@ class TransactionVerification:
         self._timer = timer
         self._clock = clock
         self._config = config
+        self.times_ms = Recent()
+        """How long coordinators took to answer."""
+        self.failed_count = 0
 
     def begin(
         self,
@@ -146,12 +150,15 @@ class TransactionVerification:
 
     def _ask(self, question: _Question) -> None:
         """Ask once; an answer of CONCURRENT_TRANSACTIONS is asked for again for a short time."""
+        begin_ms = self._clock.monotonic_ms()
         self._send(question.transactional_id, question.request).on_done(
-            lambda done: self._take(question, _code_of(done, question.partition))
+            lambda done: self._take(question, _code_of(done, question.partition), begin_ms)
         )
 
-    def _take(self, question: _Question, code: ErrorCode) -> None:
+    def _take(self, question: _Question, code: ErrorCode, begin_ms: int) -> None:
         now_ms = self._clock.monotonic_ms()
+        self.times_ms.add(now_ms - begin_ms)
+        self.failed_count += code is not ErrorCode.NONE
         if question.asks_again_after(code, now_ms):
             again_ms = now_ms + self._config().add_partitions_to_txn_retry_backoff_ms
             self._timer.add(again_ms, lambda _now_ms: self._ask(question))

@@ -14,6 +14,7 @@ from ottla.server.metrics.groups import GroupMetrics
 from ottla.server.metrics.loop import LoopWatch
 from ottla.server.metrics.partitions import PartitionMetrics
 from ottla.server.metrics.quotas import QuotaMetrics
+from ottla.server.metrics.transactions import TransactionMetrics
 
 if TYPE_CHECKING:
     import asyncio
@@ -126,6 +127,7 @@ class NodeMetrics:
         self._partitions = PartitionMetrics(broker.replicas, level=level, now_s=now_s)
         self._groups = GroupMetrics(broker.groups, broker.replicas, broker.clock)
         self._cluster = ClusterMetrics(broker.node_id, controller, broker.replication, now_s=now_s)
+        self._transactions = TransactionMetrics(broker, now_s=now_s)
         self._quotas = QuotaMetrics(broker.quotas, broker.clock)
         self._requests = requests
         self._watch = LoopWatch(
@@ -154,6 +156,7 @@ class NodeMetrics:
     def _tick(self, now_s: float) -> None:
         self._partitions.tick(now_s)
         self._cluster.tick(now_s)
+        self._transactions.tick(now_s)
 
     def collect(self) -> Iterator[Series | None]:
         """Yield all series; the loop may take a turn between two of them."""
@@ -166,6 +169,7 @@ class NodeMetrics:
         yield from self._requests.collect()
         yield from self._partitions.collect()
         yield from self._groups.collect()
+        yield from self._transactions.collect()
         yield from self._quotas.collect()
         yield Series(_SCRAPE, _ONE, (self.last_scrape_s,))
         yield Series(_SCRAPES, _ONE, (self._scrapes,))

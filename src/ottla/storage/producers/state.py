@@ -112,6 +112,12 @@ class ProducerState:
                 first: last for first, last in self._unreplicated.items() if last >= high_watermark
             }
 
+    def has_transaction_since_before(self, timestamp_ms: int) -> bool:
+        """Whether the oldest open transaction has had its last batch before a time."""
+        producer_id = next(iter(self._ongoing.values()), None)
+        entry = None if producer_id is None else self.producers.get(producer_id)
+        return entry is not None and 0 < entry.last_timestamp < timestamp_ms
+
     def has_ongoing_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         """Whether this very producer has a transaction open here."""
         entry = self.producers.get(producer_id)

@@ -1,0 +1,105 @@
+"""Metrics of transactions, and of the time that coordinators take to load.
+
+Kafka: TransactionMarkerChannelManager, AddPartitionsToTxnManager, CoordinatorRuntimeMetricsImpl,
+ReplicaManager.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.metrics.families import (
+    Family,
+    Series,
+    client_gauge,
+    gauge,
+    meter,
+    quantile_labels,
+    rate,
+    summary,
+)
+from ottla.metrics.rates import Meter
+from ottla.metrics.samples import QUANTILES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ottla.coordinator.runtime.load_times import LoadTimes
+    from ottla.server.broker.broker import Broker
+
+_ONE: Final = ("",)
+LATE_MS: Final = 5 * 60_000
+"""How much longer than transaction.max.timeout.ms an open transaction takes that is late."""
+_QUANTILES: Final = quantile_labels(QUANTILES)
+_MARKERS: Final = ("kafka.coordinator.transaction", "TransactionMarkerChannelManager")
+_UNKNOWN = gauge(
+    *_MARKERS, "UnknownDestinationQueueSize", "Markers of partitions that have no leader."
+)
+_APPEND = gauge(
+    *_MARKERS, "LogAppendRetryQueueSize", "Ended transactions that the log did not take yet."
+)
+_VERIFICATION: Final = ("kafka.server", "AddPartitionsToTxnManager")
+_TIME = summary(
+    *_VERIFICATION, "VerificationTimeMs", "How long transaction coordinators take to verify."
+)
+_FAILURE = (*_VERIFICATION, "VerificationFailureRate")
+_FAILURES = meter(*_FAILURE, "Verifications that were refused or not answered.")
+_FAILURE_RATE = rate(*_FAILURE, "oneminuterate", "The same a second.")
+_LATE = gauge(
+    "kafka.server",
+    "ReplicaManager",
+    "PartitionsWithLateTransactionsCount",
+    "Led here, with a transaction open for longer than any may be.",
+)
+
+
+def _load_families(which: str, text: str) -> dict[str, Family]:
+    text += ", of those loaded in the last 30 seconds."
+    return {
+        kind: client_gauge(f"{kind}-coordinator-metrics", f"partition-load-time-{which}", text)
+        for kind in ("group", "transaction")
+    }
+
+
+_LOAD_AVERAGE = _load_families("avg", "Milliseconds that a partition took to load")
+_LOAD_HIGHEST = _load_families("max", "Milliseconds that the slowest partition took to load")
+
+
+class TransactionMetrics:
+    """The metrics of one broker; used on the node's loop only."""
+
+    def __init__(self, broker: Broker, *, now_s: float) -> None:
+        self._broker = broker
+        self._failures = Meter(now_s)
+
+    def tick(self, now_s: float) -> None:
+        """Sample the counters."""
+        self._failures.update(self._broker.verification.failed_count, now_s)
+
+    def collect(self) -> Iterator[Series]:
+        """Yield all series."""
+        broker = self._broker
+        coordinator, verification = broker.transactions, broker.verification
+        yield Series(_UNKNOWN, _ONE, (coordinator.markers.unknown_destination_count,))
+        yield Series(_APPEND, _ONE, (coordinator.append_retry_count,))
+        recent = verification.times_ms
+        yield Series(_TIME, _QUANTILES, (*recent.quantiles(), recent.total, recent.count))
+        yield Series(_FAILURES, _ONE, (verification.failed_count,))
+        yield Series(_FAILURE_RATE, _ONE, (self._failures.one_minute_rate,))
+        yield Series(_LATE, _ONE, (self._late_count(),))
+        yield from self._load_times("group", broker.groups.runtime.load_times)
+        yield from self._load_times("transaction", coordinator.runtime.load_times)
+
+    def _load_times(self, kind: str, times: LoadTimes) -> Iterator[Series]:
+        average_ms, highest_ms = times.figures(self._broker.clock.monotonic_ms())
+        yield Series(_LOAD_AVERAGE[kind], _ONE, (average_ms,))
+        yield Series(_LOAD_HIGHEST[kind], _ONE, (highest_ms,))
+
+    def _late_count(self) -> int:
+        limit_ms = self._broker.metadata.config.transaction_max_timeout_ms + LATE_MS
+        before_ms = self._broker.clock.now_ms() - limit_ms
+        return sum(
+            one.log.producer_state.has_transaction_since_before(before_ms)
+            for one in self._broker.replicas
+            if one.is_leader and one.log.first_unstable_offset is not None
+        )
