@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.coordinator.group import GroupCoordinator, GroupCoordinatorConfig, RequestContext
+from ottla.coordinator.runtime.active import ShardState
 from ottla.errors import ErrorCode, KafkaError
 from ottla.purgatory.pending import Pending
 from ottla.purgatory.timing_wheel import TimingWheel
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.shard import GroupShard
 
 EPOCH_MS = 1_000_000_000_000
+
+
+_LOADING_TURNS = 20
+"""Some hundred records are loaded in each; some logs wait for their commit for longer."""
 
 
 class VirtualClock:
@@ -166,6 +171,9 @@ class World:
         for partition in range(self.config.offsets_topic_num_partitions):
             self.coordinator.on_elected(partition, self.leader_epoch)
         self.advance(0)
+        for _ in range(_LOADING_TURNS):
+            if ShardState.LOADING in self.coordinator.runtime.partitions.values():
+                self.advance(1)
         return self
 
     def resign(self) -> None:
