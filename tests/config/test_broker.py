@@ -131,14 +131,6 @@ def test_unknown_names_are_listed_with_the_nearest() -> None:
         ({"remote.log.storage.system.enable": "true"}, "remote.log.storage.system.enable"),
         ({"authorizer.class.name": "x.Y"}, "authorizer.class.name"),
         ({"client.quota.callback.class": "x.Y"}, "client.quota.callback.class"),
-        (
-            {
-                "listeners": "SSL://:9092,CONTROLLER://:9093",
-                "listener.security.protocol.map": "SSL:SSL,CONTROLLER:PLAINTEXT",
-                "inter.broker.listener.name": "SSL",
-            },
-            "listeners",
-        ),
     ],
 )
 def test_unsupported_features_are_named(given: dict[str, str], name: str) -> None:

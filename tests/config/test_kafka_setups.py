@@ -161,7 +161,7 @@ def test_the_file_that_kafka_is_delivered_with_starts_unchanged() -> None:
     [
         (
             {"KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "CONTROLLER:PLAINTEXT,PLAINTEXT:SASL_SSL"},
-            "requires TLS listeners, which Ottla does not implement yet",
+            "a TLS listener needs ssl.keystore.location",
         ),
         (
             {"KAFKA_AUTHORIZER_CLASS_NAME": "a.StandardAuthorizer"},

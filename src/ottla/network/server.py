@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import errno
 import logging
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.network.connection import Connection
 from ottla.network.limits import UNLIMITED, ConnectionQuota
 from ottla.network.sockets import configure_accepted
+from ottla.network.tls import Handshake, TlsConnection
 
 if TYPE_CHECKING:
     import asyncio
     import socket
-    from collections.abc import Collection
+    import ssl
+    from collections.abc import Callable, Collection
 
     from ottla.network.connection import RequestHandler
     from ottla.network.frame_budget import FrameBudget
@@ -30,8 +33,11 @@ _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _RETRY_ACCEPT_S = 0.1
 
 
-class ListenerSecurity(Protocol):
+class ListenerSecurity(Handshake, Protocol):
     """What a listener does with a new connection before its requests are served."""
+
+    def context(self) -> ssl.SSLContext | None:
+        """Return the context that encrypts new connections, None for no encryption."""
 
     def accepted(self, connection: Connection, listener: Listener) -> None:
         """Put a login in the way of the connection's frames."""
@@ -191,7 +197,12 @@ class Listener:
         self._count += 1
         local = sock.getsockname()
         peer = f"{local[0]}:{local[1]}-{address[0]}:{address[1]}-0-{self._count}"
-        connection = Connection(
+        security = self._security
+        context = None if security is None else security.context()
+        kind: Callable[..., Connection] = Connection
+        if security is not None and context is not None:
+            kind = partial(TlsConnection, context=context, handshake=security)
+        connection = kind(
             self._loop,
             sock,
             self,
@@ -203,8 +214,8 @@ class Listener:
             peer_host=address[0],
         )
         self.connections[connection] = None
-        if self._security is not None:
-            self._security.accepted(connection, self)
+        if security is not None:
+            security.accepted(connection, self)
 
     def sweep(self, now_ms: int, max_idle_ms: int) -> int:
         """Close connections that are idle or send too slowly; return how many.

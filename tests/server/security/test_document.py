@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ottla import Admin
 from ottla.config.broker import parse_broker_config
 from ottla.config.properties import parse_properties
-from ottla.server.node.security import login_problems
+from ottla.server.node.security import security_problems
 from ottla.testing.cluster import Cluster
 from tests.cli.running import run
 from tests.documents.snippets import Snippet, snippets
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def test_the_login_of_the_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A node with the document's settings; the command makes a user who can log in."""
     found: list[Snippet] = snippets("docs/security.md")
-    settings = parse_properties(next(one.text for one in found if one.kind == "properties"))
-    assert not list(login_problems(parse_broker_config(settings)))
+    settings = parse_properties(next(one.text for one in found if one.text.startswith("node.id")))
+    assert not list(security_problems(parse_broker_config(settings)))
     del settings["log.dirs"]
     settings["listeners"] = "LOGIN://localhost:0,CONTROLLER://localhost:0"
     command = next(one.text for one in found if "--add-config" in one.text)

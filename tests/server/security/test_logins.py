@@ -16,7 +16,7 @@ from ottla.protocol.apis.api_versions import ApiVersionsRequest
 from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.apis.sasl_handshake import SaslHandshakeRequest
-from ottla.server.node.security import login_problems
+from ottla.server.node.security import security_problems
 from ottla.testing.cluster import Cluster
 from tests.server.requests.untrusted_clients import Peer
 from tests.waits import WAIT_S
@@ -263,5 +263,5 @@ def test_a_listener_without_a_login_goes_on(cluster: Cluster) -> None:
 def test_a_node_without_a_usable_login_does_not_start(changes: dict[str, str], text: str) -> None:
     """A mechanism that is not there, a JAAS text without users; no secret is shown."""
     given = {**Cluster().config, **SETTINGS, **changes, "log.dirs": "/nowhere"}
-    found = [one.message for one in login_problems(parse_broker_config(given))]
+    found = [one.message for one in security_problems(parse_broker_config(given))]
     assert any(text in message for message in found)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.config.broker.endpoints import SecurityProtocol
 from ottla.config.broker.replication import RACK_AWARE_SELECTOR
 from ottla.config.problems import ConfigProblem
 
@@ -34,15 +33,7 @@ def _set(name: str) -> Callable[[BrokerConfig], bool]:
     return requires
 
 
-def _secured(config: BrokerConfig) -> bool:
-    return any(
-        endpoint.security_protocol in {SecurityProtocol.SSL, SecurityProtocol.SASL_SSL}
-        for endpoint in (*config.endpoints, *config.advertised_endpoints)
-    )
-
-
 REFUSALS: tuple[Refusal, ...] = (
-    Refusal("listeners", _secured, "TLS listeners"),
     Refusal(
         "security.inter.broker.protocol",
         lambda config: config.security_inter_broker_protocol.upper() != "PLAINTEXT",

@@ -46,7 +46,7 @@ from ottla.server.node.listeners import ListenerRole, NodeListeners
 from ottla.server.node.registration import REGISTRATION_TIMEOUT_MS, registration_manager
 from ottla.server.node.reporters import reporters_refusal
 from ottla.server.node.resources import NodeResources
-from ottla.server.node.security import NodeSecurity, login_refusal
+from ottla.server.node.security import NodeSecurity, security_refusal
 from ottla.server.node.start_log import LoadProgress, log_listening, log_recovered, log_starting
 from ottla.server.node.startup import Banner
 from ottla.server.node.waits import NodeWaits
@@ -102,10 +102,10 @@ class Node:
         config, resources = self.config, self._resources
         loader = MetadataLoader()
         self._metadata = BrokerMetadata(
-            DynamicSettings(config, (reporters_refusal, login_refusal)), loader.image
+            DynamicSettings(config, (reporters_refusal, security_refusal)), loader.image
         )
         self._quotas = Quotas(config)
-        self._security = NodeSecurity(self._metadata, resources.environment, resources.loop)
+        self._security = NodeSecurity(self._metadata, resources)
         self._quorum_channel = self._make_quorum_channel()
         self.controller = self._make_controller(loader)
         self._failure_detection = self._make_failure_detection()

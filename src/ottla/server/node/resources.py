@@ -44,6 +44,8 @@ class WorkerPools:
         """For the logs of new partitions, which wait for no flush."""
         self.receivers: WorkerPool = environment.start_workers(loop, 1)
         """For receivers of clients' metrics, which may wait for a network."""
+        self.handshakes: WorkerPool = environment.start_workers(loop)
+        """For TLS handshakes."""
         self.decompression: WorkerPool = environment.start_workers(loop)
         self.moves = VolumeWorkers(
             partial(environment.start_workers, loop, concurrent_moves(config))
@@ -61,6 +63,7 @@ class WorkerPools:
             self.disk,
             self.new_logs,
             self.receivers,
+            self.handshakes,
             self.decompression,
             self.moves,
             self.cleaning,

@@ -6,12 +6,15 @@ Kafka: org.apache.kafka.common.network.ChannelBuilders.
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.config.broker.endpoints import SecurityProtocol
 from ottla.config.listener_settings import ListenerSettings
 from ottla.config.problems import ConfigProblem
+from ottla.network.tls_context import server_context, tls_settings
+from ottla.security.distinguished_name import parse_rules, short_name, subject_name
 from ottla.security.jaas import parse_jaas
+from ottla.security.principal import USER_TYPE, Principal
 from ottla.security.sasl.plain import PLAIN, PlainServer, users_of
 from ottla.security.sasl.scram import (
     HASHES,
@@ -21,44 +24,62 @@ from ottla.security.sasl.scram import (
 )
 from ottla.security.sasl.server import SaslServer
 from ottla.server.requests.login import LoginPolicy, SaslLogins
+from ottla.server.system.tls import TlsContexts
 
 if TYPE_CHECKING:
-    import asyncio
+    import ssl
     from collections.abc import Callable, Iterator, Mapping
 
     from ottla.config.broker import BrokerConfig
-    from ottla.network.server import ListenerSecurity
+    from ottla.network.connection import Connection
+    from ottla.network.server import Listener, ListenerSecurity
+    from ottla.network.tls import TlsConnection
+    from ottla.network.tls_context import TlsSettings
     from ottla.security.sasl.mechanism import Mechanism
     from ottla.server.broker.metadata import BrokerMetadata
-    from ottla.server.system.environment import Environment
+    from ottla.server.node.resources import NodeResources
 
 _JAAS: Final = "sasl.jaas.config"
 _MECHANISMS: Final = "sasl.enabled.mechanisms"
 _SUPPORTED: Final = (PLAIN, *HASHES)
 _NONCE_BYTES: Final = 24
 _SECRET_BYTES: Final = 32
+_CLIENT_AUTH: Final = "ssl.client.auth"
+_MAPPING_RULES: Final = "ssl.principal.mapping.rules"
 SASL_PROTOCOLS: Final = (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+TLS_PROTOCOLS: Final = (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
 
 
 class NodeSecurity:
     """Makes what secures each listener."""
 
-    def __init__(
-        self, metadata: BrokerMetadata, environment: Environment, loop: asyncio.AbstractEventLoop
-    ) -> None:
+    def __init__(self, metadata: BrokerMetadata, resources: NodeResources) -> None:
         self._metadata = metadata
-        self._environment = environment
-        self._loop = loop
-        self._secret = environment.secret_bytes(_SECRET_BYTES)
+        self._environment = resources.environment
+        self._loop = resources.loop
+        self.run_handshake = resources.workers.handshakes.run
+        self._contexts = TlsContexts()
+        self._secret = self._environment.secret_bytes(_SECRET_BYTES)
 
     def of(self, listener: str) -> ListenerSecurity | None:
         """Return what secures a listener's connections, None for PLAINTEXT."""
         protocol = self._metadata.config.security_protocols[listener]
-        if protocol not in SASL_PROTOCOLS:
+        if protocol is SecurityProtocol.PLAINTEXT:
             return None
-        return SaslLogins(
-            lambda: self._policy(listener), loop=self._loop, clock=self._environment.clock
-        )
+        logins = None
+        if protocol in SASL_PROTOCOLS:
+            logins = SaslLogins(
+                lambda: self._policy(listener), loop=self._loop, clock=self._environment.clock
+            )
+        return SecuredListener(self, listener, protocol, logins)
+
+    def settings(self, listener: str) -> ListenerSettings:
+        """Return a listener's settings in force."""
+        return ListenerSettings(self._metadata.config, listener)
+
+    def context(self, listener: str) -> ssl.SSLContext:
+        """Return the TLS context of a listener."""
+        return self._contexts.of(listener, listener_tls(self.settings(listener)))
 
     def _policy(self, listener: str) -> LoginPolicy:
         settings = ListenerSettings(self._metadata.config, listener)
@@ -104,24 +125,84 @@ class NodeSecurity:
         )
 
 
+class SecuredListener:
+    """Encrypts the connections of one listener and lets their clients log in."""
+
+    def __init__(
+        self,
+        owner: NodeSecurity,
+        listener: str,
+        protocol: SecurityProtocol,
+        logins: SaslLogins | None,
+    ) -> None:
+        self._owner = owner
+        self._listener = listener
+        self._protocol = protocol
+        self._logins = logins
+
+    def context(self) -> ssl.SSLContext | None:
+        """Return the context for a new connection, None without TLS."""
+        if self._protocol not in TLS_PROTOCOLS:
+            return None
+        return self._owner.context(self._listener)
+
+    def accepted(self, connection: Connection, listener: Listener) -> None:
+        """Begin a login where one is asked for."""
+        if self._logins is not None:
+            self._logins.accepted(connection, listener)
+
+    def run(self, job: Callable[[], Any], done: Callable[[Any, Exception | None], None]) -> None:
+        """Run a step of a handshake in a worker."""
+        self._owner.run_handshake(job, done)
+
+    def secured(self, connection: TlsConnection, tls: ssl.SSLSocket) -> None:
+        """Take the principal from the client's certificate; ValueError when no rule names it."""
+        certificate: Any = tls.getpeercert() if self._logins is None else None
+        if certificate:
+            rules = parse_rules(self._owner.settings(self._listener).value(_MAPPING_RULES))
+            name = short_name(subject_name(certificate["subject"]), rules)
+            connection.principal = Principal(USER_TYPE, name)
+
+
+def listener_tls(settings: ListenerSettings) -> TlsSettings:
+    """Return the TLS settings of a listener.
+
+    SASL names the clients of SASL_SSL: there ssl.client.auth counts only as the listener's own
+    setting, as in Kafka.
+    """
+    protocol = settings.config.security_protocols[settings.listener]
+    own = settings.own(_CLIENT_AUTH)
+    is_named = protocol in SASL_PROTOCOLS
+    client_auth = own or ("none" if is_named else settings.config.ssl_client_auth)
+    return tls_settings(settings.value, client_auth)
+
+
 def _options(settings: ListenerSettings, mechanism: str) -> Mapping[str, str]:
     text = settings.own(_JAAS, mechanism)
     return {} if text is None else parse_jaas(text.reveal()).options
 
 
-def login_problems(config: BrokerConfig) -> Iterator[ConfigProblem]:
-    """Yield what is wrong with the logins of SASL listeners."""
+def security_problems(config: BrokerConfig) -> Iterator[ConfigProblem]:
+    """Yield what is wrong with the logins and certificates of listeners."""
     for endpoint in config.endpoints:
+        settings = ListenerSettings(config, endpoint.listener)
         if endpoint.security_protocol in SASL_PROTOCOLS:
-            yield from _listener_problems(ListenerSettings(config, endpoint.listener))
+            yield from _login_problems(settings)
+        if endpoint.security_protocol in TLS_PROTOCOLS:
+            try:
+                server_context(listener_tls(settings))
+                parse_rules(settings.value(_MAPPING_RULES))
+            except ValueError as error:
+                text = f"listener {endpoint.listener}: {error}"
+                yield ConfigProblem("listeners", str(endpoint), text)
 
 
-def login_refusal(_current: BrokerConfig, proposed: BrokerConfig) -> str | None:
-    """Say why changed settings leave a listener without a usable login."""
-    return next((one.message for one in login_problems(proposed)), None)
+def security_refusal(_current: BrokerConfig, proposed: BrokerConfig) -> str | None:
+    """Say why changed settings leave a listener without certificates or a usable login."""
+    return next((one.message for one in security_problems(proposed)), None)
 
 
-def _listener_problems(settings: ListenerSettings) -> Iterator[ConfigProblem]:
+def _login_problems(settings: ListenerSettings) -> Iterator[ConfigProblem]:
     names = settings.value(_MECHANISMS)
     shown = ",".join(names)
     unsupported = [name for name in names if name not in _SUPPORTED]

@@ -16,7 +16,7 @@ from ottla.config.own import OwnSettings
 from ottla.config.problems import ConfigErrors, ConfigProblem, nearest
 from ottla.config.properties import read_properties
 from ottla.server.node.plugins import plugin_problems
-from ottla.server.node.security import login_problems
+from ottla.server.node.security import security_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -183,7 +183,7 @@ def _parse(given: dict[str, str]) -> tuple[BrokerConfig, list[ConfigProblem]]:
         *unsupported_settings(config),
         *listener_problems(given),
         *plugin_problems(config),
-        *login_problems(config),
+        *security_problems(config),
     ]
 
 

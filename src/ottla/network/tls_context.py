@@ -1,0 +1,215 @@
+"""TLS contexts of servers and clients, from Kafka's settings.
+
+PEM is read by OpenSSL itself. OpenSSL reads keys only from files: what stands in a setting or in
+another kind of store is written to a temporary one, readable by its owner, removed after loading.
+
+Kafka: org.apache.kafka.common.security.ssl.DefaultSslEngineFactory.
+"""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ottla.security.keystores import KeyMaterial, StoreError, read_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+PEM: Final = "PEM"
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_CLIENT_AUTH: Final = {
+    "none": ssl.CERT_NONE,
+    "requested": ssl.CERT_OPTIONAL,
+    "required": ssl.CERT_REQUIRED,
+}
+_MAX_STORE_BYTES: Final = 10 * 1024 * 1024
+_JAVA_PREFIX: Final = "TLS_"
+
+
+class TlsError(ValueError):
+    """Settings from which there is no context; the text contains no secret."""
+
+
+class Store(NamedTuple):
+    """One store: a file, or texts."""
+
+    type: str
+    location: str | None
+    password: str | None
+    key: str | None = None
+    certificates: str | None = None
+    key_password: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Store({self.type}, {self.location})"
+
+
+class TlsSettings(NamedTuple):
+    """What a context is made of."""
+
+    keys: Store
+    trust: Store
+    protocols: tuple[str, ...]
+    cipher_suites: tuple[str, ...]
+    client_auth: str = "none"
+    checks_host: bool = True
+
+
+def tls_settings(value: Callable[[str], Any], client_auth: str = "none") -> TlsSettings:
+    """Collect the settings; value(name) returns one by its dotted name."""
+
+    def secret(name: str) -> str | None:
+        found = value(name)
+        reveal = getattr(found, "reveal", None)
+        return found if reveal is None else str(reveal())
+
+    keys = Store(
+        value("ssl.keystore.type").upper(),
+        value("ssl.keystore.location"),
+        secret("ssl.keystore.password"),
+        secret("ssl.keystore.key"),
+        secret("ssl.keystore.certificate.chain"),
+        secret("ssl.key.password"),
+    )
+    trust = Store(
+        value("ssl.truststore.type").upper(),
+        value("ssl.truststore.location"),
+        secret("ssl.truststore.password"),
+        certificates=secret("ssl.truststore.certificates"),
+    )
+    return TlsSettings(
+        keys,
+        trust,
+        tuple(value("ssl.enabled.protocols")),
+        tuple(value("ssl.cipher.suites")),
+        client_auth,
+        bool(value("ssl.endpoint.identification.algorithm")),
+    )
+
+
+def server_context(settings: TlsSettings) -> ssl.SSLContext:
+    """Return the context of a listener. Raises TlsError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.verify_mode = _CLIENT_AUTH[settings.client_auth]
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    if not _load_keys(context, settings.keys):
+        raise TlsError("a TLS listener needs ssl.keystore.location or ssl.keystore.key")
+    if not _load_trust(context, settings.trust) and settings.client_auth != "none":
+        context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
+    _limit(context, settings)
+    return context
+
+
+def client_context(settings: TlsSettings) -> ssl.SSLContext:
+    """Return the context of a client; without a trust store the system's authorities count."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = settings.checks_host
+    context.options |= ssl.OP_NO_COMPRESSION
+    if not _load_trust(context, settings.trust):
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    _load_keys(context, settings.keys)
+    _limit(context, settings)
+    return context
+
+
+def _limit(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    """Apply versions and cipher suites; TLS 1.3's own suites are always on, as OpenSSL has it."""
+    unknown = [name for name in settings.protocols if name not in _VERSIONS]
+    if unknown:
+        text = f"ssl.enabled.protocols: {unknown[0]!r} is none of {', '.join(_VERSIONS)}"
+        raise TlsError(text)
+    versions = [_VERSIONS[name] for name in settings.protocols]
+    if versions:
+        context.minimum_version, context.maximum_version = min(versions), max(versions)
+    older = [openssl_name(name) for name in settings.cipher_suites if not _is_of_1_3(name)]
+    if older:
+        try:
+            context.set_ciphers(":".join(older))
+        except ssl.SSLError as error:
+            raise TlsError(f"ssl.cipher.suites: OpenSSL knows none of {older}") from error
+
+
+def _is_of_1_3(name: str) -> bool:
+    return name.startswith(_JAVA_PREFIX) and "_WITH_" not in name
+
+
+def openssl_name(name: str) -> str:
+    """Return OpenSSL's name of a cipher suite that has Java's."""
+    if not name.startswith(_JAVA_PREFIX):
+        return name
+    exchange, _, cipher = name.removeprefix(_JAVA_PREFIX).partition("_WITH_")
+    cipher = cipher.replace("AES_", "AES").replace("_POLY1305_SHA256", "_POLY1305")
+    joined = f"{exchange}_{cipher}".replace("_", "-").replace("-CBC-SHA", "-SHA")
+    return joined.removeprefix("RSA-")
+
+
+def _load_keys(context: ssl.SSLContext, store: Store) -> bool:
+    """Load the node's own key; return whether there is one."""
+    if store.type != PEM:
+        if not store.location:
+            return False
+        material = _read(store)
+        if not material.private_key:
+            raise TlsError(f"{store.location} holds no private key")
+        _load_texts(context, (material.private_key, material.chain), None)
+        return True
+    password = store.key_password
+    if store.location:
+        _load_file(context, store.location, password)
+    elif store.key:
+        _load_texts(context, (store.key, store.certificates or ""), password)
+    return bool(store.location or store.key)
+
+
+def _load_texts(context: ssl.SSLContext, texts: Sequence[str], password: str | None) -> None:
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as both:
+        both.write("\n".join(texts) + "\n")
+        both.flush()
+        _load_file(context, both.name, password, "the key store's texts")
+
+
+def _load_file(
+    context: ssl.SSLContext, path: str, password: str | None, shown: str | None = None
+) -> None:
+    try:
+        # without a password OpenSSL would ask the terminal for one
+        context.load_cert_chain(path, password=password or "")
+    except (OSError, ssl.SSLError) as error:
+        reason = error.strerror or str(error)
+        raise TlsError(f"cannot read key and certificates of {shown or path}: {reason}") from error
+
+
+def _load_trust(context: ssl.SSLContext, store: Store) -> bool:
+    """Load trusted certificates; return whether there are any."""
+    try:
+        if store.type != PEM:
+            if not store.location:
+                return False
+            material = _read(store)
+            trusted = material.trusted or material.chain
+            if not trusted:
+                raise TlsError(f"{store.location} holds no certificates")
+            context.load_verify_locations(cadata=trusted)
+            return True
+        if store.location or store.certificates:
+            context.load_verify_locations(cafile=store.location, cadata=store.certificates)
+    except (OSError, ssl.SSLError) as error:
+        shown = store.location or "ssl.truststore.certificates"
+        reason = error.strerror or str(error)
+        raise TlsError(f"cannot read the certificates of {shown}: {reason}") from error
+    return bool(store.location or store.certificates)
+
+
+def _read(store: Store) -> KeyMaterial:
+    assert store.location is not None
+    try:
+        with Path(store.location).open("rb") as file:
+            data = file.read(_MAX_STORE_BYTES)
+        return read_store(data, store.password or "", store.key_password)
+    except OSError as error:
+        raise TlsError(f"cannot read {store.location}: {error.strerror}") from error
+    except StoreError as error:
+        raise TlsError(f"cannot read {store.location}: {error}") from error

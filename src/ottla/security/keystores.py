@@ -1,0 +1,162 @@
+"""Private keys and certificates in PKCS12 and JKS stores, as the PEM text that OpenSSL reads.
+
+A store with the type JKS may hold either format, as with Java's keytool. The JKS format protects a
+key by a chain of SHA-1 hashes; it is read because it is still common, and never written.
+
+Kafka: org.apache.kafka.common.security.ssl.DefaultSslEngineFactory.FileBasedStore.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from typing import Final, NamedTuple
+
+_JKS_MAGIC: Final = b"\xfe\xed\xfe\xed"
+_JKS_KEY, _JKS_CERTIFICATE = 1, 2
+_JKS_SALT: Final = 20
+_JKS_PHRASE: Final = b"Mighty Aphrodite"
+_SEQUENCE, _OCTETS = 0x30, 0x04
+_LINE: Final = 64
+
+
+class KeyMaterial(NamedTuple):
+    """What a store holds, as PEM text."""
+
+    private_key: str
+    """Not encrypted; empty without a key."""
+    chain: str
+    """The certificate of the key first."""
+    trusted: str
+
+    def __repr__(self) -> str:
+        return "KeyMaterial([hidden])"
+
+
+class StoreError(ValueError):
+    """A store that cannot be read; the text contains no secret."""
+
+
+def read_store(data: bytes, password: str, key_password: str | None = None) -> KeyMaterial:
+    """Read a JKS or PKCS12 store, recognised by its first bytes. Raises StoreError."""
+    if data.startswith(_JKS_MAGIC):
+        try:
+            return _read_jks(data, password, key_password or password)
+        except (IndexError, UnicodeDecodeError) as error:
+            raise StoreError("the JKS store is damaged") from error
+    if data.startswith(b"-----BEGIN"):
+        raise StoreError("it is a PEM file: set the store's type to PEM")
+    return _read_pkcs12(data, password)
+
+
+def pem(kind: str, data: bytes) -> str:
+    """Return DER bytes as a PEM block."""
+    text = base64.b64encode(data).decode()
+    lines = "\n".join(text[start : start + _LINE] for start in range(0, len(text), _LINE))
+    return f"-----BEGIN {kind}-----\n{lines}\n-----END {kind}-----\n"
+
+
+def _read_pkcs12(data: bytes, password: str) -> KeyMaterial:
+    try:
+        from cryptography.hazmat.primitives.serialization import (
+            Encoding,
+            NoEncryption,
+            PrivateFormat,
+            pkcs12,
+        )
+    except ImportError as error:
+        raise StoreError("PKCS12 stores need the package cryptography") from error
+
+    try:
+        store = pkcs12.load_pkcs12(data, password.encode())
+    except ValueError as error:
+        raise StoreError("the PKCS12 store is damaged, or its password is wrong") from error
+    key = ""
+    if store.key is not None:
+        key = store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    others = [one.certificate.public_bytes(Encoding.PEM).decode() for one in store.additional_certs]
+    own = "" if store.cert is None else store.cert.certificate.public_bytes(Encoding.PEM).decode()
+    return KeyMaterial(key, own + "".join(others) if own else "", "".join(others))
+
+
+class _Bytes:
+    """Reads big-endian fields."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.position = 0
+
+    def take(self, count: int) -> bytes:
+        end = self.position + count
+        if count < 0 or end > len(self._data):
+            raise IndexError
+        found = self._data[self.position : end]
+        self.position = end
+        return found
+
+    def number(self, size: int) -> int:
+        return int.from_bytes(self.take(size), "big")
+
+    def text(self) -> str:
+        return self.take(self.number(2)).decode()
+
+    def certificate(self, version: int) -> str:
+        if version > 1:
+            self.text()  # its type: X.509
+        return pem("CERTIFICATE", self.take(self.number(4)))
+
+
+def _read_jks(data: bytes, password: str, key_password: str) -> KeyMaterial:
+    body, digest = data[:-_JKS_SALT], data[-_JKS_SALT:]
+    secret = password.encode("utf-16-be")
+    found = hashlib.sha1(secret + _JKS_PHRASE + body).digest()  # noqa: S324 - the format's own
+    if not hmac.compare_digest(found, digest):
+        raise StoreError("the JKS store is damaged, or its password is wrong")
+    fields = _Bytes(body)
+    fields.take(4)
+    version, count = fields.number(4), fields.number(4)
+    key = chain = ""
+    trusted: list[str] = []
+    for _ in range(count):
+        tag = fields.number(4)
+        fields.text()  # the alias
+        fields.take(8)  # the date
+        if tag == _JKS_KEY:
+            protected = fields.take(fields.number(4))
+            certificates = [fields.certificate(version) for _ in range(fields.number(4))]
+            if not key:
+                key = pem("PRIVATE KEY", _unprotected(protected, key_password))
+                chain = "".join(certificates)
+        elif tag == _JKS_CERTIFICATE:
+            trusted.append(fields.certificate(version))
+        else:
+            raise StoreError(f"the JKS store has an entry of the unknown kind {tag}")
+    return KeyMaterial(key, chain, "".join(trusted))
+
+
+def _unprotected(protected: bytes, password: str) -> bytes:
+    """Return a key as PKCS8: the XOR of its bytes and a chain of hashes that begins with a salt."""
+    outer = _Bytes(_der(_Bytes(protected), _SEQUENCE))
+    _der(outer, _SEQUENCE)  # the algorithm
+    sealed = _der(outer, _OCTETS)
+    salt, covered, check = sealed[:_JKS_SALT], sealed[_JKS_SALT:-_JKS_SALT], sealed[-_JKS_SALT:]
+    secret = password.encode("utf-16-be")
+    stream, block = b"", salt
+    while len(stream) < len(covered):
+        block = hashlib.sha1(secret + block).digest()  # noqa: S324 - the format's own
+        stream += block
+    plain = bytes(a ^ b for a, b in zip(covered, stream, strict=False))
+    if hashlib.sha1(secret + plain).digest() != check:  # noqa: S324 - as above
+        raise StoreError("the password of the key in the JKS store is wrong")
+    return plain
+
+
+def _der(fields: _Bytes, tag: int) -> bytes:
+    """Return the content of one DER element."""
+    if fields.number(1) != tag:
+        raise IndexError
+    size = fields.number(1)
+    if size & 0x80:
+        size = fields.number(size & 0x7F)
+    return fields.take(size)
