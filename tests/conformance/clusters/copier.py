@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import confluent_kafka
 
-from ottla import Consumer, FatalTransactionError, KafkaError, Producer, TopicPartition
+from ottla import (
+    Consumer,
+    FatalTransactionError,
+    FencedInstanceIdError,
+    KafkaError,
+    Producer,
+    TopicPartition,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -108,7 +115,11 @@ class Ottla:
 
     def read(self) -> list[Record]:
         """Return what a poll returns."""
-        found = self._consumer.poll(_WAIT_S, _RECORDS)
+        try:
+            found = self._consumer.poll(_WAIT_S, _RECORDS)
+        except FencedInstanceIdError as error:
+            print("fenced", self._consumer.group_metadata(), repr(error), flush=True)
+            sys.exit(FENCED)
         return [Record(one.partition, one.offset, one.value) for one in found]
 
     def copy(self, records: Sequence[Record], check: Callable[[], None]) -> None:
@@ -180,6 +191,10 @@ class Librdkafka:
     def read(self) -> list[Record]:
         """Return what was consumed without error."""
         found = self._consumer.consume(_RECORDS, _WAIT_S)
+        fatal = [one.error() for one in found if one.error() is not None and one.error().fatal()]
+        if fatal:
+            print("fenced", fatal, flush=True)
+            sys.exit(FENCED)
         return [
             Record(one.partition() or 0, one.offset() or 0, one.value() or b"")
             for one in found
