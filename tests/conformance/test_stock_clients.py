@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ottla import Admin, TopicPartition
 from tests.conformance.clients.node_process import running_node
 from tests.conformance.clients.stock import (
     CLIENTS,
@@ -43,6 +44,12 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 @pytest.fixture(params=CLIENTS, ids=lambda one: one.name)
 def client(request: pytest.FixtureRequest) -> Client:
     """Give each of the clients in turn."""
+    return client_or_skip(request.param)
+
+
+@pytest.fixture(params=[one for one in CLIENTS if one.has_transactions], ids=lambda one: one.name)
+def transactional(request: pytest.FixtureRequest) -> Client:
+    """Give each of the clients that have transactions in turn."""
     return client_or_skip(request.param)
 
 
@@ -145,6 +152,47 @@ def test_survives_a_killed_node(client: Client, tmp_path_factory: pytest.TempPat
         assert Counter(stored.values()) == Counter(range(60))
         if client.says_offsets:
             assert places(producer.said()) == stored
+
+
+def _reading(client: Client, isolation: str) -> Client:
+    environment = {**client.environment, "STOCK_ISOLATION": isolation}
+    return client._replace(environment=environment)
+
+
+def test_commits_and_aborts_transactions(node: Target, transactional: Client) -> None:
+    """Nine transactions: readers of committed records skip three; the group has the last offset."""
+    topic = node.create_topic(f"transactions-{transactional.name}", partitions=2)
+    name = f"id-{transactional.name}"
+    said = run(transactional, "transact", node.bootstrap, topic, name, 9).lines
+    outcomes = ["aborted" if number % 3 == 2 else "committed" for number in range(9)]
+    assert said == [f"{outcome} {number}" for number, outcome in enumerate(outcomes)]
+    committed = [one for one in range(27) if outcomes[one // 3] == "committed"]
+    for isolation, expected in (("read_committed", committed), ("read_uncommitted", range(27))):
+        reader, group = _reading(transactional, isolation), f"{isolation}-{topic}"
+        read = run(reader, "consume", node.bootstrap, topic, group, len(expected))
+        assert sorted(read.numbers()) == list(expected)
+        for partition in (0, 1):
+            order = [one.number for one in read.said() if one.partition == partition]
+            assert order == [one for one in expected if one % 2 == partition]
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        offsets = admin.list_group_offsets(name)
+    found = offsets[TopicPartition(topic, 0)]
+    assert found is not None
+    assert found.offset == 8  # the last transaction is aborted
+
+
+def test_a_zombie_is_fenced(node: Target, transactional: Client) -> None:
+    """A producer whose id another one has cannot commit, and its record is never read."""
+    topic = node.create_topic(f"zombies-{transactional.name}", partitions=2)
+    name = f"zombie-{transactional.name}"
+    with Program(transactional, "zombie", node.bootstrap, topic, name) as zombie:
+        zombie.wait_until(lambda: "open" in zombie.lines)
+        run(transactional, "transact", node.bootstrap, topic, name, 2)
+        zombie.leave()
+    assert zombie.lines == ["open", "fenced"], zombie.report()
+    reader = _reading(transactional, "read_committed")
+    read = run(reader, "consume", node.bootstrap, topic, f"group-{topic}", 6)
+    assert sorted(read.numbers()) == list(range(6))
 
 
 def test_clients_read_each_other(node: Target) -> None:

@@ -8,8 +8,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.errors import KafkaError, ProducerFenced
 
-from tests.conformance.clients.commands import key_of, main, say, timestamp_of, value_of
+from tests.conformance.clients.commands import (
+    ABORTED,
+    RECORDS_OF_A_TRANSACTION,
+    isolation,
+    key_of,
+    main,
+    say,
+    timestamp_of,
+    value_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -64,6 +74,7 @@ async def consume(arguments: list[str]) -> None:
         group_id=group,
         enable_auto_commit=False,
         auto_offset_reset="earliest",
+        isolation_level=isolation(),
         heartbeat_interval_ms=300,
     )
     consumer.subscribe([topic], listener=Announcer())
@@ -91,9 +102,50 @@ async def offset(arguments: list[str]) -> None:
             say(-1 if found is None else found.offset)
 
 
+async def transact(arguments: list[str]) -> None:
+    """Commit and abort transactions with offsets."""
+    bootstrap, topic, name, count = arguments
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=name) as producer:
+        for number in range(int(count)):
+            await producer.begin_transaction()
+            first = number * RECORDS_OF_A_TRANSACTION
+            for one in range(first, first + RECORDS_OF_A_TRANSACTION):
+                await producer.send_and_wait(topic, value_of(one), key_of(one), one % 2)
+            offsets = {TopicPartition(topic, 0): number + 1}
+            await producer.send_offsets_to_transaction(offsets, name)
+            if number % 3 == ABORTED:
+                await producer.abort_transaction()
+                say("aborted", number)
+            else:
+                await producer.commit_transaction()
+                say("committed", number)
+
+
+async def zombie(arguments: list[str]) -> None:
+    """Try to commit a transaction after another producer has the id."""
+    bootstrap, topic, name = arguments
+    stopped = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=name)
+    await producer.start()
+    await producer.begin_transaction()
+    await producer.send_and_wait(topic, value_of(0), key_of(0), 0)
+    say("open")
+    await stopped.wait()
+    try:
+        await producer.commit_transaction()
+    except ProducerFenced:
+        say("fenced")
+    except KafkaError as error:
+        say(repr(error))
+    else:
+        say("committed")
+
+
 def _runs(command: Callable[[list[str]], Coroutine[Any, Any, None]]) -> Callable[[list[str]], None]:
     return lambda arguments: asyncio.run(command(arguments))
 
 
 if __name__ == "__main__":
-    main({"produce": _runs(produce), "consume": _runs(consume), "offset": _runs(offset)})
+    commands = (produce, consume, offset, transact, zombie)
+    main({one.__name__: _runs(one) for one in commands})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -26,6 +27,16 @@ def key_of(number: int) -> bytes:
 def timestamp_of(number: int) -> int:
     """Return the time of the record of this number: one second apart, in milliseconds."""
     return FIRST_TIMESTAMP_MS + number * 1000
+
+
+RECORDS_OF_A_TRANSACTION = 3
+ABORTED = 2
+"""Transactions whose number has this remainder by three are aborted."""
+
+
+def isolation() -> str:
+    """Return the isolation level with which `consume` reads."""
+    return os.environ.get("STOCK_ISOLATION", "read_uncommitted")
 
 
 def say(*words: object) -> None:

@@ -6,9 +6,19 @@ import sys
 import time
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from tests.conformance.clients.commands import key_of, main, say, stop_event, timestamp_of, value_of
+from tests.conformance.clients.commands import (
+    ABORTED,
+    RECORDS_OF_A_TRANSACTION,
+    isolation,
+    key_of,
+    main,
+    say,
+    stop_event,
+    timestamp_of,
+    value_of,
+)
 
 
 def produce(arguments: list[str]) -> None:
@@ -57,6 +67,7 @@ def consume(arguments: list[str]) -> None:
             "group.id": group,
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
+            "isolation.level": isolation(),
             "heartbeat.interval.ms": 300,
             "reconnect.backoff.max.ms": 500,
         }
@@ -90,5 +101,59 @@ def offset(arguments: list[str]) -> None:
     consumer.close()
 
 
+def _transactional(bootstrap: str, name: str) -> Producer:
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": name})
+    producer.init_transactions(60)
+    return producer
+
+
+def transact(arguments: list[str]) -> None:
+    """Commit and abort transactions with offsets."""
+    bootstrap, topic, name, count = arguments
+    producer = _transactional(bootstrap, name)
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": name})
+    for number in range(int(count)):
+        producer.begin_transaction()
+        first = number * RECORDS_OF_A_TRANSACTION
+        for one in range(first, first + RECORDS_OF_A_TRANSACTION):
+            producer.produce(topic, value_of(one), key_of(one), one % 2)
+        producer.flush()
+        offsets = [TopicPartition(topic, 0, number + 1)]
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 60)
+        if number % 3 == ABORTED:
+            producer.abort_transaction(60)
+            say("aborted", number)
+        else:
+            producer.commit_transaction(60)
+            say("committed", number)
+    consumer.close()
+
+
+def zombie(arguments: list[str]) -> None:
+    """Try to commit a transaction after another producer has the id."""
+    bootstrap, topic, name = arguments
+    stopped = stop_event()
+    producer = _transactional(bootstrap, name)
+    producer.begin_transaction()
+    producer.produce(topic, value_of(0), key_of(0), 0)
+    producer.flush()
+    say("open")
+    stopped.wait()
+    try:
+        producer.commit_transaction(60)
+    except KafkaException as error:
+        say("fenced" if error.args[0].fatal() else error)
+    else:
+        say("committed")
+
+
 if __name__ == "__main__":
-    main({"produce": produce, "consume": consume, "offset": offset})
+    main(
+        {
+            "produce": produce,
+            "consume": consume,
+            "offset": offset,
+            "transact": transact,
+            "zombie": zombie,
+        }
+    )

@@ -8,6 +8,15 @@
         "PARTITION OFFSET VALUE"; leaves after COUNT records, or (COUNT 0) at SIGTERM
     offset BOOTSTRAP TOPIC PARTITION TIMESTAMPS
         says the first offset at or after each of the times, -1 where there is none
+    transact BOOTSTRAP TOPIC ID COUNT
+        COUNT transactions of the transactional id; transaction n has the records 3n to 3n + 2,
+        record r in partition r % 2, and commits offset n + 1 of partition 0 for the group ID; those
+        with n % 3 == 2 are aborted; says "committed N" or "aborted N"
+    zombie BOOTSTRAP TOPIC ID
+        begins a transaction with record 0 in partition 0; says "open" when it is stored, commits at
+        SIGTERM, and says "committed" or "fenced"
+
+`consume` reads with the isolation level of STOCK_ISOLATION.
 
 Record n has the value "%08d" % n and a hundred dots, the key n, and the time 1700000000 s + n s.
 """
@@ -54,6 +63,7 @@ class Client(NamedTuple):
     says_offsets: bool = True
     past_the_end: int | None = -1  # result of `offset` after the last record; None: the log end
     codecs: tuple[str, ...] = CODECS
+    has_transactions: bool = True
 
 
 class Said(NamedTuple):
@@ -272,9 +282,15 @@ _KAFKA_PYTHON = _python("kafka", "kafka_python_client")
 CLIENTS = (
     Client("java", _java),
     Client("confluent-kafka", _python("confluent_kafka", "confluent_kafka_client")),
-    Client("kafka-python", _KAFKA_PYTHON),
-    Client("kafka-python-2.1", _KAFKA_PYTHON, {"STOCK_API_VERSION": "2.1"}),
-    Client("kafka-python-0.11", _KAFKA_PYTHON, {"STOCK_API_VERSION": "0.11"}, codecs=CODECS[:-1]),
+    Client("kafka-python", _KAFKA_PYTHON, has_transactions=False),
+    Client("kafka-python-2.1", _KAFKA_PYTHON, {"STOCK_API_VERSION": "2.1"}, has_transactions=False),
+    Client(
+        "kafka-python-0.11",
+        _KAFKA_PYTHON,
+        {"STOCK_API_VERSION": "0.11"},
+        codecs=CODECS[:-1],
+        has_transactions=False,
+    ),
     Client("aiokafka", _python("aiokafka", "aiokafka_client")),
     Client("kafkajs", _kafkajs, says_offsets=False, past_the_end=None),
     Client("franz-go", _go("go")),

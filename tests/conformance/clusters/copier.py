@@ -191,8 +191,8 @@ class Librdkafka:
     def read(self) -> list[Record]:
         """Return what was consumed without error."""
         found = self._consumer.consume(_RECORDS, _WAIT_S)
-        fatal = [one.error() for one in found if one.error() is not None and one.error().fatal()]
-        if fatal:
+        errors = (one.error() for one in found)
+        if fatal := [one for one in errors if one is not None and one.fatal()]:
             print("fenced", fatal, flush=True)
             sys.exit(FENCED)
         return [

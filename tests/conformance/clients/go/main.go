@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -118,8 +119,13 @@ func consume(arguments []string) {
 	loses := func(_ context.Context, _ *kgo.Client, changed map[string][]int32) {
 		holds.change(changed, false)
 	}
+	isolation := kgo.ReadUncommitted()
+	if os.Getenv("STOCK_ISOLATION") == "read_committed" {
+		isolation = kgo.ReadCommitted()
+	}
 	client := connect(
 		arguments[0],
+		kgo.FetchIsolationLevel(isolation),
 		kgo.ConsumerGroup(arguments[2]),
 		kgo.ConsumeTopics(topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
@@ -170,7 +176,89 @@ func offset(arguments []string) {
 	}
 }
 
+func transactional(bootstrap string, name string) *kgo.Client {
+	return connect(
+		bootstrap, kgo.TransactionalID(name), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+	)
+}
+
+func numbered(topic string, number int) *kgo.Record {
+	return &kgo.Record{
+		Topic:     topic,
+		Partition: int32(number % 2),
+		Key:       []byte(strconv.Itoa(number)),
+		Value:     []byte(fmt.Sprintf("%08d", number) + strings.Repeat(".", 100)),
+	}
+}
+
+// commitOffset adds an offset of a group without members to the open transaction.
+func commitOffset(client *kgo.Client, name string, topic string, offset int) {
+	ctx := context.Background()
+	id, epoch, problem := client.ProducerID(ctx)
+	check(problem)
+	added := kmsg.NewPtrAddOffsetsToTxnRequest()
+	added.TransactionalID, added.Group = name, name
+	added.ProducerID, added.ProducerEpoch = id, epoch
+	addition, problem := added.RequestWith(ctx, client)
+	check(problem)
+	check(kerr.ErrorForCode(addition.ErrorCode))
+	partition := kmsg.NewTxnOffsetCommitRequestTopicPartition()
+	partition.Offset = int64(offset)
+	committed := kmsg.NewTxnOffsetCommitRequestTopic()
+	committed.Topic = topic
+	committed.Partitions = append(committed.Partitions, partition)
+	request := kmsg.NewPtrTxnOffsetCommitRequest()
+	request.TransactionalID, request.Group = name, name
+	request.ProducerID, request.ProducerEpoch = id, epoch
+	request.Topics = append(request.Topics, committed)
+	answer, problem := request.RequestWith(ctx, client)
+	check(problem)
+	check(kerr.ErrorForCode(answer.Topics[0].Partitions[0].ErrorCode))
+}
+
+func transact(arguments []string) {
+	topic, name, ctx := arguments[1], arguments[2], context.Background()
+	client := transactional(arguments[0], name)
+	defer client.Close()
+	for number := 0; number < integer(arguments[3]); number++ {
+		check(client.BeginTransaction())
+		for one := number * 3; one < number*3+3; one++ {
+			check(client.ProduceSync(ctx, numbered(topic, one)).FirstErr())
+		}
+		commitOffset(client, name, topic, number+1)
+		if number%3 == 2 {
+			check(client.EndTransaction(ctx, kgo.TryAbort))
+			say("aborted %d", number)
+		} else {
+			check(client.EndTransaction(ctx, kgo.TryCommit))
+			say("committed %d", number)
+		}
+	}
+}
+
+func zombie(arguments []string) {
+	stopped, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer cancel()
+	client := transactional(arguments[0], arguments[2])
+	check(client.BeginTransaction())
+	check(client.ProduceSync(context.Background(), numbered(arguments[1], 0)).FirstErr())
+	say("open")
+	<-stopped.Done()
+	problem := client.EndTransaction(context.Background(), kgo.TryCommit)
+	switch {
+	case problem == nil:
+		say("committed")
+	case errors.Is(problem, kerr.ProducerFenced), errors.Is(problem, kerr.InvalidProducerEpoch):
+		say("fenced")
+	default:
+		say("%v", problem)
+	}
+}
+
 func main() {
-	commands := map[string]func([]string){"produce": produce, "consume": consume, "offset": offset}
+	commands := map[string]func([]string){
+		"produce": produce, "consume": consume, "offset": offset,
+		"transact": transact, "zombie": zombie,
+	}
 	commands[os.Args[1]](os.Args[2:])
 }

@@ -11,6 +11,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Future;
 import java.util.stream.Collectors;
 import org.apache.kafka.clients.consumer.CommitFailedException;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
@@ -21,6 +22,8 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.InvalidProducerEpochException;
+import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.errors.RebalanceInProgressException;
 import org.apache.kafka.common.errors.WakeupException;
 
@@ -33,6 +36,8 @@ public final class StockClient {
             case "produce" -> produce(rest);
             case "consume" -> consume(rest);
             case "offset" -> offset(rest);
+            case "transact" -> transact(rest);
+            case "zombie" -> zombie(rest);
             default -> throw new IllegalArgumentException(arguments[0]);
         }
     }
@@ -84,6 +89,8 @@ public final class StockClient {
         settings.put("group.id", arguments.get(2));
         settings.put("enable.auto.commit", "false");
         settings.put("auto.offset.reset", "earliest");
+        settings.put("isolation.level",
+                System.getenv().getOrDefault("STOCK_ISOLATION", "read_uncommitted"));
         settings.put("heartbeat.interval.ms", "300");
         KafkaConsumer<String, String> consumer = new KafkaConsumer<>(settings);
         CountDownLatch closed = new CountDownLatch(1);
@@ -144,6 +151,66 @@ public final class StockClient {
                 say(Long.toString(found == null ? -1 : found.offset()));
             }
         }
+    }
+
+    private static KafkaProducer<String, String> transactional(String bootstrap, String name) {
+        Properties settings = strings(bootstrap);
+        settings.put("key.serializer", "org.apache.kafka.common.serialization.StringSerializer");
+        settings.put("value.serializer", "org.apache.kafka.common.serialization.StringSerializer");
+        settings.put("transactional.id", name);
+        KafkaProducer<String, String> producer = new KafkaProducer<>(settings);
+        producer.initTransactions();
+        return producer;
+    }
+
+    private static ProducerRecord<String, String> record(String topic, int number) {
+        String value = String.format("%08d", number) + ".".repeat(100);
+        return new ProducerRecord<>(topic, number % 2, Integer.toString(number), value);
+    }
+
+    private static void transact(List<String> arguments) {
+        String topic = arguments.get(1);
+        String name = arguments.get(2);
+        TopicPartition read = new TopicPartition(topic, 0);
+        try (KafkaProducer<String, String> producer = transactional(arguments.get(0), name)) {
+            for (int number = 0; number < Integer.parseInt(arguments.get(3)); number++) {
+                producer.beginTransaction();
+                for (int one = number * 3; one < number * 3 + 3; one++) {
+                    producer.send(record(topic, one));
+                }
+                producer.flush();
+                producer.sendOffsetsToTransaction(
+                        Map.of(read, new OffsetAndMetadata(number + 1)),
+                        new ConsumerGroupMetadata(name));
+                if (number % 3 == 2) {
+                    producer.abortTransaction();
+                    say("aborted " + number);
+                } else {
+                    producer.commitTransaction();
+                    say("committed " + number);
+                }
+            }
+        }
+    }
+
+    private static void zombie(List<String> arguments) throws Exception {
+        KafkaProducer<String, String> producer =
+                transactional(arguments.get(0), arguments.get(2));
+        producer.beginTransaction();
+        producer.send(record(arguments.get(1), 0)).get();
+        Thread committing = new Thread(() -> {
+            try {
+                producer.commitTransaction();
+                say("committed");
+            } catch (ProducerFencedException | InvalidProducerEpochException fenced) {
+                say("fenced");
+            } catch (RuntimeException problem) {
+                say(problem.toString());
+            }
+        });
+        Runtime.getRuntime().addShutdownHook(committing);
+        say("open");
+        new CountDownLatch(1).await();
     }
 
     private static Properties strings(String bootstrap) {

@@ -72,7 +72,7 @@ async function send(producer, topic, compression, first, size) {
 async function consume(bootstrap, topic, groupId, count) {
   const wanted = Number(count) || Infinity;
   const consumer = connect(bootstrap).consumer({
-    groupId, heartbeatInterval: 300, sessionTimeout: 6000, maxWaitTimeInMs: 500, retry,
+    groupId, readUncommitted: process.env.STOCK_ISOLATION !== 'read_committed', heartbeatInterval: 300, sessionTimeout: 6000, maxWaitTimeInMs: 500, retry,
   });
   let stop;
   const stopped = new Promise((resolve) => { stop = resolve; });
@@ -122,9 +122,57 @@ async function offset(bootstrap, topic, partition, timestamps) {
   await admin.disconnect();
 }
 
+async function transactional(bootstrap, transactionalId) {
+  const producer = connect(bootstrap).producer({ transactionalId, idempotent: true, maxInFlightRequests: 1, retry });
+  await producer.connect();
+  return producer;
+}
+
+const numbered = (number) => ({
+  key: String(number),
+  value: String(number).padStart(8, '0') + '.'.repeat(100),
+  partition: number % 2,
+});
+
+async function transact(bootstrap, topic, name, count) {
+  const producer = await transactional(bootstrap, name);
+  for (let number = 0; number < Number(count); number += 1) {
+    const transaction = await producer.transaction();
+    await transaction.send({ topic, acks: -1, messages: [0, 1, 2].map((one) => numbered(number * 3 + one)) });
+    await transaction.sendOffsets({
+      consumerGroupId: name,
+      topics: [{ topic, partitions: [{ partition: 0, offset: String(number + 1) }] }],
+    });
+    if (number % 3 === 2) {
+      await transaction.abort();
+      console.log(`aborted ${number}`);
+    } else {
+      await transaction.commit();
+      console.log(`committed ${number}`);
+    }
+  }
+  await producer.disconnect();
+}
+
+async function zombie(bootstrap, topic, name) {
+  const stopped = new Promise((resolve) => process.on('SIGTERM', resolve));
+  const producer = await transactional(bootstrap, name);
+  const transaction = await producer.transaction();
+  await transaction.send({ topic, acks: -1, messages: [numbered(0)] });
+  console.log('open');
+  await Promise.race([stopped, sleep(60000)]);
+  try {
+    await transaction.commit();
+    console.log('committed');
+  } catch (problem) {
+    const fenced = ['PRODUCER_FENCED', 'INVALID_PRODUCER_EPOCH'].includes(problem.type);
+    console.log(fenced ? 'fenced' : String(problem));
+  }
+}
+
 async function main([command, ...rest]) {
   await zstd.init();
-  await { produce, consume, offset }[command](...rest);
+  await { produce, consume, offset, transact, zombie }[command](...rest);
 }
 
 main(process.argv.slice(2)).then(

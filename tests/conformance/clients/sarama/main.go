@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -157,6 +158,9 @@ func consume(arguments []string) {
 	defer cancel()
 	config := settings()
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
+	if os.Getenv("STOCK_ISOLATION") == "read_committed" {
+		config.Consumer.IsolationLevel = sarama.ReadCommitted
+	}
 	config.Consumer.Offsets.AutoCommit.Enable = false
 	config.Consumer.MaxWaitTime = 20 * time.Millisecond // its commits wait behind its fetches
 	config.Consumer.Group.Heartbeat.Interval = 300 * time.Millisecond
@@ -187,7 +191,79 @@ func offset(arguments []string) {
 	}
 }
 
+func transactional(bootstrap string, name string) sarama.SyncProducer {
+	config := settings()
+	config.Producer.Idempotent = true
+	config.Net.MaxOpenRequests = 1
+	config.Producer.RequiredAcks = sarama.WaitForAll
+	config.Producer.Retry.Max = 100
+	config.Producer.Return.Successes = true
+	config.Producer.Transaction.ID = name
+	config.Producer.Partitioner = sarama.NewManualPartitioner
+	producer, problem := sarama.NewSyncProducer(strings.Split(bootstrap, ","), config)
+	check(problem)
+	return producer
+}
+
+func numbered(topic string, number int) *sarama.ProducerMessage {
+	return &sarama.ProducerMessage{
+		Topic:     topic,
+		Partition: int32(number % 2),
+		Key:       sarama.StringEncoder(strconv.Itoa(number)),
+		Value:     sarama.StringEncoder(fmt.Sprintf("%08d", number) + strings.Repeat(".", 100)),
+	}
+}
+
+func transact(arguments []string) {
+	topic, name := arguments[1], arguments[2]
+	producer := transactional(arguments[0], name)
+	for number := 0; number < integer(arguments[3]); number++ {
+		check(producer.BeginTxn())
+		for one := number * 3; one < number*3+3; one++ {
+			_, _, problem := producer.SendMessage(numbered(topic, one))
+			check(problem)
+		}
+		offsets := map[string][]*sarama.PartitionOffsetMetadata{
+			topic: {{Partition: 0, Offset: int64(number + 1)}},
+		}
+		check(producer.AddOffsetsToTxn(offsets, name))
+		if number%3 == 2 {
+			check(producer.AbortTxn())
+			say("aborted %d", number)
+		} else {
+			check(producer.CommitTxn())
+			say("committed %d", number)
+		}
+	}
+	check(producer.Close())
+}
+
+func zombie(arguments []string) {
+	stopped, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer cancel()
+	producer := transactional(arguments[0], arguments[2])
+	check(producer.BeginTxn())
+	_, _, problem := producer.SendMessage(numbered(arguments[1], 0))
+	check(problem)
+	say("open")
+	<-stopped.Done()
+	problem = producer.CommitTxn()
+	switch {
+	case problem == nil:
+		say("committed")
+	case errors.Is(problem, sarama.ErrProducerFenced),
+		errors.Is(problem, sarama.ErrInvalidProducerEpoch),
+		errors.Is(problem, sarama.ErrTransitionNotAllowed):
+		say("fenced")
+	default:
+		say("%v", problem)
+	}
+}
+
 func main() {
-	commands := map[string]func([]string){"produce": produce, "consume": consume, "offset": offset}
+	commands := map[string]func([]string){
+		"produce": produce, "consume": consume, "offset": offset,
+		"transact": transact, "zombie": zombie,
+	}
 	commands[os.Args[1]](os.Args[2:])
 }
