@@ -229,7 +229,7 @@ class Librdkafka:
                     one.offset = max(one.offset, 0)
                     self._consumer.seek(one)
                 return
-            time.sleep(0.1)
+            self.read()  # a rebalance goes on in it; what it returns is read again
 
     @staticmethod
     def _retried(call: Callable[[], None]) -> None:
