@@ -108,7 +108,12 @@ def test_write_options() -> None:
     """A writer is idempotent unless acks say otherwise, and refuses what it cannot do."""
     assert write_options(SERVER).idempotent
     assert not write_options({**SERVER, "kafka.acks": "1"}).idempotent
-    with pytest.raises(KafkaError, match="writes at least once"):
+    assert write_options(SERVER).exactly_once
+    assert not write_options({**SERVER, "kafka.acks": "1"}).exactly_once
+    assert not write_options({**SERVER, "exactlyOnce": "false"}).exactly_once
+    with pytest.raises(KafkaError, match="exactlyOnce needs"):
+        write_options({**SERVER, "exactlyOnce": "true", "kafka.acks": "1"})
+    with pytest.raises(KafkaError, match="names its transactions itself"):
         write_options({**SERVER, "kafka.transactional.id": "x"})
     with pytest.raises(KafkaError, match="must be one of: none, gzip"):
         write_options({**SERVER, "kafka.compression.type": "zip"})

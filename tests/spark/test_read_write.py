@@ -73,7 +73,7 @@ def rows_of(options: ReadOptions, columns: tuple[str, ...] = ALL) -> list[dict[s
 def write(node: Node, frame: Any, columns: FrameColumns, **options: str) -> int:
     """Write one frame as one task does."""
     given = {"kafka.bootstrap.servers": node.bootstrap, **options}
-    return FrameWriter(write_options(given), columns, 0).write(iter([frame]))
+    return FrameWriter(write_options(given), columns, 0).write(iter([frame])).records
 
 
 def test_what_is_written_is_read(node: Node) -> None:
@@ -388,7 +388,7 @@ def test_a_writer_outlives_a_restart_of_the_broker(node: Node) -> None:
                 node.restart()
             yield frame
 
-    assert writer.write(interrupted()) == 6
+    assert writer.write(interrupted()).records == 6
     found = rows_of(reading(node, "restarted"), ("value",))
     assert [row["value"] for row in found] == [b"%d" % i for i in range(6)]
 

@@ -47,7 +47,13 @@ READ_OPTIONS = (
     "fetchOffset.retryIntervalMs",
     "groupIdPrefix",
 )
-WRITE_OPTIONS = ("topic", "includeHeaders")
+WRITE_OPTIONS = (
+    "topic",
+    "includeHeaders",
+    "exactlyOnce",
+    "failOnDataLoss",
+    "allowMissingDecision",
+)
 SPARK_OPTIONS = ("checkpointLocation", "path", "queryName", "outputMode", "truncate", "numRows")
 """Options that Spark itself adds to those of a source or sink."""
 OWN_OPTIONS = tuple(dict.fromkeys((*READ_OPTIONS, *WRITE_OPTIONS)))
@@ -60,7 +66,8 @@ REFUSED = {
     "kafka.key.serializer": "cast the column key to string or binary instead",
     "kafka.value.serializer": "cast the column value to string or binary instead",
     "kafka.interceptor.classes": "interceptors are Java classes",
-    "kafka.transactional.id": "the sink writes at least once",
+    "kafka.transactional.id": "the sink names its transactions itself; see exactlyOnce",
+    "kafka.transaction.two.phase.commit.enable": "the sink uses it where the broker allows it",
 }
 BASE_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 COLUMN_TYPES = {
@@ -139,6 +146,12 @@ class WriteOptions:
     request_timeout_ms: int = 30_000
     delivery_timeout_ms: int = 120_000
     api_timeout_ms: int = 60_000
+    exactly_once: bool = True
+    group_id: str = ""
+    """The group that the query's source offsets are committed for; "" for the query's own."""
+    transaction_timeout_ms: int = 900_000
+    fail_on_data_loss: bool = True
+    allows_missing_decision: bool = False
     first_answer_ms: int | None = None
     """How long a new write waits without any answer: `kafka.max.block.ms`, if it is given."""
 
@@ -280,6 +293,9 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     """Validate the options of a writer; raises KafkaError(INVALID_CONFIG) with all problems."""
     options = Options(given)
     settings = options.settings(PRODUCER)
+    exactly_once = options.boolean("exactlyOnce", default=True)
+    fail_on_data_loss = options.boolean("failOnDataLoss", default=True)
+    allows_missing_decision = options.boolean("allowMissingDecision", default=False)
     options.finish()
     assert settings is not None
     compression = settings.compression_type
@@ -287,11 +303,23 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     with_acks_all = settings.acks == -1
     if "enable.idempotence" in settings.given and settings.enable_idempotence and not with_acks_all:
         raise KafkaError(ErrorCode.INVALID_CONFIG, "kafka.enable.idempotence needs kafka.acks=all")
+    idempotent = settings.enable_idempotence and with_acks_all
+    if exactly_once and not idempotent and options.text("exactlyOnce") is not None:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, "exactlyOnce needs kafka.acks=all and idempotence"
+        )
     return WriteOptions(
         config=options.connection_config(),
         topic=options.text("topic"),
         acks=settings.acks,
-        idempotent=settings.enable_idempotence and with_acks_all,
+        idempotent=idempotent,
+        exactly_once=exactly_once and idempotent,
+        group_id=options.text("kafka.group.id") or "",
+        transaction_timeout_ms=settings.transaction_timeout_ms
+        if "transaction.timeout.ms" in settings.given
+        else 900_000,
+        fail_on_data_loss=fail_on_data_loss,
+        allows_missing_decision=allows_missing_decision,
         compression=compression,
         compression_level=getattr(settings, level)
         if level.replace("_", ".") in settings.given

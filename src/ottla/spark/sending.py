@@ -3,25 +3,40 @@
 Kafka: org.apache.kafka.clients.producer.KafkaProducer, in the calling thread.
 Hot path: benchmarks/spark.py.
 
-With idempotence (the default) a retried batch is not written twice; a task that Spark repeats
-writes its rows again: at least once.
+With idempotence (the default) a retried batch is not written twice. `begin_transaction` makes all
+batches part of a transaction, which stays open: what became of the task decides on it. Without one
+a task that Spark repeats writes its rows again.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.clients.producer.accumulator import Accumulator
 from ottla.clients.producer.sender import Sender
+from ottla.clients.producer.transactions import Transactions
 from ottla.clients.settings import PRODUCER, read_settings
 from ottla.errors import ErrorCode, KafkaError
 from ottla.spark.cluster import ClusterReader, Topic, TopicRecreated
+from ottla.spark.coordination import Coordination
+from ottla.spark.decision import Participant
 
 if TYPE_CHECKING:
     from ottla.clients.producer.batches import ProducerBatch
     from ottla.purgatory.pending import Pending
+    from ottla.spark.coordination import Producer
     from ottla.spark.options import WriteOptions
     from ottla.types import TopicPartition
+
+
+class Transaction(NamedTuple):
+    """The transaction that a task writes in."""
+
+    transactional_id: str
+    two_phase: bool
+    """Whether it is to have no timeout, where the broker allows that."""
+
 
 REQUESTS_IN_MEMORY = 4
 """Batches of so many requests may be queued or in flight before `send` waits."""
@@ -30,11 +45,20 @@ REQUESTS_IN_MEMORY = 4
 class BatchSender:
     """Sends record batches; `flush` returns after all of them are acknowledged."""
 
-    def __init__(self, options: WriteOptions, *, first_answer_ms: int | None = None) -> None:
+    def __init__(
+        self,
+        options: WriteOptions,
+        transaction: Transaction | None = None,
+        *,
+        first_answer_ms: int | None = None,
+    ) -> None:
+        """Send at least once without a transaction."""
+        given = {} if transaction is None else {"transactional_id": transaction.transactional_id}
         settings = read_settings(
             PRODUCER,
             options.config,
             {
+                **given,
                 "acks": options.acks,
                 "enable_idempotence": options.idempotent,
                 "max_request_size": options.max_request_bytes,
@@ -42,11 +66,15 @@ class BatchSender:
                 "delivery_timeout_ms": options.delivery_timeout_ms,
             },
         )
+        self._settings = settings
+        self._transaction = transaction
+        self._producer: Producer | None = None
         self._cluster = ClusterReader(
             settings,
             api_timeout_ms=options.api_timeout_ms,
             first_answer_ms=options.first_answer_ms or first_answer_ms,
         )
+        self._coordination = Coordination(self._cluster)
         self._runtime = self._cluster.runtime
         client = self._cluster.client
         self._accumulator = Accumulator(
@@ -64,6 +92,32 @@ class BatchSender:
         self._unsent_bytes = 0
         self._failure: KafkaError | None = None
         self.records_sent = 0
+
+    def begin_transaction(self) -> None:
+        """Begin the transaction; an earlier one of its id ends."""
+        assert self._transaction is not None
+        name, two_phase = self._transaction
+        self._producer = self._coordination.init_producer(
+            name, self._options.transaction_timeout_ms, two_phase=two_phase
+        )
+        transactions = Transactions(self._settings, self._runtime, self._sender)  # type: ignore[arg-type] # a batch needs its client only
+        transactions.begin_with(*self._producer[:3])
+        self._sender.transactions = transactions
+
+    @property
+    def participant(self) -> Participant | None:
+        """The transaction that the records belong to; None without records or a transaction."""
+        if self._producer is None or self._transaction is None or not self.records_sent:
+            return None
+        return Participant(self._transaction.transactional_id, *self._producer[:3])
+
+    def abort_transaction(self) -> None:
+        """Abort what was sent, as far as the coordinator can be reached."""
+        if self._producer is None or self._transaction is None:
+            return
+        with suppress(KafkaError):
+            name = self._transaction.transactional_id
+            self._coordination.end(Participant(name, *self._producer[:3]), committed=False)
 
     def check_topic(self) -> None:
         """Wait for the cluster; KafkaError if the topic of all rows does not exist."""

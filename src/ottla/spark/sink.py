@@ -1,13 +1,15 @@
 """The writers of the sink, batch and streaming.
 
-Kafka: org.apache.spark.sql.kafka010.{KafkaStreamingWrite, KafkaBatchWrite}. At least once: tasks
-and micro-batches that Spark repeats are written again.
+Kafka: org.apache.spark.sql.kafka010.{KafkaStreamingWrite, KafkaBatchWrite}. Exactly once: each task
+writes in a transaction, which the driver ends (`exactly_once`). With exactlyOnce=false tasks and
+micro-batches that Spark repeats are written again.
 """
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
@@ -16,24 +18,37 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from ottla.spark.cluster import FIRST_ANSWER_MS
+from ottla.spark.cluster import FIRST_ANSWER_MS, ClusterReader, open_cluster
+from ottla.spark.coordination import Coordination
 from ottla.spark.error_text import short_errors
+from ottla.spark.exactly_once import ExactlyOnce, Plan
 from ottla.spark.options import write_options
 from ottla.spark.rows import find_columns
-from ottla.spark.sending import BatchSender
+from ottla.spark.sending import BatchSender, Transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from ottla.spark.decision import Participant
+
+_LOCATION: Final = "checkpointlocation"
+_BATCH: Final = "streaming.sql.batchId"
+_RUN: Final = "spark.jobGroup.id"
+_ID_LETTERS: Final = 8
+_ATTEMPT_NAMES: Final = 8
+"""An attempt number returns when Spark repeats a whole stage."""
+
 
 class Written(WriterCommitMessage):
-    """The number of records a task has sent."""
+    """The number of records a task has sent, and the transaction that they belong to."""
 
-    def __init__(self, records: int) -> None:
+    def __init__(self, records: int, participant: Participant | None, plan: Plan | None) -> None:
         self.records = records
+        self.participant = participant
+        self.plan = plan
 
 
 class Writer:
@@ -51,21 +66,55 @@ class Writer:
         finally:
             sender.close()
 
-    def _write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def _write(
+        self,
+        iterator: Iterator[pa.RecordBatch],
+        transaction: Transaction | None,
+        plan: Plan | None = None,
+    ) -> Written:
         from ottla.spark.writing import FrameWriter
 
         context = TaskContext.get()
         task_id = 0 if context is None else context.partitionId()
         with short_errors():
-            return Written(FrameWriter(self._options, self._columns, task_id).write(iterator))
+            writer = FrameWriter(self._options, self._columns, task_id, transaction)
+            return Written(*writer.write(iterator), plan)
+
+    def _cluster(self) -> ClusterReader:
+        options = self._options
+        return open_cluster(options.config, api_timeout_ms=options.api_timeout_ms)
 
 
 class BatchWriter(Writer, DataSourceArrowWriter):
-    """Writes a frame."""
+    """Writes a frame; its records are committed together once all tasks have sent theirs."""
+
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        super().__init__(given, schema)
+        self._name = f"spark-{secrets.token_hex(_ID_LETTERS)}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Send the rows of one task; KafkaError when they cannot be delivered."""
-        return self._write(iterator)
+        if not self._options.exactly_once:
+            return self._write(iterator, None)
+        # a driver that dies leaves these to their timeout: nothing repeats the write
+        return self._write(iterator, Transaction(f"{self._name}-{_attempt()}", two_phase=False))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Commit the tasks' transactions."""
+        self._end(messages, committed=True)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Abort the tasks' transactions."""
+        self._end(messages, committed=False)
+
+    def _end(self, messages: Sequence[WriterCommitMessage | None], *, committed: bool) -> None:
+        participants = participants_of(messages)
+        if not participants:
+            return
+        with short_errors(), self._cluster() as cluster:
+            coordination = Coordination(cluster)
+            for one in participants:
+                coordination.end(one, committed=committed)
 
 
 class StreamWriter(Writer, DataSourceStreamArrowWriter):
@@ -73,15 +122,83 @@ class StreamWriter(Writer, DataSourceStreamArrowWriter):
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         super().__init__(given, schema, is_new=is_new_query(given))
+        self._location = _lowered(given).get(_LOCATION, "")
+        self._plan: Plan | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what tasks get; before they start, the driver fences the ones before it.
+
+        Spark makes another writer, which is not pickled, to commit the batch.
+        """
+        if self._options.exactly_once and self._plan is None:
+            with short_errors(), self._cluster() as cluster:
+                self._plan = self._exactly_once(cluster).begin()
+        return self.__dict__
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Send the rows of one task; KafkaError when they cannot be delivered."""
-        return self._write(iterator)
+        plan = self._plan
+        if plan is None:
+            return self._write(iterator, None)
+        batch_id = int(_local(_BATCH) or -1)
+        if plan.decided_batch >= batch_id:
+            for _ in iterator:  # Spark repeats a batch whose records are committed
+                pass
+            return Written(0, None, plan)
+        run = _local(_RUN).replace("-", "")[:_ID_LETTERS]
+        # a late task of the batch before has another name: it cannot end this one
+        name = f"{plan.group_id}-task-{run}-{batch_id % 2}-{_attempt()}"
+        return self._write(iterator, Transaction(name, two_phase=True), plan)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
+        """Decide on the batch and commit the tasks' transactions."""
+        plan = next((one.plan for one in messages if isinstance(one, Written)), None)
+        if plan is None:
+            return
+        with short_errors(), self._cluster() as cluster:
+            self._exactly_once(cluster).commit(plan, batchId, participants_of(messages))
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002 - Spark's
+        """Abort the tasks' transactions; what they sent is never read as committed."""
+        if not self._options.exactly_once:
+            return
+        with short_errors(), self._cluster() as cluster:
+            self._exactly_once(cluster).abort(batchId)
+
+    def _exactly_once(self, cluster: ClusterReader) -> ExactlyOnce:
+        return ExactlyOnce(self._options, self._location, cluster)
+
+
+def participants_of(messages: Sequence[WriterCommitMessage | None]) -> list[Participant]:
+    """Return the transactions of tasks that have sent records."""
+    found = [one.participant for one in messages if isinstance(one, Written)]
+    return [one for one in found if one is not None]
+
+
+def _attempt() -> str:
+    """Name a task and its attempt: two of one batch do not share a transaction.
+
+    The names are few, since a coordinator keeps each for days.
+    """
+    context = TaskContext.get()
+    if context is None:
+        return "0"
+    attempt = f"{context.attemptNumber()}.{context.taskAttemptId() % _ATTEMPT_NAMES}"
+    return f"{context.partitionId()}-{attempt}"
+
+
+def _local(name: str) -> str:
+    context = TaskContext.get()
+    return "" if context is None else context.getLocalProperty(name) or ""
+
+
+def _lowered(given: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in given.items()}
 
 
 def is_new_query(given: Mapping[str, str]) -> bool:
     """Whether a query has committed no micro-batch yet; False if its checkpoint is elsewhere."""
-    location = {name.lower(): value for name, value in given.items()}.get("checkpointlocation", "")
+    location = _lowered(given).get(_LOCATION, "")
     checkpoint = Path(location.removeprefix("file:"))
     commits = checkpoint / "commits"
     return (checkpoint / "offsets").is_dir() and not (commits.is_dir() and any(commits.iterdir()))

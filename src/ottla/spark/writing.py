@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ottla.spark.decision import Participant
     from ottla.spark.options import WriteOptions
     from ottla.spark.rows import FrameColumns
+    from ottla.spark.sending import Transaction
 
 C = TypeVar("C", InputColumn | None, InputHeaders | None)
 
@@ -41,26 +43,53 @@ class Inputs(NamedTuple):
     """ms since the epoch."""
 
 
+class Written(NamedTuple):
+    """What a task has sent."""
+
+    records: int
+    participant: Participant | None
+
+
 class FrameWriter:
     """Writes the frames of one task."""
 
-    def __init__(self, options: WriteOptions, columns: FrameColumns, task_id: int) -> None:
+    def __init__(
+        self,
+        options: WriteOptions,
+        columns: FrameColumns,
+        task_id: int,
+        transaction: Transaction | None = None,
+    ) -> None:
+        """Write at least once without a transaction."""
+        self._is_transactional = transaction is not None
         self._options = options
         self._columns = columns
-        self._sender = BatchSender(options)
+        self._sender = BatchSender(options, transaction)
         self._compression = Compression.from_name(options.compression)
         self._next_for_null_keys = task_id
 
-    def write(self, frames: Iterator[pa.RecordBatch]) -> int:
-        """Send every row and wait until all are acknowledged; return their number."""
+    def write(self, frames: Iterator[pa.RecordBatch]) -> Written:
+        """Send every row and wait until all are acknowledged; the transaction stays open."""
+        sender = self._sender
         try:
-            for frame in frames:
-                if frame.num_rows:
-                    self._write_frame(frame)
-            self._sender.flush()
+            self._write_all(frames)
+        except BaseException:
+            sender.abort_transaction()
+            raise
         finally:
-            self._sender.close()
-        return self._sender.records_sent
+            sender.close()
+        return Written(sender.records_sent, sender.participant)
+
+    def _write_all(self, frames: Iterator[pa.RecordBatch]) -> None:
+        has_begun = not self._is_transactional
+        for frame in frames:
+            if not frame.num_rows:
+                continue
+            if not has_begun:
+                has_begun = True
+                self._sender.begin_transaction()
+            self._write_frame(frame)
+        self._sender.flush()
 
     def _write_frame(self, frame: pa.RecordBatch) -> None:
         if self._options.topic is not None:

@@ -127,6 +127,13 @@ class Transactions:
         backoff_ms = self._client.backoff.after(self._add_failures)
         self._add_again_ms = self._client.now_ms + backoff_ms
 
+    def begin_with(self, producer_id: int, producer_epoch: int, bumps_epoch: bool) -> None:  # noqa: FBT001 - what InitProducerId returned
+        """Begin the only transaction of a producer whose id and epoch were got elsewhere."""
+        self._sender.use_producer(producer_id, producer_epoch)
+        self.state.bumps_epoch = bumps_epoch
+        self.state.enter(State.READY, State.UNINITIALIZED)
+        self.state.begin()
+
     # ------------------------------------------------------------ called by the producer
 
     async def init(self, *, keep_prepared: bool = False) -> PreparedTransaction | None:

@@ -1,0 +1,78 @@
+"""What the sink reads from a query's checkpoint: its id, the source offsets of a batch, commits.
+
+Kafka: none; Spark: OffsetSeqLog, CommitLog, StreamMetadata. Any file system that pyarrow reaches.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.fs as pafs
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.spark.offsets import ID, Offsets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Checkpoint:
+    """The checkpoint directory of one query."""
+
+    def __init__(self, location: str) -> None:
+        """Take the location as Spark has it: a path or a URI. KafkaError where it is not known."""
+        try:
+            self._files, root = _opened(location)
+        except (ValueError, OSError) as error:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"exactlyOnce needs to read the checkpoint {location}: {error}; "
+                "exactlyOnce=false does without",
+            ) from error
+        self._root = PurePosixPath(root)
+
+    def query_id(self) -> str:
+        """Return the query's id, which stays the same over restarts."""
+        return str(json.loads(self._read("metadata"))["id"])
+
+    def last_committed_batch(self) -> int:
+        """Return the last batch in Spark's commit log; -1 before the first."""
+        selector = pafs.FileSelector(str(self._root / "commits"), allow_not_found=True)
+        names = [entry.base_name for entry in self._files.get_file_info(selector)]
+        return max((int(name) for name in names if name.isdecimal()), default=-1)
+
+    def source_offsets(self, batch_id: int) -> list[Offsets]:
+        """Return the end offsets of a batch, of those sources that are this project's."""
+        lines = self._read(f"offsets/{batch_id}").splitlines()
+        return [
+            Offsets.from_json(document)
+            for document in _documents(lines[2:])
+            if all(ID in topic for topic in document.values())
+        ]
+
+    def _read(self, name: str) -> str:
+        with self._files.open_input_stream(str(self._root / name)) as stream:
+            text: str = stream.readall().decode("utf-8")
+            return text
+
+
+def _opened(location: str) -> tuple[pafs.FileSystem, str]:
+    if location.startswith("file:/"):
+        return pafs.LocalFileSystem(), "/" + location.removeprefix("file:").lstrip("/")
+    if "://" in location:
+        files, root = pafs.FileSystem.from_uri(location)
+        return files, str(root)
+    return pafs.LocalFileSystem(), location
+
+
+def _documents(lines: list[str]) -> Iterator[dict[str, dict[str, Any]]]:
+    """Yield the JSON documents that have the form of this source's offsets."""
+    for line in lines:
+        try:
+            document = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(document, dict) and all(isinstance(one, dict) for one in document.values()):
+            yield document

@@ -1,0 +1,263 @@
+"""Requests to the coordinators of transactions and groups, from Spark's processes.
+
+Each call tries again while the error is a passing one, until the API timeout.
+
+Kafka: org.apache.kafka.clients.producer.internals.TransactionManager, KafkaAdminClient.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from ottla.clients.consumer.coordinator import GROUP, TRANSACTION, Coordinator
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnRequest
+from ottla.protocol.apis.end_txn import EndTxnRequest
+from ottla.protocol.apis.init_producer_id import InitProducerIdRequest
+from ottla.protocol.apis.list_transactions import ListTransactionsRequest
+from ottla.protocol.apis.offset_fetch import OffsetFetchRequest
+from ottla.protocol.apis.txn_offset_commit import TxnOffsetCommitRequest
+from ottla.spark.cluster import is_retriable
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ottla.protocol.schema import Request
+    from ottla.spark.cluster import ClusterReader
+    from ottla.spark.decision import Participant
+
+PURPOSE: Final = "transaction"
+_TWO_PHASE_VERSION: Final = 6
+_EPOCH_BUMP_VERSION: Final = 2
+_OLD_END, _OLD_OFFSETS = 4, 4
+"""The last versions of producers without an epoch for each transaction."""
+_NAMES_ONLY: Final = 9
+"""The last version of OffsetFetch that names topics."""
+_PASSING: Final = frozenset(
+    {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    }
+)
+
+
+_WITHOUT_TWO_PHASES: Final = frozenset(
+    {ErrorCode.UNSUPPORTED_VERSION, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
+)
+"""What brokers answer that do not know, or do not allow, transactions without a timeout."""
+
+
+class Answer(Protocol):
+    """A response with one code."""
+
+    error_code: int
+
+
+class Producer(NamedTuple):
+    """A producer id and epoch, and how its transactions go on."""
+
+    producer_id: int
+    producer_epoch: int
+    bumps_epoch: bool
+    """Whether each transaction has an epoch of its own (`transaction.version` 2)."""
+    is_two_phase: bool = False
+
+
+class Committed(NamedTuple):
+    """A group's offset in one partition."""
+
+    offset: int
+    metadata: str
+
+
+class Coordination:
+    """The coordinators that one cluster reader has found."""
+
+    def __init__(self, cluster: ClusterReader) -> None:
+        self._cluster = cluster
+        self._client = cluster.client
+        self._known: dict[tuple[int, str], Coordinator] = {}
+
+    # ------------------------------------------------------------ transactions
+
+    def init_producer(
+        self, transactional_id: str, timeout_ms: int, *, two_phase: bool = False
+    ) -> Producer:
+        """Get the next epoch of an id: producers before are fenced, their transaction is aborted.
+
+        Two-phase transactions, which never time out, where the broker has them.
+        """
+        coordinator = self._found(TRANSACTION, transactional_id)
+        fields: dict[str, Any] = {
+            "transactional_id": transactional_id,
+            "transaction_timeout_ms": timeout_ms,
+        }
+        if two_phase:
+            try:
+                request = InitProducerIdRequest(**fields, enable2_pc=True)
+                return self._init(coordinator, request)
+            except KafkaError as error:
+                if error.code not in _WITHOUT_TWO_PHASES:
+                    raise
+        return self._init(coordinator, InitProducerIdRequest(**fields))
+
+    def _init(self, coordinator: Coordinator, request: InitProducerIdRequest) -> Producer:
+        version = _TWO_PHASE_VERSION if request.enable2_pc else None
+        answer = self._ask(coordinator, request, _code, max_version=version)
+        return Producer(
+            answer.producer_id,
+            answer.producer_epoch,
+            self._bumps_epoch(coordinator),
+            request.enable2_pc,
+        )
+
+    def _bumps_epoch(self, coordinator: Coordinator) -> bool:
+        level = self._client.feature_level(coordinator.node_id, PURPOSE, "transaction.version")
+        return level >= _EPOCH_BUMP_VERSION
+
+    def end(self, one: Participant, *, committed: bool) -> None:
+        """End a transaction; a retry of one that is ended has the same answer."""
+        coordinator = self._found(TRANSACTION, one.transactional_id)
+        request = EndTxnRequest(
+            transactional_id=one.transactional_id,
+            producer_id=one.producer_id,
+            producer_epoch=one.producer_epoch,
+            committed=committed,
+        )
+        version = None if one.bumps_epoch else _OLD_END
+        self._ask(coordinator, request, _code, max_version=version)
+
+    def open_transactions(self, prefix: str) -> list[str]:
+        """Return the ids with this prefix whose transaction is open, of all brokers."""
+        request = ListTransactionsRequest(state_filters=["Ongoing"], producer_id_filters=[])
+        found = []
+        for node_id in list(self._client.metadata.brokers):
+            answer = self._ask_node(node_id, request)
+            found += [one.transactional_id for one in answer.transaction_states]
+        return sorted(name for name in found if name.startswith(prefix))
+
+    # ------------------------------------------------------------ groups
+
+    def committed(self, group_id: str) -> dict[TopicPartition, Committed]:
+        """Return all offsets of a group, once no transaction with some of them is open."""
+        group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group_id, topics=None)
+        request = OffsetFetchRequest(groups=[group], require_stable=True)
+        coordinator = self._found(GROUP, group_id)
+        answer = self._ask(coordinator, request, _fetch_code, max_version=_NAMES_ONLY)
+        return {
+            TopicPartition(topic.name, one.partition_index): Committed(
+                one.committed_offset, one.metadata or ""
+            )
+            for topic in answer.groups[0].topics
+            for one in topic.partitions
+            if one.committed_offset >= 0
+        }
+
+    def add_offsets(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        group_id: str,
+        offsets: Mapping[TopicPartition, Committed],
+    ) -> None:
+        """Make offsets of a group part of a transaction."""
+        identity: dict[str, Any] = {
+            "transactional_id": transactional_id,
+            "producer_id": producer.producer_id,
+            "producer_epoch": producer.producer_epoch,
+            "group_id": group_id,
+        }
+        if not producer.bumps_epoch:
+            coordinator = self._found(TRANSACTION, transactional_id)
+            self._ask(coordinator, AddOffsetsToTxnRequest(**identity), _code)
+        request = TxnOffsetCommitRequest(**identity, topics=_by_topic(offsets))
+        version = None if producer.bumps_epoch else _OLD_OFFSETS
+        self._ask(self._found(GROUP, group_id), request, _offsets_code, max_version=version)
+
+    # ------------------------------------------------------------ requests
+
+    def _found(self, key_type: int, key: str) -> Coordinator:
+        """Return a key's coordinator, whose node is looked up when it is first asked."""
+        known = self._known.get((key_type, key))
+        if known is None:
+            known = self._known[key_type, key] = Coordinator(self._client, key, key_type)
+            self._client.register(known)
+        return known
+
+    def _ask(
+        self,
+        coordinator: Coordinator,
+        request: Request,
+        code_of: Callable[[Any], int],
+        *,
+        max_version: int | None = None,
+    ) -> Any:
+        def attempt(deadline_ms: float) -> Any:
+            self._wait_until_known(coordinator, deadline_ms)
+            sent = coordinator.send(request, purpose=PURPOSE, max_version=max_version)
+            answer = self._cluster.runtime.wait_for(sent, deadline_ms)
+            code = code_of(answer)
+            if code:
+                coordinator.note_error(code)
+                raise KafkaError(code)
+            return answer
+
+        return self._cluster.retry(attempt, is_passing)
+
+    def _wait_until_known(self, coordinator: Coordinator, deadline_ms: float) -> None:
+        def is_over() -> bool:
+            return coordinator.known or coordinator.fatal is not None
+
+        if not self._cluster.runtime.wait_until(is_over, deadline_ms):
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if coordinator.fatal is not None:
+            raise coordinator.fatal
+
+    def _ask_node(self, node_id: int, request: Request) -> Any:
+        def attempt(deadline_ms: float) -> Any:
+            sent = self._client.send(node_id, request, purpose=PURPOSE)
+            answer = self._cluster.runtime.wait_for(sent, deadline_ms)
+            if answer.error_code:
+                raise KafkaError(answer.error_code)
+            return answer
+
+        return self._cluster.retry(attempt, is_passing)
+
+
+def is_passing(error: KafkaError) -> bool:
+    """Whether a request is sent again after this error."""
+    return error.code in _PASSING or is_retriable(error)
+
+
+def _code(answer: Answer) -> int:
+    return answer.error_code
+
+
+def _fetch_code(answer: Any) -> int:
+    group = answer.groups[0]
+    codes = [one.error_code for topic in group.topics for one in topic.partitions]
+    return next((code for code in (group.error_code, *codes) if code), 0)
+
+
+def _offsets_code(answer: Any) -> int:
+    codes = [one.error_code for topic in answer.topics for one in topic.partitions]
+    return next((code for code in codes if code), 0)
+
+
+def _by_topic(
+    offsets: Mapping[TopicPartition, Committed],
+) -> list[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic]:
+    kind = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+    topics: dict[str, Any] = {}
+    for partition, one in offsets.items():
+        topic = topics.setdefault(partition.topic, kind(name=partition.topic, partitions=[]))
+        topic.partitions.append(
+            kind.TxnOffsetCommitRequestPartition(
+                partition_index=partition.partition,
+                committed_offset=one.offset,
+                committed_metadata=one.metadata,
+            )
+        )
+    return list(topics.values())

@@ -1,0 +1,122 @@
+"""What an exactly-once query has decided: the last batch whose records count, and who wrote them.
+
+The decision is kept in the metadata of the query's committed offsets: parts of a JSON document,
+each within offset.metadata.max.bytes, over as many partitions as it takes.
+
+Kafka: OffsetAndMetadata.metadata; the protocol is this project's own (docs/spark.md).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ottla.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+PART_BYTES: Final = 3900
+"""Of a broker's default of 4096 bytes of metadata for each offset."""
+_BATCH, _QUERY, _PART, _PARTS, _PARTICIPANTS = "batch", "query", "part", "of", "tx"
+
+
+class Participant(NamedTuple):
+    """A task's transaction, which is ended once the batch is decided."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    bumps_epoch: bool = True
+    """Whether its end gives the producer another epoch (`transaction.version` 2)."""
+
+
+class Decision(NamedTuple):
+    """The last decided batch of a query."""
+
+    query_id: str
+    batch_id: int
+    participants: tuple[Participant, ...] = ()
+
+
+def encode(decision: Decision, partition_count: int) -> list[str]:
+    """Return the metadata for each partition; KafkaError when the participants do not fit."""
+    head = {_QUERY: decision.query_id, _BATCH: decision.batch_id}
+    chunks = _chunks(decision.participants)
+    if len(chunks) > partition_count:
+        raise KafkaError(
+            ErrorCode.OFFSET_METADATA_TOO_LARGE,
+            f"{len(decision.participants)} tasks have written: their transactions do not fit the "
+            f"offsets of {partition_count} partitions; use fewer tasks (coalesce), or "
+            "exactlyOnce=false",
+        )
+    return [
+        _text({**head, _PART: part, _PARTS: len(chunks), _PARTICIPANTS: chunk})
+        for part, chunk in enumerate(chunks)
+    ] + [_text(head)] * (partition_count - len(chunks))
+
+
+def _chunks(participants: Iterable[Participant]) -> list[list[Participant]]:
+    chunks: list[list[Participant]] = [[]]
+    size = 200  # the rest of the document
+    for one in participants:
+        added = len(_text(one)) + 1
+        if size + added > PART_BYTES:
+            chunks.append([])
+            size = 200
+        chunks[-1].append(one)
+        size += added
+    return chunks
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def decode(query_id: str, found: Iterable[str | None]) -> Decision | None:
+    """Return the last decision in a group's metadata; None where there is none.
+
+    KafkaError for the decision of another query, or one of which a part is missing.
+    """
+    parts: dict[int, dict[int, list[Participant]]] = {}
+    counts: dict[int, int] = {}
+    for text in found:
+        document = _document(text)
+        if document is None:
+            continue
+        if document[_QUERY] != query_id:
+            raise _refused(
+                "the group's offsets were committed by a query with another checkpoint; "
+                "give option kafka.group.id another name, or delete the group's offsets"
+            )
+        batch_id = document[_BATCH]
+        counts.setdefault(batch_id, 0)
+        if _PART in document:
+            counts[batch_id] = document[_PARTS]
+            chunk = [Participant(*one) for one in document[_PARTICIPANTS]]
+            parts.setdefault(batch_id, {})[document[_PART]] = chunk
+    if not counts:
+        return None
+    last = max(counts)
+    held = parts.get(last, {})
+    if not counts[last] or sorted(held) != list(range(counts[last])):
+        raise _refused(
+            f"a part of the decision on batch {last} is missing from the group's offsets: were "
+            "they reset or deleted? Start with a new checkpoint"
+        )
+    return Decision(query_id, last, tuple(one for part in sorted(held) for one in held[part]))
+
+
+def _document(text: str | None) -> dict[str, Any] | None:
+    """Return a part that this module wrote; None for other metadata."""
+    try:
+        document = json.loads(text or "")
+    except ValueError:
+        return None
+    if not isinstance(document, dict) or not isinstance(document.get(_BATCH), int):
+        return None
+    return document if isinstance(document.get(_QUERY), str) else None
+
+
+def _refused(text: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_CONFIG, text)

@@ -1,0 +1,190 @@
+"""The driver's side of the exactly-once sink: fences, decides on batches, ends their transactions.
+
+1. Before a batch the driver takes the next epoch of its own transactional id. A driver before it
+   can decide nothing from then on. What the last decision left open is completed, all other open
+   transactions of the query are aborted.
+2. Each task writes in a transaction of its own and leaves it open.
+3. The decision is a transaction of the driver: the batch's source offsets, committed for the
+   query's group, name the batch and the tasks' transactions in their metadata.
+4. The tasks' transactions are committed.
+
+A batch that Spark repeats is recognised by its id: if it is decided its tasks write nothing.
+
+Kafka: none; KIP-447, KIP-890 and KIP-939 are what it stands on.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.spark.checkpoint import Checkpoint
+from ottla.spark.coordination import Committed, Coordination, Producer
+from ottla.spark.decision import Decision, Participant, decode, encode
+from ottla.spark.offsets import ids_of
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from ottla.spark.cluster import ClusterReader
+    from ottla.spark.options import WriteOptions
+
+log = logging.getLogger("ottla.spark")
+
+DRIVER_TIMEOUT_MS: Final = 60_000
+"""Of the driver's transaction, which is as long as its two requests."""
+_FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
+
+
+class Plan(NamedTuple):
+    """What the tasks of a batch are told, and return with their messages."""
+
+    group_id: str
+    driver: Producer
+    decided_batch: int
+    """The last one; a task of this batch or one before writes nothing."""
+
+
+class ExactlyOnce:
+    """One batch of a query, as its driver sees it."""
+
+    def __init__(self, options: WriteOptions, location: str, cluster: ClusterReader) -> None:
+        """Take the checkpoint's location, and connections to the sink's cluster."""
+        self._options = options
+        self._cluster = cluster
+        self._checkpoint = Checkpoint(location)
+        self._query_id = self._checkpoint.query_id()
+        self._group_id = options.group_id or f"spark-{self._query_id}"
+        self._coordination = Coordination(cluster)
+
+    @property
+    def _driver_id(self) -> str:
+        return f"{self._group_id}-driver"
+
+    # ------------------------------------------------------------ before a batch
+
+    def begin(self) -> Plan:
+        """Fence the drivers before, and end the transactions that they left."""
+        driver = self._coordination.init_producer(self._driver_id, DRIVER_TIMEOUT_MS)
+        decision = self._decision()
+        if decision is None:
+            self._check_is_new()
+        else:
+            self._commit_all(decision.batch_id, decision.participants, is_repeated=True)
+        self._abort_open()
+        return Plan(self._group_id, driver, -1 if decision is None else decision.batch_id)
+
+    def _decision(self) -> Decision | None:
+        found = self._coordination.committed(self._group_id)
+        return decode(self._query_id, [one.metadata for one in found.values()])
+
+    def _check_is_new(self) -> None:
+        """Refuse a query that has written before: its last batch may be written already."""
+        last = self._checkpoint.last_committed_batch()
+        if last < 0 or self._options.allows_missing_decision:
+            return
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"the checkpoint has batches up to {last}, but group {self._group_id!r} has no "
+            "decision on one: did its offsets expire (offsets.retention.minutes), or did the query "
+            "run with exactlyOnce=false? Start with a new checkpoint, or give "
+            "allowMissingDecision=true: the batch that runs next may then be written twice",
+        )
+
+    def _abort_open(self) -> None:
+        """Abort what attempts left that are lost: the next epoch of an id ends its transaction."""
+        for name in self._coordination.open_transactions(f"{self._group_id}-task-"):
+            self._coordination.init_producer(name, DRIVER_TIMEOUT_MS)
+
+    # ------------------------------------------------------------ after a batch
+
+    def commit(self, plan: Plan, batch_id: int, participants: Collection[Participant]) -> None:
+        """Decide on a batch, then commit its transactions; nothing if it was decided before."""
+        if plan.decided_batch >= batch_id:
+            return
+        decision = Decision(self._query_id, batch_id, tuple(participants))
+        try:
+            self._decide(plan.driver, decision)
+        except KafkaError as error:
+            if error.code in _FENCED:
+                raise self._fenced() from error
+            raise
+        self._commit_all(batch_id, decision.participants)
+
+    def _decide(self, driver: Producer, decision: Decision) -> None:
+        offsets = self._offsets_of(decision)
+        self._coordination.add_offsets(self._driver_id, driver, self._group_id, offsets)
+        own = Participant(self._driver_id, *driver[:3])
+        self._coordination.end(own, committed=True)
+
+    def _offsets_of(self, decision: Decision) -> dict[TopicPartition, Committed]:
+        """Return the batch's source offsets in this cluster; else offsets that only decide.
+
+        A query without a source here commits its batch's number for the topic it writes to.
+        """
+        positions: dict[TopicPartition, int] = {}
+        for source in self._checkpoint.source_offsets(decision.batch_id):
+            here = ids_of(self._cluster.existing_topics(source.topic_ids).values())
+            positions |= {
+                part: offset
+                for part, offset in source.positions.items()
+                if here.get(part.topic) == source.topic_ids[part.topic]
+            }
+        if not positions:
+            positions = dict.fromkeys(self._sink_partitions(), decision.batch_id)
+        texts = encode(decision, len(positions))
+        return {
+            part: Committed(offset, text)
+            for (part, offset), text in zip(sorted(positions.items()), texts, strict=True)
+        }
+
+    def _sink_partitions(self) -> list[TopicPartition]:
+        name = self._options.topic
+        if name is None:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                "a query whose source is not in this cluster keeps its decisions with the topic it "
+                "writes to: give option topic, or exactlyOnce=false",
+            )
+        topic = self._cluster.named_topics([name])[name]
+        return [TopicPartition(name, index) for index in topic.leaders]
+
+    def _commit_all(
+        self, batch_id: int, participants: Iterable[Participant], *, is_repeated: bool = False
+    ) -> None:
+        for one in participants:
+            try:
+                self._coordination.end(one, committed=True)
+            except KafkaError as error:
+                if is_repeated and error.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+                    continue  # expired: it ended long ago
+                self._lost(batch_id, one, error)
+
+    def _lost(self, batch_id: int, one: Participant, error: KafkaError) -> None:
+        """Report a transaction that ended otherwise than was decided."""
+        text = (
+            f"batch {batch_id} is decided, but transaction {one.transactional_id} was ended before "
+            f"it could be committed ({error.code.name}): its records are lost. A broker without "
+            "two-phase transactions aborts them after kafka.transaction.timeout.ms"
+        )
+        if self._options.fail_on_data_loss:
+            raise KafkaError(error.code, f"{text}; failOnDataLoss=false goes on without") from error
+        log.warning("%s", text, extra={"event": "spark.lost"})
+
+    # ------------------------------------------------------------ after a failure
+
+    def abort(self, batch_id: int) -> None:
+        """Abort the batch, unless it was decided and only the answer was lost."""
+        self._coordination.init_producer(self._driver_id, DRIVER_TIMEOUT_MS)
+        decision = self._decision()
+        if decision is not None and decision.batch_id >= batch_id:
+            self._commit_all(decision.batch_id, decision.participants, is_repeated=True)
+        self._abort_open()
+
+    def _fenced(self) -> KafkaError:
+        return KafkaError(
+            ErrorCode.PRODUCER_FENCED,
+            f"another driver runs this query (group {self._group_id!r}): it goes on, this one ends",
+        )

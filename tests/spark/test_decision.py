@@ -1,0 +1,83 @@
+"""Decisions in the metadata of offsets, and what is read from a checkpoint."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ottla.errors import KafkaError
+from ottla.spark.checkpoint import Checkpoint
+from ottla.spark.decision import PART_BYTES, Decision, Participant, decode, encode
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MANY = tuple(Participant(f"group-task-12345678-0-{i}-0.0", 10_000 + i, 7) for i in range(150))
+
+
+@pytest.mark.parametrize("count", [0, 1, 60, 150])
+def test_participants_are_spread_over_partitions(count: int) -> None:
+    """Each part within a broker's limit; every partition names the batch."""
+    decision = Decision("q", 12, MANY[:count])
+    texts = encode(decision, 5)
+    assert len(texts) == 5
+    assert max(map(len, texts)) <= PART_BYTES + 100 < 4096
+    assert {json.loads(text)["batch"] for text in texts} == {12}
+    assert decode("q", reversed(texts)) == decision
+
+
+def test_too_many_participants_are_refused() -> None:
+    """Before anything is decided."""
+    with pytest.raises(KafkaError, match="use fewer tasks"):
+        encode(Decision("q", 1, MANY), 1)
+
+
+def test_the_last_batch_counts() -> None:
+    """Partitions that a source has left keep an older batch; foreign metadata say nothing."""
+    old, new = Decision("q", 3, MANY[:2]), Decision("q", 4, MANY[2:5])
+    found = [*encode(old, 3), *encode(new, 2), None, "", "by hand", "[1]", '{"batch": "x"}']
+    assert decode("q", found) == new
+    assert decode("q", [None, "by hand"]) is None
+
+
+def test_a_missing_part_is_an_error() -> None:
+    """Offsets were reset or deleted: what was decided cannot be known."""
+    texts = encode(Decision("q", 4, MANY), 5)
+    with pytest.raises(KafkaError, match="part of the decision on batch 4 is missing"):
+        decode("q", texts[1:])
+    with pytest.raises(KafkaError, match="another checkpoint"):
+        decode("other", texts)
+
+
+@pytest.mark.parametrize("scheme", ["", "file:", "file://"])
+def test_a_checkpoint_is_read(tmp_path: Path, scheme: str) -> None:
+    """Its id, the last batch that Spark noted, the offsets of this project's sources alone."""
+    (tmp_path / "metadata").write_text('{"id":"1-2"}')
+    checkpoint = Checkpoint(f"{scheme}{tmp_path}")
+    assert (checkpoint.query_id(), checkpoint.last_committed_batch()) == ("1-2", -1)
+    for name in ("commits", "offsets"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "commits" / "9").write_text("v1")
+    (tmp_path / "commits" / "10").write_text("v1")
+    (tmp_path / "commits" / ".10.crc").write_text("x")
+    lines = [
+        "v1",
+        '{"batchWatermarkMs":0}',
+        '{"a":{"id":"x","0":5,"1":7}}',
+        "-",
+        '{"kafka":{"0":5}}',
+        "17",
+    ]
+    (tmp_path / "offsets" / "10").write_text("\n".join(lines))
+    assert checkpoint.last_committed_batch() == 10
+    (found,) = checkpoint.source_offsets(10)
+    assert found.positions == {TopicPartition("a", 0): 5, TopicPartition("a", 1): 7}
+
+
+def test_a_checkpoint_out_of_reach_is_named() -> None:
+    """With what to do about it."""
+    with pytest.raises(KafkaError, match="exactlyOnce=false does without"):
+        Checkpoint("dbfs://nowhere/checkpoint")
