@@ -135,3 +135,38 @@ def test_a_written_frame_is_committed_as_a_whole(pipeline: Pipeline) -> None:
     assert committed(pipeline.bootstrap, topic) == []
     write(frame)
     assert committed(pipeline.bootstrap, topic) == list(range(30))
+
+
+@pytest.mark.conformance
+def test_a_query_is_a_group_whatever_it_writes_to(pipeline: Pipeline) -> None:
+    """Without this sink, too: the offsets follow, the last batch of availableNow included."""
+    numbers(pipeline.bootstrap, pipeline.source, 0, 40)
+    seen: list[int] = []
+
+    def run(**options: str) -> None:
+        reader = pipeline.spark.readStream.format("ottla").options(
+            **{
+                "kafka.bootstrap.servers": pipeline.bootstrap,
+                "subscribe": pipeline.source,
+                "kafka.group.id": pipeline.name,
+                "maxOffsetsPerTrigger": "30",
+                **options,
+            }
+        )
+        rows = reader.load().selectExpr("CAST(CAST(value AS string) AS int) AS value").writeStream
+        query = (
+            rows.foreachBatch(lambda frame, _: seen.extend(row.value for row in frame.collect()))
+            .option("checkpointLocation", f"{pipeline.checkpoint}-{len(options)}")
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(90)
+
+    run(startingOffsets="earliest")
+    assert sorted(seen) == list(range(40))
+    assert [one.offset for _, one in sorted(pipeline.offsets().items())] == [20, 20]
+    numbers(pipeline.bootstrap, pipeline.source, 40, 50)
+    seen.clear()
+    run(startingOffsets="group", columns="value")
+    assert sorted(seen) == list(range(40, 50))
+    assert [one.offset for _, one in sorted(pipeline.offsets().items())] == [25, 25]

@@ -104,6 +104,15 @@ def test_durations(given: str, expected: int) -> None:
     assert read_options(options, streaming=True).max_trigger_delay_ms == expected
 
 
+def test_starting_at_a_group() -> None:
+    """The committed offsets of a group that is named."""
+    given = {**SERVER, "subscribe": "t", "startingOffsets": "group"}
+    with pytest.raises(KafkaError, match="group needs"):
+        read_options(given, streaming=True)
+    options = read_options({**given, "kafka.group.id": "g"}, streaming=True)
+    assert (options.starting.is_of_group, options.group_id) == (True, "g")
+
+
 def test_write_options() -> None:
     """A writer is idempotent unless acks say otherwise, and refuses what it cannot do."""
     assert write_options(SERVER).idempotent

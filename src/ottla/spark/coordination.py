@@ -15,6 +15,7 @@ from ottla.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.protocol.apis.end_txn import EndTxnRequest
 from ottla.protocol.apis.init_producer_id import InitProducerIdRequest
 from ottla.protocol.apis.list_transactions import ListTransactionsRequest
+from ottla.protocol.apis.offset_commit import OffsetCommitRequest
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest
 from ottla.protocol.apis.txn_offset_commit import TxnOffsetCommitRequest
 from ottla.spark.cluster import is_retriable
@@ -33,7 +34,7 @@ _EPOCH_BUMP_VERSION: Final = 2
 _OLD_END, _OLD_OFFSETS = 4, 4
 """The last versions of producers without an epoch for each transaction."""
 _NAMES_ONLY: Final = 9
-"""The last version of OffsetFetch that names topics."""
+"""The last version of OffsetFetch and OffsetCommit that names topics."""
 _PASSING: Final = frozenset(
     {
         ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -155,6 +156,17 @@ class Coordination:
             if one.committed_offset >= 0
         }
 
+    def commit(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+        """Commit offsets for a group without members."""
+        request = OffsetCommitRequest(
+            group_id=group_id,
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            topics=_by_topic(offsets, OffsetCommitRequest.OffsetCommitRequestTopic),
+        )
+        coordinator = self._found(GROUP, group_id)
+        self._ask(coordinator, request, _offsets_code, max_version=_NAMES_ONLY)
+
     def add_offsets(
         self,
         transactional_id: str,
@@ -172,7 +184,10 @@ class Coordination:
         if not producer.bumps_epoch:
             coordinator = self._found(TRANSACTION, transactional_id)
             self._ask(coordinator, AddOffsetsToTxnRequest(**identity), _code)
-        request = TxnOffsetCommitRequest(**identity, topics=_by_topic(offsets))
+        request = TxnOffsetCommitRequest(
+            **identity,
+            topics=_by_topic(offsets, TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic),
+        )
         version = None if producer.bumps_epoch else _OLD_OFFSETS
         self._ask(self._found(GROUP, group_id), request, _offsets_code, max_version=version)
 
@@ -246,15 +261,14 @@ def _offsets_code(answer: Any) -> int:
     return next((code for code in codes if code), 0)
 
 
-def _by_topic(
-    offsets: Mapping[TopicPartition, Committed],
-) -> list[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic]:
-    kind = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+def _by_topic(offsets: Mapping[TopicPartition, Committed], kind: Any) -> list[Any]:
+    """Return offsets in the form of a request: `kind` is its message of a topic."""
+    partition_kind = getattr(kind, kind.__name__.replace("Topic", "Partition"))
     topics: dict[str, Any] = {}
     for partition, one in offsets.items():
         topic = topics.setdefault(partition.topic, kind(name=partition.topic, partitions=[]))
         topic.partitions.append(
-            kind.TxnOffsetCommitRequestPartition(
+            partition_kind(
                 partition_index=partition.partition,
                 committed_offset=one.offset,
                 committed_metadata=one.metadata,

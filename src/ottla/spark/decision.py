@@ -107,6 +107,11 @@ def decode(query_id: str, found: Iterable[str | None]) -> Decision | None:
     return Decision(query_id, last, tuple(one for part in sorted(held) for one in held[part]))
 
 
+def is_decision(metadata: str) -> bool:
+    """Whether an offset's metadata are part of a decision."""
+    return _document(metadata) is not None
+
+
 def _document(text: str | None) -> dict[str, Any] | None:
     """Return a part that this module wrote; None for other metadata."""
     try:

@@ -106,6 +106,7 @@ class Bound:
     offsets: StartPoint
     is_timestamp: bool = False
     all_at_ms: int | None = None  # one timestamp for every partition
+    is_of_group: bool = False  # the committed offsets of kafka.group.id
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,8 @@ class ReadOptions:
     partition_max_bytes: int = 1_048_576
     check_crcs: bool = True
     api_timeout_ms: int = 60_000
+    group_id: str = ""
+    """The group that a streaming query commits its offsets for; "" for none."""
 
 
 @dataclass(frozen=True)
@@ -281,6 +284,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         partition_max_bytes=getattr(settings, "max_partition_fetch_bytes", 1_048_576),
         check_crcs=getattr(settings, "check_crcs", True),
         api_timeout_ms=api_timeout_ms,
+        group_id=options.text("kafka.group.id") or "",
     )
     minimum, maximum = result.min_offsets_per_trigger, result.max_offsets_per_trigger
     if minimum is not None and maximum is not None and minimum > maximum:
@@ -384,6 +388,10 @@ def _bound(options: Options, side: str, default: int) -> Bound:
     if value is None:
         return Bound(default)
     word = value.strip().lower()
+    if word == "group" and side == "starting":
+        if not options.text("kafka.group.id"):
+            options.problems.append("startingOffsets: group needs kafka.group.id")
+        return Bound(EARLIEST_TIMESTAMP, is_of_group=True)
     if word in ("earliest", "latest"):
         return Bound(EARLIEST_TIMESTAMP if word == "earliest" else LATEST_TIMESTAMP)
     return Bound(_by_partition(options, name, value, lowest=EARLIEST_TIMESTAMP))

@@ -11,6 +11,7 @@ from pyspark.sql.datasource import InputPartition
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from ottla.spark.coordination import Coordination
 from ottla.spark.fetching import RangeFetcher
 from ottla.spark.planning import OffsetRange, split_ranges
 from ottla.types import TopicPartition
@@ -91,7 +92,10 @@ def resolve(
     if bound.is_timestamp:
         return _at_times(cluster, points, options, is_start=is_start)
     fixed = {part: point for part, point in points.items() if point >= 0}
-    unresolved = {part: point for part, point in points.items() if point < 0}
+    if bound.is_of_group:
+        committed = Coordination(cluster).committed(options.group_id)
+        fixed = {part: committed[part].offset for part in points if part in committed}
+    unresolved = {part: point for part, point in points.items() if part not in fixed}
     found = (
         cluster.offsets(unresolved, isolation_level=options.isolation_level) if unresolved else {}
     )

@@ -22,6 +22,7 @@ from ottla.protocol.offset_timestamps import LATEST_TIMESTAMP
 from ottla.spark.cluster import FIRST_ANSWER_MS, open_cluster
 from ottla.spark.error_text import short_errors
 from ottla.spark.fetching import data_loss
+from ottla.spark.group_offsets import GroupOffsets
 from ottla.spark.offsets import Offsets, check_same_topics, ids_of
 from ottla.spark.planning import OffsetRange, limit_offsets
 from ottla.spark.reading import all_partitions, earliest, plan_tasks, read_range, resolve
@@ -44,11 +45,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._columns = columns
         self._cluster: ClusterReader | None = None
+        self._group: GroupOffsets | None = None
         self._goal: Offsets | None = None  # end offsets with trigger availableNow
         self._last_advance = -math.inf  # the first micro-batch does not wait, as in the connector
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_cluster": None}
+        return {**self.__dict__, "_cluster": None, "_group": None}
 
     @property
     def cluster(self) -> ClusterReader:
@@ -91,7 +93,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return the end offsets of the next micro-batch, or `start` without one."""
         with short_errors():
+            self._follow_group(start)
             return self._next_offset(start, limit)
+
+    def _follow_group(self, start: dict[str, Any]) -> None:
+        """Commit the end of the micro-batch before, which is done."""
+        if not self._options.group_id:
+            return
+        if self._group is None:
+            self._group = GroupOffsets(self._options.group_id, self.cluster)
+        self._group.finished(Offsets.from_json(start))
 
     def _next_offset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         begin = Offsets.from_json(start)
