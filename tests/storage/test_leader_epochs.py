@@ -81,7 +81,7 @@ def test_the_file_round_trips_and_lies_are_found() -> None:
     known = epochs((0, 0), (5, 100))
     assert known.encode() == b"0\n2\n0 0\n5 100\n"
     assert decode_leader_epochs(known.encode()).entries == known.entries
-    for text in (b"", b"0\n2\n0 0\n", b"1\n0\n", b"0\nx\n", b"0\n1\n0\n", b"\xff"):
+    for text in (b"", b"0\n2\n0 0\n", b"1\n0\n", b"0\nx\n", b"0\n1\n0\n", b"\xff", b"0\n1\n1 13"):
         with pytest.raises(CorruptMessage):
             decode_leader_epochs(text)
 

@@ -55,7 +55,11 @@ def test_who_was_too_slow_commits_nothing_any_more() -> None:
     """The group may have gone on and be empty: an outsider's commit would be taken."""
     cluster, group, consumer = _member(max_poll_interval_ms=1000, enable_auto_commit=True)
     assert not _code(consumer.commit(OLD))
+    assert consumer.core.group is not None
+    member = consumer.core.group.last_identity
     consumer.sim.run(lambda: group.remaining)
+    assert consumer.core.group.last_identity == member  # so a transaction of it is refused
+    assert member.generation > 0
     cluster.committed["g", T0] = 100
     before = len(cluster.requests(OffsetCommitRequest))
     assert _code(consumer.commit(OLD)) == ErrorCode.UNKNOWN_MEMBER_ID

@@ -151,6 +151,9 @@ class Chain:
                 return time.monotonic() - begun
             if time.monotonic() - begun > PROGRESS_LIMIT_S:
                 found = {one: (self.seen[one], counts[one]) for one in missing}
+                for one in self.copiers:
+                    one.send(signal.SIGUSR1)  # writes its stacks to its log
+                time.sleep(1)
                 raise Lost(f"the chain does not go on {text}: {found}")
             time.sleep(0.05)
 

@@ -11,7 +11,9 @@ Kafka: org.apache.kafka.tools.TransactionalMessageCopier.
 
 from __future__ import annotations
 
+import faulthandler
 import random
+import signal
 import sys
 import time
 from contextlib import suppress
@@ -37,6 +39,7 @@ SESSION_TIMEOUT_MS = 6000
 TRANSACTION_TIMEOUT_MS = 10_000
 _RECORDS = 100
 _WAIT_S = 0.5
+_CALL_LIMIT_S = 20
 _ABORTED_SHARE = 0.1
 _STATIC = ("-0", "-2", "-4")
 
@@ -211,16 +214,18 @@ class Librdkafka:
             for part, end in _ends(records).items()
         ]
         metadata = self._consumer.consumer_group_metadata()
-        self._retried(lambda: self._producer.send_offsets_to_transaction(ends, metadata))
+        self._retried(
+            lambda: self._producer.send_offsets_to_transaction(ends, metadata, _CALL_LIMIT_S)
+        )
         check()
-        self._retried(self._producer.commit_transaction)
+        self._retried(lambda: self._producer.commit_transaction(_CALL_LIMIT_S))
 
     def recover(self, error: Exception) -> None:
         """Abort and seek to what is committed."""
         if isinstance(error, confluent_kafka.KafkaException) and error.args[0].fatal():
             sys.exit(FENCED)
         try:
-            self._retried(self._producer.abort_transaction)
+            self._retried(lambda: self._producer.abort_transaction(_CALL_LIMIT_S))
         except confluent_kafka.KafkaException:
             sys.exit(FENCED)
         while True:
@@ -237,6 +242,9 @@ class Librdkafka:
             try:
                 return call()
             except confluent_kafka.KafkaException as error:
+                if error.args[0].code() == confluent_kafka.KafkaError._TIMED_OUT:
+                    print("fenced", error, flush=True)
+                    sys.exit(FENCED)  # librdkafka may wait for a broker that it has forgotten
                 if not error.args[0].retriable():
                     raise
                 time.sleep(0.1)
@@ -263,6 +271,7 @@ def main(kind: str, asked: Arguments) -> None:
         if rng.random() < _ABORTED_SHARE:
             raise Chosen
 
+    faulthandler.register(signal.SIGUSR1)
     print("ready", flush=True)
     while True:
         records = library.read()

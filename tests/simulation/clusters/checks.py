@@ -21,13 +21,15 @@ from ottla.raft.leader import Leader
 from ottla.raft.log_check import METADATA_LOG
 from ottla.raft.requests import ReplicaKey
 from ottla.raft.snapshot import snapshot_name
-from ottla.server.broker.internal_topics import INTERNAL_TOPICS
+from ottla.server.broker.internal_topics import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from tests.simulation.clusters.committed_logs import CommittedLog, CommittedMetadata, Replica
 from tests.simulation.clusters.compacted_logs import CompactedLog
 from tests.simulation.clusters.cuts import Cuts
 from tests.simulation.clusters.in_sync import InSync
 from tests.simulation.clusters.joins import Joins
+from tests.simulation.clusters.markers import Markers
 from tests.simulation.clusters.served import Served
+from tests.simulation.clusters.transaction_log import CommittedTransactions
 from tests.simulation.durable_state import durable_election, has_unsynced_records, holds_durably
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 
 IMAGE_SAMPLE = 8
 """The metadata is compared at every so many offsets: to encode all of it takes long."""
+_KINDS = {OFFSETS_TOPIC: CompactedLog, TRANSACTION_STATE_TOPIC: CommittedTransactions}
 _UNKNOWN_ID = 99
 """The id of no node."""
 
@@ -103,6 +106,7 @@ class ClusterChecks:
         self._joins = Joins(self.logs)
         self._in_sync = InSync(self.logs, self._joins)
         self.served = Served(self._joins)
+        self.markers = Markers(self.logs)
         for host in cluster:
             host.on_built = self._built
         cluster.loop.on_turn = self._check
@@ -175,6 +179,7 @@ class ClusterChecks:
             moved, self._moved = self._moved, {}
             for view, partition in moved:
                 self._observe(view, partition)
+        self.markers.check()
         if self._changed:
             changed, self._changed = self._changed, {}
             for view in changed:
@@ -321,8 +326,7 @@ class ClusterChecks:
         known = self.logs.get(key)
         if known is None:
             name = partition.topic_partition
-            kind = CompactedLog if name.topic in INTERNAL_TOPICS else CommittedLog
-            known = kind(str(name))
+            known = _KINDS.get(name.topic, CommittedLog)(str(name))
             self.logs[key] = self._newest[partition.topic_partition] = known
         return known
 

@@ -11,6 +11,8 @@ from ottla.testing.simulation import SimulatedCluster
 from tests.simulation.clusters.bug_reports import BugReports
 from tests.simulation.clusters.checks import ClusterChecks
 from tests.simulation.clusters.faults import ClusterFaults, raise_failure
+from tests.simulation.clusters.transactions import SETTINGS as TRANSACTION_SETTINGS
+from tests.simulation.clusters.transactions import TransactionWork, has_transactions
 from tests.simulation.clusters.work import KEPT, ClusterWork
 
 if TYPE_CHECKING:
@@ -92,12 +94,17 @@ class ClusterRun:
             settings |= _SMALLEST_SNAPSHOTS if seed % 2 else _SMALL_SNAPSHOTS
         if seed % 5 in {2, 4}:
             settings |= _SMALL_SEGMENTS
+        if has_transactions(seed):
+            settings |= TRANSACTION_SETTINGS
         self.cluster = SimulatedCluster(
             seed, nodes=layout.nodes, roles=layout.roles, config=settings
         )
         self.checks = ClusterChecks(self.cluster)
         self.bug_reports = BugReports()
         self.work = ClusterWork(seed, self.cluster, self.checks)
+        self.transactions: TransactionWork | None = None
+        if has_transactions(seed):
+            self.transactions = TransactionWork(seed, self.cluster, self.checks)
         self.faults = ClusterFaults(seed, self.cluster)
 
     @property
@@ -107,7 +114,8 @@ class ClusterRun:
 
     def run(self) -> ClusterRun:
         """Run to the end."""
-        with self.checks.served.watching(), self.bug_reports.watching():
+        checks = self.checks
+        with checks.served.watching(), checks.markers.watching(), self.bug_reports.watching():
             self.cluster.run(self._run())
         self.bug_reports.check()
         return self
@@ -117,6 +125,9 @@ class ClusterRun:
         await self.work.create()
         loop = self.cluster.loop
         jobs = [loop.create_task(job) for job in self.work.jobs()]
+        if self.transactions is not None:
+            await self.transactions.create()
+            jobs += [loop.create_task(job) for job in self.transactions.jobs()]
         for job in jobs:
             job.add_done_callback(raise_failure)
         administering = loop.create_task(self.work.administer())
@@ -126,6 +137,8 @@ class ClusterRun:
             self.work.is_calm = True
             await administering
         self.work.is_over = True
+        if self.transactions is not None:
+            self.transactions.is_over = True
         await self._until(self._is_in_sync, "not all replicas are in sync")
         await self._until(lambda: all(job.done() for job in jobs), "clients are not done")
         await self._serve_again()
@@ -227,6 +240,8 @@ class ClusterRun:
                 f"{topic}-{index} at {offset}: {value!r} was acknowledged, {there!r} is there"
             )
         self._check_producers()
+        if self.transactions is not None:
+            self.transactions.check()
         for (topic, index), stored in found.items():
             if topic == KEPT:
                 self._check_order(f"{topic}-{index}", list(stored.values()))

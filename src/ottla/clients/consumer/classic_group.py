@@ -108,6 +108,11 @@ class ClassicGroup:
         self._assignors = make_assignors(settings.partition_assignment_strategy)
         # A rebalance is cooperative only if all configured assignors are.
         self.cooperative = all(one.cooperative for one in self._assignors.values())
+        self.last_identity = CommitIdentity(instance_id=settings.group_instance_id)
+        """That of the last assignment the application got, also when the membership has ended.
+
+        A former member's transaction must be refused, and not be taken for one without a group.
+        """
         self._rejoin_needed = True
         self._reason = ""
         self._steps: list[Step] = []
@@ -255,6 +260,7 @@ class ClassicGroup:
         if step.kind == "assigned":
             self.subscription.replace(self._assigned)
             self.state = GroupState.STABLE
+            self.last_identity = self.identity
             self._last_rebalance_ms = self.client.now_ms
             self._rebalances.record(1, self.client.now_ms)
             self._on_assigned()

@@ -154,10 +154,10 @@ class AsyncConsumer:
         self._runtime.wake()
 
     def group_metadata(self) -> GroupMetadata:
-        """Return the group membership that commits are sent with."""
+        """Return the membership in which the assignment was received, for transactions."""
         coordinator = self._core.require_coordinator()
         assert self._core.group is not None
-        return GroupMetadata(coordinator.key, *self._core.group.identity)
+        return GroupMetadata(coordinator.key, *self._core.group.last_identity)
 
     # ------------------------------------------------------------ records
 

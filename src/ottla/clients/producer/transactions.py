@@ -333,13 +333,14 @@ class Transactions:
             await self._runtime.sleep(self._client.backoff.after(attempts))
 
     async def _found(self, coordinator: Coordinator) -> None:
+        if not coordinator.known:
+            self._runtime.wake()  # once: each wake is progress, which ends the wait below
         while not coordinator.known:
             with self._runtime.lock:
                 fatal = coordinator.fatal or self._client.pending_error()
             if fatal is not None:
                 self.state.fail(fatal)
                 raise fatal
-            self._runtime.wake()
             await self._runtime.wait_progress(self._settings.retry_backoff_ms)
 
 

@@ -102,7 +102,7 @@ class Markers:
         """Write the markers of a transaction whose decision is committed."""
         sending = Sending(shard, coordinator_epoch, transaction)
         self._sendings[shard, transaction.transactional_id] = sending
-        self._dispatch(sending, transaction.partitions)
+        self._dispatch(sending, sorted(transaction.partitions))
         self._maybe_written(sending)
 
     def cancel(self, shard: int) -> None:

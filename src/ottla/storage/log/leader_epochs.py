@@ -152,11 +152,14 @@ class LeaderEpochs:
 
 
 def decode_leader_epochs(data: bytes) -> LeaderEpochs:
-    """Parse the file's text; CorruptMessage when it is incomplete."""
+    """Parse the file's text; CorruptMessage when it is incomplete.
+
+    A power cut may tear the last line of a file that was not synced: "1 131" must not become 1.
+    """
     try:
         version, count, *lines = data.decode("ascii").splitlines()
         entries = [EpochEntry(*map(int, line.split(" "))) for line in lines]
-        is_complete = int(version) == 0 and int(count) == len(entries)
+        is_complete = int(version) == 0 and int(count) == len(entries) and data.endswith(b"\n")
     except (ValueError, TypeError) as error:
         raise CorruptMessage(f"malformed leader epochs: {data[:80]!r}") from error
     if not is_complete:
