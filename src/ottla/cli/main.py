@@ -49,6 +49,9 @@ class Command(NamedTuple):
 
 
 COMMANDS: dict[str, Command] = {
+    "acls": Command(
+        "ottla.cli.commands.acls", "acls", "List, add and remove access control entries."
+    ),
     "broker-api-versions": Command(
         "ottla.cli.commands.broker_api_versions",
         "broker_api_versions",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from ottla.controller.acls import AclControl
 from ottla.controller.cluster import ClusterControl
 from ottla.controller.configs import ConfigControl
 from ottla.controller.credentials import ScramControl
@@ -123,6 +124,7 @@ class Controller:
         self.producer_ids = ProducerIdControl(self.registry)
         self.quotas = QuotaControl(self.registry)
         self.scram = ScramControl(self.registry, self.features)
+        self.acls = AclControl(self.registry, rng)
         self.in_transaction = False
         self._transaction_epoch = -1
         self._handlers = self._table()
@@ -142,6 +144,8 @@ class Controller:
             kinds.RemoveTopicRecord: self._replay_remove_topic,
             kinds.FeatureLevelRecord: self.features.replay_feature_level,
             kinds.ClientQuotaRecord: self.quotas.replay_client_quota,
+            kinds.AccessControlEntryRecord: self.acls.replay_entry,
+            kinds.RemoveAccessControlEntryRecord: self.acls.replay_remove,
             kinds.UserScramCredentialRecord: self.scram.replay_credential,
             kinds.RemoveUserScramCredentialRecord: self.scram.replay_remove,
             kinds.ProducerIdsRecord: self.producer_ids.replay_producer_ids,
@@ -152,8 +156,6 @@ class Controller:
         only_in_the_image = (
             kinds.DelegationTokenRecord,
             kinds.RemoveDelegationTokenRecord,
-            kinds.AccessControlEntryRecord,
-            kinds.RemoveAccessControlEntryRecord,
             kinds.NoOpRecord,
             kinds.ZkMigrationStateRecord,
         )

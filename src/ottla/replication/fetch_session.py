@@ -129,6 +129,7 @@ class FetchSession:
         "partitions",
         "replica_epoch",
         "replica_id",
+        "rights_version",
         "session_id",
         "uses_topic_ids",
     )
@@ -146,6 +147,8 @@ class FetchSession:
         self._purgatory: Purgatory[DelayedFetch] | None = None
         self.replica_id = self.replica_epoch = -1
         """The follower whose session it is."""
+        self.rights_version = 0
+        """The state of the authorizer when its partitions were last checked."""
         self.last_fetch_ms = 0
         """On the monotonic clock."""
         self.created_ms = now_ms

@@ -24,3 +24,11 @@ class Principal(NamedTuple):
 
 ANONYMOUS: Final = Principal(USER_TYPE, "ANONYMOUS")
 """The principal of a connection without a login."""
+
+
+def parse_principal(text: str) -> Principal:
+    """Read `Type:name`; ValueError with Kafka's text."""
+    kind, separator, name = text.partition(":")
+    if not separator or not kind:
+        raise ValueError(f"expected a string in format principalType:principalName but got {text}")
+    return Principal(kind, name)

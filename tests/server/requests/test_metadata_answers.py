@@ -70,7 +70,13 @@ class Bench:
             replicas=SimpleNamespace(call_soon=self.turns.append),
             topic_name=lambda _id: None,
         )
-        ctx: Any = SimpleNamespace(broker=broker, api_version=version, listener_name="PLAINTEXT")
+        ctx: Any = SimpleNamespace(
+            broker=broker,
+            api_version=version,
+            listener_name="PLAINTEXT",
+            authorize=lambda *_right: True,
+            operations=lambda kind, _name: {2: 0b110111111000, 4: 0b1111110100000}[kind],
+        )
         return metadata(ctx, MetadataRequest(topics=topics, **fields))
 
     def ask(self, version: int, topics: list[Any] | None = None, **fields: Any) -> bytes:

@@ -122,7 +122,7 @@ def test_ids_go_before_names(peer: Peer) -> None:
         (None, NO_TOPIC, ErrorCode.UNKNOWN_TOPIC_ID),
     ]
     assert [one.topic_authorized_operations for one in found] == [
-        operations.TOPIC,
+        0b110111111000,
         operations.NOT_ASKED,
     ]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 # ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
 from typing import TYPE_CHECKING
 
+from ottla.clients.admin.acls import AclsAdmin
 from ottla.clients.admin.configs import ConfigsAdmin
 from ottla.clients.admin.credentials import CredentialsAdmin
 from ottla.clients.admin.groups import GroupsAdmin
@@ -23,7 +24,13 @@ if TYPE_CHECKING:
 
 
 class AsyncAdmin(
-    TransactionsAdmin, ConfigsAdmin, GroupsAdmin, QuotasAdmin, QuorumAdmin, CredentialsAdmin
+    TransactionsAdmin,
+    ConfigsAdmin,
+    GroupsAdmin,
+    QuotasAdmin,
+    QuorumAdmin,
+    CredentialsAdmin,
+    AclsAdmin,
 ):
     """Manages a cluster from coroutines. Use as `async with AsyncAdmin(...) as admin`.
 

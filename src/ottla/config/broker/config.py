@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from typing import Self
 
 # Names with these prefixes belong to one listener or to a plug-in and are in no table.
+OPEN_NAMES = ("super.users", "allow.everyone.if.no.acl.found")
+"""Settings of the authorizer, which are in no table of Kafka's either."""
 OPEN_PREFIXES = ("listener.name.", "config.providers.")
 
 _MS_PER_MINUTE = 60_000
@@ -187,6 +189,8 @@ class BrokerConfig(
         )
 
     def _is_open(self, name: str) -> bool:
+        if name in OPEN_NAMES:
+            return True
         prefixes = (
             *OPEN_PREFIXES,
             self.remote_log_storage_manager_impl_prefix,

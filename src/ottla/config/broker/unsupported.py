@@ -6,7 +6,7 @@ feature is implemented, its line is removed from the table.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.config.broker.replication import RACK_AWARE_SELECTOR
 from ottla.config.problems import ConfigProblem
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ottla.config.broker.config import BrokerConfig
+
+
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 class Refusal(NamedTuple):
@@ -39,7 +42,11 @@ REFUSALS: tuple[Refusal, ...] = (
         lambda config: config.security_inter_broker_protocol.upper() != "PLAINTEXT",
         "TLS and SASL between brokers",
     ),
-    Refusal("authorizer.class.name", _set("authorizer.class.name"), "authorization"),
+    Refusal(
+        "authorizer.class.name",
+        lambda config: config.authorizer_class_name not in {"", STANDARD_AUTHORIZER},
+        f"an authorizer other than {STANDARD_AUTHORIZER}",
+    ),
     Refusal("delegation.token.secret.key", _set("delegation.token.secret.key"), "tokens"),
     Refusal(
         "remote.log.storage.system.enable",

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ottla.quota.quotas import Quotas
     from ottla.replication.delayed_fetch import DelayedFetch
     from ottla.replication.replica_set import ReplicaSet
+    from ottla.security.authorizer import StandardAuthorizer
     from ottla.server.broker.broker_channel import BrokerChannel
     from ottla.server.broker.coordinators import Coordinators
     from ottla.server.broker.log_cleaning import LogCleaning
@@ -52,6 +53,7 @@ class Broker:
     """Everything one broker serves requests from; owned by one loop."""
 
     __slots__ = (
+        "authorizer",
         "channel",
         "clock",
         "cluster_id",
@@ -119,6 +121,7 @@ class Broker:
         run_on_volume: RunOnVolume,
         run_move: RunOnVolume,
         log_cleaning: LogCleaning,
+        authorizer: StandardAuthorizer | None = None,
     ) -> None:
         """Take the parts; none is changed for another while the broker runs.
 
@@ -131,6 +134,8 @@ class Broker:
         self.topic_name = metadata.topic_name
         self.has_partition = metadata.has_partition
         self.node_id: int = config.node_id
+        self.authorizer = authorizer
+        """None where everyone may do everything."""
         self.cluster_id = cluster_id
         self.clock = clock
         self.rng = rng

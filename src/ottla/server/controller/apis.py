@@ -22,8 +22,10 @@ from ottla.protocol.apis.assign_replicas_to_dirs import AssignReplicasToDirsRequ
 from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.apis.broker_registration import BrokerRegistrationRequest
 from ottla.protocol.apis.controller_registration import ControllerRegistrationRequest
+from ottla.protocol.apis.create_acls import CreateAclsRequest
 from ottla.protocol.apis.create_partitions import CreatePartitionsRequest
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
+from ottla.protocol.apis.delete_acls import DeleteAclsRequest
 from ottla.protocol.apis.delete_topics import DeleteTopicsRequest
 from ottla.protocol.apis.describe_quorum import DescribeQuorumRequest
 from ottla.protocol.apis.elect_leaders import ElectLeadersRequest
@@ -135,6 +137,8 @@ def _operations(
         AlterConfigsRequest: configs.alter,
         AlterClientQuotasRequest: controller.quotas.alter,
         AlterUserScramCredentialsRequest: controller.scram.alter,
+        CreateAclsRequest: controller.acls.create,
+        DeleteAclsRequest: controller.acls.delete,
         UpdateFeaturesRequest: controller.update_features,
         ControllerRegistrationRequest: controller.cluster.register_controller,
         UnregisterBrokerRequest: controller.unregister_broker,

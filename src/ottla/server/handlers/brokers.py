@@ -12,8 +12,9 @@ from ottla.metadata.features import are_controllers_registered
 from ottla.protocol.apis.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.protocol.apis.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from ottla.purgatory.pending import Pending
-from ottla.server.requests import operations
+from ottla.security.acl import CLUSTER_NAME, ResourceType
 from ottla.server.requests.api import handles
+from ottla.server.requests.operations import NOT_ASKED
 from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -45,9 +46,9 @@ def describe_cluster(ctx: Context, request: DescribeClusterRequest) -> DescribeC
         brokers=_brokers(ctx, with_fenced=request.include_fenced_brokers)
         if own == _BROKERS
         else _controllers(ctx),
-        cluster_authorized_operations=operations.CLUSTER
+        cluster_authorized_operations=ctx.operations(ResourceType.CLUSTER, CLUSTER_NAME)
         if request.include_cluster_authorized_operations
-        else operations.NOT_ASKED,
+        else NOT_ASKED,
     )
 
 

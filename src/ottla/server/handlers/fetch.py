@@ -15,6 +15,7 @@ from ottla.purgatory.pending import Pending
 from ottla.replication.delayed_fetch import DelayedFetch
 from ottla.replication.fetch_session import INITIAL_EPOCH, INVALID_SESSION_ID, CachedPartition
 from ottla.replication.partition import NO_EPOCH
+from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
 from ottla.server.handlers.current_leader import current_leader
 from ottla.server.requests.api import Form, handles
 from ottla.server.requests.page_cache import when_warm
@@ -157,6 +158,7 @@ class FetchRead:
         "_ctx",
         "_has_error",
         "_is_checked",
+        "_is_denied",
         "_leader_ids",
         "_limit",
         "_max_wait_ms",
@@ -215,6 +217,7 @@ class FetchRead:
         self._limit = quota if quota.is_on and replica_id >= 0 else None
         """Of what followers out of sync are sent."""
         self._has_error = False
+        self._is_denied = None if ctx.broker.authorizer is None else self._lacks_right
         self._was_known = False
         self._leader_ids: set[int] | None = None
         self.unknown: dict[PartitionKey, FetchedPartition] | None = None
@@ -267,6 +270,7 @@ class FetchRead:
             # with a negative limit the first partition counts that is read, also one without news
             skips_unchanged = (
                 self.is_incremental
+                and self._has_same_rights(session)
                 and self._bytes_left >= 0
                 and (not self._is_checked or self._replica_id >= 0)
             )
@@ -342,6 +346,25 @@ class FetchRead:
                 self._results.append(answered)
                 self._replicas.append(None)
 
+    def _has_same_rights(self, session: FetchSession) -> bool:
+        """Whether no right has changed since the session's last fetch."""
+        authorizer = self._ctx.broker.authorizer
+        version = 0 if authorizer is None else authorizer.version
+        is_same = session.rights_version == version
+        session.rights_version = version
+        return is_same
+
+    def _lacks_right(self, key: PartitionKey) -> bool:
+        """Whether the client may not read a partition; an unknown topic id is not found instead.
+
+        A follower needs CLUSTER_ACTION: the replica id alone proves nothing (CVE-2018-1288).
+        """
+        ctx = self._ctx
+        if self._replica_id >= 0:
+            return not ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+        name = key[0] or ctx.broker.topic_name(key[1])
+        return name is not None and not ctx.authorize(Operation.READ, ResourceType.TOPIC, name)
+
     def _read_cached(self, key: PartitionKey, cached: CachedPartition) -> None:
         self._read(key, cached.requested)
         replica = self._replicas[-1]
@@ -356,6 +379,8 @@ class FetchRead:
         epoch, offset, last_fetched_epoch, _, max_bytes = requested
         replica = None
         try:
+            if self._is_denied is not None and self._is_denied(key):
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             if not topic:
                 held = self._ctx.broker.replicas.by_topic_id.get(topic_id)
                 replica = None if held is None else held.get(index)

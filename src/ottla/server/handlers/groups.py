@@ -22,8 +22,8 @@ from ottla.protocol.apis.offset_delete import OffsetDeleteRequest, OffsetDeleteR
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from ottla.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.protocol.apis.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from ottla.security.acl import ResourceType
 from ottla.server.broker.coordinators import KEY_TYPES
-from ottla.server.requests import operations
 from ottla.server.requests.api import handles
 
 if TYPE_CHECKING:
@@ -161,13 +161,15 @@ def describe_groups(
 ) -> Pending[DescribeGroupsResponse]:
     """Describe states and members."""
     answer = ctx.broker.groups.describe_groups(request, _context(ctx))
-    return answer.then(_with_operations) if request.include_authorized_operations else answer
+    if not request.include_authorized_operations:
+        return answer
+    return answer.then(lambda response: _with_operations(ctx, response))
 
 
-def _with_operations(response: DescribeGroupsResponse) -> DescribeGroupsResponse:
+def _with_operations(ctx: Context, response: DescribeGroupsResponse) -> DescribeGroupsResponse:
     for group in response.groups:
         if not group.error_code:
-            group.authorized_operations = operations.GROUP
+            group.authorized_operations = ctx.operations(ResourceType.GROUP, group.group_id)
     return response
 
 

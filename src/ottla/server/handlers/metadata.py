@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ottla.controller.topic_names import is_topic_name
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.metadata import MetadataRequest, MetadataResponse
+from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
 from ottla.server.broker.internal_topics import INTERNAL_TOPICS
 from ottla.server.handlers.metadata_answers import FORM, TopicResponse, answer
 from ottla.server.requests import operations
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 BrokerResponse = MetadataResponse.MetadataResponseBroker
 _TOPIC_IDS_FROM = 12
 _INVALID = ErrorCode.INVALID_TOPIC_EXCEPTION
+_WITHOUT_OPERATIONS = {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 
 
 @handles(MetadataRequest, form=FORM)
@@ -45,12 +47,19 @@ def metadata(
         cluster_id=broker.cluster_id,
         controller_id=broker.metadata.any_controller_id(),
         topics=[],
-        cluster_authorized_operations=operations.CLUSTER
+        cluster_authorized_operations=_cluster_operations(ctx)
         if request.include_cluster_authorized_operations
         else operations.NOT_ASKED,
     )
     has_operations = request.include_topic_authorized_operations
     return answer(ctx, response, _topics(ctx, request), has_operations=has_operations)
+
+
+def _cluster_operations(ctx: Context) -> int:
+    """Return what the client may do with the cluster; nothing for who may not describe it."""
+    if not ctx.authorize(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return 0
+    return ctx.operations(ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def _why_refused(request: MetadataRequest, version: int) -> ErrorCode | None:
@@ -85,12 +94,14 @@ def _refuse(request: MetadataRequest, error_code: ErrorCode) -> MetadataResponse
 def _topics(ctx: Context, request: MetadataRequest) -> list[TopicImage | TopicResponse]:
     """Return the topics; TopicResponse for one that does not exist."""
     if request.topics is None or (ctx.api_version == 0 and not request.topics):
-        return list(ctx.broker.image.topics.by_name.values())
+        topics = ctx.broker.image.topics.by_name.values()
+        return [topic for topic in topics if _may_describe(ctx, topic.name)]
     answers = _requested(ctx, request, request.topics)
     if request.include_topic_authorized_operations:
         for one in answers:
-            if isinstance(one, TopicResponse) and one.error_code != ErrorCode.UNKNOWN_TOPIC_ID:
-                one.topic_authorized_operations = operations.TOPIC
+            if isinstance(one, TopicResponse) and one.error_code not in _WITHOUT_OPERATIONS:
+                name = one.name or ""
+                one.topic_authorized_operations = ctx.operations(ResourceType.TOPIC, name)
     return answers
 
 
@@ -107,7 +118,9 @@ def _requested(
     answers: list[TopicImage | TopicResponse] = []
     missing: list[str] = []
     for name in dict.fromkeys(one.name for one in requested if one.name is not None):
-        if name in topics:
+        if not _may_describe(ctx, name):
+            answers.append(_denied(name=name))
+        elif name in topics:
             answers.append(topics[name])
         else:
             missing.append(name)
@@ -120,7 +133,22 @@ def _by_id(ctx: Context, topic_id: Uuid) -> TopicImage | TopicResponse:
     if topic is None:
         code = ErrorCode.UNKNOWN_TOPIC_ID
         return TopicResponse(error_code=int(code), name=None, topic_id=topic_id, partitions=[])
+    if not _may_describe(ctx, topic.name):
+        return _denied(topic_id=topic_id)
     return topic
+
+
+def _may_describe(ctx: Context, name: str) -> bool:
+    return ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name)
+
+
+def _denied(name: str | None = None, topic_id: Uuid = ZERO_UUID) -> TopicResponse:
+    """Answer for a topic that the client may not describe, also where there is none."""
+    code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    is_internal = name in INTERNAL_TOPICS
+    return TopicResponse(
+        error_code=code, name=name, topic_id=topic_id, is_internal=is_internal, partitions=[]
+    )
 
 
 def _create_missing(
@@ -131,7 +159,15 @@ def _create_missing(
         return []
     codes = {name: _code_of_missing(name) for name in names}
     if request.allow_auto_topic_creation and ctx.broker.metadata.config.auto_create_topics_enable:
-        valid = [name for name, code in codes.items() if code is not _INVALID]
+        may_all = ctx.authorize(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
+        for name in codes:
+            if not may_all and not ctx.authorize(Operation.CREATE, ResourceType.TOPIC, name):
+                codes[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        valid = [
+            name
+            for name, code in codes.items()
+            if code not in {_INVALID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+        ]
         ctx.broker.topic_auto_creation.create(valid, ctx.requester(strict_from=0))
     return [
         TopicResponse(

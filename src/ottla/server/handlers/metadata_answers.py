@@ -20,6 +20,7 @@ from ottla.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from ottla.protocol.frames import response_header
 from ottla.protocol.primitives import encode_uvarint
 from ottla.purgatory.pending import Pending
+from ottla.security.acl import ResourceType
 from ottla.server.broker.internal_topics import INTERNAL_TOPICS
 from ottla.server.broker.partition_view import reachable, view_of
 from ottla.server.requests import operations
@@ -145,15 +146,20 @@ class _Encoding:
     def _encode_all(self, topics: list[TopicImage | TopicResponse]) -> Iterator[int]:
         """Yield how many partitions were encoded."""
         cluster, ctx = self._ctx.broker.image.cluster, self._ctx
-        key = ctx.listener_name, ctx.api_version, self._has_operations
         for topic in topics:
             if isinstance(topic, TopicResponse):
                 self.encoded.topics.append(self._layout.topic(topic, (), 0))
                 continue
+            bits = (
+                ctx.operations(ResourceType.TOPIC, topic.name)
+                if self._has_operations
+                else operations.NOT_ASKED
+            )
+            key = ctx.listener_name, ctx.api_version, bits
             known = topic.encoded.get(key)
             if known is None or known[0] != cluster.change_count:
                 before = cluster.change_count, topic.change_count
-                data = yield from self._encode(topic)
+                data = yield from self._encode(topic, bits)
                 known = before[0], data
                 if before == (cluster.change_count, topic.change_count):
                     if len(topic.encoded) >= _MAX_ENCODED:
@@ -161,7 +167,7 @@ class _Encoding:
                     topic.encoded[key] = known
             self.encoded.topics.append(known[1])
 
-    def _encode(self, topic: TopicImage) -> Generator[int, None, bytes]:
+    def _encode(self, topic: TopicImage, bits: int) -> Generator[int, None, bytes]:
         """Yield how many partitions were encoded; return the topic's bytes."""
         described = TopicResponse(
             name=topic.name,
@@ -169,8 +175,7 @@ class _Encoding:
             is_internal=topic.name in INTERNAL_TOPICS,
             partitions=[],
         )
-        if self._has_operations:
-            described.topic_authorized_operations = operations.TOPIC
+        described.topic_authorized_operations = bits
         partitions = sorted(topic.partitions.items())
         ordered, slices = iter(partitions), []
         while chunk := list(islice(ordered, PARTITIONS_PER_TURN)):

@@ -13,9 +13,9 @@ from ottla.protocol.apis.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
+from ottla.security.acl import Operation, ResourceType
 from ottla.server.broker.internal_topics import INTERNAL_TOPICS
 from ottla.server.broker.partition_view import view_of
-from ottla.server.requests import operations
 from ottla.server.requests.api import handles
 from ottla.types import ZERO_UUID
 
@@ -46,11 +46,14 @@ def describe_topic_partitions(
         ctx.broker.metadata.config.max_request_partition_size_limit,
         request.response_partition_limit,
     )
+    names = requested or {
+        name
+        for name in ctx.broker.image.topics.by_name
+        if ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name)
+    }
     return _page(
         ctx,
-        sorted(
-            name for name in requested or ctx.broker.image.topics.by_name if name >= start_topic
-        ),
+        sorted(name for name in names if name >= start_topic),
         limit=max(limit, 1),
         start=(start_topic, start_partition),
     )
@@ -89,6 +92,9 @@ def _page(
 def _describe(ctx: Context, name: str, first: int, limit: int) -> tuple[TopicResponse, int | None]:
     """Describe one topic from a partition on; return the next partition if some remain."""
     image = ctx.broker.image.topics.by_name.get(name)
+    if not ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name):
+        denied = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return TopicResponse(error_code=denied, name=name, topic_id=ZERO_UUID, partitions=[]), None
     if image is None:
         known = is_topic_name(name)
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known else ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -97,7 +103,7 @@ def _describe(ctx: Context, name: str, first: int, limit: int) -> tuple[TopicRes
             name=name,
             topic_id=ZERO_UUID,
             partitions=[],
-            topic_authorized_operations=operations.TOPIC,
+            topic_authorized_operations=ctx.operations(ResourceType.TOPIC, name),
         )
         return unknown, None
     indexes = [index for index in sorted(image.partitions) if index >= first]
@@ -106,7 +112,7 @@ def _describe(ctx: Context, name: str, first: int, limit: int) -> tuple[TopicRes
         topic_id=image.topic_id,
         is_internal=name in INTERNAL_TOPICS,
         partitions=[_partition(ctx, index, image.partitions[index]) for index in indexes[:limit]],
-        topic_authorized_operations=operations.TOPIC,
+        topic_authorized_operations=ctx.operations(ResourceType.TOPIC, name),
     )
     return topic, indexes[limit] if len(indexes) > limit else None
 

@@ -39,6 +39,7 @@ from ottla.server.controller.quorum_channel import QuorumChannel, QuorumSettings
 from ottla.server.controller.quorum_requests import QuorumRequests
 from ottla.server.http.endpoint import HttpEndpoint
 from ottla.server.logging.limits import report_suppressed
+from ottla.server.node.authorization import authorizer_of
 from ottla.server.node.dynamic_settings import DynamicSettings, cordoned_directories
 from ottla.server.node.leaving import close_logs, controlled_shutdown, let_others_leave
 from ottla.server.node.lifecycle import BrokerLifecycle
@@ -289,21 +290,19 @@ class Node:
             run_on_volume=workers.disk.run,
             run_move=workers.moves.run,
             log_cleaning=resources.log_cleaning(self._logs, self._metadata),
+            authorizer=authorizer_of(config, self.controller.add_listener),
         )
 
     def _role_of(self, listener: str) -> ListenerRole:
         """Return who answers on a listener: the broker's APIs or the controller's."""
         is_controller = listener in self._resources.controller_addresses
         elapsed_s = self._resources.environment.stopwatch.elapsed_s
-        requests = self._resources.http_port.requests
-        times = None if requests is None else requests.times
+        times = getattr(self._resources.http_port.requests, "times", None)
         kind, pace = ("controller", None) if is_controller else ("broker", self._quotas.connections)
         dispatcher = Dispatcher(self.broker, kind, elapsed_s, times)
         self._are_requests_logged = requests_are_logged()
         handler = RequestLog(dispatcher, kind) if self._are_requests_logged else dispatcher
         return ListenerRole(handler, pace, self._security.of(listener))
-
-    # What others look at
 
     @property
     def addresses(self) -> dict[str, tuple[str, int]]:

@@ -15,6 +15,7 @@ from ottla.config.environment import NOTHING, Environment, Setting, read_environ
 from ottla.config.own import OwnSettings
 from ottla.config.problems import ConfigErrors, ConfigProblem, nearest
 from ottla.config.properties import read_properties
+from ottla.server.node.authorization import authorizer_problems
 from ottla.server.node.plugins import plugin_problems
 from ottla.server.node.security import security_problems
 
@@ -184,6 +185,7 @@ def _parse(given: dict[str, str]) -> tuple[BrokerConfig, list[ConfigProblem]]:
         *listener_problems(given),
         *plugin_problems(config),
         *security_problems(config),
+        *authorizer_problems(config),
     ]
 
 

@@ -53,6 +53,7 @@ HANDLER_MODULES = (
     "controller.brokers",
     "controller.envelope",
     "credentials",
+    "acls",
     "log_dirs",
     "telemetry",
     "sasl",

@@ -5,18 +5,26 @@ Kafka: org.apache.kafka.common.requests.RequestContext.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from ottla.security.acl import OPERATIONS
 from ottla.server.controller.channel import Requester
 
 if TYPE_CHECKING:
     from ottla.network.connection import Connection
     from ottla.protocol.request_header import Header
+    from ottla.security.acl import ResourceType
     from ottla.security.principal import Principal
     from ottla.server.broker.broker import Broker
     from ottla.server.controller.channel import ControllerChannel
     from ottla.server.requests.api import Api
     from ottla.server.requests.throttling import QuotaUse
+
+
+_ALL: Final = {
+    resource_type: sum(1 << operation for operation in possible)
+    for resource_type, possible in OPERATIONS.items()
+}
 
 
 class Context:
@@ -92,6 +100,30 @@ class Context:
         """Who decides: the active controller, or on a controller's listener this node's own."""
         broker = self.broker
         return broker.own_controller if self.listener == "controller" else broker.controller
+
+    def authorize(self, operation: int, resource_type: int, name: str) -> bool:
+        """Whether the client may do an operation; without an authorizer everyone may."""
+        authorizer = self.broker.authorizer
+        return authorizer is None or authorizer.authorize(
+            self.principal, self.client, operation, resource_type, name
+        )
+
+    def authorize_any(self, operation: int, resource_type: int) -> bool:
+        """Whether the client may do an operation on at least one resource of a kind."""
+        authorizer = self.broker.authorizer
+        return authorizer is None or authorizer.authorize_any(
+            self.principal, self.client, operation, resource_type
+        )
+
+    def operations(self, resource_type: ResourceType, name: str) -> int:
+        """Return what the client may do with a resource, as bits (KIP-430)."""
+        if self.broker.authorizer is None:
+            return _ALL[resource_type]
+        return sum(
+            1 << operation
+            for operation in OPERATIONS[resource_type]
+            if self.authorize(operation, resource_type, name)
+        )
 
     def requester(self, *, strict_from: int = 0) -> Requester:
         """Return for whom the controller is asked.

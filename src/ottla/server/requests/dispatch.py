@@ -16,6 +16,7 @@ from ottla.protocol.request_header import split_header
 from ottla.purgatory.pending import Pending
 from ottla.server.requests.api import served_apis
 from ottla.server.requests.context import Context
+from ottla.server.requests.guards import call_guarded
 from ottla.server.requests.throttling import QuotaUse
 from ottla.server.requests.timing import Wait
 
@@ -81,7 +82,10 @@ class Dispatcher:
             ctx.quota_use = QuotaUse(len(frame), self._elapsed_s)
             request = ctx.quota_use.begin(ctx, request)
         try:
-            result = api.handler(ctx, request)
+            if broker.authorizer is None:
+                result = api.handler(ctx, request)
+            else:
+                result = call_guarded(ctx, api, request)
         except Exception as error:  # noqa: BLE001 - whatever a handler raises must be answered
             self._fail(ctx, request, error)
         else:

@@ -46,7 +46,7 @@ class TlsContexts:
         except TlsError as error:
             if made is None:
                 raise
-            text = "listener %s goes on with the certificates that it has: %s"
+            text = "listener %s keeps its old certificates: %s; correct its files or settings"
             log.error(text, listener, error, extra={"event": "tls.reload.failed"})  # noqa: TRY400 - the text says all
             context = made.context
         else:

@@ -15,8 +15,10 @@ from ottla.protocol.apis.envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.protocol.records.principal import DefaultPrincipalData
 from ottla.protocol.request_header import split_header
 from ottla.purgatory.pending import Pending
+from ottla.security.principal import Principal
 from ottla.server.requests.api import handles, served_apis
 from ottla.server.requests.context import Context
+from ottla.server.requests.guards import call_guarded
 
 if TYPE_CHECKING:
     from ottla.protocol.schema import Request
@@ -35,6 +37,8 @@ FORWARDED: Final = frozenset(
         ApiKey.LIST_PARTITION_REASSIGNMENTS,
         ApiKey.ALTER_CLIENT_QUOTAS,
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        ApiKey.CREATE_ACLS,
+        ApiKey.DELETE_ACLS,
         ApiKey.DESCRIBE_QUORUM,
         ApiKey.UPDATE_FEATURES,
         ApiKey.UNREGISTER_BROKER,
@@ -67,18 +71,20 @@ class _Observed:
 class ForwardedContext(Context):
     """What handlers know of a request inside an envelope."""
 
-    __slots__ = ("_client", "_controller", "_user")
+    __slots__ = ("_client", "_controller", "_principal")
 
-    def __init__(self, outer: Context, api: Api, header: Any, user: str, client: str) -> None:
+    def __init__(
+        self, outer: Context, api: Api, header: Any, principal: Principal, client: str
+    ) -> None:
         super().__init__(outer.broker, outer.connection, outer.listener, api, header)
-        self._user = user
+        self._principal = principal
         self._client = client
         self._controller = _Observed(outer.controller)
 
     @property
-    def user(self) -> str:
-        """The name of the principal in the envelope."""
-        return self._user
+    def principal(self) -> Principal:
+        """The principal in the envelope."""
+        return self._principal
 
     @property
     def client(self) -> str:
@@ -104,18 +110,28 @@ class ForwardedContext(Context):
 @handles(EnvelopeRequest)
 def envelope(ctx: Context, request: EnvelopeRequest) -> EnvelopeResponse | Pending[Any]:
     """Handle the request inside; NOT_CONTROLLER tells the broker to ask another controller."""
-    user, client = _sender(request)
+    principal, client = _sender(request)
     header = split_header(memoryview(request.request_data))
     api = served_apis(ctx.listener).get(header[0])
     if api is None or api.key not in FORWARDED:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"api key {header[0]} is not forwarded")
     if not api.lowest <= header[1] <= api.highest:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-    inner = ForwardedContext(ctx, api, header, user, client)
-    result = api.handler(inner, api.form.read(header[4], header[1]))
+    inner = ForwardedContext(ctx, api, header, principal, client)
+    result = _handled(inner, api, api.form.read(header[4], header[1]))
     if isinstance(result, Pending):
         return _when_answered(inner, result)
     return _answer(inner, result)
+
+
+def _handled(ctx: ForwardedContext, api: Api, request: Any) -> Any:
+    """Handle the request with the rights of its client; a denial is an answer, too."""
+    if ctx.broker.authorizer is None:
+        return api.handler(ctx, request)
+    try:
+        return call_guarded(ctx, api, request)
+    except KafkaError as error:
+        return api.form.fail(request, error)
 
 
 def _when_answered(ctx: ForwardedContext, result: Pending[Any]) -> Pending[EnvelopeResponse]:
@@ -142,8 +158,8 @@ def _answer(ctx: ForwardedContext, response: Any) -> EnvelopeResponse:
     return EnvelopeResponse(response_data=data[4:])
 
 
-def _sender(request: EnvelopeRequest) -> tuple[str, str]:
-    """Return the principal's name and the client's address."""
+def _sender(request: EnvelopeRequest) -> tuple[Principal, str]:
+    """Return the principal and the client's address."""
     if len(request.client_host_address) not in _ADDRESS_BYTES:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Failed to parse client address")
     try:
@@ -153,4 +169,5 @@ def _sender(request: EnvelopeRequest) -> tuple[str, str]:
         principal, _ = codec.decode_at(DefaultPrincipalData, 0, memoryview(data), _VERSION_BYTES)
     except CorruptMessage as error:
         raise KafkaError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE) from error
-    return principal.name, str(ip_address(bytes(request.client_host_address)))
+    found = Principal(principal.type, principal.name, principal.token_authenticated)
+    return found, str(ip_address(bytes(request.client_host_address)))

@@ -1,0 +1,347 @@
+"""`ottla acls`: list, add and remove access control entries.
+
+Kafka: bin/kafka-acls.sh, org.apache.kafka.tools.AclCommand.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from ottla.cli.options.connection import open_admin
+from ottla.cli.options.failures import fail
+from ottla.cli.options.flags import controller_option, server_options
+from ottla.cli.options.joptsimple import ToolCommand
+from ottla.cli.options.json_output import json_option, print_json, refuse_json_unless, wants_json
+from ottla.errors import KafkaError
+from ottla.security.acl import (
+    CLUSTER_NAME,
+    OPERATIONS,
+    WILDCARD,
+    Acl,
+    AclFilter,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from ottla.clients.blocking import Admin
+
+    Command = Callable[..., Any]
+
+EXAMPLES = """
+\b
+Examples:
+  ottla acls --bootstrap-server localhost:9092 --list
+  ottla acls --bootstrap-server localhost:9092 --add --allow-principal User:alice \\
+      --operation Read --topic events --group readers
+  ottla acls --bootstrap-server localhost:9092 --add --allow-principal User:bob --producer \\
+      --topic events
+  ottla acls --bootstrap-server localhost:9092 --remove --topic events --force
+"""
+_RESOURCES = {
+    "topic": ResourceType.TOPIC,
+    "group": ResourceType.GROUP,
+    "transactional_id": ResourceType.TRANSACTIONAL_ID,
+    "delegation_token": ResourceType.DELEGATION_TOKEN,
+    "user_principal": ResourceType.USER,
+}
+_PRODUCER = (Operation.WRITE, Operation.DESCRIBE, Operation.CREATE)
+_PRODUCER_ID = (Operation.WRITE, Operation.DESCRIBE)
+_CONSUMER = (Operation.READ, Operation.DESCRIBE)
+
+
+class Resource(NamedTuple):
+    """A resource pattern."""
+
+    type: ResourceType
+    name: str | None
+    pattern: PatternType
+
+    def __str__(self) -> str:
+        return (
+            f"ResourcePattern(resourceType={self.type.name}, name={self.name}, "
+            f"patternType={self.pattern.name})"
+        )
+
+
+def _many(*names: str) -> Callable[[Command], Command]:
+    return click.option(*names, multiple=True)
+
+
+@click.command("acls", cls=ToolCommand, epilog=EXAMPLES)
+@server_options
+@controller_option
+@json_option
+@click.option("--add", is_flag=True, help="Add entries.")
+@click.option("--remove", is_flag=True, help="Remove entries.")
+@click.option("--list", "list_", is_flag=True, help="List entries.")
+@_many("--topic")
+@_many("--group")
+@_many("--transactional-id")
+@_many("--delegation-token")
+@_many("--user-principal")
+@click.option("--cluster", is_flag=True, help="The cluster as a resource.")
+@click.option("--resource-pattern-type", default="LITERAL", help="literal, prefixed, any, match.")
+@_many("--operation")
+@_many("--allow-principal")
+@_many("--deny-principal")
+@_many("--allow-host")
+@_many("--deny-host")
+@_many("--principal")
+@click.option("--producer", is_flag=True, help="What a producer needs: Write, Describe, Create.")
+@click.option("--consumer", is_flag=True, help="What a consumer needs: Read, Describe.")
+@click.option("--idempotent", is_flag=True, help="With --producer: IdempotentWrite.")
+@click.option("--force", is_flag=True, help="Do not ask before entries are removed.")
+def acls(**options: Any) -> None:
+    """List, add and remove access control entries."""
+    options["list"] = options.pop("list_")
+    action = _checked_action(options)
+    refuse_json_unless(action, "list")
+    servers = options["bootstrap_server"]
+    try:
+        with open_admin(
+            servers, options["command_config"], bootstrap_controller=options["bootstrap_controller"]
+        ) as admin:
+            {"add": _add, "remove": _remove, "list": _list}[action](admin, options)
+    except KafkaError as error:
+        fail(f"Error while executing ACL command: {error}")
+
+
+def _checked_action(options: dict[str, Any]) -> str:
+    places = [options["bootstrap_server"], options["bootstrap_controller"]]
+    if all(places):
+        raise click.UsageError(
+            "Only one of --bootstrap-server or --bootstrap-controller must be specified"
+        )
+    if not any(places):
+        raise click.UsageError(
+            "One of --bootstrap-server or --bootstrap-controller must be specified"
+        )
+    actions = [action for action in ("list", "add", "remove") if options[action]]
+    if len(actions) != 1:
+        raise click.UsageError("Command must include exactly one action: --list, --add, --remove.")
+    if options["principal"] and not options["list"]:
+        raise click.UsageError("The --principal option is only available if --list is set")
+    if options["producer"] and not options["topic"]:
+        raise click.UsageError("With --producer you must specify a --topic")
+    if options["idempotent"] and not options["producer"]:
+        raise click.UsageError("The --idempotent option is only available if --producer is set")
+    is_consumer = options["topic"] and options["group"]
+    if options["consumer"] and (
+        not is_consumer
+        or (not options["producer"] and (options["cluster"] or options["transactional_id"]))
+    ):
+        raise click.UsageError(
+            "With --consumer you must specify a --topic and a --group and no --cluster or "
+            "--transactional-id option should be specified."
+        )
+    return actions[0]
+
+
+def _pattern(options: dict[str, Any]) -> PatternType:
+    name = options["resource_pattern_type"].upper()
+    if name not in {one.name for one in PatternType if one}:
+        fail(f"Invalid resource-pattern-type: {options['resource_pattern_type']}")
+    return PatternType[name]
+
+
+def _resources(options: dict[str, Any]) -> list[Resource]:
+    """Return the resources of the flags."""
+    pattern = _pattern(options)
+    found = [
+        Resource(kind, name.strip(), pattern)
+        for option, kind in _RESOURCES.items()
+        for name in options[option]
+    ]
+    if options["cluster"] or options["idempotent"]:
+        found.append(Resource(ResourceType.CLUSTER, CLUSTER_NAME, PatternType.LITERAL))
+    return found
+
+
+def _operations(options: dict[str, Any]) -> list[Operation]:
+    known = {one.name.replace("_", ""): one for one in Operation if one}
+    found = []
+    for text in options["operation"] or ("All",):
+        one = known.get(text.replace("_", "").upper())
+        if one is None:
+            fail(f"ResourceType has no operation {text}")
+        found.append(one)
+    return found
+
+
+def _wanted(options: dict[str, Any]) -> dict[Resource, list[Acl]]:
+    """Return the entries that the flags describe, by resource."""
+    resources = _resources(options)
+    if not resources:
+        fail(
+            "You must specify at least one resource: --topic <topic> or --cluster or "
+            "--group <group> or --delegation-token <Delegation Token ID>"
+        )
+    wanted: dict[Resource, list[Acl]] = {}
+    for resource in resources:
+        found = list(_entries(resource, options, _operations_on(resource, options)))
+        if found:
+            wanted[resource] = found
+    return wanted
+
+
+def _operations_on(resource: Resource, options: dict[str, Any]) -> list[Operation]:
+    """Return the operations for one resource: of the flags, or of a producer or consumer."""
+    if not options["producer"] and not options["consumer"]:
+        operations = _operations(options)
+        possible = {Operation.ALL, *OPERATIONS[resource.type]}
+        wrong = [one for one in operations if one not in possible]
+        if wrong:
+            names = ",".join(_shown(one) for one in sorted(possible))
+            fail(f"ResourceType {resource.type.name} only supports operations {names}")
+        return operations
+    found: list[Operation] = []
+    if options["producer"]:
+        found += {
+            ResourceType.TOPIC: _PRODUCER,
+            ResourceType.TRANSACTIONAL_ID: _PRODUCER_ID,
+            ResourceType.CLUSTER: (Operation.IDEMPOTENT_WRITE,) if options["idempotent"] else (),
+        }.get(resource.type, ())
+    if options["consumer"]:
+        found += {
+            ResourceType.TOPIC: _CONSUMER,
+            ResourceType.GROUP: (Operation.READ,),
+        }.get(resource.type, ())
+    return list(dict.fromkeys(found))
+
+
+def _shown(operation: Operation) -> str:
+    return "".join(part.capitalize() for part in operation.name.split("_"))
+
+
+def _entries(
+    resource: Resource, options: dict[str, Any], operations: Iterable[Operation]
+) -> Iterator[Acl]:
+    for permission, word in ((Permission.ALLOW, "allow"), (Permission.DENY, "deny")):
+        for principal in options[f"{word}_principal"]:
+            for host in options[f"{word}_host"] or (WILDCARD,):
+                for operation in operations:
+                    yield Acl(
+                        resource.type,
+                        resource.pattern,
+                        resource.name or "",
+                        principal.strip(),
+                        host.strip(),
+                        operation,
+                        permission,
+                    )
+
+
+def _line(acl: Acl) -> str:
+    return (
+        f"(principal={acl.principal}, host={acl.host}, operation={Operation(acl.operation).name}, "
+        f"permissionType={Permission(acl.permission).name})"
+    )
+
+
+def _print(title: str, by_resource: dict[Resource, list[Acl]]) -> None:
+    for resource, found in by_resource.items():
+        lines = "".join(f"\t{_line(acl)} \n" for acl in found)
+        click.echo(f"{title} for resource `{resource}`: \n {lines}")
+
+
+def _add(admin: Admin, options: dict[str, Any]) -> None:
+    if _pattern(options) in {PatternType.ANY, PatternType.MATCH}:
+        fail(f"A '--resource-pattern-type' value of '{_pattern(options).name}' is not valid when "
+             "adding acls.")  # fmt: skip
+    if not options["allow_principal"] and not options["deny_principal"]:
+        fail("You must specify one of: --allow-principal, --deny-principal when trying to add "
+             "ACLs.")  # fmt: skip
+    wanted = _wanted(options)
+    _print("Adding ACLs", wanted)
+    done = admin.create_acls([acl for found in wanted.values() for acl in found])
+    for error in done.values():
+        if error is not None:
+            raise error
+    _show(admin, list(wanted))
+
+
+def _filters(options: dict[str, Any]) -> list[AclFilter]:
+    resources = _resources(options) or [Resource(ResourceType.ANY, None, PatternType.ANY)]
+    return [_filter(one) for one in resources]
+
+
+def _filter(one: Resource, principal: str | None = None) -> AclFilter:
+    return AclFilter(
+        one.type, one.pattern, one.name, principal, None, Operation.ANY, Permission.ANY
+    )
+
+
+def _remove(admin: Admin, options: dict[str, Any]) -> None:
+    if options["allow_principal"] or options["deny_principal"]:
+        wanted = _wanted(options)
+        shown = "".join(str(one) for one in wanted)
+        question = f"Are you sure you want to remove ACLs from resource filter `{shown}`? (y/n)"
+        filters = [AclFilter(*acl) for found in wanted.values() for acl in found]
+        resources = list(wanted)
+    else:
+        resources = _resources(options)
+        if not resources:
+            fail(
+                "You must specify at least one resource: --topic <topic> or --cluster or "
+                "--group <group> or --delegation-token <Delegation Token ID>"
+            )
+        filters = _filters(options)
+        shown = "".join(str(one) for one in resources)
+        question = f"Are you sure you want to delete all ACLs for resource filter `{shown}`? (y/n)"
+    if not options["force"] and click.prompt(question, prompt_suffix="").lower() != "y":
+        return
+    for outcome in admin.delete_acls(filters).values():
+        if isinstance(outcome, KafkaError):
+            raise outcome
+    _show(admin, resources)
+
+
+def _list(admin: Admin, options: dict[str, Any]) -> None:
+    if wants_json():
+        found = _found(admin, _filters(options), options["principal"])
+        print_json([_described(acl) for listed in found.values() for acl in listed])
+        return
+    if not options["principal"]:
+        _show(admin, _resources(options) or [Resource(ResourceType.ANY, None, PatternType.ANY)])
+        return
+    for principal in options["principal"]:
+        click.echo(f"ACLs for principal `{principal}`")
+        _print("Current ACLs", _found(admin, _filters(options), [principal]))
+
+
+def _show(admin: Admin, resources: Iterable[Resource]) -> None:
+    _print("Current ACLs", _found(admin, [_filter(one) for one in resources], ()))
+
+
+def _found(
+    admin: Admin, filters: Iterable[AclFilter], principals: Iterable[str]
+) -> dict[Resource, list[Acl]]:
+    found: dict[Resource, list[Acl]] = {}
+    for one in filters:
+        for principal in principals or (None,):
+            for acl in admin.describe_acls(one._replace(principal=principal)):
+                kind, pattern = ResourceType(acl.resource_type), PatternType(acl.pattern_type)
+                resource = Resource(kind, acl.resource_name, pattern)
+                listed = found.setdefault(resource, [])
+                if acl not in listed:
+                    listed.append(acl)
+    return found
+
+
+def _described(acl: Acl) -> dict[str, str]:
+    return {
+        "resource_type": ResourceType(acl.resource_type).name,
+        "pattern_type": PatternType(acl.pattern_type).name,
+        "resource_name": acl.resource_name,
+        "principal": acl.principal,
+        "host": acl.host,
+        "operation": Operation(acl.operation).name,
+        "permission_type": Permission(acl.permission).name,
+    }

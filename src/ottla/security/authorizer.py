@@ -1,0 +1,222 @@
+"""Decides by access control entries who may do what.
+
+Any DENY that fits wins, then any ALLOW; without an entry for the resource
+`allow.everyone.if.no.acl.found` decides. ALLOW of some operations implies DESCRIBE; DENY implies
+nothing. Decisions are remembered until an entry changes.
+
+Kafka: org.apache.kafka.metadata.authorizer.{StandardAuthorizer, StandardAuthorizerData}.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.security.acl import WILDCARD, Operation, PatternType, Permission
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Hashable, Iterator
+
+    from ottla.security.acl import Acl
+    from ottla.security.principal import Principal
+
+log = logging.getLogger("ottla.authorizer")
+_ANY_USER: Final = "User:*"
+_MAX_REMEMBERED: Final = 50_000
+_IMPLIES: Final[dict[int, frozenset[int]]] = {
+    Operation.DESCRIBE: frozenset(
+        {
+            Operation.DESCRIBE,
+            Operation.READ,
+            Operation.WRITE,
+            Operation.DELETE,
+            Operation.ALTER,
+            Operation.ALL,
+        }
+    ),
+    Operation.DESCRIBE_CONFIGS: frozenset(
+        {Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS, Operation.ALL}
+    ),
+}
+"""The operations whose ALLOW is enough for another one."""
+
+
+class Decision(NamedTuple):
+    """A result and the rule it comes from."""
+
+    is_allowed: bool
+    rule: str
+
+
+class StandardAuthorizer:
+    """The entries of a cluster, as its metadata has them."""
+
+    def __init__(
+        self, super_users: Collection[str] = (), *, allows_without_acl: bool = False
+    ) -> None:
+        self._super_users = frozenset(super_users)
+        self._allows_without_acl = allows_without_acl
+        self.is_loaded = False
+        """Whether the entries are complete; until then only super users may do anything."""
+        self.version = 0
+        """Grows with each change."""
+        self._by_id: dict[Hashable, Acl] = {}
+        self._literal: dict[tuple[int, str], dict[Hashable, Acl]] = {}
+        self._prefixed: dict[tuple[int, str], dict[Hashable, Acl]] = {}
+        self._lengths: dict[int, Counter[int]] = {}
+        """How many prefixes of each length there are, by the kind of resource."""
+        self._remembered: dict[tuple[Principal, str, int, int, str], bool] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    # Entries
+
+    def add(self, acl_id: Hashable, acl: Acl) -> None:
+        """Add an entry, or replace the one with this id."""
+        self.remove(acl_id)
+        self._by_id[acl_id] = acl
+        key = acl.resource_type, acl.resource_name
+        if acl.pattern_type == PatternType.PREFIXED:
+            if key not in self._prefixed:
+                self._prefixed[key] = {}
+                lengths = self._lengths.setdefault(acl.resource_type, Counter())
+                lengths[len(acl.resource_name)] += 1
+            self._prefixed[key][acl_id] = acl
+        else:
+            self._literal.setdefault(key, {})[acl_id] = acl
+        self._changed()
+
+    def remove(self, acl_id: Hashable) -> None:
+        """Remove an entry, if there is one of this id."""
+        acl = self._by_id.pop(acl_id, None)
+        if acl is None:
+            return
+        is_prefixed = acl.pattern_type == PatternType.PREFIXED
+        table = self._prefixed if is_prefixed else self._literal
+        key = acl.resource_type, acl.resource_name
+        del table[key][acl_id]
+        if not table[key]:
+            del table[key]
+            if is_prefixed:
+                lengths = self._lengths[acl.resource_type]
+                lengths[len(acl.resource_name)] -= 1
+                if not lengths[len(acl.resource_name)]:
+                    del lengths[len(acl.resource_name)]
+        self._changed()
+
+    def _changed(self) -> None:
+        self.version += 1
+        self._remembered.clear()
+
+    # Decisions
+
+    def authorize(
+        self, principal: Principal, host: str, operation: int, resource_type: int, name: str
+    ) -> bool:
+        """Whether a principal may do an operation from a host; KafkaError before the load."""
+        key = principal, host, operation, resource_type, name
+        known = self._remembered.get(key)
+        if known is None:
+            decision = self.decide(str_of(principal), host, operation, resource_type, name)
+            known = decision.is_allowed
+            if len(self._remembered) >= _MAX_REMEMBERED:
+                self._remembered.clear()
+            self._remembered[key] = known
+        return known
+
+    def decide(
+        self, principal: str, host: str, operation: int, resource_type: int, name: str
+    ) -> Decision:
+        """Decide afresh."""
+        if principal in self._super_users:
+            return Decision(is_allowed=True, rule="SuperUser")
+        if not self.is_loaded:
+            text = "The authorizer has not loaded the access control entries yet."
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
+        matching = list(self._matching(resource_type, name))
+        if not matching:
+            return Decision(self._allows_without_acl, "no entry for the resource")
+        principals, hosts = {principal, _ANY_USER}, {host, WILDCARD}
+        denying = {operation, Operation.ALL}
+        allowing = _IMPLIES.get(operation, denying)
+        allowed: Acl | None = None
+        for acl in (acl for acls in matching for acl in acls.values()):
+            if acl.principal not in principals or acl.host not in hosts:
+                continue
+            if acl.permission == Permission.DENY and acl.operation in denying:
+                return Decision(is_allowed=False, rule=f"MatchingAcl({acl})")
+            if acl.permission == Permission.ALLOW and acl.operation in allowing:
+                allowed = acl
+        if allowed is None:
+            return Decision(is_allowed=False, rule="DefaultDeny")
+        return Decision(is_allowed=True, rule=f"MatchingAcl({allowed})")
+
+    def _matching(self, resource_type: int, name: str) -> Iterator[dict[Hashable, Acl]]:
+        literal = self._literal
+        for one in (name, WILDCARD):
+            found = literal.get((resource_type, one))
+            if found:
+                yield found
+        lengths = self._lengths.get(resource_type)
+        if lengths:
+            for length in lengths:
+                if length <= len(name):
+                    found = self._prefixed.get((resource_type, name[:length]))
+                    if found:
+                        yield found
+
+    def authorize_any(
+        self, principal: Principal, host: str, operation: int, resource_type: int
+    ) -> bool:
+        """Whether an operation is allowed on at least one resource of a kind.
+
+        There has to be an ALLOW whose pattern no DENY covers as a whole. Implications do not count.
+        """
+        who = str_of(principal)
+        if who in self._super_users:
+            return True
+        if self._allows_without_acl and self.is_loaded:
+            probe = self._covers_all(who, host, operation, resource_type)
+            return not probe
+        allowed: list[Acl] = []
+        denied: list[Acl] = []
+        for acl in self._by_id.values():
+            if (
+                acl.resource_type == resource_type
+                and acl.principal in {who, _ANY_USER}
+                and acl.host in {host, WILDCARD}
+                and acl.operation in {operation, Operation.ALL}
+            ):
+                (denied if acl.permission == Permission.DENY else allowed).append(acl)
+        return any(not any(_dominates(one, acl) for one in denied) for acl in allowed)
+
+    def _covers_all(self, who: str, host: str, operation: int, resource_type: int) -> bool:
+        """Whether a DENY fits every resource of a kind."""
+        return any(
+            acl.permission == Permission.DENY
+            and acl.principal in {who, _ANY_USER}
+            and acl.host in {host, WILDCARD}
+            and acl.operation in {operation, Operation.ALL}
+            for acl in self._literal.get((resource_type, WILDCARD), {}).values()
+        )
+
+
+def str_of(principal: Principal) -> str:
+    """Return the form of entries."""
+    return f"{principal.type}:{principal.name}"
+
+
+def _dominates(denied: Acl, allowed: Acl) -> bool:
+    """Whether a DENY's pattern fits all that an ALLOW's fits."""
+    if denied.pattern_type == PatternType.LITERAL:
+        if denied.resource_name == WILDCARD:
+            return True
+        return (
+            allowed.pattern_type == PatternType.LITERAL
+            and allowed.resource_name == denied.resource_name
+        )
+    is_wildcard = allowed.pattern_type == PatternType.LITERAL and allowed.resource_name == WILDCARD
+    return not is_wildcard and allowed.resource_name.startswith(denied.resource_name)

@@ -1,0 +1,211 @@
+"""Rights of APIs about the cluster: administration, traffic between nodes, and those for all.
+
+Kafka: kafka.server.{KafkaApis, ControllerApis}.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.apis.alter_client_quotas import AlterClientQuotasResponse
+from ottla.protocol.apis.alter_replica_log_dirs import AlterReplicaLogDirsResponse
+from ottla.protocol.apis.alter_user_scram_credentials import AlterUserScramCredentialsResponse
+from ottla.protocol.apis.create_acls import CreateAclsResponse
+from ottla.protocol.apis.delete_acls import DeleteAclsResponse
+from ottla.protocol.apis.write_txn_markers import WriteTxnMarkersResponse
+from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
+from ottla.server.requests.guards import Denied, guards
+
+if TYPE_CHECKING:
+    from ottla.server.requests.context import Context
+
+_DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+_ERROR: dict[str, Any] = {"error_code": int(_DENIED), "error_message": _DENIED.text}
+
+
+def may(ctx: Context, operation: Operation) -> bool:
+    """Whether the client may do this with the cluster."""
+    return ctx.authorize(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def require(ctx: Context, operation: Operation) -> None:
+    """Deny the whole request without a right on the cluster."""
+    if not may(ctx, operation):
+        raise KafkaError(_DENIED)
+
+
+@guards(
+    ApiKey.API_VERSIONS,
+    ApiKey.SASL_HANDSHAKE,
+    ApiKey.SASL_AUTHENTICATE,
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+    ApiKey.PUSH_TELEMETRY,
+)
+def for_all(_ctx: Context, _request: Any) -> None:
+    """No right: whoever may connect may send these."""
+
+
+@guards(ApiKey.DESCRIBE_CLUSTER)
+def describe_cluster(ctx: Context, _request: Any) -> None:
+    """ALTER on the cluster at a controller; a broker answers everyone."""
+    if ctx.listener == "controller":
+        require(ctx, Operation.ALTER)
+
+
+@guards(
+    ApiKey.DESCRIBE_QUORUM,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+    ApiKey.DESCRIBE_LOG_DIRS,
+    ApiKey.DESCRIBE_ACLS,
+)
+def describe(ctx: Context, _request: Any) -> None:
+    """DESCRIBE on the cluster."""
+    require(ctx, Operation.DESCRIBE)
+
+
+@guards(ApiKey.LIST_CONFIG_RESOURCES, ApiKey.DESCRIBE_CLIENT_QUOTAS)
+def describe_configs(ctx: Context, _request: Any) -> None:
+    """DESCRIBE_CONFIGS on the cluster."""
+    require(ctx, Operation.DESCRIBE_CONFIGS)
+
+
+@guards(
+    ApiKey.ELECT_LEADERS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.UPDATE_FEATURES,
+    ApiKey.UNREGISTER_BROKER,
+    ApiKey.ADD_RAFT_VOTER,
+    ApiKey.REMOVE_RAFT_VOTER,
+)
+def alter(ctx: Context, _request: Any) -> None:
+    """ALTER on the cluster."""
+    require(ctx, Operation.ALTER)
+
+
+@guards(
+    ApiKey.VOTE,
+    ApiKey.BEGIN_QUORUM_EPOCH,
+    ApiKey.END_QUORUM_EPOCH,
+    ApiKey.FETCH_SNAPSHOT,
+    ApiKey.UPDATE_RAFT_VOTER,
+    ApiKey.ALTER_PARTITION,
+    ApiKey.ENVELOPE,
+    ApiKey.BROKER_REGISTRATION,
+    ApiKey.BROKER_HEARTBEAT,
+    ApiKey.ALLOCATE_PRODUCER_IDS,
+    ApiKey.CONTROLLER_REGISTRATION,
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+)
+def between_nodes(ctx: Context, _request: Any) -> None:
+    """CLUSTER_ACTION: what nodes send to each other."""
+    require(ctx, Operation.CLUSTER_ACTION)
+
+
+@guards(ApiKey.WRITE_TXN_MARKERS)
+def write_txn_markers(ctx: Context, request: Any) -> Denied | None:
+    """ALTER on the cluster or CLUSTER_ACTION; else each partition is refused."""
+    if may(ctx, Operation.ALTER) or may(ctx, Operation.CLUSTER_ACTION):
+        return None
+    marker = WriteTxnMarkersResponse.WritableTxnMarkerResult
+    topic = marker.WritableTxnMarkerTopicResult
+    partition = topic.WritableTxnMarkerPartitionResult
+    return Denied(
+        WriteTxnMarkersResponse(
+            markers=[
+                marker(
+                    producer_id=one.producer_id,
+                    topics=[
+                        topic(
+                            name=named.name,
+                            partitions=[
+                                partition(partition_index=index, error_code=int(_DENIED))
+                                for index in named.partition_indexes
+                            ],
+                        )
+                        for named in one.topics
+                    ],
+                )
+                for one in request.markers
+            ]
+        )
+    )
+
+
+@guards(ApiKey.ALTER_REPLICA_LOG_DIRS)
+def alter_replica_log_dirs(ctx: Context, request: Any) -> Denied | None:
+    """ALTER on the cluster; else each partition is refused."""
+    if may(ctx, Operation.ALTER):
+        return None
+    topic = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
+    partition = topic.AlterReplicaLogDirPartitionResult
+    return Denied(
+        AlterReplicaLogDirsResponse(
+            results=[
+                topic(
+                    topic_name=named.name,
+                    partitions=[
+                        partition(partition_index=index, error_code=int(_DENIED))
+                        for index in named.partitions
+                    ],
+                )
+                for directory in request.dirs
+                for named in directory.topics
+            ]
+        )
+    )
+
+
+@guards(ApiKey.ALTER_CLIENT_QUOTAS)
+def alter_client_quotas(ctx: Context, request: Any) -> Denied | None:
+    """ALTER_CONFIGS on the cluster; else each entry is refused."""
+    if may(ctx, Operation.ALTER_CONFIGS):
+        return None
+    entry = AlterClientQuotasResponse.EntryData
+    return Denied(
+        AlterClientQuotasResponse(
+            entries=[
+                entry(
+                    **_ERROR,
+                    entity=[
+                        entry.EntityData(entity_type=part.entity_type, entity_name=part.entity_name)
+                        for part in one.entity
+                    ],
+                )
+                for one in request.entries
+            ]
+        )
+    )
+
+
+@guards(ApiKey.ALTER_USER_SCRAM_CREDENTIALS)
+def alter_user_scram_credentials(ctx: Context, request: Any) -> Denied | None:
+    """ALTER on the cluster; else each user is refused."""
+    if may(ctx, Operation.ALTER):
+        return None
+    names = dict.fromkeys(one.name for one in (*request.deletions, *request.upsertions))
+    result = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
+    return Denied(
+        AlterUserScramCredentialsResponse(results=[result(user=name, **_ERROR) for name in names])
+    )
+
+
+@guards(ApiKey.CREATE_ACLS)
+def create_acls(ctx: Context, request: Any) -> Denied | None:
+    """ALTER on the cluster; else each entry is refused."""
+    if may(ctx, Operation.ALTER):
+        return None
+    result = CreateAclsResponse.AclCreationResult
+    return Denied(CreateAclsResponse(results=[result(**_ERROR) for _ in request.creations]))
+
+
+@guards(ApiKey.DELETE_ACLS)
+def delete_acls(ctx: Context, request: Any) -> Denied | None:
+    """ALTER on the cluster; else each filter is refused."""
+    if may(ctx, Operation.ALTER):
+        return None
+    result = DeleteAclsResponse.DeleteAclsFilterResult
+    denied = [result(**_ERROR, matching_acls=[]) for _ in request.filters]
+    return Denied(DeleteAclsResponse(filter_results=denied))

@@ -1,0 +1,270 @@
+"""Rights of APIs about groups: members, offsets, descriptions.
+
+Kafka: kafka.server.KafkaApis.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.apis.delete_groups import DeleteGroupsResponse
+from ottla.protocol.apis.describe_groups import DescribeGroupsResponse
+from ottla.protocol.apis.find_coordinator import FindCoordinatorResponse
+from ottla.protocol.apis.offset_commit import OffsetCommitResponse
+from ottla.protocol.apis.offset_delete import OffsetDeleteResponse
+from ottla.protocol.apis.offset_fetch import OffsetFetchResponse
+from ottla.security.acl import Operation, ResourceType
+from ottla.server.handlers.rights.cluster import may
+from ottla.server.handlers.rights.topics import DENIED as TOPIC_DENIED
+from ottla.server.handlers.rights.topics import may_topic, reduce
+from ottla.server.requests.guards import Denied, guards
+
+if TYPE_CHECKING:
+    from ottla.server.requests.context import Context
+    from ottla.server.requests.guards import Finish
+
+_DENIED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
+_GROUPS_FROM: Final = 8
+_KEYS_FROM: Final = 4
+_GROUP, _TRANSACTION, _SHARE = 0, 1, 2
+
+
+def may_group(ctx: Context, operation: Operation, name: str) -> bool:
+    """Whether the client may do this with a group."""
+    return ctx.authorize(operation, ResourceType.GROUP, name)
+
+
+@guards(
+    ApiKey.JOIN_GROUP,
+    ApiKey.SYNC_GROUP,
+    ApiKey.HEARTBEAT,
+    ApiKey.LEAVE_GROUP,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    ApiKey.SHARE_GROUP_HEARTBEAT,
+    ApiKey.STREAMS_GROUP_HEARTBEAT,
+)
+def member(ctx: Context, request: Any) -> None:
+    """READ on the group; DESCRIBE on every topic that a heartbeat subscribes to."""
+    if not may_group(ctx, Operation.READ, request.group_id):
+        raise KafkaError(_DENIED)
+    names = getattr(request, "subscribed_topic_names", None) or ()
+    if not all(may_topic(ctx, Operation.DESCRIBE, name) for name in names):
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+@guards(ApiKey.FIND_COORDINATOR)
+def find_coordinator(ctx: Context, request: Any) -> Finish | None:
+    """DESCRIBE on the group or transactional id, CLUSTER_ACTION for share groups."""
+    kind = request.key_type
+    code = _DENIED
+    if kind == _TRANSACTION:
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    elif kind == _SHARE and not may(ctx, Operation.CLUSTER_ACTION):
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+    def is_allowed(key: str) -> bool:
+        if kind == _GROUP:
+            return may_group(ctx, Operation.DESCRIBE, key)
+        resource = ResourceType.TRANSACTIONAL_ID
+        return kind != _TRANSACTION or ctx.authorize(Operation.DESCRIBE, resource, key)
+
+    if ctx.api_version < _KEYS_FROM:
+        if not is_allowed(request.key):
+            raise KafkaError(code)
+        return None
+    return reduce(
+        request.coordinator_keys,
+        is_allowed,
+        lambda key: FindCoordinatorResponse.Coordinator(
+            key=key,
+            node_id=-1,
+            host="",
+            port=-1,
+            error_code=int(code),
+            error_message=code.text,
+        ),
+        "coordinators",
+    )
+
+
+def _topic_of(ctx: Context, one: Any) -> str | None:
+    """Return the name of a topic that a request names or identifies, None for an unknown id."""
+    return one.name or ctx.broker.topic_name(one.topic_id)
+
+
+def _may_read(ctx: Context, one: Any) -> bool:
+    name = _topic_of(ctx, one)
+    return name is None or may_topic(ctx, Operation.READ, name)
+
+
+@guards(ApiKey.OFFSET_COMMIT)
+def offset_commit(ctx: Context, request: Any) -> Finish | Denied | None:
+    """READ on the group, READ on each topic."""
+    topic = OffsetCommitResponse.OffsetCommitResponseTopic
+    partition = topic.OffsetCommitResponsePartition
+
+    def refused(one: Any, code: int = TOPIC_DENIED) -> Any:
+        return topic(
+            name=one.name,
+            topic_id=one.topic_id,
+            partitions=[
+                partition(partition_index=part.partition_index, error_code=code)
+                for part in one.partitions
+            ],
+        )
+
+    if not may_group(ctx, Operation.READ, request.group_id):
+        topics = [refused(one, int(_DENIED)) for one in request.topics]
+        return Denied(OffsetCommitResponse(topics=topics))
+    return reduce(request.topics, lambda one: _may_read(ctx, one), refused, "topics")
+
+
+@guards(ApiKey.OFFSET_FETCH)
+def offset_fetch(ctx: Context, request: Any) -> Finish | None:
+    """DESCRIBE on the group, DESCRIBE on each topic; of all topics the others are left out."""
+    if ctx.api_version < _GROUPS_FROM:
+        if not may_group(ctx, Operation.DESCRIBE, request.group_id):
+            raise KafkaError(_DENIED)
+        return _one_group(ctx, request)
+    group = OffsetFetchResponse.OffsetFetchResponseGroup
+    add = reduce(
+        request.groups,
+        lambda one: may_group(ctx, Operation.DESCRIBE, one.group_id),
+        lambda one: group(group_id=one.group_id, topics=[], error_code=int(_DENIED)),
+        "groups",
+    )
+    of_all = {one.group_id for one in request.groups if one.topics is None}
+    refused = {
+        one.group_id: [topic for topic in one.topics if not _may_describe(ctx, topic)]
+        for one in request.groups
+        if one.topics is not None
+    }
+    for one in request.groups:
+        denied = refused.get(one.group_id)
+        if denied:
+            one.topics = [topic for topic in one.topics if topic not in denied]
+
+    def finish(response: Any) -> Any:
+        for one in response.groups:
+            if one.group_id in of_all:
+                one.topics = [topic for topic in one.topics if _may_describe(ctx, topic)]
+            elif not one.error_code:
+                one.topics = [*one.topics, *map(_unfetched, refused[one.group_id])]
+        return response if add is None else add(response)
+
+    return finish
+
+
+def _may_describe(ctx: Context, one: Any) -> bool:
+    name = _topic_of(ctx, one)
+    return name is None or may_topic(ctx, Operation.DESCRIBE, name)
+
+
+def _unfetched(one: Any) -> Any:
+    topic = OffsetFetchResponse.OffsetFetchResponseGroup.OffsetFetchResponseTopics
+    return topic(
+        name=one.name,
+        topic_id=one.topic_id,
+        partitions=[
+            topic.OffsetFetchResponsePartitions(
+                partition_index=index, committed_offset=-1, metadata="", error_code=TOPIC_DENIED
+            )
+            for index in one.partition_indexes
+        ],
+    )
+
+
+def _one_group(ctx: Context, request: Any) -> Finish | None:
+    """Handle versions with one group."""
+    if request.topics is None:
+
+        def leave_out(response: Any) -> Any:
+            response.topics = [
+                one for one in response.topics if may_topic(ctx, Operation.DESCRIBE, one.name)
+            ]
+            return response
+
+        return leave_out
+    topic = OffsetFetchResponse.OffsetFetchResponseTopic
+    return reduce(
+        request.topics,
+        lambda one: may_topic(ctx, Operation.DESCRIBE, one.name),
+        lambda one: topic(
+            name=one.name,
+            partitions=[
+                topic.OffsetFetchResponsePartition(
+                    partition_index=index, committed_offset=-1, metadata="", error_code=TOPIC_DENIED
+                )
+                for index in one.partition_indexes
+            ],
+        ),
+        "topics",
+    )
+
+
+@guards(ApiKey.DESCRIBE_GROUPS)
+def describe_groups(ctx: Context, request: Any) -> Finish | None:
+    """DESCRIBE on each group."""
+    return reduce(
+        request.groups,
+        lambda name: may_group(ctx, Operation.DESCRIBE, name),
+        lambda name: DescribeGroupsResponse.DescribedGroup(
+            error_code=int(_DENIED),
+            group_id=name,
+            group_state="",
+            protocol_type="",
+            protocol_data="",
+            members=[],
+        ),
+        "groups",
+    )
+
+
+@guards(ApiKey.LIST_GROUPS)
+def list_groups(ctx: Context, _request: Any) -> Finish | None:
+    """DESCRIBE on the cluster shows all groups, DESCRIBE on a group this one."""
+    if may(ctx, Operation.DESCRIBE):
+        return None
+
+    def finish(response: Any) -> Any:
+        response.groups = [
+            one for one in response.groups if may_group(ctx, Operation.DESCRIBE, one.group_id)
+        ]
+        return response
+
+    return finish
+
+
+@guards(ApiKey.DELETE_GROUPS)
+def delete_groups(ctx: Context, request: Any) -> Finish | None:
+    """DELETE on each group."""
+    result = DeleteGroupsResponse.DeletableGroupResult
+    return reduce(
+        request.groups_names,
+        lambda name: may_group(ctx, Operation.DELETE, name),
+        lambda name: result(group_id=name, error_code=int(_DENIED)),
+        "results",
+    )
+
+
+@guards(ApiKey.OFFSET_DELETE)
+def offset_delete(ctx: Context, request: Any) -> Finish | None:
+    """DELETE on the group, READ on each topic."""
+    if not may_group(ctx, Operation.DELETE, request.group_id):
+        raise KafkaError(_DENIED)
+    topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
+    partition = topic.OffsetDeleteResponsePartition
+    return reduce(
+        request.topics,
+        lambda one: may_topic(ctx, Operation.READ, one.name),
+        lambda one: topic(
+            name=one.name,
+            partitions=[
+                partition(partition_index=part.partition_index, error_code=TOPIC_DENIED)
+                for part in one.partitions
+            ],
+        ),
+        "topics",
+    )

@@ -1,0 +1,276 @@
+"""Rights of APIs about topics: records, offsets, and topics themselves.
+
+A topic without the right is answered as one that does not exist would be: with the error of the
+right. Metadata and DescribeTopicPartitions filter in their own handlers.
+
+Kafka: kafka.server.{KafkaApis, ControllerApis}.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.errors import ErrorCode
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.apis.create_partitions import CreatePartitionsResponse
+from ottla.protocol.apis.create_topics import CreateTopicsResponse
+from ottla.protocol.apis.delete_records import DeleteRecordsResponse
+from ottla.protocol.apis.delete_topics import DeleteTopicsResponse
+from ottla.protocol.apis.describe_producers import DescribeProducersResponse
+from ottla.protocol.apis.list_offsets import ListOffsetsResponse
+from ottla.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochResponse
+from ottla.records.batch import ATTRIBUTES_POSITION, TRANSACTIONAL_FLAG
+from ottla.security.acl import Operation, ResourceType
+from ottla.server.handlers.rights.cluster import may, require
+from ottla.server.requests.guards import Denied, guards
+from ottla.types import ZERO_UUID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ottla.protocol.fetch_values import FetchValues
+    from ottla.protocol.produce_values import ProduceValues
+    from ottla.server.requests.context import Context
+    from ottla.server.requests.guards import Finish
+
+_DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+DENIED: Final = int(_DENIED)
+_FLAGS_POSITION: Final = ATTRIBUTES_POSITION + 1
+
+
+def may_topic(ctx: Context, operation: Operation, name: str) -> bool:
+    """Whether the client may do this with a topic."""
+    return ctx.authorize(operation, ResourceType.TOPIC, name)
+
+
+def reduce(
+    items: list[Any], is_allowed: Callable[[Any], bool], refusal: Callable[[Any], Any], out: str
+) -> Finish | None:
+    """Leave the allowed items in the list; return what adds the refusals to the response."""
+    denied = [one for one in items if not is_allowed(one)]
+    if not denied:
+        return None
+    items[:] = [one for one in items if is_allowed(one)]
+
+    def finish(response: Any) -> Any:
+        getattr(response, out).extend(refusal(one) for one in denied)
+        return response
+
+    return finish
+
+
+@guards(ApiKey.METADATA, ApiKey.DESCRIBE_TOPIC_PARTITIONS)
+def filtered_by_handler(_ctx: Context, _request: Any) -> None:
+    """No right as a whole: the handlers ask for each topic."""
+
+
+@guards(ApiKey.PRODUCE)
+def produce(ctx: Context, request: ProduceValues) -> Finish | Denied | None:
+    """WRITE on the transactional id, then on each topic."""
+    if any(_is_transactional(records) for _, _, records in request.partitions):
+        name = request.transactional_id
+        if name is None or not ctx.authorize(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
+            code = int(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            return _produce_refused(ctx, request.acks, _refusals(request.partitions, code))
+    denied = [part for part in request.partitions if not _may_write(ctx, part[0])]
+    if not denied:
+        return None
+    allowed = [part for part in request.partitions if part not in denied]
+    request.partitions[:] = allowed
+    refusals = _refusals(denied, DENIED)
+    if not allowed:
+        return _produce_refused(ctx, request.acks, refusals)
+
+    def finish(answers: Any) -> Any:
+        if answers is None:
+            ctx.connection.finish()
+            return None
+        return [*answers, *refusals]
+
+    return finish
+
+
+def _is_transactional(records: Any) -> bool:
+    return bool(
+        records is not None
+        and len(records) > _FLAGS_POSITION
+        and records[_FLAGS_POSITION] & TRANSACTIONAL_FLAG
+    )
+
+
+def _may_write(ctx: Context, topic: Any) -> bool:
+    name = topic if type(topic) is str else ctx.broker.topic_name(topic)
+    return name is None or may_topic(ctx, Operation.WRITE, name)  # an unknown id is not found
+
+
+def _refusals(partitions: Iterable[Any], code: int) -> list[Any]:
+    return [(topic, index, code, -1, -1, -1, (), None, None) for topic, index, _ in partitions]
+
+
+def _produce_refused(ctx: Context, acks: int, refusals: list[Any]) -> Denied:
+    if acks == 0:
+        ctx.connection.finish()  # the only way to tell
+        return Denied(None)
+    return Denied(refusals)
+
+
+@guards(ApiKey.FETCH)
+def fetch(ctx: Context, _request: FetchValues) -> None:
+    """CLUSTER_ACTION for a follower and for the metadata log; a consumer's topics are asked later.
+
+    Partitions stay in sessions, so the handler asks for each that it reads.
+    """
+    if ctx.listener == "controller":
+        require(ctx, Operation.CLUSTER_ACTION)
+
+
+@guards(ApiKey.LIST_OFFSETS)
+def list_offsets(ctx: Context, request: Any) -> Finish | None:
+    """DESCRIBE on each topic."""
+    topic = ListOffsetsResponse.ListOffsetsTopicResponse
+    partition = topic.ListOffsetsPartitionResponse
+    return reduce(
+        request.topics,
+        lambda one: may_topic(ctx, Operation.DESCRIBE, one.name),
+        lambda one: topic(
+            name=one.name,
+            partitions=[
+                partition(partition_index=part.partition_index, error_code=DENIED)
+                for part in one.partitions
+            ],
+        ),
+        "topics",
+    )
+
+
+@guards(ApiKey.OFFSET_FOR_LEADER_EPOCH)
+def offset_for_leader_epoch(ctx: Context, request: Any) -> Finish | None:
+    """CLUSTER_ACTION, or DESCRIBE on each topic."""
+    if may(ctx, Operation.CLUSTER_ACTION):
+        return None
+    topic = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+    return reduce(
+        request.topics,
+        lambda one: may_topic(ctx, Operation.DESCRIBE, one.topic),
+        lambda one: topic(
+            topic=one.topic,
+            partitions=[
+                topic.EpochEndOffset(partition=part.partition, error_code=DENIED)
+                for part in one.partitions
+            ],
+        ),
+        "topics",
+    )
+
+
+@guards(ApiKey.DELETE_RECORDS)
+def delete_records(ctx: Context, request: Any) -> Finish | None:
+    """DELETE on each topic."""
+    topic = DeleteRecordsResponse.DeleteRecordsTopicResult
+    partition = topic.DeleteRecordsPartitionResult
+    return reduce(
+        request.topics,
+        lambda one: may_topic(ctx, Operation.DELETE, one.name),
+        lambda one: topic(
+            name=one.name,
+            partitions=[
+                partition(partition_index=part.partition_index, low_watermark=-1, error_code=DENIED)
+                for part in one.partitions
+            ],
+        ),
+        "topics",
+    )
+
+
+@guards(ApiKey.DESCRIBE_PRODUCERS)
+def describe_producers(ctx: Context, request: Any) -> Finish | None:
+    """READ on each topic."""
+    topic = DescribeProducersResponse.TopicResponse
+    return reduce(
+        request.topics,
+        lambda one: may_topic(ctx, Operation.READ, one.name),
+        lambda one: topic(
+            name=one.name,
+            partitions=[
+                topic.PartitionResponse(
+                    partition_index=index,
+                    error_code=DENIED,
+                    error_message=_DENIED.text,
+                    active_producers=[],
+                )
+                for index in one.partition_indexes
+            ],
+        ),
+        "topics",
+    )
+
+
+@guards(ApiKey.CREATE_TOPICS)
+def create_topics(ctx: Context, request: Any) -> Finish | None:
+    """CREATE on the cluster or on the topic; DESCRIBE_CONFIGS to see the resulting settings."""
+    may_all = may(ctx, Operation.CREATE)
+    result = CreateTopicsResponse.CreatableTopicResult
+    add = reduce(
+        request.topics,
+        lambda one: may_all or may_topic(ctx, Operation.CREATE, one.name),
+        lambda one: result(
+            name=one.name, error_code=DENIED, error_message="Authorization failed.", configs=[]
+        ),
+        "topics",
+    )
+
+    def finish(response: Any) -> Any:
+        for one in response.topics:
+            if not one.error_code and not may_topic(ctx, Operation.DESCRIBE_CONFIGS, one.name):
+                one.topic_config_error_code = DENIED
+                one.num_partitions = one.replication_factor = -1
+                one.configs = []
+        return response if add is None else add(response)
+
+    return finish
+
+
+@guards(ApiKey.CREATE_PARTITIONS)
+def create_partitions(ctx: Context, request: Any) -> Finish | None:
+    """ALTER on each topic."""
+    result = CreatePartitionsResponse.CreatePartitionsTopicResult
+    return reduce(
+        request.topics,
+        lambda one: may_topic(ctx, Operation.ALTER, one.name),
+        lambda one: result(name=one.name, error_code=DENIED, error_message=_DENIED.text),
+        "results",
+    )
+
+
+@guards(ApiKey.DELETE_TOPICS)
+def delete_topics(ctx: Context, request: Any) -> Finish | None:
+    """DELETE on the cluster, or DESCRIBE and DELETE on the topic.
+
+    Who may not describe a topic that is given by its id does not learn its name.
+    """
+    if may(ctx, Operation.DELETE):
+        return None
+    result = DeleteTopicsResponse.DeletableTopicResult
+
+    def refused(name: str | None, topic_id: Any = ZERO_UUID) -> Any:
+        return result(name=name, topic_id=topic_id, error_code=DENIED, error_message=_DENIED.text)
+
+    def is_allowed(name: str) -> bool:
+        return may_topic(ctx, Operation.DESCRIBE, name) and may_topic(ctx, Operation.DELETE, name)
+
+    def named(one: Any) -> str | None:
+        return one.name if one.name is not None else ctx.broker.topic_name(one.topic_id)
+
+    def refused_state(one: Any) -> Any:
+        name = named(one)
+        is_hidden = one.name is None and not may_topic(ctx, Operation.DESCRIBE, name or "")
+        return refused(None if is_hidden else name, one.topic_id)
+
+    by_name = reduce(request.topic_names, is_allowed, refused, "responses")
+    by_state = reduce(
+        request.topics,
+        lambda one: (name := named(one)) is None or is_allowed(name),
+        refused_state,
+        "responses",
+    )
+    return by_name or by_state
