@@ -446,6 +446,7 @@ SECOND_ROUND: dict[tuple[ApiKey, int], ErrorCode] = (
         (ApiKey.ADD_RAFT_VOTER, 1): ErrorCode.INVALID_REQUEST,
     }
     | {(ApiKey.JOIN_GROUP, version): ErrorCode.MEMBER_ID_REQUIRED for version in range(4, 10)}
+    | {(ApiKey.DESCRIBE_ACLS, version): ErrorCode.SECURITY_DISABLED for version in range(1, 4)}
     | {
         (key, version): ErrorCode.ILLEGAL_SASL_STATE  # on a listener without a login
         for key in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
