@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from pathlib import Path
 
 import psutil
@@ -32,6 +32,7 @@ from ottla.testing.cluster import Cluster
 TOPICS = ("chain-1", "chain-2", "chain-3")
 PARTITIONS = 2
 END_LIMIT_S = 240.0
+_FAILURES, _FAILURE_S = 6, 30.0
 
 
 class Wrong(AssertionError):
@@ -39,7 +40,11 @@ class Wrong(AssertionError):
 
 
 def run_queries(bootstrap: str, directory: str) -> None:
-    """Run both queries until this process is killed; a query that fails is started again."""
+    """Run both queries until this process is killed; a query that fails is started again.
+
+    The process ends where queries fail again and again: a JVM may be damaged for good (Spark's
+    "Task not serializable" after a race of two queries was seen).
+    """
     from ottla.spark import session
 
     spark = session("kill pipeline", class_cache=False, fast_start=True)
@@ -64,11 +69,15 @@ def run_queries(bootstrap: str, directory: str) -> None:
 
     queries = {number: start(number) for number in (0, 1)}
     print("started", flush=True)
+    failures: deque[float] = deque(maxlen=_FAILURES)
     while True:
         time.sleep(0.5)
         for number, query in queries.items():
             if not query.isActive:  # type: ignore[attr-defined] # a StreamingQuery
                 print(f"query {number}: {str(query.exception())[:300]}", flush=True)  # type: ignore[attr-defined]
+                failures.append(time.monotonic())
+                if len(failures) == _FAILURES and failures[-1] - failures[0] < _FAILURE_S:
+                    os._exit(1)
                 queries[number] = start(number)
 
 
@@ -87,9 +96,16 @@ class Driver:
                 self._command, stdout=log, stderr=log, start_new_session=True
             )
 
+    def watch(self) -> None:
+        """Start it again if it has ended by itself, as a supervisor does."""
+        if self._process is not None and self._process.poll() is not None:
+            self.start()
+
     def kill(self) -> None:
         """Kill it with its JVM and its workers."""
         assert self._process is not None
+        if self._process.poll() is not None:
+            return
         children = psutil.Process(self._process.pid).children(recursive=True)
         os.killpg(self._process.pid, signal.SIGKILL)
         for child in children:
@@ -181,10 +197,11 @@ def lag(bootstrap: str) -> int:
     return total
 
 
-def check(bootstrap: str, count: int) -> None:
+def check(bootstrap: str, count: int, driver: Driver) -> None:
     """Wait until all has arrived; raise Wrong for what is lost or doubled."""
     deadline = time.monotonic() + END_LIMIT_S
     while time.monotonic() < deadline:
+        driver.watch()
         found = committed_numbers(bootstrap)
         if len(found) >= count and lag(bootstrap) == 0:
             break
@@ -237,9 +254,10 @@ def main() -> int:
         try:
             for _ in range(arguments.kills):
                 time.sleep(rng.uniform(6, 22))
+                driver.watch()
                 faults[fault(rng, cluster, driver)] += 1
             feed.stop()
-            check(cluster.bootstrap, feed.count)
+            check(cluster.bootstrap, feed.count, driver)
         except (Wrong, KafkaError) as error:
             print((Path(directory) / "driver.log").read_text()[-5000:], file=sys.stderr)
             print(f"WRONG: {error}", file=sys.stderr)

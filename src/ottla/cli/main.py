@@ -169,6 +169,11 @@ COMMANDS: dict[str, Command] = {
         "transactions",
         "Show, find and abort transactions.",
     ),
+    "transactional-message-copier": Command(
+        "ottla.cli.verify.transactional_message_copier",
+        "transactional_message_copier",
+        "Copy a partition in transactions, for system tests.",
+    ),
     "verifiable-consumer": Command(
         "ottla.cli.verify.verifiable_consumer",
         "verifiable_consumer",
