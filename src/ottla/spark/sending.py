@@ -111,6 +111,11 @@ class BatchSender:
             return None
         return Participant(self._transaction.transactional_id, *self._producer[:3])
 
+    @property
+    def has_timeout(self) -> bool:
+        """Whether the broker aborts the transaction after its timeout."""
+        return self._producer is not None and not self._producer.is_two_phase
+
     def abort_transaction(self) -> None:
         """Abort what was sent, as far as the coordinator can be reached."""
         if self._producer is None or self._transaction is None:

@@ -7,6 +7,7 @@ micro-batches that Spark repeats are written again.
 
 from __future__ import annotations
 
+import logging
 import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
     from ottla.spark.decision import Participant
 
+log = logging.getLogger("ottla.spark")
+
 _LOCATION: Final = "checkpointlocation"
 _BATCH: Final = "streaming.sql.batchId"
 _RUN: Final = "spark.jobGroup.id"
@@ -45,9 +48,16 @@ _ATTEMPT_NAMES: Final = 8
 class Written(WriterCommitMessage):
     """The number of records a task has sent, and the transaction that they belong to."""
 
-    def __init__(self, records: int, participant: Participant | None, plan: Plan | None) -> None:
+    def __init__(
+        self,
+        records: int,
+        participant: Participant | None = None,
+        has_timeout: bool = False,  # noqa: FBT001, FBT002 - a field of what the task returns
+        plan: Plan | None = None,
+    ) -> None:
         self.records = records
         self.participant = participant
+        self.has_timeout = has_timeout
         self.plan = plan
 
 
@@ -144,7 +154,7 @@ class StreamWriter(Writer, DataSourceStreamArrowWriter):
         if plan.decided_batch >= batch_id:
             for _ in iterator:  # Spark repeats a batch whose records are committed
                 pass
-            return Written(0, None, plan)
+            return Written(0, plan=plan)
         run = _local(_RUN).replace("-", "")[:_ID_LETTERS]
         # a late task of the batch before has another name: it cannot end this one
         name = f"{plan.group_id}-task-{run}-{batch_id % 2}-{_attempt()}"
@@ -155,6 +165,8 @@ class StreamWriter(Writer, DataSourceStreamArrowWriter):
         plan = next((one.plan for one in messages if isinstance(one, Written)), None)
         if plan is None:
             return
+        if plan.decided_batch < 0:
+            _warn_of_timeouts(messages)
         with short_errors(), self._cluster() as cluster:
             self._exactly_once(cluster).commit(plan, batchId, participants_of(messages))
 
@@ -173,6 +185,17 @@ def participants_of(messages: Sequence[WriterCommitMessage | None]) -> list[Part
     """Return the transactions of tasks that have sent records."""
     found = [one.participant for one in messages if isinstance(one, Written)]
     return [one for one in found if one is not None]
+
+
+def _warn_of_timeouts(messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Say with a query's first batch that a decision may be undone by a timeout."""
+    if any(isinstance(one, Written) and one.has_timeout for one in messages):
+        log.warning(
+            "the brokers allow no two-phase transactions (KIP-939): should this driver be away "
+            "between its decision on a batch and the commit of its transactions for longer than "
+            "kafka.transaction.timeout.ms, the batch's records are lost",
+            extra={"event": "spark.timeouts"},
+        )
 
 
 def _attempt() -> str:

@@ -48,6 +48,8 @@ class Written(NamedTuple):
 
     records: int
     participant: Participant | None
+    has_timeout: bool
+    """Whether the transaction is aborted after a time, decided or not."""
 
 
 class FrameWriter:
@@ -78,7 +80,7 @@ class FrameWriter:
             raise
         finally:
             sender.close()
-        return Written(sender.records_sent, sender.participant)
+        return Written(sender.records_sent, sender.participant, sender.has_timeout)
 
     def _write_all(self, frames: Iterator[pa.RecordBatch]) -> None:
         has_begun = not self._is_transactional
