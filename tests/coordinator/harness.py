@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.group import GroupCoordinator, GroupCoordinatorConfig, RequestContext
+from ottla.coordinator.group import (
+    ConsumerDependencies,
+    ConsumerGroupConfig,
+    GroupCoordinator,
+    GroupCoordinatorConfig,
+    RequestContext,
+)
 from ottla.coordinator.runtime.active import ShardState
 from ottla.errors import ErrorCode, KafkaError
 from ottla.purgatory.pending import Pending
@@ -115,6 +121,7 @@ class Topics:
 
     def __init__(self, *names: str) -> None:
         self.ids = {name: self.id_of(name) for name in names}
+        self.counts: dict[str, int] = {}
 
     @staticmethod
     def id_of(name: str, incarnation: int = 1) -> Uuid:
@@ -124,7 +131,13 @@ class Topics:
         return self.ids.get(name)
 
     def has_partition(self, name: str, partition: int) -> bool:
-        return name in self.ids and partition < 2
+        return name in self.ids and partition < self.counts.get(name, 2)
+
+    def partition_count(self, name: str) -> int | None:
+        return self.counts.get(name, 2) if name in self.ids else None
+
+    def partition_racks(self, name: str) -> list[list[str]]:
+        return [[] for _ in range(self.partition_count(name) or 0)]
 
     def topic_name(self, topic_id: Uuid) -> str | None:
         return next((name for name, known in self.ids.items() if known == topic_id), None)
@@ -135,6 +148,7 @@ class World:
 
     def __init__(self, config: GroupCoordinatorConfig | None = None) -> None:
         self.config = config or GroupCoordinatorConfig(offsets_topic_num_partitions=1)
+        self.consumer_config = ConsumerGroupConfig()
         self.clock = VirtualClock()
         self.timer = TimingWheel(0)
         self.log = MemoryLog()
@@ -150,7 +164,9 @@ class World:
             log=self.log,
             timer=self.timer,
             clock=self.clock,
-            topics=self.topics,
+            consumer=ConsumerDependencies(
+                self.topics, lambda _group_id: self.consumer_config, self._new_uuid
+            ),
             new_uuid=self._new_uuid,
             on_fault=self._fault,
             offsets_partitions=lambda: None,

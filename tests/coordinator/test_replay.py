@@ -10,7 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.coordinator.group import GroupCoordinatorConfig, records
+from ottla.coordinator.group import (
+    ConsumerDependencies,
+    ConsumerGroupConfig,
+    GroupCoordinatorConfig,
+    records,
+)
 from ottla.coordinator.group.classic.group import ClassicState
 from ottla.coordinator.group.offsets.committed import CommittedOffset
 from ottla.coordinator.group.shard import GroupShard
@@ -21,7 +26,7 @@ from ottla.protocol.records import group as schemas
 from ottla.purgatory.timing_wheel import TimingWheel
 from ottla.timeline import LATEST_EPOCH, SnapshotRegistry
 from ottla.types import TopicPartition
-from tests.coordinator.harness import VirtualClock
+from tests.coordinator.harness import Topics, VirtualClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,7 +38,8 @@ def make_shard(registry: SnapshotRegistry | None = None) -> GroupShard:
     clock = VirtualClock()
     timers = ShardTimers(TimingWheel(0), clock, lambda _operation, _retry: None)
     environment = ShardEnvironment(0, registry or SnapshotRegistry(), timers, clock)
-    return GroupShard(environment, GroupCoordinatorConfig(), str)
+    consumer = ConsumerDependencies(Topics(), lambda _group_id: ConsumerGroupConfig(), str)
+    return GroupShard(environment, GroupCoordinatorConfig(), str, consumer)
 
 
 def offset(number: int, group_id: str = "g") -> CoordinatorRecord:
@@ -89,7 +95,8 @@ def test_any_order_of_records_and_tombstones() -> None:
         was_committed = order.index(entries[2]) > order.index(entries[1])
         assert (found is not None) == (has_group or was_committed)
         if found is not None:
-            assert found.is_in(ClassicState.STABLE if has_group else ClassicState.EMPTY)
+            state = found.state_at(LATEST_EPOCH)
+            assert state is (ClassicState.STABLE if has_group else ClassicState.EMPTY)
 
 
 def test_a_stored_generation_comes_back_whole() -> None:
@@ -145,7 +152,7 @@ def test_a_group_stays_when_its_last_offset_is_deleted() -> None:
     replay(shard, [offset(5), records.offset_tombstone("g", "t", 0)])
     found = shard.groups.find("g")
     assert found is not None
-    assert found.is_in(ClassicState.EMPTY)
+    assert found.is_empty
     assert shard.groups.ids() == ["g"]
     replay(shard, [records.group_tombstone("g")])
     assert shard.groups.find("g") is None

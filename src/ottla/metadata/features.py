@@ -77,7 +77,6 @@ METADATA_VERSIONS_NEEDED: Final[Mapping[tuple[str, int], int]] = MappingProxyTyp
 """By feature and level: the lowest metadata.version that supports it."""
 
 UNBUILT_FEATURES: Final = (
-    GROUP_VERSION,
     SHARE_VERSION,
     STREAMS_VERSION,
 )

@@ -11,6 +11,18 @@ _MINUTE_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
+class ConsumerGroupConfig:
+    """The settings of a consumer group (KIP-848): the broker's, or the group's own."""
+
+    assignors: tuple[str, ...] = ("uniform", "range")  # group.consumer.assignors
+    max_size: int = 2**31 - 1  # group.consumer.max.size
+    session_timeout_ms: int = 45_000  # consumer.session.timeout.ms
+    heartbeat_interval_ms: int = 5_000  # consumer.heartbeat.interval.ms
+    assignment_interval_ms: int = 1_000  # consumer.assignment.interval.ms
+    regex_refresh_interval_ms: int = 600_000  # group.consumer.regex.refresh.interval.ms
+
+
+@dataclass(frozen=True, slots=True)
 class GroupCoordinatorConfig:
     """Each field's comment is its name in the broker's configuration; times in milliseconds."""
 

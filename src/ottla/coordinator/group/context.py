@@ -36,6 +36,12 @@ class TopicNames(Protocol):
     def has_partition(self, name: str, partition: int) -> bool:
         """Whether the topic exists and has that partition."""
 
+    def partition_count(self, name: str) -> int | None:
+        """Return how many partitions a topic has; None when there is no such topic."""
+
+    def partition_racks(self, name: str) -> list[list[str]]:
+        """Return the racks of each partition's replicas; an empty list without such a topic."""
+
 
 def allow_all(_name: str) -> bool:
     """Allow every group or topic: the filter without an authorizer."""

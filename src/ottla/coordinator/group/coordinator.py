@@ -7,21 +7,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.coordinator.group import group_admin
-from ottla.coordinator.group.classic import join, membership, sync
+from ottla.coordinator.group import conversion, group_admin
+from ottla.coordinator.group.classic import membership, sync
 from ottla.coordinator.group.classic.join_call import make_join
-from ottla.coordinator.group.context import RequestContext, TopicNames, allow_all
+from ottla.coordinator.group.consumer import describe as consumer_describe
+from ottla.coordinator.group.consumer.validation import check_request
+from ottla.coordinator.group.context import RequestContext, allow_all
 from ottla.coordinator.group.offsets import removal
 from ottla.coordinator.group.offsets.requests import OffsetRequests
 from ottla.coordinator.group.offsets.transactional import TransactionalOffsets
 from ottla.coordinator.group.responses import join_error, sync_error
-from ottla.coordinator.group.shard import GroupShard
+from ottla.coordinator.group.shard import ConsumerDependencies, GroupShard
 from ottla.coordinator.runtime import CoordinatorRuntime, Result
-from ottla.coordinator.runtime.active import Environment
+from ottla.coordinator.runtime.active import Environment, ShardState
 from ottla.coordinator.runtime.answers import gather, recover
 from ottla.coordinator.runtime.java_hash import partition_for
-from ottla.coordinator.runtime.log_errors import operation_error
-from ottla.errors import ErrorCode
+from ottla.coordinator.runtime.log_errors import error_text, operation_error
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from ottla.protocol.apis.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from ottla.protocol.apis.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.protocol.apis.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -47,6 +57,7 @@ if TYPE_CHECKING:
     from ottla.purgatory.timing_wheel import TimingWheel
     from ottla.types import Uuid
 
+DescribedConsumerGroup = consumer_describe.DescribedGroup
 PROTOCOL_NAMED_VERSION: Final = 5
 """The first version of SyncGroup that requires the protocol (KIP-559)."""
 
@@ -57,7 +68,8 @@ class GroupCoordinator:
     new_uuid returns the random part of a member id, in the 36-character form. on_fault is called
     for internal errors; the client receives UNKNOWN_SERVER_ERROR. offsets_partitions returns the
     partition count of `__consumer_offsets`, None before it exists: the setting applies only to the
-    creation of the topic, which may have been created with another one.
+    creation of the topic, which may have been created with another one. consumer is what consumer
+    groups need in addition.
     """
 
     def __init__(
@@ -67,16 +79,18 @@ class GroupCoordinator:
         log: CoordinatorLog,
         timer: TimingWheel,
         clock: Clock,
-        topics: TopicNames,
+        consumer: ConsumerDependencies,
         new_uuid: Callable[[], str],
         on_fault: Callable[[Exception], None],
         offsets_partitions: Callable[[], int | None],
     ) -> None:
         self._config = config
+        self._consumer_settings = consumer.settings
+        topics = consumer.topics
         self._offsets_partitions = offsets_partitions
         self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             Environment(log, timer, clock, config.offset_commit_timeout_ms, on_fault),
-            lambda environment: GroupShard(environment, config, new_uuid),
+            lambda environment: GroupShard(environment, config, new_uuid, consumer),
         )
         self._offsets = OffsetRequests(self._runtime, self.partition_for, topics)
         self._transactional = TransactionalOffsets(self._runtime, self.partition_for, topics, log)
@@ -117,6 +131,13 @@ class GroupCoordinator:
 
         self._runtime.write_all(delete)
 
+    def on_topics_changed(self, names: Iterable[str]) -> None:
+        """Assign the groups that read these topics again: they are new or have changed."""
+        changed = tuple(names)
+        for partition, state in self._runtime.partitions.items():
+            if state is ShardState.ACTIVE:
+                self._runtime.shard(partition).consumer.on_topics_changed(changed)
+
     def end_transaction(self, partition: int, end: EndTransaction) -> Pending[None]:
         """Write the marker that ends a transaction's pending offsets in a partition."""
         return self._runtime.end_transaction(partition, end)
@@ -143,7 +164,7 @@ class GroupCoordinator:
             call = make_join(request, context, answer)
             self._run_held(
                 request.group_id,
-                lambda shard: join.join(shard.classic, call),
+                lambda shard: conversion.join(shard.groups, call),
                 lambda code: answer.complete(join_error(code)),
             )
         return answer.then(lambda response: _join_in_version(response, context.api_version))
@@ -219,6 +240,30 @@ class GroupCoordinator:
             lambda shard: membership.leave(shard.classic, request),
         )
         return recover(pending, refuse).then(in_version)
+
+    def consumer_group_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, context: RequestContext
+    ) -> Pending[ConsumerGroupHeartbeatResponse]:
+        """Join, stay in, change or leave a consumer group."""
+
+        def refuse(error: Exception) -> ConsumerGroupHeartbeatResponse:
+            return ConsumerGroupHeartbeatResponse(
+                error_code=operation_error(error),
+                error_message=error_text(error),
+                member_epoch=0,
+                heartbeat_interval_ms=0,
+            )
+
+        assignors = self._consumer_settings(request.group_id).assignors
+        try:
+            check_request(request, context.api_version, assignors)
+        except KafkaError as error:
+            return Pending.of(refuse(error))
+        pending = self._runtime.write(
+            self.partition_for(request.group_id),
+            lambda shard: conversion.heartbeat(shard.groups, request, context),
+        )
+        return recover(pending, refuse)
 
     # ---------------------------------------------------------------- offsets
 
@@ -312,6 +357,34 @@ class GroupCoordinator:
         return gather(
             [describe(*part) for part in self._by_partition(request.groups).items()],
             lambda results: DescribeGroupsResponse(
+                groups=[group for part in results for group in part.value]
+            ),
+        )
+
+    def consumer_group_describe(
+        self, request: ConsumerGroupDescribeRequest, _context: RequestContext
+    ) -> Pending[ConsumerGroupDescribeResponse]:
+        """Describe consumer groups."""
+
+        def describe(
+            partition: int, ids: list[str]
+        ) -> Pending[list[consumer_describe.DescribedGroup]]:
+            pending = self._runtime.read(
+                partition,
+                lambda shard, epoch: [
+                    consumer_describe.describe_one(shard.groups, name, epoch) for name in ids
+                ],
+            )
+            return recover(
+                pending,
+                lambda error: [
+                    consumer_describe.undescribed(name, operation_error(error)) for name in ids
+                ],
+            )
+
+        return gather(
+            [describe(*part) for part in self._by_partition(request.group_ids).items()],
+            lambda results: ConsumerGroupDescribeResponse(
                 groups=[group for part in results for group in part.value]
             ),
         )

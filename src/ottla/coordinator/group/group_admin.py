@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.coordinator.group import records
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
 from ottla.coordinator.group.offsets import removal
 from ottla.coordinator.runtime import CoordinatorRecord, Result
@@ -20,6 +19,7 @@ from ottla.protocol.apis.list_groups import ListGroupsResponse
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ottla.coordinator.group.group import Group
     from ottla.coordinator.group.groups import Groups
 
 ListedGroup = ListGroupsResponse.ListedGroup
@@ -27,7 +27,6 @@ DescribedGroup = DescribeGroupsResponse.DescribedGroup
 DescribedMember = DescribedGroup.DescribedGroupMember
 DeletedGroup = DeleteGroupsResponse.DeletableGroupResult
 
-CLASSIC_TYPE: Final = "classic"
 NOT_FOUND_VERSION: Final = 6
 """The first version of DescribeGroups with an error for unknown groups; earlier ones say Dead."""
 
@@ -38,19 +37,22 @@ def list_groups(
     """Return the groups in the committed state that match; empty filters match all."""
     requested_states = [state.strip().lower() for state in states]
     requested_types = [kind.strip().lower() for kind in types]
-    if requested_types and CLASSIC_TYPE not in requested_types:
-        return []
     listed = []
     for group_id in groups.ids_at(epoch):
-        group = groups.find(group_id)
-        if group is None or (requested_states and group.state.lower() not in requested_states):
+        group: Group | None = groups.find(group_id)
+        if group is None:
+            continue
+        state, kind = group.state_at(epoch), group.group_type.value.lower()
+        if requested_states and state.lower() not in requested_states:
+            continue
+        if requested_types and kind not in requested_types:
             continue
         listed.append(
             ListedGroup(
                 group_id=group_id,
                 protocol_type=group.protocol_type or "",
-                group_state=group.state.value,
-                group_type=CLASSIC_TYPE,
+                group_state=state.value,
+                group_type=kind,
             )
         )
     return listed
@@ -65,7 +67,7 @@ def describe(
 
 def _describe(groups: Groups, group_id: str, epoch: int, version: int) -> DescribedGroup:
     group = groups.find(group_id) if groups.exists_at(group_id, epoch) else None
-    if group is None:
+    if not isinstance(group, ClassicGroup):
         answer = DescribedGroup(
             group_id=group_id,
             group_state=ClassicState.DEAD.value,
@@ -75,7 +77,8 @@ def _describe(groups: Groups, group_id: str, epoch: int, version: int) -> Descri
         )
         if version >= NOT_FOUND_VERSION:
             answer.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            answer.error_message = f"Group {group_id} not found."
+            problem = "not found" if group is None else "is not a classic group"
+            answer.error_message = f"Group {group_id} {problem}."
         return answer
     is_stable = group.is_in(ClassicState.STABLE)
     return DescribedGroup(
@@ -108,10 +111,10 @@ def delete_groups(groups: Groups, group_ids: Iterable[str]) -> Result[list[Delet
         answer = DeletedGroup(group_id=group_id)
         try:
             group = groups.get(group_id)
-            if not group.is_in(ClassicState.EMPTY):
+            if not group.is_empty:
                 raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
             result.records += removal.delete_all(groups, group_id)
-            result.records.append(records.group_tombstone(group_id))
+            result.records += groups.tombstones(group)
         except KafkaError as error:
             answer.error_code = error.code
         result.response.append(answer)
@@ -127,6 +130,6 @@ def cleanup_group_metadata(groups: Groups) -> list[CoordinatorRecord]:
             continue
         expired, is_all = removal.expire(groups, group)
         tombstones += expired
-        if is_all and group.is_in(ClassicState.EMPTY):
-            tombstones.append(records.group_tombstone(group_id))
+        if is_all and group.is_empty:
+            tombstones += groups.tombstones(group)
     return tombstones

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.coordinator.runtime import CoordinatorRecord
 from ottla.errors import CorruptMessage
 from ottla.protocol import codec
+from ottla.protocol.records import consumer_group
 from ottla.protocol.records import group as schemas
 
 if TYPE_CHECKING:
@@ -31,6 +32,31 @@ _SCHEMAS: dict[int, tuple[type[Struct], type[Struct]]] = {
     0: (schemas.LegacyOffsetCommitKey, schemas.LegacyOffsetCommitValue),
     1: (schemas.OffsetCommitKey, schemas.OffsetCommitValue),
     2: (schemas.GroupMetadataKey, schemas.GroupMetadataValue),
+    3: (consumer_group.ConsumerGroupMetadataKey, consumer_group.ConsumerGroupMetadataValue),
+    4: (
+        consumer_group.ConsumerGroupPartitionMetadataKey,
+        consumer_group.ConsumerGroupPartitionMetadataValue,
+    ),
+    5: (
+        consumer_group.ConsumerGroupMemberMetadataKey,
+        consumer_group.ConsumerGroupMemberMetadataValue,
+    ),
+    6: (
+        consumer_group.ConsumerGroupTargetAssignmentMetadataKey,
+        consumer_group.ConsumerGroupTargetAssignmentMetadataValue,
+    ),
+    7: (
+        consumer_group.ConsumerGroupTargetAssignmentMemberKey,
+        consumer_group.ConsumerGroupTargetAssignmentMemberValue,
+    ),
+    8: (
+        consumer_group.ConsumerGroupCurrentMemberAssignmentKey,
+        consumer_group.ConsumerGroupCurrentMemberAssignmentValue,
+    ),
+    16: (
+        consumer_group.ConsumerGroupRegularExpressionKey,
+        consumer_group.ConsumerGroupRegularExpressionValue,
+    ),
 }
 _KINDS = {key_class: kind for kind, (key_class, _) in _SCHEMAS.items()}
 

@@ -6,12 +6,15 @@ Kafka: org.apache.kafka.coordinator.group.GroupCoordinatorShard.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.coordinator.group import group_admin, records
 from ottla.coordinator.group.classic import rebalance
 from ottla.coordinator.group.classic.group import ClassicState
 from ottla.coordinator.group.classic.groups import ClassicGroups
+from ottla.coordinator.group.consumer import replay as consumer_replay
+from ottla.coordinator.group.consumer import timeouts
+from ottla.coordinator.group.consumer.groups import ConsumerGroups
 from ottla.coordinator.group.groups import Groups
 from ottla.coordinator.group.offsets.committed import Offsets
 from ottla.coordinator.group.responses import join_error, sync_error
@@ -24,21 +27,31 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ottla.coordinator.group.config import GroupCoordinatorConfig
+    from ottla.coordinator.group.config import ConsumerGroupConfig, GroupCoordinatorConfig
+    from ottla.coordinator.group.context import TopicNames
     from ottla.coordinator.runtime import CoordinatorRecord, ShardEnvironment
 
 log = logging.getLogger("ottla.groups")
 EXPIRY_KEY: Final = "expire-group-metadata"
 
 
+class ConsumerDependencies(NamedTuple):
+    """What the consumer groups of all shards share; see `ConsumerGroups`."""
+
+    topics: TopicNames
+    settings: Callable[[str], ConsumerGroupConfig]
+    new_member_id: Callable[[], str]
+
+
 class GroupShard:
-    """Replayed: stored classic groups and offsets. Soft: `classic.live` and the timers."""
+    """Replayed: stored classic groups, consumer groups, offsets. Soft: `classic.live`, timers."""
 
     def __init__(
         self,
         environment: ShardEnvironment,
         config: GroupCoordinatorConfig,
         new_uuid: Callable[[], str],
+        consumer: ConsumerDependencies,
     ) -> None:
         self.partition = environment.partition
         self._config = config
@@ -51,8 +64,16 @@ class GroupShard:
             stored=TimelineDict(environment.registry),
             simple=TimelineSet(environment.registry),
         )
+        self.consumer = ConsumerGroups(
+            registry=environment.registry,
+            timers=environment.timers,
+            clock=environment.clock,
+            topics=consumer.topics,
+            settings=consumer.settings,
+            new_member_id=consumer.new_member_id,
+        )
         self.offsets = Offsets(environment.registry)
-        self.groups = Groups(self.classic, self.offsets)
+        self.groups = Groups(self.classic, self.consumer, self.offsets)
 
     # ---------------------------------------------------------------- replay
 
@@ -67,7 +88,8 @@ class GroupShard:
                     commit_timestamp=value.commit_timestamp,
                 )
             assert value is None or isinstance(value, schemas.OffsetCommitValue)
-            if value is not None and key.group not in self.classic.stored:
+            is_new = self.consumer.find(key.group) is None and key.group not in self.classic.stored
+            if value is not None and is_new:
                 self.classic.simple.add(key.group)
             self.offsets.replay(
                 key.group,
@@ -79,6 +101,11 @@ class GroupShard:
         elif isinstance(key, schemas.GroupMetadataKey):
             assert value is None or isinstance(value, schemas.GroupMetadataValue)
             self._replay_group(key.group, value)
+        else:
+            group_id = consumer_replay.replay(self.consumer, key, value)
+            if group_id is not None and value is not None:
+                self.classic.simple.discard(group_id)
+                self.classic.remove_empty(group_id)
 
     def _replay_group(self, group_id: str, value: schemas.GroupMetadataValue | None) -> None:
         if value is not None:
@@ -113,6 +140,7 @@ class GroupShard:
                 rebalance.reschedule(self.classic, group, member)
             if len(group.members) > self._config.group_max_size:
                 rebalance.prepare_rebalance(self.classic, group)
+        timeouts.start_all(self.consumer)
         self._schedule_expiry()
 
     def on_unloaded(self) -> None:

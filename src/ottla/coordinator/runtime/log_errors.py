@@ -35,6 +35,13 @@ def operation_error(error: Exception) -> ErrorCode:
     return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
+def error_text(error: Exception) -> str:
+    """Return the client's error text for a failed operation: the error's own, unless hidden."""
+    code = operation_error(error)
+    is_own = isinstance(error, KafkaError) and error.code == code
+    return str(error) if is_own else code.text
+
+
 def fetch_error(error: Exception) -> ErrorCode:
     """Return the code for OffsetFetch: old consumers retry on NOT_COORDINATOR only."""
     code = operation_error(error)

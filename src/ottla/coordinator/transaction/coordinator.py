@@ -103,6 +103,9 @@ class TransactionCoordinator:
     def on_topics_deleted(self, topics: Iterable[tuple[str, Uuid]]) -> None:
         """Keep their partitions in transactions: markers of deleted ones are left out."""
 
+    def on_topics_changed(self, names: Iterable[str]) -> None:
+        """Ignore changes of topics: no transaction depends on their number of partitions."""
+
     def close(self) -> None:
         """Unload all partitions; pending responses fail with NOT_COORDINATOR."""
         self.runtime.close()

@@ -8,17 +8,20 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.coordinator.group.config import GroupCoordinatorConfig
+from ottla.coordinator.group.config import ConsumerGroupConfig, GroupCoordinatorConfig
 from ottla.coordinator.group.coordinator import GroupCoordinator
+from ottla.coordinator.group.shard import ConsumerDependencies
 from ottla.coordinator.transaction.config import TransactionCoordinatorConfig
 from ottla.coordinator.transaction.coordinator import TransactionCoordinator
 from ottla.coordinator.transaction.state import EPOCH_BUMP_VERSION
 from ottla.metadata.features import OTTLA_VERSION, TRANSACTION_VERSION
+from ottla.metadata.resources import ConfigResourceType
 from ottla.server.broker.broker_channel import BrokerChannel
 from ottla.server.broker.coordinator_log import TopicLog, log_fault
 from ottla.server.broker.coordinators import Coordinators
 from ottla.server.broker.internal_topics import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.server.broker.transaction_verification import TransactionVerification
+from ottla.types import Uuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +33,6 @@ if TYPE_CHECKING:
     from ottla.replication.replica_set import ReplicaSet
     from ottla.server.broker.metadata import BrokerMetadata
     from ottla.server.broker.producer_ids import ProducerIds
-    from ottla.types import Uuid
 
 _MINUTE_MS = 60_000
 
@@ -70,7 +72,11 @@ def make_coordinators(
         log=TopicLog(OFFSETS_TOPIC, replicas, clock, verification),
         timer=timer,
         clock=clock,
-        topics=metadata,
+        consumer=ConsumerDependencies(
+            metadata,
+            partial(consumer_group_config, metadata),
+            lambda: str(Uuid.drawn(new_uuid)),
+        ),
         new_uuid=lambda: _java_text(new_uuid()),
         on_fault=log_fault,
         offsets_partitions=partial(metadata.partition_count, OFFSETS_TOPIC),
@@ -112,6 +118,31 @@ def group_coordinator_config(config: BrokerConfig) -> GroupCoordinatorConfig:
         group_max_session_timeout_ms=config.group_max_session_timeout_ms,
         group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
         group_max_size=config.group_max_size,
+    )
+
+
+def consumer_group_config(metadata: BrokerMetadata, group_id: str) -> ConsumerGroupConfig:
+    """Return the settings of a consumer group: its own within limits, or else the broker's."""
+    config = metadata.config
+    own = metadata.image.configs.of(ConfigResourceType.GROUP, group_id)
+
+    def bounded(name: str) -> int:
+        """Return the group's setting within the broker's limits."""
+        text = own.get(f"consumer.{name.replace('_', '.')}")
+        if text is None:
+            value: int = getattr(config, f"group_consumer_{name}")
+            return value
+        low: int = getattr(config, f"group_consumer_min_{name}")
+        high: int = getattr(config, f"group_consumer_max_{name}")
+        return max(low, min(int(text), high))
+
+    return ConsumerGroupConfig(
+        assignors=tuple(config.group_consumer_assignors),
+        max_size=config.group_consumer_max_size,
+        session_timeout_ms=bounded("session_timeout_ms"),
+        heartbeat_interval_ms=bounded("heartbeat_interval_ms"),
+        assignment_interval_ms=bounded("assignment_interval_ms"),
+        regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
     )
 
 

@@ -52,6 +52,9 @@ class Coordinator(Protocol):
     def on_topics_deleted(self, topics: Iterable[tuple[str, Uuid]]) -> None:
         """Forget what belongs to deleted topics, given by name and id."""
 
+    def on_topics_changed(self, names: Iterable[str]) -> None:
+        """Take note of topics that are new, deleted, or have other partitions or racks."""
+
     def close(self) -> None:
         """Unload all partitions; pending responses fail with NOT_COORDINATOR."""
 
@@ -115,6 +118,12 @@ class Coordinators:
         for topic, coordinator in self._by_topic.items():
             if topic != name:
                 coordinator.on_topics_deleted([(name, topic_id)])
+
+    def topics_changed(self, names: Iterable[str]) -> None:
+        """Tell the coordinators which topics are new, deleted, or have other partitions."""
+        changed = tuple(names)
+        for coordinator in self._by_topic.values():
+            coordinator.on_topics_changed(changed)
 
     def close(self) -> None:
         """Unload all shards."""

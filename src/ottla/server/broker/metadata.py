@@ -90,6 +90,20 @@ class BrokerMetadata:
         topic = self.image.topics.by_name.get(name)
         return topic is not None and partition in topic.partitions
 
+    def partition_racks(self, name: str) -> list[list[str]]:
+        """Return the racks of each partition's replicas, as far as their brokers have one."""
+        topic = self.image.topics.by_name.get(name)
+        if topic is None:
+            return []
+        brokers = self.image.cluster.brokers
+        racks = {key: one.rack for key, one in brokers.items() if one.rack is not None}
+        if not racks:
+            return [[] for _ in topic.partitions]
+        return [
+            list(dict.fromkeys(racks[one] for one in partition.replicas if one in racks))
+            for _, partition in sorted(topic.partitions.items())
+        ]
+
     def directory_of(self, found: FoundLog) -> Uuid | None:
         """Return the id of the directory in which a log of this broker should be."""
         topic = None if found.topic_id is None else self.image.topics.by_id.get(found.topic_id)

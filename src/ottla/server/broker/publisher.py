@@ -74,6 +74,7 @@ class MetadataPublisher:
         self._apply("creation of logs", self._new_logs.begin, image, now_ms)
         if not self._is_changing:
             self._change_partitions(image)
+        self._apply("change of groups' topics", self._notify_groups, delta, image)
         if delta.quotas_changed:
             quotas = image.quotas.by_entity
             update = self._broker.quotas.update
@@ -86,6 +87,28 @@ class MetadataPublisher:
                 self._apply(what, self._broker.telemetry.update, image, resource.name)
         if any(one.type == ConfigResourceType.BROKER for one in delta.configs_changed):
             self._apply("change of brokers' settings", self._reconfigure_all)
+
+    def _notify_groups(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Report topics whose partitions or racks changed: groups that read them are reassigned.
+
+        Changes of leaders and ISRs, which are many, do not count.
+        """
+        ids: dict[Uuid, None] = {}
+        for topic_id, partitions in delta.partitions_changed.items():
+            topic = image.topics.by_id.get(topic_id)
+            current = {} if topic is None else topic.partitions
+            if any(_is_placed_anew(before, current.get(i)) for i, before in partitions.items()):
+                ids[topic_id] = None
+        for broker_id, known in delta.brokers_changed.items():
+            now = image.cluster.brokers.get(broker_id)
+            if (known and known.rack) != (now and now.rack):
+                ids.update(dict.fromkeys(image.topics.by_id))
+                break
+        topics = (image.topics.by_id.get(topic_id) for topic_id in ids)
+        names = [topic.name for topic in topics if topic is not None]
+        names += [topic.name for topic in delta.topics_deleted.values()]
+        if names:
+            self._coordinators.topics_changed(names)
 
     def _queue_changes(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Queue the changed partitions; those without a log wait for it."""
@@ -285,3 +308,10 @@ class MetadataPublisher:
         self._replicas.logs.cordon(cordoned_directories(config))
         for topic in self._metadata.image.topics.by_name.values():
             self._reconfigure(topic.name)
+
+
+def _is_placed_anew(
+    before: PartitionRegistration | None, after: PartitionRegistration | None
+) -> bool:
+    """Whether a partition is new or has other replicas."""
+    return before is None or after is None or before.replicas != after.replicas

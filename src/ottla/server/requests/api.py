@@ -37,6 +37,7 @@ HANDLER_MODULES = (
     "metadata",
     "topic_partitions",
     "groups",
+    "consumer_groups",
     "transactions",
     "topics",
     "delete_records",

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group.classic.subscription import subscribed_topics
+from ottla.coordinator.group.group import GroupType
 from ottla.coordinator.group.responses import join_error, sync_error
 from ottla.coordinator.runtime.java_hash import in_hash_map_order
 from ottla.errors import ErrorCode, KafkaError
@@ -74,6 +75,8 @@ class ClassicGroup:
         "subscribed_topics",
     )
 
+    group_type = GroupType.CLASSIC
+
     def __init__(self, group_id: str, state: ClassicState, timestamp_ms: int | None) -> None:
         self.group_id = group_id
         self.state = state
@@ -97,6 +100,15 @@ class ClassicGroup:
     def is_in(self, *states: ClassicState) -> bool:
         """Whether the group is in one of the states."""
         return self.state in states
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the group is in state Empty."""
+        return self.state is ClassicState.EMPTY
+
+    def state_at(self, _epoch: int) -> ClassicState:
+        """Return the state, which is soft: there is only the newest."""
+        return self.state
 
     @property
     def uses_consumer_protocol(self) -> bool:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 from ottla.coordinator.group import records
 from ottla.coordinator.group.classic import rebalance
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
+from ottla.coordinator.group.consumer.group import ConsumerGroup
+from ottla.coordinator.group.consumer.offsets import commit_validator, transactional_validator
 from ottla.coordinator.group.offsets.committed import CommittedOffset
 from ottla.coordinator.runtime import CoordinatorRecord, Result
 from ottla.errors import ErrorCode, KafkaError
@@ -18,6 +20,7 @@ from ottla.protocol.apis.txn_offset_commit import TxnOffsetCommitRequest, TxnOff
 from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:
+    from ottla.coordinator.group.consumer.offsets import PartitionCheck
     from ottla.coordinator.group.context import TopicNames
     from ottla.coordinator.group.groups import Groups
 
@@ -37,7 +40,7 @@ def commit(
     groups: Groups, request: OffsetCommitRequest, api_version: int
 ) -> Result[OffsetCommitResponse]:
     """Commit each offset whose metadata is not too long; topic names are resolved already."""
-    _validate(groups, request, api_version)
+    check = _validate(groups, request, api_version)
     config = groups.classic.config
     now_ms = groups.classic.clock.now_ms()
     retention_ms = request.retention_time_ms
@@ -48,9 +51,12 @@ def commit(
         result.response.topics.append(answer)
         for partition in topic.partitions:
             code = ErrorCode.NONE
+            index = partition.partition_index
             if _utf16_length(partition.committed_metadata) > config.offset_metadata_max_bytes:
                 code = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
+                if check is not None:
+                    check(topic.name, index, topic.topic_id)
                 result.records.append(
                     _record(request.group_id, topic, partition, (now_ms, expire_ms))
                 )
@@ -65,7 +71,10 @@ def transactional_commit(
 ) -> Result[TxnOffsetCommitResponse]:
     """Commit offsets for a transaction; ILLEGAL_GENERATION for an unknown group's generation."""
     group = groups.find(request.group_id)
-    if group is not None:
+    check: PartitionCheck | None = None
+    if isinstance(group, ConsumerGroup):
+        check = transactional_validator(group, request.member_id, request.generation_id)
+    elif group is not None:
         validate_committer(
             group,
             request.member_id,
@@ -79,18 +88,21 @@ def transactional_commit(
     result = Result(TxnOffsetCommitResponse(topics=[]))
     for topic in request.topics:
         answer = TransactionalTopic(name=topic.name, partitions=[])
+        topic_id = topics.topic_id(topic.name) or ZERO_UUID
         result.response.topics.append(answer)
         for partition in topic.partitions:
             code = ErrorCode.NONE
             if _utf16_length(partition.committed_metadata) > config.offset_metadata_max_bytes:
                 code = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
+                if check is not None:
+                    check(topic.name, partition.partition_index, topic_id)
                 committed = CommittedOffset(
                     offset=partition.committed_offset,
                     leader_epoch=partition.committed_leader_epoch,
                     metadata=partition.committed_metadata or "",
                     commit_timestamp_ms=now_ms,
-                    topic_id=topics.topic_id(topic.name) or ZERO_UUID,
+                    topic_id=topic_id,
                 )
                 result.records.append(
                     records.offset_commit(
@@ -124,7 +136,10 @@ def _record(
     return records.offset_commit(group_id, topic.name, partition.partition_index, committed)
 
 
-def _validate(groups: Groups, request: OffsetCommitRequest, api_version: int) -> None:
+def _validate(
+    groups: Groups, request: OffsetCommitRequest, api_version: int
+) -> PartitionCheck | None:
+    """Raise for a wrong committer; return a check of each partition, None where all are good."""
     generation_id = request.generation_id_or_member_epoch
     group = groups.find(request.group_id)
     if group is None:
@@ -134,7 +149,9 @@ def _validate(groups: Groups, request: OffsetCommitRequest, api_version: int) ->
                 if api_version >= STALE_GROUP_VERSION
                 else ErrorCode.ILLEGAL_GENERATION
             )
-        return  # a commit without membership creates a simple group
+        return None  # a commit without membership creates a simple group
+    if isinstance(group, ConsumerGroup):
+        return commit_validator(group, request.member_id, generation_id, api_version)
     validate_committer(
         group, request.member_id, request.group_instance_id, generation_id, transactional=False
     )
@@ -142,6 +159,7 @@ def _validate(groups: Groups, request: OffsetCommitRequest, api_version: int) ->
         member = group.members.get(request.member_id)
         if member is not None:
             rebalance.reschedule(groups.classic, group, member)
+    return None
 
 
 def validate_committer(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.coordinator.group.consumer.offsets import check_fetch
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from ottla.types import TopicPartition, Uuid
@@ -27,8 +28,12 @@ def fetch(
 ) -> ResponseGroup:
     """Return the offsets at epoch of the named partitions, or of all when none are named.
 
+    A member of a consumer group is refused unless it is at its epoch.
     With require_stable a partition in an open transaction gets UNSTABLE_OFFSET_COMMIT.
     """
+    group = groups.consumer.by_id.at(epoch).get(request.group_id)
+    if group is not None:
+        check_fetch(group, request.member_id, request.member_epoch, epoch)
     offsets = groups.offsets.of_group(request.group_id, epoch)
     staged = groups.offsets.staged_of_group(request.group_id, epoch) if require_stable else {}
     response = ResponseGroup(group_id=request.group_id, topics=[])

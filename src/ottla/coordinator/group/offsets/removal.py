@@ -18,6 +18,7 @@ from ottla.types import TopicPartition, Uuid
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ottla.coordinator.group.group import Group
     from ottla.coordinator.group.groups import Groups
     from ottla.coordinator.group.offsets.committed import CommittedOffset
 
@@ -31,7 +32,7 @@ def delete_offsets(groups: Groups, request: OffsetDeleteRequest) -> Result[Offse
     Raises GROUP_ID_NOT_FOUND, and NON_EMPTY_GROUP for members whose topics are unknown.
     """
     group = groups.get(request.group_id)
-    if not group.is_in(ClassicState.EMPTY) and not group.uses_consumer_protocol:
+    if isinstance(group, ClassicGroup) and not group.is_empty and not group.uses_consumer_protocol:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
     result = Result(OffsetDeleteResponse(topics=[]))
     for topic in request.topics:
@@ -47,7 +48,7 @@ def delete_offsets(groups: Groups, request: OffsetDeleteRequest) -> Result[Offse
     return result
 
 
-def _is_known(groups: Groups, group: ClassicGroup, partition: TopicPartition) -> bool:
+def _is_known(groups: Groups, group: Group, partition: TopicPartition) -> bool:
     offsets = groups.offsets
     return offsets.get(group.group_id, partition) is not None or offsets.has_staged(
         group.group_id, partition
@@ -72,7 +73,7 @@ def delete_topic(groups: Groups, topic: str, topic_id: Uuid) -> list[Coordinator
     )
 
 
-def expire(groups: Groups, group: ClassicGroup) -> tuple[list[CoordinatorRecord], bool]:
+def expire(groups: Groups, group: Group) -> tuple[list[CoordinatorRecord], bool]:
     """Return the tombstones of a group's expired offsets, and whether no offset remains.
 
     Offsets of subscribed topics and of open transactions do not expire.
@@ -102,17 +103,18 @@ def expire(groups: Groups, group: ClassicGroup) -> tuple[list[CoordinatorRecord]
     return tombstones, is_all
 
 
-def _expiry_base(group: ClassicGroup) -> Callable[[CommittedOffset], int] | None:
+def _expiry_base(group: Group) -> Callable[[CommittedOffset], int] | None:
     """Return the start of an offset's retention; None if the group's offsets do not expire.
 
     The retention starts when the group becomes empty, or at the commit in Stable consumer groups
-    and simple groups; offsets of other groups with members do not expire.
+    and simple groups; offsets of other groups with members do not expire. Groups of the consumer
+    protocol count from the commit.
     """
 
     def since_commit(offset: CommittedOffset) -> int:
         return offset.commit_timestamp_ms
 
-    if group.protocol_type is None:
+    if not isinstance(group, ClassicGroup) or group.protocol_type is None:
         return since_commit
     if group.is_in(ClassicState.EMPTY):
         emptied_ms = group.state_timestamp_ms

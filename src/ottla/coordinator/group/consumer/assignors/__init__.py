@@ -1,0 +1,22 @@
+"""The assignors of the group coordinator.
+
+Kafka: org.apache.kafka.coordinator.group.assignor.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from ottla.coordinator.group.consumer.assignors.range import assign_ranges
+from ottla.coordinator.group.consumer.assignors.uniform import assign_uniform
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ottla.coordinator.group.consumer.assignors.spec import AssignorInput
+    from ottla.coordinator.group.consumer.member import TopicPartitions
+
+ASSIGNORS: Final[Mapping[str, Callable[[AssignorInput], dict[str, TopicPartitions]]]] = (
+    MappingProxyType({"uniform": assign_uniform, "range": assign_ranges})
+)

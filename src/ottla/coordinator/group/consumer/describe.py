@@ -1,0 +1,103 @@
+"""ConsumerGroupDescribe.
+
+Kafka: GroupMetadataManager.consumerGroupDescribe, ConsumerGroup.asDescribedGroup.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.coordinator.group.consumer.member import ConsumerMember, without_epochs
+from ottla.errors import ErrorCode
+from ottla.protocol.apis import consumer_group_describe as api
+
+if TYPE_CHECKING:
+    from ottla.coordinator.group.consumer.group import ConsumerGroup
+    from ottla.coordinator.group.consumer.groups import ConsumerGroups
+    from ottla.coordinator.group.consumer.member import TopicPartitions
+    from ottla.coordinator.group.groups import Groups
+
+DescribedGroup = api.ConsumerGroupDescribeResponse.DescribedGroup
+_CONSUMER_MEMBER = 1
+
+
+def describe(groups: ConsumerGroups, group: ConsumerGroup, epoch: int) -> DescribedGroup:
+    """Describe a group in the log's state of an epoch."""
+    group_epoch, assignment_epoch = group.epochs_at(epoch)
+    assignor = group.preferred_assignor_at(epoch)
+    target = group.target.at(epoch)
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state_at(epoch).value,
+        group_epoch=group_epoch,
+        assignment_epoch=assignment_epoch,
+        assignor_name=assignor or groups.settings(group.group_id).assignors[0],
+        members=[
+            _member(groups, member, target.get(member.member_id, {}))
+            for member in group.members.at(epoch).values()
+        ],
+    )
+
+
+def describe_one(groups: Groups, group_id: str, epoch: int) -> DescribedGroup:
+    """Describe a group; GROUP_ID_NOT_FOUND for an unknown one and for other kinds."""
+    group = groups.consumer.by_id.at(epoch).get(group_id)
+    if group is not None:
+        return describe(groups.consumer, group, epoch)
+    is_other = groups.exists_at(group_id, epoch)
+    text = f"Group {group_id} {'is not a consumer group' if is_other else 'not found'}."
+    return undescribed(group_id, ErrorCode.GROUP_ID_NOT_FOUND, text)
+
+
+def undescribed(group_id: str, code: ErrorCode, text: str | None = None) -> DescribedGroup:
+    """Return the description of a group that cannot be described."""
+    return DescribedGroup(
+        error_code=code,
+        error_message=text,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=[],
+    )
+
+
+def _member(
+    groups: ConsumerGroups, member: ConsumerMember, target: TopicPartitions
+) -> DescribedGroup.Member:
+    return DescribedGroup.Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.subscribed_topics),
+        subscribed_topic_regex=member.subscribed_regex or "",
+        assignment=_assignment(groups, _owned(member)),
+        target_assignment=_assignment(groups, target),
+        member_type=_CONSUMER_MEMBER,
+    )
+
+
+def _owned(member: ConsumerMember) -> TopicPartitions:
+    """Return the partitions of a member, with those that it has to give up."""
+    owned = without_epochs(member.assigned)
+    for topic_id, partitions in without_epochs(member.pending_revocation).items():
+        owned[topic_id] = (*owned.get(topic_id, ()), *partitions)
+    return owned
+
+
+def _assignment(groups: ConsumerGroups, partitions: TopicPartitions) -> api.Assignment:
+    """Return an assignment, without deleted topics."""
+    named = ((topic_id, groups.topics.topic_name(topic_id)) for topic_id in partitions)
+    return api.Assignment(
+        topic_partitions=[
+            api.TopicPartitions(
+                topic_id=topic_id, topic_name=name, partitions=list(partitions[topic_id])
+            )
+            for topic_id, name in named
+            if name is not None
+        ]
+    )

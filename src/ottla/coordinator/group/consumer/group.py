@@ -1,0 +1,245 @@
+"""A consumer group: replayed state in timelines.
+
+Kafka: org.apache.kafka.coordinator.group.modern.{ModernGroup, consumer.ConsumerGroup}.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from ottla.coordinator.group.consumer.member import ConsumerMember
+from ottla.coordinator.group.group import GroupType
+from ottla.errors import ErrorCode, KafkaError
+from ottla.timeline import LATEST_EPOCH, TimelineDict, TimelineObject
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ottla.coordinator.group.consumer.member import EpochsByPartition, TopicPartitions
+    from ottla.timeline import SnapshotRegistry
+    from ottla.types import Uuid
+
+CONSUMER_PROTOCOL_TYPE: Final = "consumer"
+UNRELEASED: Final = -1
+"""The epoch of a partition that no member owns."""
+
+
+class ConsumerState(StrEnum):
+    """States in Kafka's spelling."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedRegex:
+    """The topics that match a regular expression, as of a version of the metadata."""
+
+    topics: tuple[str, ...]
+    version: int
+    timestamp_ms: int
+
+
+class ConsumerGroup:
+    """The members, the target assignment and the epochs of a group.
+
+    fresh_epoch is soft: the group epoch in which the metadata hash was last compared with the
+    metadata; None requests another comparison.
+    """
+
+    group_type = GroupType.CONSUMER
+    protocol_type: str | None = CONSUMER_PROTOCOL_TYPE
+
+    def __init__(self, group_id: str, registry: SnapshotRegistry) -> None:
+        self.group_id = group_id
+        self.fresh_epoch: int | None = None
+        self._epoch: TimelineObject[int] = TimelineObject(registry, 0)
+        self._metadata_hash: TimelineObject[int] = TimelineObject(registry, 0)
+        self._assignment_epoch: TimelineObject[tuple[int, int]] = TimelineObject(registry, (0, 0))
+        self.members: TimelineDict[str, ConsumerMember] = TimelineDict(registry)
+        self.static_members: TimelineDict[str, str] = TimelineDict(registry)
+        self.target: TimelineDict[str, TopicPartitions] = TimelineDict(registry)
+        self.target_owners: TimelineDict[tuple[Uuid, int], str] = TimelineDict(registry)
+        self.partition_epochs: TimelineDict[tuple[Uuid, int], int] = TimelineDict(registry)
+        self.topic_counts: TimelineDict[str, int] = TimelineDict(registry)
+        self.regex_counts: TimelineDict[str, int] = TimelineDict(registry)
+        self.resolved: TimelineDict[str, ResolvedRegex] = TimelineDict(registry)
+        self.has_partition_metadata: TimelineObject[bool] = TimelineObject(registry, False)
+
+    # ---------------------------------------------------------------- queries
+
+    @property
+    def epoch(self) -> int:
+        """The group epoch: it rises with every change of subscriptions or metadata."""
+        return self._epoch.value
+
+    @property
+    def metadata_hash(self) -> int:
+        """The hash of the subscribed topics' metadata at the group epoch."""
+        return self._metadata_hash.value
+
+    @property
+    def assignment_epoch(self) -> int:
+        """The group epoch for which the target assignment was computed."""
+        return self._assignment_epoch.value[0]
+
+    @property
+    def assignment_timestamp_ms(self) -> int:
+        """The time at which the target assignment was computed; 0 when unknown."""
+        return self._assignment_epoch.value[1]
+
+    def epochs_at(self, epoch: int) -> tuple[int, int]:
+        """Return group epoch and assignment epoch in a state of the log."""
+        return self._epoch.at(epoch), self._assignment_epoch.at(epoch)[0]
+
+    def state_at(self, epoch: int = LATEST_EPOCH) -> ConsumerState:
+        """Return the group's state."""
+        members = self.members.at(epoch)
+        group_epoch, assignment_epoch = self.epochs_at(epoch)
+        if not members:
+            return ConsumerState.EMPTY
+        if group_epoch > assignment_epoch:
+            return ConsumerState.ASSIGNING
+        if all(one.is_reconciled_to(assignment_epoch) for one in members.values()):
+            return ConsumerState.STABLE
+        return ConsumerState.RECONCILING
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the group has no members."""
+        return not self.members
+
+    def member(self, member_id: str) -> ConsumerMember:
+        """Return a member; raises UNKNOWN_MEMBER_ID."""
+        found = self.members.get(member_id)
+        if not isinstance(found, ConsumerMember):
+            raise KafkaError(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"Member {member_id} is not a member of group {self.group_id}.",
+            )
+        return found
+
+    def static_member(self, instance_id: str) -> ConsumerMember | None:
+        """Return the member with an instance id; None if there is none."""
+        member_id = self.static_members.get(instance_id)
+        return None if member_id is None else self.member(member_id)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member subscribes to a topic, by name or by pattern."""
+        return topic in self.topic_counts or any(
+            topic in one.topics for one in self.resolved.values()
+        )
+
+    def current_partition_epoch(self, topic_id: Uuid, partition: int) -> int:
+        """Return the epoch of the member that owns a partition; UNRELEASED when it is free."""
+        epoch: int = self.partition_epochs.get((topic_id, partition), UNRELEASED)
+        return epoch
+
+    def target_of(self, member_id: str, instance_id: str | None) -> TopicPartitions:
+        """Return the target assignment of a member, for a static one of its instance id."""
+        if instance_id is not None:
+            member_id = self.static_members.get(instance_id, "")
+        found: TopicPartitions = self.target.get(member_id, {})
+        return found
+
+    def preferred_assignor_at(
+        self, epoch: int = LATEST_EPOCH, replaced: Mapping[str, ConsumerMember] | None = None
+    ) -> str | None:
+        """Return the assignor that most members name; replaced overrides members by id."""
+        members = {**self.members.at(epoch), **(replaced or {})}
+        named = [one.server_assignor for one in members.values() if one.server_assignor]
+        votes = Counter(sorted(named))
+        return max(votes, key=votes.__getitem__) if votes else None
+
+    # ---------------------------------------------------------------- replay
+
+    def set_epoch(self, epoch: int, metadata_hash: int) -> None:
+        """Apply a group epoch."""
+        self._epoch.value = epoch
+        self._metadata_hash.value = metadata_hash
+
+    def set_assignment_epoch(self, epoch: int, timestamp_ms: int) -> None:
+        """Apply the epoch of a target assignment."""
+        self._assignment_epoch.value = (epoch, timestamp_ms)
+
+    def put(self, member: ConsumerMember) -> None:
+        """Add a member or replace it, with its partitions and subscriptions."""
+        old = self.members.get(member.member_id)
+        if old is not None and old.instance_id not in (None, member.instance_id):
+            self._forget_static(old)
+        self._count(old, -1)
+        self._count(member, 1)
+        self._release(old)
+        for key, _ in _partitions(member):
+            self.partition_epochs[key] = member.member_epoch
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+        self.members[member.member_id] = member
+
+    def remove(self, member_id: str) -> None:
+        """Remove a member; no effect for others."""
+        old = self.members.pop(member_id, None)
+        if old is not None:
+            self._forget_static(old)
+            self._count(old, -1)
+            self._release(old)
+
+    def set_target(self, member_id: str, partitions: TopicPartitions | None) -> None:
+        """Apply a member's target assignment; None removes it."""
+        for topic_id, indexes in self.target.get(member_id, {}).items():
+            for index in indexes:
+                if self.target_owners.get((topic_id, index)) == member_id:
+                    del self.target_owners[topic_id, index]
+        if partitions is None:
+            self.target.pop(member_id, None)
+            return
+        for topic_id, indexes in partitions.items():
+            for index in indexes:
+                self.target_owners[topic_id, index] = member_id
+        self.target[member_id] = partitions
+
+    def _forget_static(self, member: ConsumerMember) -> None:
+        instance_id = member.instance_id
+        if instance_id is not None and self.static_members.get(instance_id) == member.member_id:
+            del self.static_members[instance_id]
+
+    def _release(self, member: ConsumerMember | None) -> None:
+        """Free a member's partitions, except those that another member has taken since."""
+        for key, epoch in _partitions(member):
+            if self.partition_epochs.get(key) == epoch:
+                del self.partition_epochs[key]
+
+    def _count(self, member: ConsumerMember | None, change: int) -> None:
+        if member is None:
+            return
+        _add(self.topic_counts, member.subscribed_topics, change)
+        if member.subscribed_regex:
+            _add(self.regex_counts, (member.subscribed_regex,), change)
+
+
+def _add(counts: TimelineDict[str, int], names: Iterable[str], change: int) -> None:
+    for name in names:
+        count = counts.get(name, 0) + change
+        if count:
+            counts[name] = count
+        else:
+            counts.pop(name, None)
+
+
+def _partitions(member: ConsumerMember | None) -> list[tuple[tuple[Uuid, int], int]]:
+    """Return the keys of a member's partitions, each with the member's epoch."""
+    if member is None:
+        return []
+    assignments: tuple[EpochsByPartition, ...] = (member.assigned, member.pending_revocation)
+    return [
+        ((topic_id, partition), member.member_epoch)
+        for assignment in assignments
+        for topic_id, partitions in assignment.items()
+        for partition in partitions
+    ]

@@ -1,0 +1,127 @@
+"""One step of a member towards its target: give up first, then take what others have given up.
+
+Kafka: org.apache.kafka.coordinator.group.modern.consumer.CurrentAssignmentBuilder,
+GroupMetadataManager.maybeReconcile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ottla.coordinator.group.consumer.group import UNRELEASED
+from ottla.coordinator.group.consumer.member import MemberState
+from ottla.coordinator.group.consumer.subscription import topics_of
+from ottla.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.coordinator.group.consumer.group import ConsumerGroup
+    from ottla.coordinator.group.consumer.groups import ConsumerGroups
+    from ottla.coordinator.group.consumer.member import (
+        ConsumerMember,
+        EpochsByPartition,
+        TopicPartitions,
+    )
+    from ottla.types import Uuid
+
+_UNKNOWN_STATE = (
+    "The consumer group member is in a unknown state. "
+    "The member must abandon all its partitions and rejoin."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciliation:
+    """A step of a member of a group.
+
+    owned is what the member says it owns, None where it says nothing.
+    """
+
+    groups: ConsumerGroups
+    group: ConsumerGroup
+    member: ConsumerMember
+    target_epoch: int
+    target: TopicPartitions
+    owned: TopicPartitions | None
+    has_subscription_changed: bool = False
+
+    def next_member(self) -> ConsumerMember:
+        """Return the member after the step: itself if there is nothing to do."""
+        member = self.member
+        if not self.has_subscription_changed and member.is_reconciled_to(self.target_epoch):
+            return member
+        if member.state is MemberState.UNKNOWN:
+            if self.owned is None or self.owned:
+                raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, _UNKNOWN_STATE)
+            return self._towards_target(self.target_epoch)
+        if member.state is MemberState.STABLE and member.member_epoch == self.target_epoch:
+            return self._without_unsubscribed()
+        is_revoking = member.state is MemberState.UNREVOKED_PARTITIONS
+        if is_revoking and self._owns(member.pending_revocation):
+            return self._without_unsubscribed()
+        return self._towards_target(member.member_epoch)
+
+    def _subscribed(self) -> set[Uuid]:
+        ids = map(self.groups.topics.topic_id, topics_of(self.group, self.member))
+        return {topic_id for topic_id in ids if topic_id is not None}
+
+    def _owns(self, partitions: EpochsByPartition) -> bool:
+        """Whether the member still owns one of these; it does as long as it says nothing."""
+        if self.owned is None:
+            return True
+        return any(
+            index in partitions.get(topic_id, {})
+            for topic_id, indexes in self.owned.items()
+            for index in indexes
+        )
+
+    def _without_unsubscribed(self) -> ConsumerMember:
+        """Revoke the topics to which the member no longer subscribes, within its epoch."""
+        member = self.member
+        if not self.has_subscription_changed:
+            return member
+        subscribed = self._subscribed()
+        kept = {key: value for key, value in member.assigned.items() if key in subscribed}
+        if len(kept) == len(member.assigned):
+            return member
+        pending = {key: dict(value) for key, value in member.pending_revocation.items()}
+        for topic_id, epochs in member.assigned.items():
+            if topic_id not in subscribed:
+                pending.setdefault(topic_id, {}).update(epochs)
+        if self._owns(pending):
+            state = MemberState.UNREVOKED_PARTITIONS
+            return member.moved(state, member.member_epoch, kept, pending)
+        return member.moved(member.state, member.member_epoch, kept, member.pending_revocation)
+
+    def _towards_target(self, epoch: int) -> ConsumerMember:
+        member = self.member
+        subscribed = self._subscribed()
+        assigned: dict[Uuid, dict[int, int]] = {}
+        revoked: dict[Uuid, dict[int, int]] = {}
+        is_waiting = False
+        new: list[tuple[Uuid, int]] = []
+        for topic_id in dict.fromkeys((*self.target, *member.assigned)):
+            wanted = self.target.get(topic_id, ()) if topic_id in subscribed else ()
+            current = member.assigned.get(topic_id, {})
+            target = frozenset(wanted)
+            for index, assigned_epoch in current.items():
+                side = assigned if index in target else revoked
+                side.setdefault(topic_id, {})[index] = assigned_epoch
+            for index in wanted:
+                if index in current:
+                    continue
+                if self._is_held_by_another(topic_id, index):
+                    is_waiting = True
+                else:
+                    new.append((topic_id, index))
+        if revoked and self._owns(revoked):
+            return member.moved(MemberState.UNREVOKED_PARTITIONS, epoch, assigned, revoked)
+        for topic_id, index in new:
+            assigned.setdefault(topic_id, {})[index] = self.target_epoch
+        state = MemberState.UNRELEASED_PARTITIONS if is_waiting else MemberState.STABLE
+        ordered = {topic_id: dict(sorted(one.items())) for topic_id, one in assigned.items()}
+        return member.moved(state, self.target_epoch, ordered, {})
+
+    def _is_held_by_another(self, topic_id: Uuid, index: int) -> bool:
+        is_free = self.group.current_partition_epoch(topic_id, index) == UNRELEASED
+        return not is_free and index not in self.member.pending_revocation.get(topic_id, {})

@@ -1,0 +1,140 @@
+"""What a heartbeat must look like, and which member may send it.
+
+Kafka: GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid,
+GroupMetadataManager.{throwIfConsumerGroupMemberEpochIsInvalid, throwIfInstanceIdIsUnreleased,
+throwIfInstanceIdIsFenced, throwIfStaticMemberIsUnknown, throwIfConsumerGroupIsFull}.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.coordinator.group.consumer.member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    ConsumerMember,
+)
+from ottla.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ottla.coordinator.group.consumer.group import ConsumerGroup
+    from ottla.coordinator.group.consumer.member import TopicPartitions
+    from ottla.protocol.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+CLIENT_MEMBER_ID_VERSION: Final = 1
+"""The first version in which clients make their member ids (KIP-1082)."""
+
+
+def check_request(
+    request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: Sequence[str]
+) -> None:
+    """Raise INVALID_REQUEST or UNSUPPORTED_ASSIGNOR."""
+    epoch = request.member_epoch
+    if api_version >= CLIENT_MEMBER_ID_VERSION or epoch > 0 or epoch == LEAVE_EPOCH:
+        _require(_is_filled(request.member_id), "MemberId can't be empty.")
+    _require(_is_filled(request.group_id), "GroupId can't be empty.")
+    _require(_is_filled(request.instance_id), "InstanceId can't be empty.")
+    _require(_is_filled(request.rack_id), "RackId can't be empty.")
+    if epoch == JOIN_EPOCH:
+        _check_join(request)
+    elif epoch == LEAVE_STATIC_EPOCH:
+        _require(request.instance_id is not None, "InstanceId can't be null.")
+    else:
+        _require(epoch > LEAVE_STATIC_EPOCH, "MemberEpoch is invalid.")
+    assignor = request.server_assignor
+    if assignor is not None and assignor not in assignors:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"ServerAssignor {assignor} is not supported. "
+            f"Supported assignors: {', '.join(assignors)}.",
+        )
+
+
+def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
+    _require(
+        request.rebalance_timeout_ms != -1,
+        "RebalanceTimeoutMs must be provided in first request.",
+    )
+    _require(request.topic_partitions == [], "TopicPartitions must be empty when (re-)joining.")
+    _require(
+        request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None,
+        "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
+    )
+
+
+def _is_filled(text: str | None) -> bool:
+    return text is None or bool(text.strip())
+
+
+def _require(condition: bool, text: str) -> None:  # noqa: FBT001 - reads as a sentence
+    if not condition:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+
+
+def check_epoch(member: ConsumerMember, epoch: int, owned: TopicPartitions | None) -> None:
+    """Raise FENCED_MEMBER_EPOCH unless the member is at this epoch.
+
+    The previous epoch is good where the response with the new one may have been lost: if the member
+    owns no more than what it was assigned.
+    """
+    if epoch in (member.member_epoch, JOIN_EPOCH):
+        return
+    if epoch > member.member_epoch:
+        relation = "greater"
+    elif epoch == member.previous_member_epoch and _is_subset(owned, member):
+        return
+    else:
+        relation = "smaller"
+    raise KafkaError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The consumer group member has a {relation} member epoch ({epoch}) than the one known by "
+        f"the group coordinator ({member.member_epoch}). "
+        "The member must abandon all its partitions and rejoin.",
+    )
+
+
+def _is_subset(owned: TopicPartitions | None, member: ConsumerMember) -> bool:
+    if owned is None:
+        return False
+    return all(
+        index in member.assigned.get(topic_id, {})
+        for topic_id, indexes in owned.items()
+        for index in indexes
+    )
+
+
+def static_member(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
+    """Return the member of an instance id: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID for others."""
+    member = group.static_member(instance_id)
+    if member is None:
+        text = f"Instance id {instance_id} is unknown."
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, text)
+    if member.member_id != member_id:
+        raise KafkaError(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} was fenced by member "
+            f"{member.member_id}.",
+        )
+    return member
+
+
+def check_released(existing: ConsumerMember, member_id: str) -> None:
+    """Raise UNRELEASED_INSTANCE_ID while another member uses the instance id."""
+    if existing.member_epoch != LEAVE_STATIC_EPOCH:
+        raise KafkaError(
+            ErrorCode.UNRELEASED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {existing.instance_id} cannot join the "
+            f"group because the instance id is owned by {existing.member_id} member.",
+        )
+
+
+def check_size(group: ConsumerGroup, member_id: str, limit: int) -> None:
+    """Raise GROUP_MAX_SIZE_REACHED for a new member of a full group."""
+    if len(group.members) >= limit and (not member_id or member_id not in group.members):
+        raise KafkaError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"The consumer group has reached its maximum capacity of {limit} members.",
+        )

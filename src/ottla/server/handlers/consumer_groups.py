@@ -1,0 +1,79 @@
+"""The APIs of consumer groups (KIP-848): ConsumerGroupHeartbeat and ConsumerGroupDescribe.
+
+Kafka: KafkaApis.{handleConsumerGroupHeartbeat, handleConsumerGroupDescribe}; the decisions are in
+coordinator.group.consumer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.coordinator.group.consumer.describe import undescribed
+from ottla.coordinator.group.context import RequestContext
+from ottla.errors import ErrorCode
+from ottla.metadata.features import GROUP_VERSION
+from ottla.protocol.apis.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from ottla.protocol.apis.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from ottla.purgatory.pending import Pending
+from ottla.server.requests import operations
+from ottla.server.requests.api import handles
+
+if TYPE_CHECKING:
+    from ottla.server.requests.context import Context
+
+_PROTOCOL: Final = "consumer"
+
+
+def _context(ctx: Context) -> RequestContext:
+    return RequestContext(ctx.client_id, ctx.client_host, ctx.api_version)
+
+
+def _is_enabled(ctx: Context) -> bool:
+    """Whether the cluster has the consumer protocol, and this broker's settings allow it."""
+    has_feature = ctx.broker.image.features.level(GROUP_VERSION) >= 1
+    names = ctx.broker.metadata.config.group_coordinator_rebalance_protocols
+    return has_feature and any(name.lower() == _PROTOCOL for name in names)
+
+
+@handles(ConsumerGroupHeartbeatRequest)
+def consumer_group_heartbeat(
+    ctx: Context, request: ConsumerGroupHeartbeatRequest
+) -> Pending[ConsumerGroupHeartbeatResponse]:
+    """Join, stay in, change or leave a consumer group."""
+    if not _is_enabled(ctx):
+        code = ErrorCode.UNSUPPORTED_VERSION
+        return Pending.of(
+            ConsumerGroupHeartbeatResponse(
+                error_code=code,
+                error_message=code.text,
+                member_epoch=0,
+                heartbeat_interval_ms=0,
+            )
+        )
+    return ctx.broker.groups.consumer_group_heartbeat(request, _context(ctx))
+
+
+@handles(ConsumerGroupDescribeRequest)
+def consumer_group_describe(
+    ctx: Context, request: ConsumerGroupDescribeRequest
+) -> Pending[ConsumerGroupDescribeResponse]:
+    """Describe the states, members and assignments of consumer groups."""
+    if not _is_enabled(ctx):
+        code = ErrorCode.UNSUPPORTED_VERSION
+        groups = [undescribed(name, code, code.text) for name in request.group_ids]
+        return Pending.of(ConsumerGroupDescribeResponse(groups=groups))
+    answer = ctx.broker.groups.consumer_group_describe(request, _context(ctx))
+    return answer.then(_with_operations) if request.include_authorized_operations else answer
+
+
+def _with_operations(response: ConsumerGroupDescribeResponse) -> ConsumerGroupDescribeResponse:
+    for group in response.groups:
+        if not group.error_code:
+            group.authorized_operations = operations.GROUP
+    return response
