@@ -122,6 +122,7 @@ class Topics:
     def __init__(self, *names: str) -> None:
         self.ids = {name: self.id_of(name) for name in names}
         self.counts: dict[str, int] = {}
+        self.racks: dict[str, list[list[str]]] = {}
 
     @staticmethod
     def id_of(name: str, incarnation: int = 1) -> Uuid:
@@ -137,7 +138,7 @@ class Topics:
         return self.counts.get(name, 2) if name in self.ids else None
 
     def partition_racks(self, name: str) -> list[list[str]]:
-        return [[] for _ in range(self.partition_count(name) or 0)]
+        return self.racks.get(name) or [[] for _ in range(self.partition_count(name) or 0)]
 
     def topic_name(self, topic_id: Uuid) -> str | None:
         return next((name for name, known in self.ids.items() if known == topic_id), None)

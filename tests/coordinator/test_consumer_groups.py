@@ -234,12 +234,12 @@ def test_new_partitions_reach_the_members() -> None:
 
 
 def test_the_hash_of_the_metadata_is_kafkas() -> None:
-    """The value was computed by Kafka 4.3.0: Utils.computeGroupHash over one topic."""
-    made = world(0)
+    """The figure comes from Kafka 4.3.0's Utils.computeGroupHash: two partitions, two racks."""
+    made = world(2)
+    made.topics.racks["t"] = [["r2", "r1"], []]
     groups = made.coordinator.runtime.shard(0).consumer
-    assert metadata_hash(groups, []) == 0
     assert metadata_hash(groups, ["nowhere"]) == 0
-    assert metadata_hash(groups, ["t"]) == metadata_hash(groups, ["t", "nowhere"]) != 0
+    assert metadata_hash(groups, ["t", "nowhere"]) == 9108794221816377195
 
 
 def test_assignments_have_an_interval() -> None:
@@ -268,7 +268,11 @@ def test_a_subscription_that_ends_is_revoked_within_the_interval() -> None:
 
 def commit(made: World, member_id: str, epoch: int, partition: int = 0, version: int = 9) -> int:
     topic = OffsetCommitRequest.OffsetCommitRequestTopic
-    partitions = [topic.OffsetCommitRequestPartition(partition_index=partition, committed_offset=7)]
+    partitions = [
+        topic.OffsetCommitRequestPartition(
+            partition_index=partition, committed_offset=7, committed_metadata=None
+        )
+    ]
     request = OffsetCommitRequest(
         group_id="g",
         member_id=member_id,

@@ -109,7 +109,7 @@ def _update(peer: Peer, name: str, level: int, *, only_check: bool, kind: int = 
     return peer.ask(request, 2)
 
 
-@pytest.mark.parametrize("name", ["share.version", "streams.version", "group.version"])
+@pytest.mark.parametrize("name", ["share.version", "streams.version"])
 def test_features_that_are_not_built_cannot_be_raised(peer: Peer, name: str) -> None:
     """A level that nothing here would serve is refused, also when it is only checked."""
     for only_check in (True, False):

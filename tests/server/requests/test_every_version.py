@@ -18,6 +18,8 @@ from ottla.protocol.api_keys import ApiKey, request_class, response_class, respo
 from ottla.protocol.apis.add_raft_voter import AddRaftVoterRequest
 from ottla.protocol.apis.alter_configs import AlterConfigsRequest
 from ottla.protocol.apis.api_versions import ApiVersionsRequest
+from ottla.protocol.apis.consumer_group_describe import ConsumerGroupDescribeRequest
+from ottla.protocol.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.apis.create_partitions import CreatePartitionsRequest
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.delete_groups import DeleteGroupsRequest
@@ -234,6 +236,27 @@ def heartbeat(speaker: Speaker, version: int, topic: str) -> Request:
     return HeartbeatRequest(group_id=request.group_id, generation_id=1, member_id=request.member_id)
 
 
+def consumer_group_heartbeat(speaker: Speaker, version: int, topic: str) -> Request:
+    return ConsumerGroupHeartbeatRequest(
+        group_id=f"consumers-{version}-{topic}",
+        member_id="member",
+        member_epoch=0,
+        rebalance_timeout_ms=10_000,
+        subscribed_topic_names=[topic],
+        topic_partitions=[],
+    )
+
+
+def consumer_group_describe(speaker: Speaker, version: int, topic: str) -> Request:
+    request = consumer_group_heartbeat(speaker, version, topic)
+    assert isinstance(request, ConsumerGroupHeartbeatRequest)
+    if topic == TOPIC:
+        speaker.ask(request, version)
+    return ConsumerGroupDescribeRequest(
+        group_ids=[request.group_id], include_authorized_operations=True
+    )
+
+
 def leave_group(speaker: Speaker, version: int, topic: str) -> Request:
     group, member = _member(speaker)
     if version < 3:
@@ -409,6 +432,8 @@ QUESTIONS = {
         join_group,
         sync_group,
         heartbeat,
+        consumer_group_heartbeat,
+        consumer_group_describe,
         leave_group,
         describe_groups,
         list_groups,

@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from ottla.purgatory.timing_wheel import TimingWheel
     from ottla.types import Uuid
 
-DescribedConsumerGroup = consumer_describe.DescribedGroup
 PROTOCOL_NAMED_VERSION: Final = 5
 """The first version of SyncGroup that requires the protocol (KIP-559)."""
 

@@ -126,23 +126,32 @@ def consumer_group_config(metadata: BrokerMetadata, group_id: str) -> ConsumerGr
     config = metadata.config
     own = metadata.image.configs.of(ConfigResourceType.GROUP, group_id)
 
-    def bounded(name: str) -> int:
+    def bounded(name: str, low: int, value: int, high: int) -> int:
         """Return the group's setting within the broker's limits."""
-        text = own.get(f"consumer.{name.replace('_', '.')}")
-        if text is None:
-            value: int = getattr(config, f"group_consumer_{name}")
-            return value
-        low: int = getattr(config, f"group_consumer_min_{name}")
-        high: int = getattr(config, f"group_consumer_max_{name}")
-        return max(low, min(int(text), high))
+        text = own.get(f"consumer.{name}")
+        return value if text is None else max(low, min(int(text), high))
 
     return ConsumerGroupConfig(
         assignors=tuple(config.group_consumer_assignors),
         max_size=config.group_consumer_max_size,
-        session_timeout_ms=bounded("session_timeout_ms"),
-        heartbeat_interval_ms=bounded("heartbeat_interval_ms"),
-        assignment_interval_ms=bounded("assignment_interval_ms"),
-        regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
+        session_timeout_ms=bounded(
+            "session.timeout.ms",
+            config.group_consumer_min_session_timeout_ms,
+            config.group_consumer_session_timeout_ms,
+            config.group_consumer_max_session_timeout_ms,
+        ),
+        heartbeat_interval_ms=bounded(
+            "heartbeat.interval.ms",
+            config.group_consumer_min_heartbeat_interval_ms,
+            config.group_consumer_heartbeat_interval_ms,
+            config.group_consumer_max_heartbeat_interval_ms,
+        ),
+        assignment_interval_ms=bounded(
+            "assignment.interval.ms",
+            config.group_consumer_min_assignment_interval_ms,
+            config.group_consumer_assignment_interval_ms,
+            config.group_consumer_max_assignment_interval_ms,
+        ),
     )
 
 
