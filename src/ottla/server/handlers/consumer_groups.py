@@ -21,7 +21,7 @@ from ottla.protocol.apis.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from ottla.purgatory.pending import Pending
-from ottla.server.requests import operations
+from ottla.security.acl import ResourceType
 from ottla.server.requests.api import handles
 
 if TYPE_CHECKING:
@@ -69,11 +69,15 @@ def consumer_group_describe(
         groups = [undescribed(name, code, code.text) for name in request.group_ids]
         return Pending.of(ConsumerGroupDescribeResponse(groups=groups))
     answer = ctx.broker.groups.consumer_group_describe(request, _context(ctx))
-    return answer.then(_with_operations) if request.include_authorized_operations else answer
+    if not request.include_authorized_operations:
+        return answer
+    return answer.then(lambda response: _with_operations(ctx, response))
 
 
-def _with_operations(response: ConsumerGroupDescribeResponse) -> ConsumerGroupDescribeResponse:
+def _with_operations(
+    ctx: Context, response: ConsumerGroupDescribeResponse
+) -> ConsumerGroupDescribeResponse:
     for group in response.groups:
         if not group.error_code:
-            group.authorized_operations = operations.GROUP
+            group.authorized_operations = ctx.operations(ResourceType.GROUP, group.group_id)
     return response

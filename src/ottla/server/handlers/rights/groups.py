@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.coordinator.group.consumer.describe import undescribed
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.apis.delete_groups import DeleteGroupsResponse
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from ottla.server.requests.guards import Finish
 
 _DENIED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
+_HIDDEN: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+_HIDDEN_TEXT: Final = (
+    "The group has described topic(s) that the client is not authorized to describe."
+)
 _GROUPS_FROM: Final = 8
 _KEYS_FROM: Final = 4
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
@@ -220,6 +225,37 @@ def describe_groups(ctx: Context, request: Any) -> Finish | None:
         ),
         "groups",
     )
+
+
+@guards(ApiKey.CONSUMER_GROUP_DESCRIBE)
+def consumer_group_describe(ctx: Context, request: Any) -> Finish:
+    """DESCRIBE on each group, and on every topic of its members."""
+    add = reduce(
+        request.group_ids,
+        lambda name: may_group(ctx, Operation.DESCRIBE, name),
+        lambda name: undescribed(name, _DENIED),
+        "groups",
+    )
+
+    def finish(response: Any) -> Any:
+        response.groups = [
+            one if _may_see(ctx, one) else undescribed(one.group_id, _HIDDEN, _HIDDEN_TEXT)
+            for one in response.groups
+        ]
+        return response if add is None else add(response)
+
+    return finish
+
+
+def _may_see(ctx: Context, group: Any) -> bool:
+    names = {
+        part.topic_name
+        for member in group.members
+        for assignment in (member.assignment, member.target_assignment)
+        for part in assignment.topic_partitions
+    }
+    names.update(name for member in group.members for name in member.subscribed_topic_names)
+    return all(may_topic(ctx, Operation.DESCRIBE, name) for name in sorted(names))
 
 
 @guards(ApiKey.LIST_GROUPS)
