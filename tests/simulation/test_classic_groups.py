@@ -17,7 +17,7 @@ import pytest
 
 from ottla.coordinator.group import GroupCoordinatorConfig
 from ottla.coordinator.group.classic.group import ClassicState
-from ottla.coordinator.group.shard import GroupShard
+from ottla.coordinator.group.shard import ConsumerDependencies, GroupShard
 from ottla.coordinator.runtime import ShardEnvironment, ShardTimers
 from ottla.coordinator.runtime.active import ShardState
 from ottla.coordinator.runtime.loader import Loader
@@ -44,7 +44,9 @@ def rebuilt(world: World, log: MemoryLog) -> GroupShard:
     """Return the state machine of partition 0 made from the log alone."""
     registry = SnapshotRegistry()
     timers = ShardTimers(TimingWheel(0), world.clock, lambda _operation, _retry: None)
-    shard = GroupShard(ShardEnvironment(0, registry, timers, world.clock), world.config, str)
+    environment = ShardEnvironment(0, registry, timers, world.clock)
+    consumer = ConsumerDependencies(world.topics, lambda _group_id: world.consumer_config, str)
+    shard = GroupShard(environment, world.config, str, consumer)
     loader = Loader(log, 0, shard)
     while not loader.step():
         pass
