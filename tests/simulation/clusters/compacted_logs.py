@@ -2,7 +2,8 @@
 
 The log cleaner of each broker removes records in its own time, so batches of two replicas may
 differ. What must hold: no record changes, and one is removed only where a later committed one has
-its key, or where it says that its key is deleted, or that a transaction has ended.
+its key, or where it says that its key is deleted, or that a transaction has ended, or belongs to a
+transaction that was aborted.
 """
 
 from __future__ import annotations
@@ -10,15 +11,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.records.batches import batch_at
+from ottla.records.control import ControlRecordType, decode_control_type
 from tests.simulation.clusters.committed_logs import CommittedLog
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tests.simulation.clusters.committed_logs import Batch, Replica
 
     Content = tuple[bytes | None, bytes | None]
     """Key and value."""
 
 _IS_CONTROL = 0x20
+_IS_TRANSACTIONAL = 0x10
 
 
 class CompactedLog(CommittedLog):
@@ -29,6 +34,10 @@ class CompactedLog(CommittedLog):
         self._records: dict[int, Content] = {}
         self._markers: set[int] = set()
         self._last_offsets: dict[bytes | None, int] = {}
+        """By key, of records that are not of an open or aborted transaction."""
+        self._open: dict[int, list[int]] = {}
+        """Producer id → the offsets of its open transaction."""
+        self._aborted: set[int] = set()
 
     def shared_end(self, replica: Replica) -> int:
         """Return up to where a replica that was not compared yet has what is committed."""
@@ -54,12 +63,29 @@ class CompactedLog(CommittedLog):
 
     def _learn(self, replica: Replica, batch: Batch) -> None:
         self.end_offset = batch.next_offset
-        for offset, content in _contents(replica).items():
-            self._records[offset] = content
-            if batch.attributes & _IS_CONTROL:
-                self._markers.add(offset)
-            else:
-                self._last_offsets[content[0]] = offset
+        contents = _contents(replica)
+        self._records.update(contents)
+        producer_id = batch_at(memoryview(replica.last_bytes()), 0).producer_id
+        if batch.attributes & _IS_CONTROL:
+            self._markers.update(contents)
+            self._end(producer_id, next(iter(contents.values()))[0])
+        elif batch.attributes & _IS_TRANSACTIONAL:
+            self._open.setdefault(producer_id, []).extend(contents)
+        else:
+            self._commit(contents)
+
+    def _commit(self, offsets: Iterable[int]) -> None:
+        for offset in offsets:
+            key, _ = self._records[offset]
+            self._last_offsets[key] = max(offset, self._last_offsets.get(key, -1))
+
+    def _end(self, producer_id: int, key: bytes | None) -> None:
+        """Take a marker of a transaction."""
+        offsets = self._open.pop(producer_id, [])
+        if decode_control_type(key) is ControlRecordType.COMMIT:
+            self._commit(offsets)
+        else:
+            self._aborted.update(offsets)
 
     def _difference(self, replica: Replica, batch: Batch, position: int) -> str | None:
         """Say in what the log from a position to the end of a batch differs from the committed."""
@@ -75,7 +101,9 @@ class CompactedLog(CommittedLog):
 
     def _may_be_removed(self, offset: int) -> bool:
         key, value = self._records[offset]
-        return offset in self._markers or value is None or self._last_offsets[key] > offset
+        if offset in self._markers or offset in self._aborted or value is None:
+            return True
+        return self._last_offsets.get(key, -1) > offset
 
 
 def _contents(replica: Replica) -> dict[int, Content]:

@@ -34,6 +34,7 @@ SETTINGS = {
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    "request.timeout.ms": "3000",
 }
 TIMEOUT_MS = 4000
 _GROUP = "copiers"
