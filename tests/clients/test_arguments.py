@@ -220,6 +220,7 @@ def _calls(client: object, kind: type) -> dict[str, Callable[[], Any]]:
         "timestamps": {T0: 1},
         "offsets": {T0: 1},
         "group": None,
+        "decided": None,
     }
     calls: dict[str, Callable[[], Any]] = {}
     for name, member in inspect.getmembers(kind):
