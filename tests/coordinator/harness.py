@@ -137,6 +137,13 @@ class Topics:
     def partition_count(self, name: str) -> int | None:
         return self.counts.get(name, 2) if name in self.ids else None
 
+    @property
+    def metadata_offset(self) -> int:
+        return len(self.ids)
+
+    def topic_names(self) -> list[str]:
+        return list(self.ids)
+
     def partition_racks(self, name: str) -> list[list[str]]:
         return self.racks.get(name) or [[] for _ in range(self.partition_count(name) or 0)]
 

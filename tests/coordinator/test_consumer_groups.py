@@ -402,3 +402,52 @@ def test_the_log_holds_the_whole_group() -> None:
     assert (after.epoch, after.metadata_hash) == (before.epoch, before.metadata_hash)
     assert after.assignment_epoch == before.assignment_epoch
     assert beat(made, "a", 1, 0, 1, 2, instance_id="i").member_epoch == 2
+
+
+def join_pattern(made: World, member_id: str, pattern: str) -> Any:
+    return send(
+        made,
+        member_id=member_id,
+        member_epoch=0,
+        rebalance_timeout_ms=10_000,
+        subscribed_topic_regex=pattern,
+        topic_partitions=[],
+    )
+
+
+def test_a_pattern_is_resolved_and_follows_new_topics() -> None:
+    """The matching topics are assigned after they were found; later ones after ten seconds."""
+    made = world(2)
+    assert owned(join_pattern(made, "a", "t.*")) == {}
+    made.advance(1)
+    assert owned(join_pattern(made, "a", "t.*")) == {T: [0, 1]}
+    made.topics.ids["t2"] = Topics.id_of("t2")
+    made.coordinator.on_topics_changed(["t2"])
+    made.advance(10_001)
+    epoch = group_of(made).members["a"].member_epoch
+    send(made, member_id="a", member_epoch=epoch)
+    made.advance(1)
+    found = owned(send(made, member_id="a", member_epoch=epoch))
+    assert found == {T: [0, 1], Topics.id_of("t2"): [0, 1]}
+    send(made, member_id="a", member_epoch=-1)
+    assert not group_of(made).resolved
+
+
+@pytest.mark.parametrize("pattern", ["a(", "((a{100}){100}){100}"])
+def test_a_bad_pattern_is_refused(pattern: str) -> None:
+    """RE2 refuses syntax errors and expressions that explode."""
+    answer = join_pattern(world(), "a", pattern)
+    assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    start = f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: "
+    assert answer.error_message.startswith(start)
+
+
+def test_members_with_one_pattern_share_its_topics() -> None:
+    """A second member with a known pattern is assigned at once."""
+    made = world(2)
+    join_pattern(made, "a", "t|u")
+    made.advance(1)
+    join_pattern(made, "a", "t|u")
+    second = join_pattern(made, "b", "t|u")
+    assert second.member_epoch == group_of(made).epoch
+    assert {len(one) for one in group_of(made).target.values()} <= {1, 2}

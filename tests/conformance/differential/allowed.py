@@ -110,7 +110,7 @@ ALLOWED: tuple[Allowed, ...] = (
     ),
     Allowed(
         "api_versions.*",
-        r"answer\.(supported|finalized)_features\.(group|share|streams)\.version\..*",
+        r"answer\.(supported|finalized)_features\.(share|streams)\.version\..*",
         "Features of unsupported APIs are not advertised.",
     ),
     Allowed(

@@ -34,7 +34,7 @@ def _bootstrap() -> Iterator[str]:
         yield cluster.bootstrap
 
 
-def consumer(bootstrap: str, **settings: Any) -> Any:
+def consumer(bootstrap: str, topic: str = "t", **settings: Any) -> Any:
     """Return a consumer of the new protocol, subscribed to the topic."""
     made = confluent.Consumer(
         {
@@ -46,7 +46,7 @@ def consumer(bootstrap: str, **settings: Any) -> Any:
             **settings,
         }
     )
-    made.subscribe(["t"])
+    made.subscribe([topic])
     return made
 
 
@@ -112,3 +112,10 @@ def test_a_static_member_keeps_its_partitions_over_a_restart(bootstrap: str) -> 
     assert owned(again) == before
     first.close()
     again.close()
+
+
+def test_a_pattern_is_resolved_by_the_broker(bootstrap: str) -> None:
+    """A subscription by pattern is assigned the topics that match."""
+    one = consumer(bootstrap, "^[s-u]$")
+    poll_until([one], lambda: len(owned(one)) == PARTITIONS)
+    one.close()

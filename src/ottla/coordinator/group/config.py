@@ -19,6 +19,7 @@ class ConsumerGroupConfig:
     session_timeout_ms: int = 45_000  # consumer.session.timeout.ms
     heartbeat_interval_ms: int = 5_000  # consumer.heartbeat.interval.ms
     assignment_interval_ms: int = 1_000  # consumer.assignment.interval.ms
+    regex_refresh_interval_ms: int = 600_000  # group.consumer.regex.refresh.interval.ms
 
 
 @dataclass(frozen=True, slots=True)

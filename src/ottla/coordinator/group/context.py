@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ottla.types import Uuid
 
 
@@ -38,6 +40,13 @@ class TopicNames(Protocol):
 
     def partition_count(self, name: str) -> int | None:
         """Return how many partitions a topic has; None when there is no such topic."""
+
+    @property
+    def metadata_offset(self) -> int:
+        """The offset of the metadata image."""
+
+    def topic_names(self) -> Iterable[str]:
+        """Return the names of all topics."""
 
     def partition_racks(self, name: str) -> list[list[str]]:
         """Return the racks of each partition's replicas; an empty list without such a topic."""

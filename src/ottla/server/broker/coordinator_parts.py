@@ -152,6 +152,7 @@ def consumer_group_config(metadata: BrokerMetadata, group_id: str) -> ConsumerGr
             config.group_consumer_assignment_interval_ms,
             config.group_consumer_max_assignment_interval_ms,
         ),
+        regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
     )
 
 

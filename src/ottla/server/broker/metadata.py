@@ -13,7 +13,7 @@ from ottla.metadata.resources import ConfigResourceType
 from ottla.storage.log.config import LogConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from ottla.config.broker import BrokerConfig
     from ottla.config.topic import TopicConfig
@@ -84,6 +84,15 @@ class BrokerMetadata:
         """Return the name of a topic; None when there is no such topic."""
         topic = self.image.topics.by_id.get(topic_id)
         return topic.name if topic is not None else None
+
+    @property
+    def metadata_offset(self) -> int:
+        """The offset of the metadata image."""
+        return self.image.offset_and_epoch.offset
+
+    def topic_names(self) -> Iterable[str]:
+        """Return the names of all topics."""
+        return self.image.topics.by_name
 
     def has_partition(self, name: str, partition: int) -> bool:
         """Whether the topic exists and has that partition."""

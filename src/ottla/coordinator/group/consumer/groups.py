@@ -2,7 +2,8 @@
 
 Kafka: the consumer part of org.apache.kafka.coordinator.group.GroupMetadataManager's state.
 
-`by_id` is replayed state. The timers and `topic_hashes` are soft.
+`by_id` is replayed state. The timers, `topic_hashes`, `topics_version` and `resolving`
+(groups whose patterns are being resolved) are soft.
 """
 
 from __future__ import annotations
@@ -39,10 +40,13 @@ class ConsumerGroups:
     settings: Callable[[str], ConsumerGroupConfig]
     new_member_id: Callable[[], str]
     topic_hashes: dict[str, int] = field(default_factory=dict)
+    resolving: set[str] = field(default_factory=set)
+    topics_version: int = 0
     by_id: TimelineDict[str, ConsumerGroup] = field(init=False)
 
     def __post_init__(self) -> None:
         self.by_id = TimelineDict(self.registry)
+        self.topics_version = self.topics.metadata_offset
 
     def find(self, group_id: str) -> ConsumerGroup | None:
         """Return the group; None if it does not exist."""
@@ -75,6 +79,7 @@ class ConsumerGroups:
     def on_topics_changed(self, names: Iterable[str]) -> None:
         """Compare the metadata of all groups that read these topics at their next heartbeat."""
         changed = tuple(names)
+        self.topics_version = self.topics.metadata_offset
         for name in changed:
             self.topic_hashes.pop(name, None)
         for group in self.by_id.values():

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.group.consumer import leave, records, timeouts
+from ottla.coordinator.group.consumer import leave, patterns, records, timeouts
 from ottla.coordinator.group.consumer.member import (
     JOIN_EPOCH,
     ConsumerMember,
@@ -66,7 +66,10 @@ def heartbeat(
     member = _find_member(call, request.member_id or groups.new_member_id())
     updated = _with_request(member, request, context)
     has_changed = _write_subscription(call, member, updated)
-    epoch = _group_epoch(call, member, updated, has_changed=has_changed)
+    has_new_pattern, is_resolved = patterns.update(groups, group, member, updated, call.records)
+    has_raised = has_changed or is_resolved
+    epoch = _group_epoch(call, member, updated, has_changed=has_raised)
+    has_changed |= has_new_pattern
     target_epoch, target = update_target(groups, group, epoch, updated, call.records)
     reconciled = Reconciliation(
         groups, group, updated, target_epoch, target, call.owned, has_changed
