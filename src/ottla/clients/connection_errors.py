@@ -34,7 +34,6 @@ MAY_BE_SASL = (
     "the connection was closed after the first request: the listener may require a SASL login,"
     " check security_protocol"
 )
-NO_LOGIN = "the listener does not ask for a login: check security_protocol"
 
 
 def connect_error(error: Exception, *, uses_tls: bool) -> KafkaError:

@@ -19,10 +19,11 @@ from ottla.purgatory.pending import Pending
 
 if TYPE_CHECKING:
     import asyncio
+    import ssl
     from collections.abc import Callable
 
     from ottla.clock import Clock
-    from ottla.network.request_channel import FlatRequest
+    from ottla.network.request_channel import FlatRequest, Login
     from ottla.protocol.schema import Request
     from ottla.purgatory.timing_wheel import TimerTask, TimingWheel
     from ottla.types import SendItem
@@ -30,6 +31,15 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.network")
 RECONNECT_BACKOFF_MS: Final = 50
 Address = tuple[str, int]
+
+
+class PeerSecurity(NamedTuple):
+    """How connections to other nodes are secured."""
+
+    context: Callable[[], ssl.SSLContext | None]
+    """Returns the TLS context, None without TLS."""
+    login: Callable[[], Login] | None
+    """Begins a login, None without one."""
 
 
 class Outgoing(NamedTuple):
@@ -51,8 +61,10 @@ class NodeChannel:
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
         timer: TimingWheel,
+        security: PeerSecurity | None = None,
     ) -> None:
         """Purpose is what the log says of connections that fail: "quorum", "replication"."""
+        self.security = security
         self.purpose = purpose
         self.client_id = client_id
         self.clock = clock
@@ -145,7 +157,8 @@ class _Link:
         self.node_id = node_id
         self.address = address
         self._owner = owner
-        self._channel = Channel(owner.client_id)
+        security = owner.security
+        self._channel = Channel(owner.client_id, login=security.login if security else None)
         self._connection = OutgoingConnection(self)
         self._connecting: asyncio.Task[None] | None = None
         self._waiting: list[_Waiting] = []
@@ -162,7 +175,15 @@ class _Link:
 
     async def _connect(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
-            await loop.create_connection(lambda: self._connection, *self.address)
+            security = self._owner.security
+            context = None if security is None else security.context()
+            host, _ = self.address
+            await loop.create_connection(
+                lambda: self._connection,
+                *self.address,
+                ssl=context,
+                server_hostname=host if context is not None and context.check_hostname else None,
+            )
         except (OSError, ValueError) as error:  # ValueError: no valid host name
             self._is_refused = is_refused(error)
             self._end(str(error) or type(error).__name__)

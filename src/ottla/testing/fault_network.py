@@ -306,6 +306,10 @@ class Accepted:
         self.getpeername = sock.getpeername
         self.close = sock.close
 
+    def __getattr__(self, name: str) -> Any:
+        """Give the socket itself to TLS, which takes it over: faults do not reach its bytes."""
+        return getattr(self._socket, name)
+
     def _is_cut(self, *, out: bool) -> bool:
         """Whether bytes go nowhere."""
         ends = (self._node_id, CLIENTS) if out else (CLIENTS, self._node_id)

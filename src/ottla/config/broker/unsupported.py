@@ -38,11 +38,6 @@ def _set(name: str) -> Callable[[BrokerConfig], bool]:
 
 REFUSALS: tuple[Refusal, ...] = (
     Refusal(
-        "security.inter.broker.protocol",
-        lambda config: config.security_inter_broker_protocol.upper() != "PLAINTEXT",
-        "TLS and SASL between brokers",
-    ),
-    Refusal(
         "authorizer.class.name",
         lambda config: config.authorizer_class_name not in {"", STANDARD_AUTHORIZER},
         f"an authorizer other than {STANDARD_AUTHORIZER}",

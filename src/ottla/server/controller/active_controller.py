@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
-    from ottla.network.node_channel import Address
+    from ottla.network.node_channel import Address, PeerSecurity
     from ottla.protocol.schema import Request
     from ottla.purgatory.timing_wheel import TimingWheel
     from ottla.server.controller.channel import Requester
@@ -65,6 +65,7 @@ class ActiveController:
         clock: Clock,
         timer: TimingWheel,
         retry_timeout_ms: int = FORWARDING_TIMEOUT_MS,
+        security: PeerSecurity | None = None,
     ) -> None:
         """Take this node's member of the quorum, which knows the leader.
 
@@ -77,8 +78,9 @@ class ActiveController:
         self._retry_timeout_ms = retry_timeout_ms
         self._clock = clock
         self._timer = timer
+        client_id = f"{self._node_id}:{purpose}"
         self._nodes = NodeChannel(
-            purpose, f"{self._node_id}:{purpose}", loop=loop, clock=clock, timer=timer
+            purpose, client_id, loop=loop, clock=clock, timer=timer, security=security
         )
         self._retrying: list[_Waiting] = []
         self._is_closed = False

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ottla.clock import Clock
-    from ottla.network.node_channel import Address
+    from ottla.network.node_channel import Address, PeerSecurity
     from ottla.protocol.apis.api_versions import ApiVersionsResponse
     from ottla.purgatory.timing_wheel import TimingWheel
     from ottla.raft.requests import Request, Response
@@ -62,10 +62,13 @@ class QuorumChannel:
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
         timer: TimingWheel,
+        security: PeerSecurity | None = None,
     ) -> None:
         self._settings = settings
         client_id = f"raft-client-{settings.node_id}"
-        self._nodes = NodeChannel("quorum", client_id, loop=loop, clock=clock, timer=timer)
+        self._nodes = NodeChannel(
+            "quorum", client_id, loop=loop, clock=clock, timer=timer, security=security
+        )
         self.foreign_controllers: set[Address] = set()
         """Where nodes of another cluster answered."""
 

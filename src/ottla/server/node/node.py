@@ -11,8 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.features import REGISTERED_FEATURES
@@ -175,7 +174,8 @@ class Node:
                 config.controller_quorum_fetch_snapshot_max_bytes,
             ),
         )
-        return QuorumChannel(settings, loop=resources.loop, clock=self.clock, timer=resources.timer)
+        peers = self._security.controllers()
+        return QuorumChannel(settings, **resources.channel_parts, security=peers)
 
     def _make_controller(self, loader: MetadataLoader) -> ControllerNode:
         resources = self._resources
@@ -210,29 +210,31 @@ class Node:
         self.controller.on_active(detection.became_active)
         return detection
 
-    def _make_channel(self, purpose: str, **timeouts: int) -> ActiveController:
-        resources = self._resources
+    def _make_channel(self, purpose: str, **timeouts: Any) -> ActiveController:
         return ActiveController(
             purpose,
             self.controller,
             self.config,
-            loop=resources.loop,
-            clock=self.clock,
-            timer=resources.timer,
+            **self._resources.channel_parts,
+            security=self._security.controllers(),
             **timeouts,
         )
 
     def _make_replication(self, replicas: ReplicaSet) -> Replication:
-        timer, loop = self._resources.timer, self._resources.loop
-        connect = partial(NodeChannel, "replication", loop=loop, clock=self.clock, timer=timer)
+        parts, peers = self._resources.channel_parts, self._security.brokers()
         return Replication(
             self._metadata,
             replicas,
             broker_epoch=lambda: self._lifecycle.broker_epoch,
             controller=self._forwarding,
-            new_nodes=lambda number: connect(f"broker-{self.config.node_id}-fetcher-{number}"),
+            new_nodes=lambda number: NodeChannel(
+                "replication",
+                f"broker-{self.config.node_id}-fetcher-{number}",
+                **parts,
+                security=peers,
+            ),
             clock=self.clock,
-            timer=timer,
+            timer=self._resources.timer,
             limit=self._quotas.replication.follower,
             run_on_volume=self._resources.workers.disk.run,
         )
@@ -246,9 +248,8 @@ class Node:
         nodes = NodeChannel(
             "coordinators",
             f"broker-{config.node_id}-coordinators",
-            loop=resources.loop,
-            clock=self.clock,
-            timer=resources.timer,
+            **resources.channel_parts,
+            security=self._security.brokers(),
         )
         coordinators = make_coordinators(
             self._metadata,
@@ -566,8 +567,8 @@ class Node:
         await close_logs(self._logs, resources.environment, resources.loop)
         self._logs.shutdown(self._lifecycle.broker_epoch)
         resources.close()
-        elapsed_ms = self.clock.monotonic_ms() - begin_ms
-        log.info("stopped in %d ms", elapsed_ms, extra={"event": "node.stopped"})
+        stopped_ms = self.clock.monotonic_ms()
+        log.info("stopped in %d ms", stopped_ms - begin_ms, extra={"event": "node.stopped"})
 
     async def _resign(self) -> None:
         """Let the other controllers elect a leader at once; those that are down do not count."""

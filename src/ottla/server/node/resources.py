@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ottla.metadata.broker import ListenerAddress
 from ottla.server.broker.directory_moves import concurrent_moves
@@ -113,6 +113,11 @@ class NodeResources:
             name: ListenerAddress(host, port, 0)
             for name, (host, port) in self.ports.advertised_controllers.items()
         }
+
+    @property
+    def channel_parts(self) -> dict[str, Any]:
+        """What connections to other nodes need."""
+        return {"loop": self.loop, "clock": self.environment.clock, "timer": self.timer}
 
     def log_cleaning(self, logs: LogSet, metadata: BrokerMetadata) -> LogCleaning:
         """Return what cleans the logs, with the settings in force and secret seeds."""

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.config.broker.endpoints import SecurityProtocol
 from ottla.config.listener_settings import ListenerSettings
 from ottla.config.problems import ConfigProblem
-from ottla.network.tls_context import server_context, tls_settings
+from ottla.network.node_channel import PeerSecurity
+from ottla.network.tls_context import client_context, server_context, tls_settings
 from ottla.security.distinguished_name import parse_rules, short_name, subject_name
 from ottla.security.jaas import parse_jaas
 from ottla.security.principal import USER_TYPE, Principal
+from ottla.security.sasl.client import make_mechanism_login
 from ottla.security.sasl.plain import PLAIN, PlainServer, users_of
 from ottla.security.sasl.scram import (
     HASHES,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from ottla.network.server import Listener, ListenerSecurity
     from ottla.network.tls import TlsConnection
     from ottla.network.tls_context import TlsSettings
+    from ottla.security.sasl.client import MechanismLogin
     from ottla.security.sasl.mechanism import Mechanism
     from ottla.server.broker.metadata import BrokerMetadata
     from ottla.server.node.resources import NodeResources
@@ -72,6 +75,39 @@ class NodeSecurity:
                 lambda: self._policy(listener), loop=self._loop, clock=self._environment.clock
             )
         return SecuredListener(self, listener, protocol, logins)
+
+    def brokers(self) -> PeerSecurity | None:
+        """Return what secures connections to other brokers."""
+        config = self._metadata.config
+        mechanism = config.sasl_mechanism_inter_broker_protocol
+        return self._peers(config.inter_broker_endpoint_name, mechanism)
+
+    def controllers(self) -> PeerSecurity | None:
+        """Return what secures connections to controllers."""
+        config = self._metadata.config
+        name = next(iter(config.controller_listener_names or ()), "").upper()
+        return self._peers(name, config.sasl_mechanism_controller_protocol)
+
+    def _peers(self, listener: str, mechanism: str) -> PeerSecurity | None:
+        protocol = self._metadata.config.security_protocols.get(listener)
+        if protocol is None or protocol is SecurityProtocol.PLAINTEXT:
+            return None
+
+        def context() -> ssl.SSLContext | None:
+            if protocol not in TLS_PROTOCOLS:
+                return None
+            return client_context(listener_tls(self.settings(listener)))
+
+        def login() -> MechanismLogin:
+            options = _options(self.settings(listener), mechanism)
+            nonce = base64.b64encode(self._environment.secret_bytes(_NONCE_BYTES)).decode()
+            made = make_mechanism_login(
+                mechanism, options.get("username", ""), options.get("password", ""), nonce
+            )
+            assert made is not None, mechanism
+            return made
+
+        return PeerSecurity(context, login if protocol in SASL_PROTOCOLS else None)
 
     def settings(self, listener: str) -> ListenerSettings:
         """Return a listener's settings in force."""
@@ -182,8 +218,40 @@ def _options(settings: ListenerSettings, mechanism: str) -> Mapping[str, str]:
     return {} if text is None else parse_jaas(text.reveal()).options
 
 
+def _peer_problems(config: BrokerConfig) -> Iterator[ConfigProblem]:
+    """Yield what is wrong with the logins of this node at other nodes."""
+    controllers = next(iter(config.controller_listener_names or ()), "").upper()
+    is_quorum = len(config.voters) > 1 or len(config.bootstrap_controllers) > 1
+    for listener, key in (
+        (config.inter_broker_endpoint_name, "sasl.mechanism.inter.broker.protocol"),
+        (controllers, "sasl.mechanism.controller.protocol"),
+    ):
+        if config.security_protocols.get(listener) not in SASL_PROTOCOLS:
+            continue
+        mechanism = config.value(key)
+        if mechanism not in _SUPPORTED:
+            text = f"{key}={mechanism} is not supported, use one of {', '.join(_SUPPORTED)}"
+            yield ConfigProblem(key, mechanism, text)
+            continue
+        if listener == controllers and mechanism in HASHES and is_quorum:
+            text = (
+                f"{key}={mechanism}: the voters of a quorum cannot log in with credentials that "
+                "are in the metadata log, which they would wait for; use PLAIN or TLS"
+            )
+            yield ConfigProblem(key, mechanism, text)
+        try:
+            options = _options(ListenerSettings(config, listener), mechanism)
+        except ValueError:
+            continue  # reported with the listener
+        if not {"username", "password"} <= set(options):
+            name = f"listener.name.{listener.lower()}.{mechanism.lower()}.{_JAAS}"
+            text = f"{name} must have username and password: this node logs in at other nodes"
+            yield ConfigProblem(name, None, text)
+
+
 def security_problems(config: BrokerConfig) -> Iterator[ConfigProblem]:
     """Yield what is wrong with the logins and certificates of listeners."""
+    yield from _peer_problems(config)
     for endpoint in config.endpoints:
         settings = ListenerSettings(config, endpoint.listener)
         if endpoint.security_protocol in SASL_PROTOCOLS:

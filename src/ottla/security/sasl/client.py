@@ -1,0 +1,106 @@
+"""Logins of clients, and of nodes to other nodes: messages of PLAIN and SCRAM, one at a time.
+
+Kafka: org.apache.kafka.common.security.authenticator.SaslClientAuthenticator,
+.scram.internals.ScramSaslClient (RFC 4616, 5802).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from typing import TYPE_CHECKING, Any
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
+from ottla.protocol.apis.sasl_handshake import SaslHandshakeRequest
+from ottla.security.sasl.scram import HASHES
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from ottla.protocol.schema import Request, Response
+
+MAX_ITERATIONS = 16_777_216
+NO_LOGIN = "the listener does not ask for a login: check security_protocol"
+
+
+def make_mechanism_login(
+    mechanism: str, username: str, password: str, nonce: str
+) -> MechanismLogin | None:
+    """Return a new login, None for a mechanism that is not supported."""
+    if mechanism == "PLAIN":
+        return MechanismLogin(mechanism, _plain_messages(username, password))
+    if mechanism in HASHES:
+        messages = _scram_messages(HASHES[mechanism], username, password, nonce)
+        return MechanismLogin(mechanism, messages)
+    return None
+
+
+class MechanismLogin:
+    """SaslHandshake for a mechanism, then its messages in SaslAuthenticate requests."""
+
+    def __init__(self, mechanism: str, messages: Generator[bytes, bytes, None]) -> None:
+        self._mechanism = mechanism
+        self._messages = messages
+        self._started = False
+
+    def __repr__(self) -> str:
+        return f"MechanismLogin({self._mechanism})"
+
+    def next_request(self, response: Response | None) -> Request | None:
+        """Return the next request, None once logged in; raise the broker's error."""
+        answer: Any = response
+        if answer is None:
+            return SaslHandshakeRequest(mechanism=self._mechanism)
+        if answer.error_code:
+            message = getattr(answer, "error_message", None)
+            if answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+                offered = ", ".join(answer.mechanisms)
+                message = f"the broker offers {offered} and not {self._mechanism}"
+            elif answer.error_code == ErrorCode.ILLEGAL_SASL_STATE and not self._started:
+                message = NO_LOGIN
+            raise KafkaError(answer.error_code, message)
+        try:
+            if self._started:
+                message_bytes = self._messages.send(bytes(answer.auth_bytes))
+            else:
+                self._started = True
+                message_bytes = next(self._messages)
+        except StopIteration:
+            return None
+        return SaslAuthenticateRequest(auth_bytes=message_bytes)
+
+
+def _plain_messages(username: str, password: str) -> Generator[bytes, bytes, None]:
+    yield f"\0{username}\0{password}".encode()
+
+
+def _scram_messages(
+    hash_name: str, username: str, password: str, nonce: str
+) -> Generator[bytes, bytes, None]:
+    name = username.replace("=", "=3D").replace(",", "=2C")
+    first = f"n={name},r={nonce}"
+    server_first = (yield f"n,,{first}".encode()).decode()
+    fields = dict(part.split("=", 1) for part in server_first.split(",") if "=" in part)
+    iterations = int(fields.get("i", "0"))
+    if not fields.get("r", "").startswith(nonce) or not 4096 <= iterations <= MAX_ITERATIONS:
+        raise _refused("the server's first SCRAM message is not acceptable")
+    salted = hashlib.pbkdf2_hmac(
+        hash_name, password.encode(), base64.b64decode(fields["s"]), iterations
+    )
+    final = f"c={base64.b64encode(b'n,,').decode()},r={fields['r']}"
+    signed = f"{first},{server_first},{final}".encode()
+    client_key = hmac.digest(salted, b"Client Key", hash_name)
+    stored_key = hashlib.new(hash_name, client_key).digest()
+    signature = hmac.digest(stored_key, signed, hash_name)
+    proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+    server_final = (yield f"{final},p={base64.b64encode(proof).decode()}".encode()).decode()
+    server_key = hmac.digest(salted, b"Server Key", hash_name)
+    expected = base64.b64encode(hmac.digest(server_key, signed, hash_name)).decode()
+    if not hmac.compare_digest(server_final, f"v={expected}"):
+        raise _refused("the server's SCRAM signature is wrong: it does not know the password")
+
+
+def _refused(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, message)
