@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -153,6 +155,16 @@ def test_super_users_need_no_entry() -> None:
     assert found.authorize(Principal("User", "root"), HOST, Operation.ALTER, TOPIC, "a")
     with pytest.raises(KafkaError, match="not loaded"):
         may(found, Operation.READ)
+
+
+def test_denials_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Who, what, from where and on which resource."""
+    with caplog.at_level(logging.INFO):
+        may(authorizer(), Operation.WRITE)
+    assert caplog.messages == [
+        "Principal = User:alice is Denied operation = WRITE from host = 192.0.2.1 on resource = "
+        "TOPIC:abc"
+    ]
 
 
 def test_another_entry_of_the_resource_ends_allow_everyone() -> None:

@@ -14,7 +14,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.security.acl import WILDCARD, Operation, PatternType, Permission
+from ottla.security.acl import WILDCARD, Operation, PatternType, Permission, ResourceType
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterator
@@ -125,6 +125,11 @@ class StandardAuthorizer:
             if len(self._remembered) >= _MAX_REMEMBERED:
                 self._remembered.clear()
             self._remembered[key] = known
+        if not known:
+            text = "Principal = %s is Denied operation = %s from host = %s on resource = %s:%s"
+            extra = {"event": "acl.denied", "client": host}
+            kind = ResourceType(resource_type).name
+            log.info(text, principal, Operation(operation).name, host, kind, name, extra=extra)
         return known
 
     def decide(
