@@ -161,10 +161,9 @@ def test_denials_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     """Who, what, from where and on which resource."""
     with caplog.at_level(logging.INFO):
         may(authorizer(), Operation.WRITE)
-    assert caplog.messages == [
-        "Principal = User:alice is Denied operation = WRITE from host = 192.0.2.1 on resource = "
-        "TOPIC:abc"
-    ]
+    (line,) = caplog.messages
+    assert line.startswith("Principal = User:alice is Denied operation = WRITE from host = ")
+    assert line.endswith("192.0.2.1 on resource = TOPIC:abc")
 
 
 def test_another_entry_of_the_resource_ends_allow_everyone() -> None:

@@ -119,10 +119,11 @@ class Context:
         """Return what the client may do with a resource, as bits (KIP-430)."""
         if self.broker.authorizer is None:
             return _ALL[resource_type]
+        may, who, host = self.broker.authorizer.decide, str(self.principal), self.client
         return sum(
             1 << operation
             for operation in OPERATIONS[resource_type]
-            if self.authorize(operation, resource_type, name)
+            if may(who, host, operation, resource_type, name).is_allowed
         )
 
     def requester(self, *, strict_from: int = 0) -> Requester:
