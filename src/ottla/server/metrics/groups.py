@@ -14,6 +14,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.coordinator.group.classic.group import ClassicState
+from ottla.coordinator.group.consumer.group import ConsumerState
 from ottla.coordinator.runtime.active import ShardState
 from ottla.metrics.families import Series, client_gauge, gauge, label_text, own
 
@@ -52,7 +53,12 @@ _IN_STATE = {
 }
 _GROUP_COUNT = client_gauge("group-coordinator-metrics", "group-count", "Groups by protocol.")
 _GROUP_COUNT_NAME = _GROUP_COUNT._replace(classic=_GROUP_COUNT.reporter)
-_CLASSIC = (label_text(protocol="classic"),)
+_PROTOCOLS = (label_text(protocol="classic"), label_text(protocol="consumer"))
+_CONSUMER_COUNT = client_gauge(
+    "group-coordinator-metrics", "consumer-group-count", "Consumer groups by state."
+)
+_CONSUMER_COUNT_NAME = _CONSUMER_COUNT._replace(classic=_CONSUMER_COUNT.reporter)
+_CONSUMER_LABELS = tuple(label_text(state=state.value.lower()) for state in ConsumerState)
 
 
 class _Entry:
@@ -167,18 +173,25 @@ class GroupMetrics:
         shards = self._shards()
         ids = [group_id for shard in shards for group_id in shard.groups.ids()]
         live = [group for shard in shards for group in shard.classic.live.values()]
+        consumer = [group for shard in shards for group in shard.consumer.by_id.values()]
+        classic_count = len(ids) - len(consumer)
         states = Counter(group.state for group in live)
-        states[ClassicState.EMPTY] += len(ids) - len(live)  # those that only have offsets
+        states[ClassicState.EMPTY] += classic_count - len(live)  # those that only have offsets
+        consumer_states = Counter(group.state_at() for group in consumer)
         offset_count = sum(
             len(offsets) for shard in shards for offsets in shard.offsets.by_group.values()
         )
-        labels = tuple(label_text(consumergroup=group.group_id) for group in live)
-        yield Series(_MEMBERS, labels, [len(group.members) for group in live])
+        sizes = {group.group_id: len(group.members) for group in live}
+        sizes.update((group.group_id, len(group.members)) for group in consumer)
+        labels = tuple(label_text(consumergroup=group_id) for group_id in sizes)
+        yield Series(_MEMBERS, labels, list(sizes.values()))
         yield Series(_GROUPS, _ONE, (len(ids),))
         yield Series(_OFFSETS, _ONE, (offset_count,))
         for state, family in _IN_STATE.items():
             yield Series(family, _ONE, (states[state],))
-        yield Series(_GROUP_COUNT_NAME, _CLASSIC, (len(ids),))
+        yield Series(_GROUP_COUNT_NAME, _PROTOCOLS, (classic_count, len(consumer)))
+        counts = [consumer_states[state] for state in ConsumerState]
+        yield Series(_CONSUMER_COUNT_NAME, _CONSUMER_LABELS, counts)
 
 
 def _lag_series(rows: _Rows) -> Iterator[Series]:
