@@ -79,7 +79,7 @@ def group_of(made: World) -> ConsumerGroup:
 def test_the_first_member_gets_all_partitions_at_once() -> None:
     """A member that joins alone is assigned everything in the response to its first heartbeat."""
     answer = join(world(), "a")
-    assert (answer.error_code, answer.member_epoch, answer.heartbeat_interval_ms) == (0, 1, 5000)
+    assert (answer.error_code, answer.member_epoch, answer.heartbeat_interval_ms) == (0, 2, 5000)
     assert owned(answer) == {T: [0, 1, 2, 3, 4, 5]}
 
 
@@ -88,15 +88,15 @@ def test_a_partition_is_given_up_before_another_member_gets_it() -> None:
     made = world()
     join(made, "a")
     second = join(made, "b")
-    assert second.member_epoch == 2
+    assert second.member_epoch == 3
     assert owned(second) == {}
-    asked = beat(made, "a", 1, 0, 1, 2, 3, 4, 5)
-    assert (asked.member_epoch, owned(asked)) == (1, {T: [0, 1, 2]})
+    asked = beat(made, "a", 2, 0, 1, 2, 3, 4, 5)
+    assert (asked.member_epoch, owned(asked)) == (2, {T: [0, 1, 2]})
     assert group_of(made).state_at().value == "Reconciling"
-    still = send(made, member_id="b", member_epoch=2)
-    assert (still.member_epoch, still.assignment) == (2, None)
-    assert beat(made, "a", 1, 0, 1, 2).member_epoch == 2
-    assert owned(send(made, member_id="b", member_epoch=2)) == {T: [3, 4, 5]}
+    still = send(made, member_id="b", member_epoch=3)
+    assert (still.member_epoch, still.assignment) == (3, None)
+    assert beat(made, "a", 2, 0, 1, 2).member_epoch == 3
+    assert owned(send(made, member_id="b", member_epoch=3)) == {T: [3, 4, 5]}
     assert group_of(made).state_at().value == "Stable"
 
 
@@ -105,10 +105,10 @@ def test_a_member_that_does_not_revoke_in_time_is_removed() -> None:
     made = world()
     join(made, "a")
     join(made, "b")
-    beat(made, "a", 1, 0, 1, 2, 3, 4, 5)
+    beat(made, "a", 2, 0, 1, 2, 3, 4, 5)
     made.advance(10_001)
     assert list(group_of(made).members) == ["b"]
-    assert owned(send(made, member_id="b", member_epoch=2)) == {T: [0, 1, 2, 3, 4, 5]}
+    assert owned(send(made, member_id="b", member_epoch=3)) == {T: [0, 1, 2, 3, 4, 5]}
 
 
 def test_a_silent_member_is_removed_after_its_session() -> None:
@@ -116,23 +116,23 @@ def test_a_silent_member_is_removed_after_its_session() -> None:
     made = world()
     join(made, "a")
     made.advance(SESSION_MS - 1)
-    send(made, member_id="a", member_epoch=1)
+    send(made, member_id="a", member_epoch=2)
     made.advance(SESSION_MS - 1)
     assert "a" in group_of(made).members
     made.resign()
     made.elect()
     made.advance(SESSION_MS + 1)
     assert group_of(made).is_empty
-    assert send(made, member_id="a", member_epoch=1).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert send(made, member_id="a", member_epoch=2).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize(
     ("epoch", "partitions", "code"),
     [
-        (3, (), ErrorCode.FENCED_MEMBER_EPOCH),
-        (2, (), ErrorCode.NONE),
-        (1, (0,), ErrorCode.NONE),
-        (1, (0, 5), ErrorCode.FENCED_MEMBER_EPOCH),
+        (4, (), ErrorCode.FENCED_MEMBER_EPOCH),
+        (3, (), ErrorCode.NONE),
+        (2, (0,), ErrorCode.NONE),
+        (2, (0, 5), ErrorCode.FENCED_MEMBER_EPOCH),
     ],
 )
 def test_a_member_is_fenced_by_its_epoch(
@@ -142,8 +142,8 @@ def test_a_member_is_fenced_by_its_epoch(
     made = world()
     join(made, "a")
     join(made, "b")
-    beat(made, "a", 1, 0, 1, 2, 3, 4, 5)
-    beat(made, "a", 1, 0, 1, 2)
+    beat(made, "a", 2, 0, 1, 2, 3, 4, 5)
+    beat(made, "a", 2, 0, 1, 2)
     assert beat(made, "a", epoch, *partitions).error_code == code
 
 
@@ -201,14 +201,14 @@ def test_a_static_member_comes_back_to_its_partitions() -> None:
     join(made, "b")
     held = join(made, "c", instance_id="i")
     assert held.error_code == ErrorCode.UNRELEASED_INSTANCE_ID
-    beat(made, "a", 1, 0, 1, 2, 3, 4, 5, instance_id="i")
-    beat(made, "a", 1, 0, 1, 2, instance_id="i")
+    beat(made, "a", 2, 0, 1, 2, 3, 4, 5, instance_id="i")
+    beat(made, "a", 2, 0, 1, 2, instance_id="i")
     left = send(made, member_id="a", member_epoch=-2, instance_id="i")
     assert (left.error_code, left.member_epoch) == (0, -2)
     back = join(made, "c", instance_id="i")
-    assert (back.error_code, back.member_epoch, owned(back)) == (0, 2, {T: [0, 1, 2]})
+    assert (back.error_code, back.member_epoch, owned(back)) == (0, 3, {T: [0, 1, 2]})
     assert sorted(group_of(made).members) == ["b", "c"]
-    old = send(made, member_id="a", member_epoch=2, instance_id="i")
+    old = send(made, member_id="a", member_epoch=3, instance_id="i")
     assert old.error_code == ErrorCode.FENCED_INSTANCE_ID
 
 
@@ -218,7 +218,7 @@ def test_a_leaving_member_frees_its_partitions() -> None:
     join(made, "a")
     join(made, "b")
     assert send(made, member_id="a", member_epoch=-1).member_epoch == -1
-    assert owned(send(made, member_id="b", member_epoch=2)) == {T: [0, 1, 2, 3, 4, 5]}
+    assert owned(send(made, member_id="b", member_epoch=3)) == {T: [0, 1, 2, 3, 4, 5]}
 
 
 def test_new_partitions_reach_the_members() -> None:
@@ -227,9 +227,9 @@ def test_new_partitions_reach_the_members() -> None:
     join(made, "a")
     before = group_of(made).metadata_hash
     made.topics.counts["t"] = 4
-    assert send(made, member_id="a", member_epoch=1).assignment is None
+    assert send(made, member_id="a", member_epoch=2).assignment is None
     made.coordinator.on_topics_changed(["t"])
-    assert owned(send(made, member_id="a", member_epoch=1)) == {T: [0, 1, 2, 3]}
+    assert owned(send(made, member_id="a", member_epoch=2)) == {T: [0, 1, 2, 3]}
     assert group_of(made).metadata_hash != before
 
 
@@ -253,7 +253,7 @@ def test_assignments_have_an_interval() -> None:
     assert group_of(made).state_at().value == "Assigning"
     made.advance(1)
     join(made, "b")
-    assert group_of(made).assignment_epoch == group_of(made).epoch == 2
+    assert group_of(made).assignment_epoch == group_of(made).epoch == 3
 
 
 def test_a_subscription_that_ends_is_revoked_within_the_interval() -> None:
@@ -262,7 +262,7 @@ def test_a_subscription_that_ends_is_revoked_within_the_interval() -> None:
     made.consumer_config = ConsumerGroupConfig(assignment_interval_ms=10_000)
     join(made, "a", "t", "u")
     fields: dict[str, Any] = {"subscribed_topic_names": ["u"]}
-    answer = send(made, member_id="a", member_epoch=1, **fields)
+    answer = send(made, member_id="a", member_epoch=2, **fields)
     assert owned(answer) == {U: [0, 1]}
 
 
@@ -289,22 +289,22 @@ def test_offsets_are_committed_with_member_epochs() -> None:
     made = world()
     join(made, "a")
     join(made, "b")
-    beat(made, "a", 1, 0, 1, 2, 3, 4, 5)
-    beat(made, "a", 1, 0, 1, 2)
-    send(made, member_id="b", member_epoch=2)
-    assert commit(made, "a", 2) == ErrorCode.NONE
-    assert commit(made, "a", 1, 2) == ErrorCode.NONE
-    assert commit(made, "a", 1, 3) == ErrorCode.STALE_MEMBER_EPOCH
-    assert commit(made, "a", 3) == ErrorCode.STALE_MEMBER_EPOCH
-    assert commit(made, "b", 1, 3) == ErrorCode.STALE_MEMBER_EPOCH
-    assert commit(made, "x", 2) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert commit(made, "a", 2, version=8) == ErrorCode.UNSUPPORTED_VERSION
+    beat(made, "a", 2, 0, 1, 2, 3, 4, 5)
+    beat(made, "a", 2, 0, 1, 2)
+    send(made, member_id="b", member_epoch=3)
+    assert commit(made, "a", 3) == ErrorCode.NONE
+    assert commit(made, "a", 2, 2) == ErrorCode.NONE
+    assert commit(made, "a", 2, 3) == ErrorCode.STALE_MEMBER_EPOCH
+    assert commit(made, "a", 4) == ErrorCode.STALE_MEMBER_EPOCH
+    assert commit(made, "b", 2, 3) == ErrorCode.STALE_MEMBER_EPOCH
+    assert commit(made, "x", 3) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert commit(made, "a", 3, version=8) == ErrorCode.UNSUPPORTED_VERSION
     assert commit(made, "", -1) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize(
     ("member_id", "epoch", "code"),
-    [("a", 1, 0), (None, -1, 0), ("a", 2, 113), ("x", 1, 25)],
+    [("a", 2, 0), (None, -1, 0), ("a", 3, 113), ("x", 2, 25)],
 )
 def test_offsets_are_fetched_with_member_epochs(
     member_id: str | None, epoch: int, code: int
@@ -335,9 +335,9 @@ def test_a_group_is_listed_described_and_deleted() -> None:
         group_ids=["g", "none"], include_authorized_operations=False
     )
     group, missing = done(made.coordinator.consumer_group_describe(request, CONTEXT)).groups
-    assert (group.group_state, group.group_epoch, group.assignor_name) == ("Stable", 1, "uniform")
+    assert (group.group_state, group.group_epoch, group.assignor_name) == ("Stable", 2, "uniform")
     member = group.members[0]
-    assert (member.member_id, member.rack_id, member.member_epoch) == ("a", "r", 1)
+    assert (member.member_id, member.rack_id, member.member_epoch) == ("a", "r", 2)
     assert member.assignment == member.target_assignment
     assert member.assignment.topic_partitions[0].partitions == [0, 1, 2, 3, 4, 5]
     assert (missing.error_code, missing.error_message) == (69, "Group none not found.")
@@ -391,7 +391,7 @@ def test_the_log_holds_the_whole_group() -> None:
     made = world()
     join(made, "a", instance_id="i", server_assignor="range")
     join(made, "b")
-    beat(made, "a", 1, 0, 1, 2, 3, 4, 5, instance_id="i")
+    beat(made, "a", 2, 0, 1, 2, 3, 4, 5, instance_id="i")
     before = group_of(made)
     made.resign()
     made.coordinator = made.make()
@@ -401,7 +401,7 @@ def test_the_log_holds_the_whole_group() -> None:
         assert dict(getattr(after, name)) == dict(getattr(before, name)), name
     assert (after.epoch, after.metadata_hash) == (before.epoch, before.metadata_hash)
     assert after.assignment_epoch == before.assignment_epoch
-    assert beat(made, "a", 1, 0, 1, 2, instance_id="i").member_epoch == 2
+    assert beat(made, "a", 2, 0, 1, 2, instance_id="i").member_epoch == 3
 
 
 def join_pattern(made: World, member_id: str, pattern: str) -> Any:
@@ -418,9 +418,10 @@ def join_pattern(made: World, member_id: str, pattern: str) -> Any:
 def test_a_pattern_is_resolved_and_follows_new_topics() -> None:
     """The matching topics are assigned after they were found; later ones after ten seconds."""
     made = world(2)
-    assert owned(join_pattern(made, "a", "t.*")) == {}
+    first = join_pattern(made, "a", "t.*")
+    assert (first.member_epoch, owned(first)) == (1, {})
     made.advance(1)
-    assert owned(join_pattern(made, "a", "t.*")) == {T: [0, 1]}
+    assert owned(send(made, member_id="a", member_epoch=1)) == {T: [0, 1]}
     made.topics.ids["t2"] = Topics.id_of("t2")
     made.coordinator.on_topics_changed(["t2"])
     made.advance(10_001)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from ottla.types import Uuid
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
+FIRST_EPOCH: Final = 1
+"""The epoch of a new group: a member whose pattern is not resolved yet is at this one."""
 UNRELEASED: Final = -1
 """The epoch of a partition that no member owns."""
 
@@ -59,9 +61,11 @@ class ConsumerGroup:
     def __init__(self, group_id: str, registry: SnapshotRegistry) -> None:
         self.group_id = group_id
         self.fresh_epoch: int | None = None
-        self._epoch: TimelineObject[int] = TimelineObject(registry, 0)
+        self._epoch: TimelineObject[int] = TimelineObject(registry, FIRST_EPOCH)
         self._metadata_hash: TimelineObject[int] = TimelineObject(registry, 0)
-        self._assignment_epoch: TimelineObject[tuple[int, int]] = TimelineObject(registry, (0, 0))
+        self._assignment_epoch: TimelineObject[tuple[int, int]] = TimelineObject(
+            registry, (FIRST_EPOCH, 0)
+        )
         self.members: TimelineDict[str, ConsumerMember] = TimelineDict(registry)
         self.static_members: TimelineDict[str, str] = TimelineDict(registry)
         self.target: TimelineDict[str, TopicPartitions] = TimelineDict(registry)

@@ -15,6 +15,7 @@ import re2
 
 from ottla.coordinator.group.consumer import records
 from ottla.coordinator.group.consumer.group import ResolvedRegex
+from ottla.coordinator.group.consumer.subscription import metadata_hash
 from ottla.coordinator.runtime.result import Result, empty_result
 from ottla.errors import ErrorCode, KafkaError
 
@@ -135,6 +136,7 @@ def _apply(
         resolved = ResolvedRegex(tuple(topics), version, now_ms)
         output.append(records.regex(group_id, pattern, resolved))
     if has_changed:
-        group.fresh_epoch = None
-        output.append(records.group_epoch(group_id, group.epoch + 1, group.metadata_hash))
+        names = set(group.topic_counts).union(*found.values())
+        new_hash = metadata_hash(groups, names)
+        output.append(records.group_epoch(group_id, group.epoch + 1, new_hash))
     return Result(None, output) if output else empty_result()
