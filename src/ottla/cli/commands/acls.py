@@ -247,7 +247,7 @@ def _line(acl: Acl) -> str:
 
 def _print(title: str, by_resource: dict[Resource, list[Acl]]) -> None:
     for resource, found in by_resource.items():
-        lines = "".join(f"\t{_line(acl)} \n" for acl in found)
+        lines = "".join(f"\t{_line(acl)}\n" for acl in found)
         click.echo(f"{title} for resource `{resource}`: \n {lines}")
 
 
@@ -264,7 +264,6 @@ def _add(admin: Admin, options: dict[str, Any]) -> None:
     for error in done.values():
         if error is not None:
             raise error
-    _show(admin, list(wanted))
 
 
 def _filters(options: dict[str, Any]) -> list[AclFilter]:
