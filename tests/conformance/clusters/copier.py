@@ -12,9 +12,11 @@ Kafka: org.apache.kafka.tools.TransactionalMessageCopier.
 from __future__ import annotations
 
 import faulthandler
+import os
 import random
 import signal
 import sys
+import threading
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -214,18 +216,16 @@ class Librdkafka:
             for part, end in _ends(records).items()
         ]
         metadata = self._consumer.consumer_group_metadata()
-        self._retried(
-            lambda: self._producer.send_offsets_to_transaction(ends, metadata, _CALL_LIMIT_S)
-        )
+        self._retried(lambda: self._producer.send_offsets_to_transaction(ends, metadata))
         check()
-        self._retried(lambda: self._producer.commit_transaction(_CALL_LIMIT_S))
+        self._retried(self._producer.commit_transaction)
 
     def recover(self, error: Exception) -> None:
         """Abort and seek to what is committed."""
         if isinstance(error, confluent_kafka.KafkaException) and error.args[0].fatal():
             sys.exit(FENCED)
         try:
-            self._retried(lambda: self._producer.abort_transaction(_CALL_LIMIT_S))
+            self._retried(self._producer.abort_transaction)
         except confluent_kafka.KafkaException:
             sys.exit(FENCED)
         while True:
@@ -238,16 +238,27 @@ class Librdkafka:
 
     @staticmethod
     def _retried(call: Callable[[], None]) -> None:
+        """Repeat a call; end the process where it hangs.
+
+        After the group's coordinator was killed librdkafka may send no TxnOffsetCommit, and not ask
+        for the new one, whatever the timeout of the call is.
+        """
         while True:
+            watchdog = threading.Timer(_CALL_LIMIT_S, _hangs)
+            watchdog.start()
             try:
                 return call()
             except confluent_kafka.KafkaException as error:
-                if error.args[0].code() == confluent_kafka.KafkaError._TIMED_OUT:
-                    print("fenced", error, flush=True)
-                    sys.exit(FENCED)  # librdkafka may wait for a broker that it has forgotten
                 if not error.args[0].retriable():
                     raise
                 time.sleep(0.1)
+            finally:
+                watchdog.cancel()
+
+
+def _hangs() -> None:
+    print("hangs", flush=True)
+    os._exit(FENCED)
 
 
 LIBRARIES: dict[str, Callable[[Arguments], Library]] = {"ottla": Ottla, "librdkafka": Librdkafka}
@@ -272,9 +283,6 @@ def main(kind: str, asked: Arguments) -> None:
             raise Chosen
 
     faulthandler.register(signal.SIGUSR1)
-    # Seen with glibc 2.36: a wait of librdkafka's goes on until a signal interrupts it
-    signal.signal(signal.SIGALRM, lambda *_: None)
-    signal.setitimer(signal.ITIMER_REAL, 2, 2)
     print("ready", flush=True)
     while True:
         records = library.read()
