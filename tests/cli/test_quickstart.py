@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import psutil
@@ -136,6 +137,22 @@ def test_signals_wait_while_a_directory_is_made() -> None:
         for number, handler in handlers.items():
             signal.signal(number, handler)
     assert done == ["made and noted"]
+
+
+def test_an_interrupt_that_was_caught_counts_at_the_end() -> None:
+    """A run that ends before the signal is raised again has not ended by itself."""
+
+    def run() -> None:
+        with Interrupts(), suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+    handlers = {number: signal.getsignal(number) for number in (*STOPPING, *ALARM)}
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run()
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def test_the_node_ends_with_its_parent(tmp_path: Path) -> None:

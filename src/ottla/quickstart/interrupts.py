@@ -32,8 +32,11 @@ class Interrupts:
             signal.signal(number, self._interrupt)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        """Settle; an interrupt that foreign code has caught ends a run that came to its end."""
         self.settle()
+        if self._has_come and error is None:
+            raise KeyboardInterrupt
 
     @contextmanager
     def held(self) -> Iterator[None]:
