@@ -35,6 +35,11 @@ ROLE = "((leader|follower|other)-)?"
 
 ALLOWED: tuple[Allowed, ...] = (
     Allowed(
+        "consumer_group_heartbeat: bad pattern",
+        r"answer\.error_message",
+        "The end of the text is that of the library which reads the pattern: RE2/J or RE2.",
+    ),
+    Allowed(
         "produce: null records",
         "answer.*",
         "Kafka's handler fails on null and leaves the client without an answer until it gives up;"

@@ -22,11 +22,13 @@ from tests.conformance.differential import (
     broker_cases,
     cluster_cases,
     config_cases,
+    consumer_group_cases,
     group_cases,
     log_cases,
     produce_cases,
     quorum_cases,
     record_cases,
+    security_cases,
     topic_cases,
     transaction_cases,
 )
@@ -52,6 +54,8 @@ FAMILIES = (
     quorum_cases,
     broker_cases,
     transaction_cases,
+    consumer_group_cases,
+    security_cases,
 )
 # Both nodes: no timer of these may fire while the cases run.
 SETTINGS = {

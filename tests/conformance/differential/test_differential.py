@@ -37,6 +37,9 @@ CANNOT_FAIL: dict[int | tuple[int, str], tuple[int, str]] = {
 }
 # What a node that is alone must refuse: its success would take the cluster apart.
 CANNOT_SUCCEED = {
+    ApiKey.DESCRIBE_ACLS,  # no authorizer
+    ApiKey.CREATE_ACLS,
+    ApiKey.DELETE_ACLS,
     ApiKey.ADD_RAFT_VOTER,
     ApiKey.REMOVE_RAFT_VOTER,
     ApiKey.UPDATE_RAFT_VOTER,

@@ -29,7 +29,7 @@ def _disabled() -> KafkaError:
 def describe_acls(ctx: Context, request: DescribeAclsRequest) -> DescribeAclsResponse:
     """List the entries that a filter fits, by resource."""
     if ctx.broker.authorizer is None:
-        raise _disabled()
+        raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
     wanted = checked_filter(request)
     by_resource: dict[tuple[int, str, int], list[Acl]] = {}
     for record in ctx.broker.image.acls.by_id.values():

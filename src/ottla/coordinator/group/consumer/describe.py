@@ -40,7 +40,12 @@ def describe(groups: ConsumerGroups, group: ConsumerGroup, epoch: int) -> Descri
 
 
 def describe_one(groups: Groups, group_id: str, epoch: int) -> DescribedGroup:
-    """Describe a group; GROUP_ID_NOT_FOUND for an unknown one and for other kinds."""
+    """Describe a group; GROUP_ID_NOT_FOUND for an unknown one and for other kinds.
+
+    INVALID_GROUP_ID without a name.
+    """
+    if not group_id:
+        return undescribed(group_id, ErrorCode.INVALID_GROUP_ID)
     group = groups.consumer.by_id.at(epoch).get(group_id)
     if group is not None:
         return describe(groups.consumer, group, epoch)
