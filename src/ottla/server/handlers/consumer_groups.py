@@ -47,11 +47,9 @@ def consumer_group_heartbeat(
 ) -> Pending[ConsumerGroupHeartbeatResponse]:
     """Join, stay in, change or leave a consumer group."""
     if not _is_enabled(ctx):
-        code = ErrorCode.UNSUPPORTED_VERSION
         return Pending.of(
             ConsumerGroupHeartbeatResponse(
-                error_code=code,
-                error_message=code.text,
+                error_code=ErrorCode.UNSUPPORTED_VERSION,
                 member_epoch=0,
                 heartbeat_interval_ms=0,
             )
@@ -66,7 +64,7 @@ def consumer_group_describe(
     """Describe the states, members and assignments of consumer groups."""
     if not _is_enabled(ctx):
         code = ErrorCode.UNSUPPORTED_VERSION
-        groups = [undescribed(name, code, code.text) for name in request.group_ids]
+        groups = [undescribed(name, code) for name in request.group_ids]
         return Pending.of(ConsumerGroupDescribeResponse(groups=groups))
     answer = ctx.broker.groups.consumer_group_describe(request, _context(ctx))
     if not request.include_authorized_operations:
