@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ottla import Admin, Consumer, Producer, TopicPartition
+from tests.waits import wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +21,11 @@ def numbers(bootstrap: str, topic: str, start: int, end: int) -> None:
 
 
 def committed(bootstrap: str, topic: str) -> list[int]:
-    """Return the values that a reader of committed records finds, in order of their size."""
+    """Return the values that a reader of committed records finds, in order of their size.
+
+    It waits for open transactions: EndTxn is answered before the markers are written.
+    """
+    wait_until_stable(bootstrap, topic)
     with Consumer(
         bootstrap_servers=bootstrap,
         auto_offset_reset="earliest",
@@ -33,6 +38,16 @@ def committed(bootstrap: str, topic: str) -> list[int]:
         while any(consumer.position(one) < ends[one] for one in partitions):
             found += [int(record.value) for record in consumer.poll(0.2)]
     return sorted(found)
+
+
+def wait_until_stable(bootstrap: str, topic: str) -> None:
+    """Wait until no transaction is open in both partitions of a topic."""
+    partitions = [TopicPartition(topic, 0), TopicPartition(topic, 1)]
+    with (
+        Consumer(bootstrap_servers=bootstrap) as everything,
+        Consumer(bootstrap_servers=bootstrap, isolation_level="read_committed") as stable,
+    ):
+        wait_for(lambda: stable.end_offsets(partitions) == everything.end_offsets(partitions))
 
 
 class Pipeline:
