@@ -183,6 +183,29 @@ def test_a_real_broker_serves_under_our_controller(ours: Cluster, their_broker: 
     _replicates(ours.bootstrap, "on-both")
 
 
+def _leader(bootstrap: str, topic: str) -> int:
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        described = admin.describe_topics([topic])[topic]
+    assert not isinstance(described, KafkaError)
+    leader = described.partitions[0].leader
+    return -1 if leader is None else leader.node_id
+
+
+def test_a_real_broker_that_is_killed_is_fenced_at_once(
+    ours: Cluster, their_broker: RealKafka
+) -> None:
+    """Its partitions have another leader long before its session of nine seconds expires."""
+    _until(lambda: _brokers(ours.bootstrap) == {1, BROKER}, "the broker is not there")
+    with Admin(bootstrap_servers=ours.bootstrap) as admin:
+        admin.create_topics([NewTopic("led-by-theirs", assignments={0: [BROKER, 1]})])
+    _until(lambda: _leader(ours.bootstrap, "led-by-theirs") == BROKER, "it does not lead")
+    killed_s = time.monotonic()
+    their_broker.kill()
+    _until(lambda: _leader(ours.bootstrap, "led-by-theirs") == 1, "no other leader")
+    assert time.monotonic() - killed_s < 4
+    assert _brokers(ours.bootstrap) == {1}
+
+
 def test_our_broker_serves_under_a_real_controller(
     their_controller: RealKafka, our_broker: Cluster
 ) -> None:
