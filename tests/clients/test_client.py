@@ -32,6 +32,20 @@ def test_metadata_arrives_through_the_bootstrap_server() -> None:
     assert sim.client.metadata.topic_id("t") == sim.cluster.topic_ids["t"]
 
 
+def test_a_new_topic_needs_no_backoff() -> None:
+    """Its metadata is requested at once, as by Kafka; that of a missing one after the backoff."""
+    sim = _simulation(retry_backoff_ms=1000)
+    sim.run(lambda: sim.client.metadata.partition_count("t"))
+    sim.cluster.create("other")
+    sim.client.metadata.add_topics(["other", "missing"])
+    sim.run(lambda: sim.client.metadata.partition_count("other"), limit_ms=100)
+    requests = len(sim.cluster.requests(MetadataRequest))
+    for _ in range(5):
+        sim.client.metadata.set_topics(["t", "other", "missing"])
+        sim.run_for(100)
+    assert len(sim.cluster.requests(MetadataRequest)) == requests
+
+
 def test_a_lost_connection_fails_its_requests_and_is_made_again() -> None:
     """NETWORK_EXCEPTION for what was under way; the next request goes through."""
     sim = _simulation()

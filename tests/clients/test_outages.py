@@ -15,7 +15,7 @@ from ottla.clients.blocking import Consumer
 from ottla.clients.connection_errors import connect_error, with_hint
 from ottla.clients.consumer.coordinator import Coordinator
 from ottla.clients.login import make_login
-from ottla.clients.outages import Outages
+from ottla.clients.outages import ClientTrace, Outages
 from ottla.errors import ErrorCode, IllegalSaslStateError, KafkaError, SslAuthenticationError
 from ottla.protocol.apis.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.apis.metadata import MetadataRequest
@@ -69,6 +69,19 @@ def test_an_address_warns_once_at_the_first_failure_and_once_at_its_end(
     assert len(lines()) == 2
     assert lines()[1].startswith("[Producer clientId=p] broker:9001: works again after 6")
     assert lines()[1].endswith(f" s (the failure was: Connection refused; {START}).")
+
+
+def test_a_rejected_login_is_not_tried_again(lines: Callable[[], list[str]]) -> None:
+    """The warning does not say so."""
+    sim = _simulation()
+    refused = SslAuthenticationError("the certificate was not accepted")
+    sim.client.refresh()
+    sim.run_for(1)
+    for key in list(sim.open_connections):
+        sim.client.disconnected(key, refused, sim.now_ms)
+    assert sim.client.fatal is not None
+    text = "broker:9001: the certificate was not accepted. Calls fail with this."
+    assert lines() == [f"[Producer clientId=p] {text}"]
 
 
 def test_a_broker_that_closes_idle_connections_says_nothing(
@@ -164,7 +177,7 @@ def test_a_login_that_the_listener_does_not_ask_for_is_named() -> None:
 
 def test_causes_are_few() -> None:
     """The text of an exception stays readable when a whole cluster is away."""
-    outages = Outages(producer_settings())
+    outages = Outages(ClientTrace(producer_settings()))
     for node_id in range(9):
         outages.report(f"h{node_id}:1", "refused", 0)
     assert outages.causes() == "h0:1: refused; h1:1: refused; h2:1: refused"

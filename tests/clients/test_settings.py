@@ -6,6 +6,7 @@ import pytest
 
 from ottla.clients.producer.sender import is_idempotent
 from ottla.clients.settings import ADMIN, COMMON, CONSUMER, PRODUCER, Setting, read_settings
+from ottla.config import librdkafka
 from ottla.config.client import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig
 from ottla.errors import ErrorCode, KafkaError
 
@@ -27,6 +28,29 @@ def test_an_unknown_name_is_told_with_the_nearest_one_in_the_same_spelling() -> 
     assert "'gruop.id'; did you mean 'group.id'?" in caught.value.message
     assert "'max_poll_record'; did you mean 'max_poll_records'?" in caught.value.message
     assert "Invalid value x for configuration fetch.min.bytes" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("message.timeout.ms", "here it is 'delivery.timeout.ms'"),
+        ("queue_buffering_max_ms", "here it is 'linger.ms'"),
+        ("debug", 'set Python\'s logger "ottla.clients" to DEBUG'),
+    ],
+)
+def test_a_name_of_librdkafka_is_told_with_what_to_use(name: str, hint: str) -> None:
+    """And where all of them are."""
+    with pytest.raises(KafkaError) as caught:
+        read_settings(PRODUCER, {name: "1"}, {})
+    expected = f"unknown setting {name!r} (a name of librdkafka): {hint}; see docs/migration.md"
+    assert caught.value.message == expected
+
+
+def test_names_that_librdkafka_has_otherwise_are_settings_here() -> None:
+    """The hints of the error are names of these clients, and no setting has one."""
+    tables = {*PRODUCER, *CONSUMER, *ADMIN}
+    assert set(librdkafka.RENAMED.values()) <= tables
+    assert not tables & {*librdkafka.RENAMED, *librdkafka.REPLACED}
 
 
 def test_secrets_are_never_shown() -> None:

@@ -300,6 +300,8 @@ class Consumer(Blocking):
             if step is not None:
                 self._run_step(step)
             elif deadline_ms <= core.now_ms() or self._thread.interrupts.is_pending:
+                if timeout <= 0:
+                    core.log_empty_poll()
                 break
             batches, step = self._thread.call(
                 self._async.wait_batches(deadline_ms, max_records, with_topic=with_topic)

@@ -18,7 +18,7 @@ from ottla.clients.bootstrap import bootstrap_nodes, unreachable
 from ottla.clients.connection import Backoff, Connection
 from ottla.clients.metadata import ClusterMetadata
 from ottla.clients.metrics import ClientMetrics
-from ottla.clients.outages import GRACE_MS, Outages
+from ottla.clients.outages import GRACE_MS, ClientTrace, Outages
 from ottla.errors import (
     ClosedError,
     CorruptMessage,
@@ -131,7 +131,8 @@ class Client:
         self._refresh_not_before_ms = 0
         self._waiting_for_metadata: list[Pending[None]] = []
         self._in_refresh: list[Pending[None]] = []  # complete with the response in flight
-        self.outages = Outages(settings)
+        self.trace = ClientTrace(settings)
+        self.outages = Outages(self.trace)
         self._answered_addresses: set[str] = set()
         self._topics_with_problems: set[str] = set()
         self._is_failing = False
@@ -295,6 +296,7 @@ class Client:
         connection = self._connections.get(key)
         if connection is not None and connection.is_open:
             self.metrics.opened.record(1, now_ms)
+            self.trace.add("connection", "connected to %s", connection.address)
             connection.channel.connected(now_ms, timeout_ms=self.settings.request_timeout_ms)
 
     def received(self, key: ConnectionKey, frame: memoryview, now_ms: int) -> None:
@@ -348,6 +350,7 @@ class Client:
             self.fatal = failure
         elif isinstance(failure, KafkaError) and failure.code in FATAL_CODES:
             self.fatal = failure
+        self.trace.add("connection", "connection to %s ended: %s", connection.address, failure)
         self._report_loss(connection, failure)
         connection.channel.closed(error)
 
@@ -369,7 +372,8 @@ class Client:
             cause = connection_errors.with_hint(cause, connection_errors.MAY_BE_SASL)
         elif not self.settings.security_protocol.endswith("SSL"):
             cause = connection_errors.with_hint(cause, connection_errors.MAY_BE_TLS)
-        self.outages.report(address, cause, self.now_ms)
+        is_final = self.fatal is not None and self.fatal is failure
+        self.outages.report(address, cause, self.now_ms, is_final=is_final)
 
     # ------------------------------------------------------------ time
 
@@ -450,7 +454,7 @@ class Client:
     def _machines_due_ms(self) -> int:
         earliest_ms = _NEVER
         if not self._refreshing:
-            earliest_ms = max(self.metadata.refresh_due_ms(), self._refresh_not_before_ms)
+            earliest_ms = self._refresh_at_ms()
         for machine in self.machines:
             due_ms = machine.next_deadline_ms()
             if due_ms is not None and due_ms < earliest_ms:
@@ -478,9 +482,15 @@ class Client:
         self.transport.wake()
         return pending
 
+    def _refresh_at_ms(self) -> int:
+        """Return when the next request is sent: for new topics at once, unless brokers fail."""
+        due_ms = self.metadata.refresh_due_ms()
+        if self.metadata.has_new_topics and not self._is_failing:
+            return due_ms
+        return max(due_ms, self._refresh_not_before_ms)
+
     def _refresh_metadata(self) -> None:
-        due_ms = max(self.metadata.refresh_due_ms(), self._refresh_not_before_ms)
-        if self._refreshing or due_ms > self.now_ms or self.closed:
+        if self._refreshing or self._refresh_at_ms() > self.now_ms or self.closed:
             return
         self._refreshing = True
         self._in_refresh, self._waiting_for_metadata = self._waiting_for_metadata, []
@@ -495,6 +505,7 @@ class Client:
             return
         self._is_failing = False
         self.metadata.update(done.value, self.now_ms)
+        self.trace.metadata_updated(self.metadata)
         self._refresh_failures = self._refresh_failures + 1 if self.metadata.incomplete else 0
         wait_ms = self.backoff.after(self._refresh_failures)
         self._refresh_not_before_ms = max(self._refresh_not_before_ms, self.now_ms + wait_ms)

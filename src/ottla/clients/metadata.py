@@ -72,6 +72,8 @@ class ClusterMetadata:
             str, int
         ] = {}  # topic -> use count or last use, insertion-ordered
         self._stale = True
+        self.has_new_topics = False  # topics in use that no request has named
+        self._requested: frozenset[str] = frozenset()  # the topics of the last request
         self._listeners: list[Callable[[], None]] = []
 
     # ------------------------------------------------------------ topics in use
@@ -83,6 +85,8 @@ class ClusterMetadata:
                 self._topics_in_use[topic] = 1
                 if topic not in self.topics:
                     self._stale = True
+                    if topic not in self._requested and not self.all_topics:
+                        self.has_new_topics = True
 
     def is_in_use(self, topic: str) -> bool:
         """Whether the topic is kept in the cache."""
@@ -114,7 +118,8 @@ class ClusterMetadata:
 
     def request(self) -> MetadataRequest:
         """Build the request for the topics in use."""
-        self._stale = False
+        self._stale = self.has_new_topics = False
+        self._requested = frozenset(self._topics_in_use)
         topics = (
             None
             if self.all_topics

@@ -1,4 +1,4 @@
-"""Outages of a client's brokers, topics and coordinators: one warning each, and one at their end.
+"""The log of a client: a warning for each outage and for its end, and lines at DEBUG.
 
 Kafka: the warnings of org.apache.kafka.clients.{NetworkClient, Metadata}, which repeat them.
 
@@ -11,9 +11,15 @@ import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ottla.clients.metadata import ClusterMetadata, TopicMetadata
     from ottla.clients.settings import Settings
+    from ottla.types import TopicPartition
 
 _log = logging.getLogger("ottla.clients")
+_CONTEXTS = {
+    name: logging.getLogger(f"ottla.clients.{name}")
+    for name in ("connection", "metadata", "group", "fetch", "producer", "consumer")
+}
 
 GRACE_MS = 500
 """How long a new topic or group may take to get ready without a warning."""
@@ -32,15 +38,62 @@ class Outage:
         self.is_logged = False
 
 
-class Outages:
-    """The current outages of one client, by subject: an address, a topic, a coordinator."""
+class ClientTrace:
+    """The lines of one client at DEBUG, by context: each has a Python logger of its own.
+
+    Kafka: the debug contexts of librdkafka.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+
+    def is_on(self, context: str) -> bool:
+        """Whether lines of a context are logged: callers that format a lot ask before."""
+        return _CONTEXTS[context].isEnabledFor(logging.DEBUG)
+
+    def add(self, context: str, text: str, *values: object) -> None:
+        """Log a line."""
+        logger = _CONTEXTS[context]
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug("%s%s", self.prefix(), text % values)
+
+    def metadata_updated(self, metadata: ClusterMetadata) -> None:
+        """Log what a response says of the topics in use."""
+        if self.is_on("metadata"):
+            topics = ", ".join(_described(topic) for topic in metadata.topics.values())
+            text = "metadata: %d brokers; topics: %s"
+            self.add("metadata", text, len(metadata.brokers), topics or "none")
+
+    def stored(self, partition: TopicPartition, count: int, offset: int) -> None:
+        """Log records that the broker has acknowledged."""
+        self.add("producer", "%s: %d records stored at offset %d", partition, count, offset)
+
+    def prefix(self) -> str:
+        """Return the name of the client, as each line begins."""
+        settings = self._settings
+        group = getattr(settings, "group_id", None)
+        kind = _KINDS.get(settings.kind, settings.kind)
+        return f"[{kind} clientId={settings.client_id}{f', groupId={group}' if group else ''}] "
+
+
+def _described(topic: TopicMetadata) -> str:
+    return f"{topic.name} ({topic.problem or f'{len(topic.partitions)} partitions'})"
+
+
+class Outages:
+    """The current outages of one client, by subject: an address, a topic, a coordinator."""
+
+    def __init__(self, trace: ClientTrace) -> None:
+        self._trace = trace
         self._current: dict[str, Outage] = {}
 
-    def report(self, subject: str, cause: str, now_ms: int, *, grace_ms: int = 0) -> None:
-        """Note a failure; the first is logged, or the first after the grace period."""
+    def report(
+        self, subject: str, cause: str, now_ms: int, *, grace_ms: int = 0, is_final: bool = False
+    ) -> None:
+        """Note a failure; the first is logged, or the first after the grace period.
+
+        is_final: calls fail with it, as after a login that was rejected.
+        """
         cause = cause.rstrip(".")
         outage = self._current.get(subject)
         if outage is None:
@@ -48,7 +101,8 @@ class Outages:
         outage.cause = cause
         if not outage.is_logged and now_ms - outage.since_ms >= grace_ms:
             outage.is_logged, outage.first_cause = True, cause
-            _log.warning("%s%s: %s. Trying again.", self._prefix(), subject, cause)
+            then = "Calls fail with this." if is_final else "Trying again."
+            _log.warning("%s%s: %s. %s", self._trace.prefix(), subject, cause, then)
 
     def resolve(self, subject: str, now_ms: int) -> None:
         """Note a success; logged after a logged failure."""
@@ -56,7 +110,7 @@ class Outages:
         if outage is not None and outage.is_logged:
             seconds = (now_ms - outage.since_ms) / 1000
             text = "%s%s: works again after %.1f s (the failure was: %s)."
-            _log.warning(text, self._prefix(), subject, seconds, outage.first_cause)
+            _log.warning(text, self._trace.prefix(), subject, seconds, outage.first_cause)
 
     def forget(self, subject: str) -> None:
         """Drop an outage that no longer matters."""
@@ -69,9 +123,3 @@ class Outages:
         """Return what does not work now, for the text of an exception; empty without an outage."""
         found = [f"{subject}: {outage.cause}" for subject, outage in self._current.items()]
         return "; ".join(found[:MAX_CAUSES])
-
-    def _prefix(self) -> str:
-        settings = self._settings
-        group = getattr(settings, "group_id", None)
-        kind = _KINDS.get(settings.kind, settings.kind)
-        return f"[{kind} clientId={settings.client_id}{f', groupId={group}' if group else ''}] "

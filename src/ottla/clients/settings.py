@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.config.client import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig
 from ottla.config.definition import REQUIRED, Password, Type
+from ottla.config.librdkafka import DOCUMENT, librdkafka_hint
 from ottla.config.problems import ConfigErrors, nearest
 from ottla.errors import ConfigError
 
@@ -223,6 +224,9 @@ def _wrong(name: str, value: Any, error: Exception) -> str:
 
 
 def _unknown(given: str, table: Mapping[str, Setting]) -> str:
+    hint = librdkafka_hint(given) or librdkafka_hint(given.replace("_", "."))
+    if hint is not None:
+        return f"unknown setting {given!r} (a name of librdkafka): {hint}; see {DOCUMENT}"
     near = nearest(given.replace("_", "."), table)
     if near is None:
         return f"unknown setting {given!r}"

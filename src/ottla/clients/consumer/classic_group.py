@@ -326,6 +326,7 @@ class ClassicGroup:
 
     def _join(self) -> None:
         self.state = GroupState.JOINING
+        self.client.trace.add("group", "joins the group: %s", self._reason or "it is no member")
         self._rejoin_needed = False
         self._topics_at_join = self.subscription.topics
         owned = tuple(self.subscription.partitions)
@@ -443,10 +444,13 @@ class ClassicGroup:
         self.client.metadata.add_topics(partition.topic for partition in self._assigned)
         self.state = GroupState.ASSIGNED
         self._last_contact_ms = self.client.now_ms
+        names = ", ".join(map(str, self._assigned)) or "no partitions"
+        self.client.trace.add("group", "generation %d assigns %s", self.generation, names)
 
     def _join_failed(self, error: Exception) -> None:
         """Handle an error of join, sync or heartbeat; retry unless it is fatal."""
         code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
+        self.client.trace.add("group", "%s: %s", self.state.value, error)
         self.coordinator.note_error(code)
         self._failures += 1
         self._retry_at_ms = self.client.now_ms + self.client.backoff.after(self._failures)

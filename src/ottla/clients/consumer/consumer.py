@@ -16,6 +16,7 @@ from ottla.clients.consumer.metrics import partition_metrics
 from ottla.clients.consumer.queries import Queries
 from ottla.errors import KafkaError
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     import re
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from ottla.clients.metadata import PartitionMetadata
     from ottla.clients.metric_windows import MetricName
     from ottla.purgatory.pending import Pending
-    from ottla.types import TopicPartition
 
 
 class AsyncConsumer:
@@ -173,12 +173,37 @@ class AsyncConsumer:
         return self._core.joined(await self._poll_with_topic(timeout, max_records))
 
     async def _poll_with_topic(
-        self, timeout: float, max_records: int | None
+        self, timeout: float, max_records: int | None, only: frozenset[TopicPartition] | None = None
     ) -> list[tuple[TopicPartition, list[Any]]]:
         check_poll(timeout, max_records)
         self._runtime.attach()
         deadline_ms = self._core.now_ms() + timeout * 1000
-        return await self._next_batches(deadline_ms, max_records, with_topic=True)
+        return await self._next_batches(deadline_ms, max_records, with_topic=True, only=only)
+
+    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord:
+        """Wait for the next record, of the given or of all assigned partitions."""
+        while True:
+            for records in (
+                await self.getmany(*partitions, timeout_ms=1000, max_records=1)
+            ).values():
+                return records[0]
+
+    async def getmany(
+        self,
+        *partitions: TopicPartition,
+        timeout_ms: float = 0,
+        max_records: int | None = None,
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """Return the next records by partition, of the given or of all assigned partitions.
+
+        As aiokafka's method of this name; `poll` returns them as one list.
+        """
+        only = frozenset(as_partition(partition) for partition in partitions) or None
+        batches = await self._poll_with_topic(timeout_ms / 1000, max_records, only)
+        found: dict[TopicPartition, list[ConsumerRecord]] = {}
+        for record in self._core.joined(batches):
+            found.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
+        return found
 
     async def poll_batches(self, timeout: float = 1.0, max_records: int | None = None) -> Batches:
         """Return (partition, records) pairs as they arrived, without deserializers: the fastest."""
@@ -188,25 +213,42 @@ class AsyncConsumer:
         return await self._next_batches(deadline_ms, max_records, with_topic=False)
 
     async def _next_batches(
-        self, deadline_ms: float, max_records: int | None, *, with_topic: bool
+        self,
+        deadline_ms: float,
+        max_records: int | None,
+        *,
+        with_topic: bool,
+        only: frozenset[TopicPartition] | None = None,
     ) -> list[tuple[TopicPartition, list[Any]]]:
         while True:
-            batches, step = await self.wait_batches(deadline_ms, max_records, with_topic=with_topic)
+            batches, step = await self.wait_batches(
+                deadline_ms, max_records, with_topic=with_topic, only=only
+            )
             if step is None:
                 return batches
             await self._run_step(step)
 
     async def wait_batches(
-        self, deadline_ms: float, max_records: int | None, *, with_topic: bool = False
+        self,
+        deadline_ms: float,
+        max_records: int | None,
+        *,
+        with_topic: bool = False,
+        only: frozenset[TopicPartition] | None = None,
     ) -> tuple[list[tuple[TopicPartition, list[Any]]], Step | None]:
         """Wait for records or for a listener step; return neither after the deadline."""
         core = self._core
         while True:
             with self._runtime.lock:
                 step = core.user_poll()
-                batches = core.take(max_records, with_topic=with_topic) if step is None else []
+                batches = (
+                    core.take(max_records, with_topic=with_topic, only=only) if step is None else []
+                )
             remaining_ms = deadline_ms - core.now_ms()
-            if batches or step is not None or remaining_ms <= 0:
+            if batches or step is not None:
+                return batches, step
+            if remaining_ms <= 0:
+                core.log_empty_poll()
                 return batches, step
             await self._runtime.wait_progress(remaining_ms)
 

@@ -90,6 +90,7 @@ class Coordinator:
             if not found.error_code:
                 self.node = Node(found.node_id, found.host, found.port)
                 self._failures = 0
+                self.client.trace.add("group", "%s is node %d", self._subject, found.node_id)
                 self.client.outages.resolve(self._subject, self.client.now_ms)
                 return
             error = KafkaError(found.error_code, found.error_message or None)

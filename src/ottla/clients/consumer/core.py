@@ -13,6 +13,7 @@ from ottla.clients.arguments import as_partition, topic_names
 from ottla.clients.consumer.classic_group import ClassicGroup, Step
 from ottla.clients.consumer.coordinator import Coordinator
 from ottla.clients.consumer.deserializing import Deserializers
+from ottla.clients.consumer.explanation import why_no_records
 from ottla.clients.consumer.fetcher import Fetcher
 from ottla.clients.consumer.offsets import (
     CommitIdentity,
@@ -286,9 +287,25 @@ class ConsumerCore:
             fatal, self.coordinator.fatal = self.coordinator.fatal, None
             raise fatal
 
-    def take(self, limit: int | None, *, with_topic: bool = False) -> list[tuple[Any, list[Any]]]:
+    def take(
+        self,
+        limit: int | None,
+        *,
+        with_topic: bool = False,
+        only: frozenset[TopicPartition] | None = None,
+    ) -> list[tuple[Any, list[Any]]]:
         """Return buffered records, at most limit (max.poll.records)."""
-        return self.fetcher.take(limit or self.settings.max_poll_records, with_topic=with_topic)
+        limit = limit or self.settings.max_poll_records
+        return self.fetcher.take(limit, only, with_topic=with_topic)
+
+    def log_empty_poll(self) -> None:
+        """Log why a poll returns no records."""
+        if self.client.trace.is_on("consumer"):
+            committed_only = self.settings.isolation_level == "read_committed"
+            cause = why_no_records(
+                self.client, self.subscription, self.group, committed_only=committed_only
+            )
+            self.client.trace.add("consumer", "poll returns no records: %s", cause)
 
     def joined(self, batches: list[tuple[Any, list[ConsumerRecord]]]) -> list[ConsumerRecord]:
         """Return the records of all batches as one list, after the interceptors."""

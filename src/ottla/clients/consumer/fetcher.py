@@ -268,6 +268,7 @@ class Fetcher:
         if answer.error_code:
             self._failed(answer, state)
             return
+        self._log_answer(answer, state)
         state.high_watermark = answer.high_watermark
         state.last_stable_offset = answer.last_stable_offset
         state.log_start_offset = answer.log_start_offset
@@ -296,8 +297,18 @@ class Fetcher:
         state.buffered_bytes += fetched.size
         state.fetch_position = end_offset
 
+    def _log_answer(self, answer: Any, state: PartitionState) -> None:
+        size = len(answer.records or b"")
+        text = "%s: %d bytes at offset %d; high watermark %d, last stable offset %d"
+        ends = (answer.high_watermark, answer.last_stable_offset)
+        self.client.trace.add(
+            "fetch", text, state.topic_partition, size, state.fetch_position, *ends
+        )
+
     def _failed(self, answer: Any, state: PartitionState) -> None:
         code = answer.error_code
+        text = "fetch of %s: %s"
+        self.client.trace.add("fetch", text, state.topic_partition, KafkaError(code))
         state.retry_at_ms = self.client.now_ms + self._settings.retry_backoff_ms
         leader = answer.current_leader
         if leader.leader_id >= 0 and self.client.metadata.update_leader(

@@ -306,6 +306,7 @@ class Positions:
                 self.reset(state)
             else:
                 state.seek(answer.offset, answer.leader_epoch)
+                self._found(state, "the committed offset")
 
     def _committed_failed(self, error: KafkaError, state: PartitionState | None = None) -> None:
         assert self.coordinator is not None
@@ -409,6 +410,11 @@ class Positions:
             return
         state.seek(answer.offset)
         state.leader_epoch = state.validated_epoch = answer.leader_epoch
+        self._found(state, f"as seek or auto.offset.reset={self._settings.auto_offset_reset} says")
+
+    def _found(self, state: PartitionState, why: str) -> None:
+        text = "%s: reading starts at offset %s, %s"
+        self.client.trace.add("fetch", text, state.topic_partition, state.position, why)
 
     # ------------------------------------------------------ validation after elections, KIP-320
 

@@ -174,8 +174,6 @@ class Sender:
             self._wake_at(batch.created_ms + self.linger_ms)
         return False
 
-    # ------------------------------------------------------------ sending
-
     def _drain(self, queues: list[PartitionQueue]) -> Sent:
         """Take one batch of each partition, up to max.request.size, at least one."""
         sent: Sent = []
@@ -317,6 +315,7 @@ class Sender:
             return
         queue.in_flight.remove(batch)
         batch.base_offset, batch.log_append_time_ms = base_offset, append_ms
+        self.client.trace.stored(queue.topic_partition, batch.record_count, base_offset)
         self.accumulator.release(batch)
         self._resume_sequences(queue)
 
@@ -369,6 +368,7 @@ class Sender:
         if batch.done:  # expired while in flight
             return
         queue.in_flight.remove(batch)
+        self.client.trace.add("producer", "%s: %s", queue.topic_partition, error)
         now_ms = self.client.now_ms
         if error.code == ErrorCode.MESSAGE_TOO_LARGE and len(batch.records) > 1:
             self._metrics.split()
