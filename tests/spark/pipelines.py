@@ -61,13 +61,14 @@ class Pipeline:
             admin.create_topic(self.source, partitions=2)
             admin.create_topic(self.sink, partitions=2)
 
-    def read(self) -> DataFrame:
+    def read(self, **options: str) -> DataFrame:
         """Return the source."""
         return (
             self.spark.readStream.format("ottla")
             .option("kafka.bootstrap.servers", self.bootstrap)
             .option("subscribe", self.source)
             .option("startingOffsets", "earliest")
+            .options(**options)
             .load()
         )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla import Admin, Producer
+from ottla import Admin, Producer, TopicPartition
 from tests.spark.pipelines import Pipeline, committed, numbers
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ def pipeline(
     spark: SparkSession, node: Cluster, tmp_path: Path, request: pytest.FixtureRequest
 ) -> Pipeline:
     """Return a query with a name of its own."""
-    return Pipeline(spark, node.bootstrap, tmp_path, request.node.name.removeprefix("test_"))
+    name = request.node.name.removeprefix("test_").translate({ord("["): "-", ord("]"): None})
+    return Pipeline(spark, node.bootstrap, tmp_path, name)
 
 
 def test_batches_are_committed_with_their_offsets(pipeline: Pipeline) -> None:
@@ -170,3 +171,22 @@ def test_a_query_is_a_group_whatever_it_writes_to(pipeline: Pipeline) -> None:
     run(startingOffsets="group", columns="value")
     assert sorted(seen) == list(range(40, 50))
     assert [one.offset for _, one in sorted(pipeline.offsets().items())] == [25, 25]
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("topics", ["all", "one"])
+def test_a_stopped_query_goes_on_where_its_group_was_reset(pipeline: Pipeline, topics: str) -> None:
+    """As by `consumer-groups --reset-offsets`, for the group or for one of its partitions."""
+    numbers(pipeline.bootstrap, pipeline.source, 0, 40)
+    frame = pipeline.read(**{"kafka.group.id": pipeline.name})
+    pipeline.run(frame)
+    parts = [TopicPartition(pipeline.source, 0), TopicPartition(pipeline.source, 1)]
+    chosen = parts if topics == "all" else parts[:1]
+    with Admin(bootstrap_servers=pipeline.bootstrap) as admin:
+        admin.alter_group_offsets(pipeline.name, dict.fromkeys(chosen, 10))
+    pipeline.run(frame)
+    again = [one for one in range(20, 40) if topics == "all" or one % 2 == 0]
+    assert committed(pipeline.bootstrap, pipeline.sink) == sorted([*range(40), *again])
+    pipeline.run(frame)
+    assert [one.offset for _, one in sorted(pipeline.offsets().items())] == [20, 20]
+    assert committed(pipeline.bootstrap, pipeline.sink) == sorted([*range(40), *again])

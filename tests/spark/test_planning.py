@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ottla.errors import KafkaError
 from ottla.spark.cluster import TopicRecreated, is_retriable
 from ottla.spark.offsets import Offsets, check_same_topics
-from ottla.spark.planning import OffsetRange, cut, limit_offsets, split_ranges
+from ottla.spark.planning import OffsetRange, cut, limit_offsets, offsets_within, split_ranges
 from ottla.types import TopicPartition
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -92,3 +92,18 @@ def test_a_topic_made_again_is_an_error_that_does_not_pass() -> None:
     with pytest.raises(TopicRecreated, match="new checkpoint") as raised:
         check_same_topics({"t": "a"}, {"t": "b"})
     assert not is_retriable(raised.value)
+
+
+def test_bytes_of_a_trigger_are_offsets_of_mean_size() -> None:
+    """Both logs have 100 bytes an offset; what is already read does not count."""
+    sizes = {A: 100_000, B: 5_000}
+    start, latest, first = {A: 500, B: 0}, {A: 1000, B: 50}, {A: 0, B: 0}
+    assert offsets_within(11_000, start, latest, first, sizes) == 110
+    assert offsets_within(1, start, latest, first, sizes) == 1
+
+
+def test_a_reset_is_kept_with_the_end_of_a_batch() -> None:
+    """A repeated micro-batch starts where it started first."""
+    ends = Offsets({A: 7, B: 9}, {"t": "id"}, ((A, 3),))
+    assert ends.to_json() == {"t": {"id": "id", "0": 7, "1": 9, "from": {"0": 3}}}
+    assert Offsets.from_json(ends.to_json()) == ends

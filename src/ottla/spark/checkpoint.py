@@ -39,9 +39,21 @@ class Checkpoint:
 
     def last_committed_batch(self) -> int:
         """Return the last batch in Spark's commit log; -1 before the first."""
-        selector = pafs.FileSelector(str(self._root / "commits"), allow_not_found=True)
+        return self._newest("commits")
+
+    def _newest(self, log: str) -> int:
+        selector = pafs.FileSelector(str(self._root / log), allow_not_found=True)
         names = [entry.base_name for entry in self._files.get_file_info(selector)]
         return max((int(name) for name in names if name.isdecimal()), default=-1)
+
+    def is_reset(self) -> bool:
+        """Whether the newest batch starts where somebody reset the group, after a finished one.
+
+        Then nothing of the batch before is left to complete, and this one is not decided.
+        """
+        newest = self._newest("offsets")
+        is_next = newest == self.last_committed_batch() + 1
+        return is_next and any(one.resets for one in self.source_offsets(newest))
 
     def source_offsets(self, batch_id: int) -> list[Offsets]:
         """Return the end offsets of a batch, of those sources that are this project's."""

@@ -21,6 +21,17 @@ PART_BYTES: Final = 3900
 _BATCH, _QUERY, _PART, _PARTS, _PARTICIPANTS = "batch", "query", "part", "of", "tx"
 
 
+class IncompleteDecision(KafkaError):
+    """A part of a decision is missing from the group's offsets."""
+
+    def __init__(self, batch_id: int) -> None:
+        super().__init__(
+            ErrorCode.INVALID_CONFIG,
+            f"a part of the decision on batch {batch_id} is missing from the group's offsets: were "
+            "they reset or deleted? Start with a new checkpoint",
+        )
+
+
 class Participant(NamedTuple):
     """A task's transaction, which is ended once the batch is decided."""
 
@@ -100,10 +111,7 @@ def decode(query_id: str, found: Iterable[str | None]) -> Decision | None:
     last = max(counts)
     held = parts.get(last, {})
     if not counts[last] or sorted(held) != list(range(counts[last])):
-        raise _refused(
-            f"a part of the decision on batch {last} is missing from the group's offsets: were "
-            "they reset or deleted? Start with a new checkpoint"
-        )
+        raise IncompleteDecision(last)
     return Decision(query_id, last, tuple(one for part in sorted(held) for one in held[part]))
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ottla.errors import ErrorCode, KafkaError
 from ottla.spark.checkpoint import Checkpoint
 from ottla.spark.coordination import Committed, Coordination, Producer
-from ottla.spark.decision import Decision, Participant, decode, encode
+from ottla.spark.decision import Decision, IncompleteDecision, Participant, decode, encode
 from ottla.spark.offsets import ids_of
 from ottla.types import TopicPartition
 
@@ -36,6 +36,11 @@ log = logging.getLogger("ottla.spark")
 DRIVER_TIMEOUT_MS: Final = 60_000
 """Of the driver's transaction, which is as long as its two requests."""
 _FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
+
+
+def driver_id(group_id: str) -> str:
+    """Return the transactional id of the driver of a query."""
+    return f"{group_id}-driver"
 
 
 class Plan(NamedTuple):
@@ -61,7 +66,7 @@ class ExactlyOnce:
 
     @property
     def _driver_id(self) -> str:
-        return f"{self._group_id}-driver"
+        return driver_id(self._group_id)
 
     # ------------------------------------------------------------ before a batch
 
@@ -78,19 +83,25 @@ class ExactlyOnce:
 
     def _decision(self) -> Decision | None:
         found = self._coordination.committed(self._group_id)
-        return decode(self._query_id, [one.metadata for one in found.values()])
+        try:
+            return decode(self._query_id, [one.metadata for one in found.values()])
+        except IncompleteDecision:
+            if self._checkpoint.is_reset():
+                return None
+            raise
 
     def _check_is_new(self) -> None:
         """Refuse a query that has written before: its last batch may be written already."""
         last = self._checkpoint.last_committed_batch()
-        if last < 0 or self._options.allows_missing_decision:
+        if last < 0 or self._checkpoint.is_reset() or self._options.allows_missing_decision:
             return
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
             f"the checkpoint has batches up to {last}, but group {self._group_id!r} has no "
-            "decision on one: did its offsets expire (offsets.retention.minutes), or did the query "
-            "run with exactlyOnce=false? Start with a new checkpoint, or give "
-            "allowMissingDecision=true: the batch that runs next may then be written twice",
+            "decision on one: did its offsets expire (offsets.retention.minutes), were they reset "
+            "while a batch was unfinished, or did the query run with exactlyOnce=false? Start with "
+            "a new checkpoint, or give allowMissingDecision=true: the batch that runs next may then "
+            "be written twice",
         )
 
     def _abort_open(self) -> None:

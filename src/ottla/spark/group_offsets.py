@@ -4,69 +4,116 @@ Lag is then seen by every tool, whatever the query writes to. Spark asks for the
 once the one before is done, the last one of availableNow included; then the offsets are committed.
 Where the exactly-once sink commits for the same group, this module leaves the offsets to it.
 
+Each commit is marked in its metadata. A query that starts again finds offsets without the mark
+where somebody has reset them, and goes on from there.
+
 Kafka: none; asked for as SPARK-27549.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.spark.coordination import Committed, Coordination
-from ottla.spark.decision import is_decision
+from ottla.spark.decision import Participant, is_decision
+from ottla.spark.exactly_once import DRIVER_TIMEOUT_MS, driver_id
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ottla.spark.cluster import ClusterReader
     from ottla.spark.offsets import Offsets
     from ottla.types import TopicPartition
 
 log = logging.getLogger("ottla.spark")
 
+MARK: Final = '{"committed-by":"spark"}'
+RENEWAL_S: Final = 6 * 3600.0
+"""How often an idle query commits again: the offsets of a group without members expire
+(offsets.retention.minutes, a week by default)."""
+
 
 class GroupOffsets:
-    """Commits the offsets of one query; a commit that fails does not end the query."""
+    """Commits the offsets of one query; a commit that fails later does not end the query."""
 
     def __init__(self, group_id: str, cluster: ClusterReader) -> None:
         self._group_id = group_id
         self._coordination = Coordination(cluster)
         self._last: dict[TopicPartition, int] = {}
+        self._renewed_s = time.monotonic()
         self._has_failed = False
 
+    def begin(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Commit where a new query starts; KafkaError where the group is another's."""
+        try:
+            self._commit(positions)
+        except KafkaError as error:
+            raise KafkaError(error.code, f"group {self._group_id}: {_reason(error)}") from error
+
+    def resets(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return the offsets that somebody set since the query stopped at these positions."""
+        return {
+            part: one.offset
+            for part, one in self._coordination.committed(self._group_id).items()
+            if part in positions and one.offset != positions[part] and not _is_own(one.metadata)
+        }
+
     def finished(self, offsets: Offsets) -> None:
-        """Commit the end of a finished micro-batch, if it is another one than before."""
-        if offsets.positions == self._last:
+        """Commit the end of a finished micro-batch, or an idle query's offsets now and again."""
+        is_due = time.monotonic() - self._renewed_s >= RENEWAL_S
+        if offsets.positions == self._last and not is_due:
             return
         try:
-            self._commit(offsets.positions)
+            self._commit(offsets.positions, again=is_due)
         except KafkaError as error:
             self._report(error)
         else:
             self._last, self._has_failed = dict(offsets.positions), False
+            self._renewed_s = time.monotonic()
 
-    def _commit(self, positions: dict[TopicPartition, int]) -> None:
+    def _commit(self, positions: Mapping[TopicPartition, int], *, again: bool = False) -> None:
         known = self._coordination.committed(self._group_id)
         if any(is_decision(one.metadata) for one in known.values()):
+            if again:
+                self._renew_decision()
             return
         changed = {
-            part: Committed(offset, "")
+            part: Committed(offset, MARK)
             for part, offset in positions.items()
-            if part not in known or known[part].offset != offset
+            if again or known.get(part) != Committed(offset, MARK)
         }
         if changed:
             self._coordination.commit(self._group_id, changed)
+
+    def _renew_decision(self) -> None:
+        """Commit a sink's decision again, as its driver: another driver cannot decide meanwhile."""
+        name = driver_id(self._group_id)
+        driver = self._coordination.init_producer(name, DRIVER_TIMEOUT_MS)
+        known = self._coordination.committed(self._group_id)
+        self._coordination.add_offsets(name, driver, self._group_id, known)
+        self._coordination.end(Participant(name, *driver[:3]), committed=True)
 
     def _report(self, error: KafkaError) -> None:
         """Write one line for failures in a row."""
         if self._has_failed:
             return
         self._has_failed = True
-        reason = error.message
-        if error.code is ErrorCode.UNKNOWN_MEMBER_ID:
-            reason = "the group has members; choose another kafka.group.id"
         log.warning(
             "the offsets of group %s are not committed: %s",
             self._group_id,
-            reason,
+            _reason(error),
             extra={"event": "spark.group"},
         )
+
+
+def _reason(error: KafkaError) -> str:
+    if error.code is ErrorCode.UNKNOWN_MEMBER_ID:
+        return "the group has members; choose another kafka.group.id"
+    return error.message
+
+
+def _is_own(metadata: str) -> bool:
+    return metadata == MARK or is_decision(metadata)

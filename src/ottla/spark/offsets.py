@@ -4,7 +4,9 @@ Kafka: org.apache.spark.sql.kafka010.{KafkaSourceOffset, JsonUtils}.
 
 The JSON is the connector's, {"flights": {"0": 23, "1": 5}}, with the topic's id next to the
 partitions: a recreated topic has another id, and the old offsets are not valid in it (KIP-516).
-Offsets from progress reports can be used as startingOffsets.
+Offsets from progress reports can be used as startingOffsets. Where the group's offsets were reset
+the end of the next micro-batch names the offset that each partition is read from: Spark's
+checkpoint keeps it, so that a repeated micro-batch reads the same records.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from ottla.spark.cluster import Topic
 
 ID = "id"
+FROM = "from"
+NOT_PARTITIONS = frozenset({ID, FROM})
 
 
 class Offsets(NamedTuple):
@@ -28,6 +32,8 @@ class Offsets(NamedTuple):
 
     positions: dict[TopicPartition, int]
     topic_ids: dict[str, str]
+    resets: tuple[tuple[TopicPartition, int], ...] = ()
+    """Where a micro-batch starts in partitions that were reset since the one before."""
 
     def to_json(self) -> dict[str, dict[str, Any]]:
         """Return the document that Spark writes to the checkpoint."""
@@ -36,6 +42,8 @@ class Offsets(NamedTuple):
             document[topic] = {ID: topic_id} if topic_id else {}
         for part, offset in sorted(self.positions.items()):
             document.setdefault(part.topic, {})[str(part.partition)] = offset
+        for part, offset in self.resets:
+            document[part.topic].setdefault(FROM, {})[str(part.partition)] = offset
         return document
 
     @classmethod
@@ -46,14 +54,19 @@ class Offsets(NamedTuple):
                 TopicPartition(topic, int(partition)): int(offset)
                 for topic, offsets in document.items()
                 for partition, offset in offsets.items()
-                if partition != ID
+                if partition not in NOT_PARTITIONS
             }
+            resets = tuple(
+                (TopicPartition(topic, int(partition)), int(offset))
+                for topic, offsets in document.items()
+                for partition, offset in offsets.get(FROM, {}).items()
+            )
             ids = {topic: str(offsets.get(ID, "")) for topic, offsets in document.items()}
         except (AttributeError, TypeError, ValueError) as error:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG, f"the checkpoint holds no offsets of this source: {error}"
             ) from error
-        return cls(positions, ids)
+        return cls(positions, ids, resets)
 
 
 def ids_of(topics: Iterable[Topic]) -> dict[str, str]:

@@ -35,6 +35,7 @@ READ_OPTIONS = (
     "endingOffsetsByTimestamp",
     "startingOffsetsByTimestampStrategy",
     "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
     "minPartitions",
@@ -57,6 +58,12 @@ WRITE_OPTIONS = (
 SPARK_OPTIONS = ("checkpointLocation", "path", "queryName", "outputMode", "truncate", "numRows")
 """Options that Spark itself adds to those of a source or sink."""
 OWN_OPTIONS = tuple(dict.fromkeys((*READ_OPTIONS, *WRITE_OPTIONS)))
+STREAM_LIMITS = (
+    "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+)
 SELECTORS = ("subscribe", "subscribePattern", "assign")
 REFUSED = {
     "kafka.auto.offset.reset": "use startingOffsets",
@@ -120,6 +127,7 @@ class ReadOptions:
     columns: tuple[str, ...] = BASE_COLUMNS
     fall_back_to_latest: bool = False  # startingOffsetsByTimestampStrategy=latest
     max_offsets_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_ms: int = 15 * 60_000
     min_partitions: int | None = None
@@ -274,6 +282,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         columns=_columns(options),
         fall_back_to_latest=strategy == "latest",
         max_offsets_per_trigger=options.integer("maxOffsetsPerTrigger"),
+        max_bytes_per_trigger=options.integer("maxBytesPerTrigger"),
         min_offsets_per_trigger=options.integer("minOffsetsPerTrigger"),
         max_trigger_delay_ms=_duration(options, "maxTriggerDelay", 15 * 60_000),
         min_partitions=options.integer("minPartitions"),
@@ -405,7 +414,7 @@ def _by_partition(
             TopicPartition(topic, int(partition)): _whole(offset)
             for topic, offsets in json.loads(value).items()
             for partition, offset in offsets.items()
-            if partition != "id"  # the topic's id in progress reports and checkpoints
+            if partition not in ("id", "from")  # of progress reports and checkpoints
         }
     except (AttributeError, TypeError, ValueError):
         table = {}
@@ -440,7 +449,7 @@ def _check_bounds(options: Options, starting: Bound, ending: Bound, *, streaming
         options.problems.append("startingOffsets: latest is for streaming; a batch would be empty")
     if not ending.is_timestamp and EARLIEST_TIMESTAMP in _points(ending):
         options.problems.append("endingOffsets: earliest would make every batch empty")
-    for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"):
+    for name in STREAM_LIMITS:
         if options.text(name) is not None:
             options.problems.append(f"{name} is for streaming queries")
 

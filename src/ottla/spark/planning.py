@@ -72,3 +72,22 @@ def limit_offsets(
         share = sizes[part] * limit // total
         ends[part] = begin + min(max(share, 1), sizes[part]) if sizes[part] else end
     return ends
+
+
+def offsets_within(
+    limit_bytes: int,
+    start: Mapping[TopicPartition, int],
+    latest: Mapping[TopicPartition, int],
+    first: Mapping[TopicPartition, int],
+    sizes: Mapping[TopicPartition, int],
+) -> int:
+    """Return how many of the new offsets have about `limit_bytes`, at least one.
+
+    `sizes` are the bytes of each whole log, from its first offset to its last.
+    """
+    new_offsets = new_bytes = 0
+    for part, end in latest.items():
+        count = max(end - start.get(part, end), 0)
+        new_offsets += count
+        new_bytes += count * sizes.get(part, 0) // max(end - first.get(part, end), 1)
+    return max(new_offsets * limit_bytes // max(new_bytes, 1), 1)

@@ -14,7 +14,7 @@ from ottla.protocol.offset_timestamps import LATEST_TIMESTAMP
 from ottla.spark.cluster import FIRST_ANSWER_MS, open_cluster
 from ottla.spark.error_text import short_errors
 from ottla.spark.fetching import data_loss
-from ottla.spark.options import COLUMN_TYPES, read_options
+from ottla.spark.options import COLUMN_TYPES, STREAM_LIMITS, read_options
 from ottla.spark.planning import OffsetRange
 from ottla.spark.reading import all_partitions, earliest, plan_tasks, read_range, resolve
 from ottla.spark.sink import BatchWriter, StreamWriter
@@ -79,11 +79,8 @@ class OttlaDataSource(DataSource):
 
         Spark requests the schema without specifying which of the two it creates.
         """
-        differing = ("ending", "starting", "maxoffsets", "minoffsets", "maxtriggerdelay")
         return {
-            name: value
-            for name, value in self.options.items()
-            if not name.lower().startswith(differing) or name.lower() not in _BOUND_NAMES
+            name: value for name, value in self.options.items() if name.lower() not in _BOUND_NAMES
         }
 
 
@@ -91,7 +88,7 @@ _BOUND_NAMES = frozenset(
     f"{side}{what}"
     for side in ("starting", "ending")
     for what in ("offsets", "timestamp", "offsetsbytimestamp")
-) | {"maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay"}
+) | {name.lower() for name in STREAM_LIMITS}
 
 
 class BatchReader(DataSourceReader):

@@ -23,8 +23,9 @@ from ottla.spark.cluster import FIRST_ANSWER_MS, open_cluster
 from ottla.spark.error_text import short_errors
 from ottla.spark.fetching import data_loss
 from ottla.spark.group_offsets import GroupOffsets
+from ottla.spark.log_sizes import log_sizes
 from ottla.spark.offsets import Offsets, check_same_topics, ids_of
-from ottla.spark.planning import OffsetRange, limit_offsets
+from ottla.spark.planning import OffsetRange, limit_offsets, offsets_within
 from ottla.spark.reading import all_partitions, earliest, plan_tasks, read_range, resolve
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._columns = columns
         self._cluster: ClusterReader | None = None
         self._group: GroupOffsets | None = None
+        self._has_checked_group = False
         self._goal: Offsets | None = None  # end offsets with trigger availableNow
         self._last_advance = -math.inf  # the first micro-batch does not wait, as in the connector
 
@@ -83,6 +85,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             positions = resolve(
                 cluster, self._options.starting, partitions, self._options, is_start=True
             )
+            self._has_checked_group = True  # what it holds is of queries before this one
+            if self._options.group_id:
+                self._group_offsets().begin(positions)
             return Offsets(positions, ids_of(topics.values())).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
@@ -93,29 +98,63 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return the end offsets of the next micro-batch, or `start` without one."""
         with short_errors():
-            self._follow_group(start)
-            return self._next_offset(start, limit)
+            begin = Offsets.from_json(start)
+            resets = self._follow_group(begin)
+            if not resets:
+                return self._next_offset(begin, limit) or start
+            moved = begin._replace(positions={**begin.positions, **resets})
+            return self._next_offset(moved, limit, tuple(sorted(resets.items()))) or start
 
-    def _follow_group(self, start: dict[str, Any]) -> None:
-        """Commit the end of the micro-batch before, which is done."""
+    def _follow_group(self, begin: Offsets) -> dict[TopicPartition, int]:
+        """Commit the end of the micro-batch before, which is done.
+
+        The first time of a run, return instead what was reset while the query was stopped.
+        """
         if not self._options.group_id:
-            return
+            return {}
+        group = self._group_offsets()
+        resets = {} if self._has_checked_group else group.resets(begin.positions)
+        self._has_checked_group = True
+        if not resets:
+            group.finished(begin)
+        return resets
+
+    def _group_offsets(self) -> GroupOffsets:
         if self._group is None:
             self._group = GroupOffsets(self._options.group_id, self.cluster)
-        self._group.finished(Offsets.from_json(start))
+        return self._group
 
-    def _next_offset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        begin = Offsets.from_json(start)
+    def _next_offset(
+        self,
+        begin: Offsets,
+        limit: ReadLimit,
+        resets: tuple[tuple[TopicPartition, int], ...] = (),
+    ) -> dict[str, Any] | None:
+        """Return the end of the next micro-batch; None while there is none."""
         latest = self._goal or self._latest()
         check_same_topics(begin.topic_ids, latest.topic_ids)
         positions = self._without_lost(begin, latest)
         begin_all = self._with_new_partitions(begin, positions)
-        if not self._has_enough(begin_all, positions):
-            return start
+        if not resets and not self._has_enough(begin_all, positions):
+            return None
+        if (limit_bytes := self._options.max_bytes_per_trigger) is not None:
+            positions = self._within_bytes(limit_bytes, begin_all, positions)
         if isinstance(limit, ReadMaxRows):
             positions = limit_offsets(begin_all, positions, limit.max_rows)
         self._last_advance = time.monotonic()
-        return Offsets(positions, {**begin.topic_ids, **latest.topic_ids}).to_json()
+        return Offsets(positions, {**begin.topic_ids, **latest.topic_ids}, resets).to_json()
+
+    def _within_bytes(
+        self,
+        limit_bytes: int,
+        begin: dict[TopicPartition, int],
+        positions: dict[TopicPartition, int],
+    ) -> dict[TopicPartition, int]:
+        """Limit a micro-batch to about maxBytesPerTrigger, by the mean size of an offset's data."""
+        sizes = log_sizes(self.cluster, list(positions))
+        first = earliest(self.cluster, list(positions))
+        limit = offsets_within(limit_bytes, begin, positions, first, sizes)
+        return limit_offsets(begin, positions, limit)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """Return the log end offsets, for progress reports."""
@@ -186,16 +225,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         begin, until = Offsets.from_json(start), Offsets.from_json(end)
+        if until.resets and self._options.group_id:
+            # the checkpoint has them now: the next reset to the same offsets is another one
+            self._group_offsets().begin(dict(until.resets))
         names = sorted({part.topic for part in until.positions})
         topics = self.cluster.existing_topics(names)
         current = ids_of(topics.values())
         check_same_topics({**until.topic_ids, **begin.topic_ids}, current)
         first = earliest(self.cluster, [p for p in until.positions if p.topic in topics])
+        starts = {**begin.positions, **dict(until.resets)}
         ranges = []
         for part, end_offset in sorted(until.positions.items()):
             # a new partition starts at 0: records deleted before its first read count as lost
             unknown = 0 if self._options.fail_on_data_loss else first.get(part, end_offset)
-            begin_offset = begin.positions.get(part, unknown)
+            begin_offset = starts.get(part, unknown)
             if begin_offset < end_offset:
                 self._check_available(part, begin_offset, first)
                 begin_offset = max(begin_offset, first.get(part, end_offset))
