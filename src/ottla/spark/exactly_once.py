@@ -100,7 +100,7 @@ class ExactlyOnce:
             f"the checkpoint has batches up to {last}, but group {self._group_id!r} has no "
             "decision on one: did its offsets expire (offsets.retention.minutes), were they reset "
             "while a batch was unfinished, or did the query run with exactlyOnce=false? Start with "
-            "a new checkpoint, or give allowMissingDecision=true: the batch that runs next may then "
+            "a new checkpoint, or give allowMissingDecision=true: the batch run next may then "
             "be written twice",
         )
 
