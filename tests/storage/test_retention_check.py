@@ -14,7 +14,7 @@ from ottla.storage.log_set import removal_queue
 from ottla.storage.log_set.retention_check import RetentionCheck
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import TopicPartition
-from tests.storage.logs import NOW_MS, TOPIC_ID, put, send
+from tests.storage.logs import NOW_MS, TOPIC_ID, put
 from tests.storage.sets import finish, make, open_set
 
 if TYPE_CHECKING:
@@ -226,19 +226,3 @@ def test_a_removal_that_fails_takes_the_directory_offline() -> None:
     disk.fail(lambda call: call.kind == "remove", errno.EIO)
     finish(jobs)
     assert not logs.directories[0].is_online
-
-
-def test_producers_are_checked_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log of 100,000 producers takes several slices; its segments follow."""
-    monkeypatch.setattr("ottla.storage.log_set.retention_check.SLICE_PRODUCERS", 4)
-    logs = open_set(SimulatedDisk())
-    log = make(logs)
-    for producer_id in range(10):
-        send(log, producer_id, 0)
-    check = RetentionCheck(logs)
-    later_ms = NOW_MS + SMALL.producer_id_expiration_ms + 10
-    left = []
-    while check.step(later_ms, None, 256):
-        left.append(len(log.producer_state.producers))
-    assert left == [6, 2]
-    assert not log.producer_state.producers

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ottla import Producer
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
 from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.protocol.apis.produce import ProduceRequest
 from ottla.records.builder import encode_batch
@@ -101,3 +103,27 @@ def test_topics_are_not_made_where_that_is_switched_off() -> None:
         assert cluster.run(lambda node: list(node.broker.image.topics.by_name)) == []
         peer.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 6)
         _eventually(lambda: _metadata(peer, OFFSETS_TOPIC)[0] == 0)
+
+
+def _set_of_all_brokers(peer: Peer, name: str, value: str) -> None:
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    change = resource.AlterableConfig(name=name, config_operation=0, value=value)
+    wanted = resource(resource_type=4, resource_name="", configs=[change])
+    answer = peer.ask(IncrementalAlterConfigsRequest(resources=[wanted], validate_only=False), 1)
+    assert answer.responses[0].error_code == 0
+
+
+def test_settings_of_producers_change_while_the_node_runs() -> None:
+    """How long they are remembered, and whether their transactions are verified."""
+    with Cluster(config={"producer.id.expiration.check.interval.ms": "20"}) as cluster:
+        peer = Peer(cluster.bootstrap)
+        peer.ask(CreateTopicsRequest(topics=[topic("t", 1, 1)]), 7)
+        with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+            producer.send("t", b"value")
+        log = cluster.run(lambda node: node.broker.replicas.get("t", 0).log)
+        assert len(log.producer_state.producers) == 1
+        assert log.config.transaction_partition_verification_enable
+        _set_of_all_brokers(peer, "transaction.partition.verification.enable", "false")
+        _set_of_all_brokers(peer, "producer.id.expiration.ms", "1")
+        _eventually(lambda: not log.producer_state.producers)
+        assert not log.config.transaction_partition_verification_enable

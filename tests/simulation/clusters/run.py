@@ -12,7 +12,11 @@ from tests.simulation.clusters.bug_reports import BugReports
 from tests.simulation.clusters.checks import ClusterChecks
 from tests.simulation.clusters.faults import ClusterFaults, raise_failure
 from tests.simulation.clusters.transactions import SETTINGS as TRANSACTION_SETTINGS
-from tests.simulation.clusters.transactions import TransactionWork, has_transactions
+from tests.simulation.clusters.transactions import (
+    TransactionWork,
+    feature_levels,
+    has_transactions,
+)
 from tests.simulation.clusters.work import KEPT, ClusterWork
 
 if TYPE_CHECKING:
@@ -97,7 +101,11 @@ class ClusterRun:
         if has_transactions(seed):
             settings |= TRANSACTION_SETTINGS
         self.cluster = SimulatedCluster(
-            seed, nodes=layout.nodes, roles=layout.roles, config=settings
+            seed,
+            nodes=layout.nodes,
+            roles=layout.roles,
+            config=settings,
+            feature_levels=feature_levels(seed),
         )
         self.checks = ClusterChecks(self.cluster)
         self.bug_reports = BugReports()

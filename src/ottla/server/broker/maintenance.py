@@ -1,4 +1,4 @@
-"""What a broker does by the clock: retention, flushes, checkpoints, removal of deleted files.
+"""What a broker does by the clock: retention, expiry, flushes, checkpoints, removal of files.
 
 Kafka: the scheduled tasks of kafka.log.LogManager and kafka.server.ReplicaManager.
 """
@@ -13,6 +13,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.server.broker.disk_space import SpaceWatch
 from ottla.server.system.timers import next_aligned_tick
 from ottla.storage.log.retention import ClockJumpDetector
+from ottla.storage.log_set.producer_expiry import ProducerExpiry
 from ottla.storage.log_set.retention_check import SLICE_LOGS, RetentionCheck
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.maintenance")
 JOBS_INTERVAL_MS = 250
 SLICE_PAUSE_MS = 5
-"""Between two slices of a retention check: requests go first."""
+"""Between two slices of a check of all logs: requests go first."""
 _WHAT_TO_DO = {
     errno.ENOSPC: "free some space or move the directory to a larger disk, then start again",
     errno.EDQUOT: "raise the quota or free some space, then start again",
@@ -80,6 +81,7 @@ class Maintenance:
         self._is_stopped = False
         self._saved_at = -1
         self._check: RetentionCheck | None = None
+        self._expiry: ProducerExpiry | None = None
         self._checked_step: ClockStep | None = None
         """The step of the clock that the check under way knew of when it began."""
 
@@ -94,6 +96,7 @@ class Maintenance:
             self._apply_retention,
             first_ms=config.log_initial_task_delay_ms,
         )
+        self._every(config.producer_id_expiration_check_interval_ms, self._expire_producers)
         self._every(config.log_flush_scheduler_interval_ms, self._flush_due)
         self._cleaning.start()
         self._space.look_now()
@@ -181,6 +184,21 @@ class Maintenance:
             self._timer.add(next_ms, lambda _now_ms: _attempt(self._go_on_with_retention))
         elif self._steps.step == self._checked_step and not self._logs.is_holding_back:
             self._steps.forget()  # a step that came meanwhile is news to the first slices
+
+    def _expire_producers(self) -> None:
+        if self._expiry is None:
+            self._expiry = ProducerExpiry(self._logs)
+            self._go_on_with_expiry()
+
+    def _go_on_with_expiry(self) -> None:
+        """Run the next slice, as of a retention check."""
+        expiry, self._expiry = self._expiry, None
+        if expiry is None or self._is_stopped:
+            return
+        if expiry.step(self._clock.now_ms()):
+            self._expiry = expiry
+            next_ms = self._clock.monotonic_ms() + SLICE_PAUSE_MS
+            self._timer.add(next_ms, lambda _now_ms: _attempt(self._go_on_with_expiry))
 
     def _report_damage(self, damaged: PartitionLog, error: CorruptMessage) -> None:
         """Say once of each log that retention cannot read it; the others have theirs."""

@@ -143,4 +143,7 @@ def log_config(topic: TopicConfig, broker: BrokerConfig) -> LogConfig:
     if topic.compact and topic.max_compaction_lag_ms > 0:  # as LogConfig.maxSegmentMs
         values["segment_ms"] = min(topic.segment_ms, topic.max_compaction_lag_ms)
     values["producer_id_expiration_ms"] = broker.producer_id_expiration_ms
+    values["transaction_partition_verification_enable"] = (
+        broker.transaction_partition_verification_enable
+    )
     return LogConfig(**values)

@@ -5,6 +5,7 @@ Kafka: org.apache.kafka.common.test.KafkaClusterTestKit.formatNode.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.config.broker import parse_broker_config
@@ -47,15 +48,16 @@ def format_node(
     quorum: QuorumFormat,
     directories: Mapping[str, Directory],
     new_uuid: Callable[[], Uuid],
+    feature_levels: Mapping[str, int] = MappingProxyType({}),
 ) -> None:
-    """Format a node's directories, by path."""
+    """Format a node's directories, by path; features without a level get their newest."""
     parsed = parse_broker_config(config)
     format_directories(
         parsed,
         FormatRequest(
             cluster_id=quorum.cluster_id,
             initial_controllers=quorum.voters if parsed.is_controller else (),
-            feature_levels=dict.fromkeys(UNBUILT_FEATURES, 0),
+            feature_levels={**dict.fromkeys(UNBUILT_FEATURES, 0), **feature_levels},
         ),
         FormatTarget(
             directories=directories,

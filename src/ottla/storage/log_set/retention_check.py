@@ -20,12 +20,8 @@ SLICE_LOGS = 256
 """Logs checked per slice: one or two milliseconds when nothing is deleted."""
 
 
-SLICE_PRODUCERS = 5000
-"""Idempotent producers checked per slice, which takes about a millisecond."""
-
-
 class RetentionCheck:
-    """Deletes old segments and releases idle files and producers, log by log."""
+    """Deletes old segments and releases idle files, log by log."""
 
     __slots__ = ("_logs", "_on_damage", "_waiting", "deleted")
 
@@ -49,14 +45,9 @@ class RetentionCheck:
         `LogSet.is_holding_back`.
         """
         end = 0 if max_count is None else max(0, len(self._waiting) - max_count)
-        producers = 0
         while len(self._waiting) > end:
-            log = self._waiting[-1]
-            producers += min(len(log.producer_state.producers), SLICE_PRODUCERS)
-            if log.producer_state.remove_expired(now_ms, max_count and SLICE_PRODUCERS):
-                break
             count = self._check(self._waiting.pop(), now_ms, clock_step)
-            if max_count is not None and (count or producers >= SLICE_PRODUCERS):
+            if max_count is not None and count:
                 break
         return bool(self._waiting)
 

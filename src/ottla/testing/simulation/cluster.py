@@ -41,11 +41,13 @@ class SimulatedCluster:
         nodes: int = 3,
         roles: Mapping[int, str] = MappingProxyType({}),
         config: Mapping[str, str] | None = None,
+        feature_levels: Mapping[str, int] = MappingProxyType({}),
         keep_lines: bool = False,
     ) -> None:
         """Take Kafka's dotted names for all nodes; keep_lines keeps the trace's text.
 
-        roles has process.roles by node id, of nodes that are not broker and controller.
+        roles has process.roles by node id, of nodes that are not broker and controller;
+        feature_levels has what `storage format --feature` would be given.
         """
         self.seed = seed
         self.loop = SimulatedLoop(Trace(keep_lines=keep_lines))
@@ -59,6 +61,7 @@ class SimulatedCluster:
             lambda: Uuid(rng.randbytes(16)),
             now_ms=START_MS,
         )
+        self._feature_levels = feature_levels
         self._nodes = {
             number: self._make(number, quorum, roles.get(number, BOTH), config or {})
             for number in range(1, nodes + 1)
@@ -89,7 +92,13 @@ class SimulatedCluster:
             host=host,
         )
         ids = Random(f"{self.seed}/ids/{number}")  # noqa: S311 - repeatable
-        format_node(node.config, quorum, node.disks, lambda: Uuid(ids.randbytes(16)))
+        format_node(
+            node.config,
+            quorum,
+            node.disks,
+            lambda: Uuid(ids.randbytes(16)),
+            self._feature_levels,
+        )
         return node
 
     def __iter__(self) -> Iterator[SimulatedNode]:
