@@ -173,7 +173,7 @@ class World:
             timer=self.timer,
             clock=self.clock,
             consumer=ConsumerDependencies(
-                self.topics, lambda _group_id: self.consumer_config, self._new_uuid
+                self.topics, lambda _group_id: self.consumer_config, self._new_member_id
             ),
             new_uuid=self._new_uuid,
             on_fault=self._fault,
@@ -188,6 +188,9 @@ class World:
     def _new_uuid(self) -> str:
         self.uuid_count += 1
         return str(self.uuid_count)
+
+    def _new_member_id(self) -> str:
+        return self._new_uuid()
 
     def elect(self) -> World:
         """Elect the coordinator for all its partitions and load them."""

@@ -165,7 +165,10 @@ def numbered(lines: list[str], seen: dict[str, str]) -> list[str]:
 
     Kafka keeps members and groups in hash maps, so their order means nothing.
     """
-    pattern = re.compile(r"[0-9a-zA-Z_-]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+    pattern = re.compile(
+        r"[0-9a-zA-Z_-]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+        r"|(?<![\w-])(?=[\w-]*[a-z])[\w-]{22}(?![\w-])"
+    )
     shown = []
     for line in lines:
         text = pattern.sub(lambda m: seen.setdefault(m[0], f"#{len(seen) + 1}"), line)

@@ -18,7 +18,7 @@ from tests.coordinator.real_group_coordinator import RealWorld, ThroughTheWire, 
 from tests.transcripts.classic_group_commands import Transcript
 
 SCRIPT = Path(__file__).parent / "against_kafka.txt"
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "group_initial_rebalance_delay_ms": 500,
     "group_min_session_timeout_ms": 500,
     "group_max_size": 3,

@@ -59,7 +59,7 @@ class Transcript:
     # ---------------------------------------------------------------- the world
 
     def do_new(self, **options: str) -> None:
-        settings = {key: int(value) for key, value in options.items()}
+        settings: dict[str, Any] = {key: int(value) for key, value in options.items()}
         self.world = World(GroupCoordinatorConfig(offsets_topic_num_partitions=1, **settings))
         self.world.elect()
         self.members, self.generations, self.protocols = {}, {}, {}
@@ -104,7 +104,7 @@ class Transcript:
     # ---------------------------------------------------------------- members
 
     def do_join(self, client: str, **options: str) -> None:
-        protocols = options.get("protocols", "range:" + client)
+        protocols = options.get("protocols", self._default_protocols(client))
         protocol_class = JoinGroupRequest.JoinGroupRequestProtocol
         request = JoinGroupRequest(
             group_id=options.get("group", "g"),
@@ -114,7 +114,7 @@ class Transcript:
             group_instance_id=options.get("instance"),
             protocol_type=options.get("type", "consumer"),
             protocols=[
-                protocol_class(name=name, metadata=data.encode())
+                protocol_class(name=name, metadata=self._metadata(data, options))
                 for name, _, data in (part.partition(":") for part in protocols.split(","))
                 if name
             ],
@@ -130,7 +130,9 @@ class Transcript:
                 self.protocols[key] = answer.protocol_name
             if answer.error_code:
                 return f"{ErrorCode(answer.error_code).name} member={answer.member_id or '-'}"
-            members = " ".join(f"{m.member_id}:{m.metadata.decode()}" for m in answer.members)
+            members = " ".join(
+                f"{m.member_id}:{self._shown_metadata(m.metadata)}" for m in answer.members
+            )
             skips = " skip-assignment" if answer.skip_assignment else ""
             return (
                 f"generation={answer.generation_id} member={answer.member_id} "
@@ -153,7 +155,7 @@ class Transcript:
             assignments=[
                 SyncGroupRequest.SyncGroupRequestAssignment(
                     member_id=self.members.get(self._key(name, options), name),
-                    assignment=data.encode(),
+                    assignment=self._assignment(data),
                 )
                 for name, _, data in assignments
             ],
@@ -165,7 +167,8 @@ class Transcript:
             lambda answer: (
                 ErrorCode(answer.error_code).name
                 if answer.error_code
-                else f"assignment={answer.assignment.decode() or '-'} {answer.protocol_name}"
+                else f"assignment={self._shown_assignment(answer.assignment) or '-'} "
+                f"{answer.protocol_name}"
             ),
         )
 
@@ -324,7 +327,8 @@ class Transcript:
                 f"{g.group_id} {_code(g)} {g.group_state} type={g.protocol_type or '-'} "
                 f"protocol={g.protocol_data or '-'} "
                 + " ".join(
-                    f"{m.member_id}:{m.member_metadata.decode()}:{m.member_assignment.decode()}"
+                    f"{m.member_id}:{self._shown_metadata(m.member_metadata)}:"
+                    f"{self._shown_assignment(m.member_assignment)}"
                     for m in g.members
                 )
                 for g in answer.groups
@@ -342,6 +346,26 @@ class Transcript:
         )
 
     # ---------------------------------------------------------------- inside
+
+    @staticmethod
+    def _default_protocols(client: str) -> str:
+        return "range:" + client
+
+    def _metadata(self, data: str, options: dict[str, str]) -> bytes:
+        """Return a member's metadata: here any text; consumers send subscriptions."""
+        return data.encode()
+
+    def _shown_metadata(self, metadata: bytes) -> str:
+        return metadata.decode()
+
+    def _assignment(self, data: str) -> bytes:
+        return data.encode()
+
+    def _shown_assignment(self, assignment: bytes) -> str:
+        return assignment.decode()
+
+    def _shown_record(self, key: Any, value: Any) -> str:
+        return _show_record(key, value)
 
     def _topic_id(self, topic: str, options: dict[str, str]) -> Uuid:
         topics = self.world.topics
@@ -379,7 +403,7 @@ class Transcript:
                 decoded = records.decode(record.key, record.value)
                 assert decoded is not None
                 self.trace.append(
-                    f"log {record.offset}: {_show_record(decoded.key, decoded.value)}"
+                    f"log {record.offset}: {self._shown_record(decoded.key, decoded.value)}"
                 )
         self.batch_count = len(batches)
 

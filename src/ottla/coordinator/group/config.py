@@ -35,5 +35,16 @@ class GroupCoordinatorConfig:
     group_max_session_timeout_ms: int = 1_800_000  # group.max.session.timeout.ms
     group_initial_rebalance_delay_ms: int = 3_000  # group.initial.rebalance.delay.ms
     group_max_size: int = 2**31 - 1  # group.max.size
+    group_consumer_migration_policy: str = "bidirectional"  # group.consumer.migration.policy
     new_member_join_timeout_ms: int = 5 * _MINUTE_MS  # no setting in Kafka either
     max_pending_members: int = 10_000  # ours: ids handed out and not used yet, a group
+
+    @property
+    def is_upgrade_enabled(self) -> bool:
+        """Whether a classic group with members may become a consumer group."""
+        return self.group_consumer_migration_policy.lower() in ("upgrade", "bidirectional")
+
+    @property
+    def is_downgrade_enabled(self) -> bool:
+        """Whether a consumer group may become a classic one with its last consumer member."""
+        return self.group_consumer_migration_policy.lower() in ("downgrade", "bidirectional")

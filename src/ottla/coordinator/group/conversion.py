@@ -1,7 +1,7 @@
-"""Groups that are empty change their kind with the first member of another protocol.
+"""Requests of either protocol for groups of either kind; a group changes its kind where it must.
 
 Kafka: GroupMetadataManager.{getOrMaybeCreateConsumerGroup, maybeDeleteEmptyClassicGroup,
-classicGroupJoin}.
+classicGroupJoin, classicGroupSync, classicGroupHeartbeat, classicGroupLeave}.
 """
 
 from __future__ import annotations
@@ -10,12 +10,18 @@ from typing import TYPE_CHECKING
 
 from ottla.coordinator.group import records
 from ottla.coordinator.group.classic import join as classic_join
+from ottla.coordinator.group.classic import membership
+from ottla.coordinator.group.classic import sync as classic_sync
 from ottla.coordinator.group.consumer import heartbeat as consumer_heartbeat
 from ottla.coordinator.group.consumer import records as consumer_records
 from ottla.coordinator.group.consumer.member import JOIN_EPOCH
+from ottla.coordinator.group.migration import join as member_join
+from ottla.coordinator.group.migration import session
+from ottla.coordinator.group.migration.upgrade import upgrade
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from ottla.coordinator.group.classic.group import ClassicGroup
     from ottla.coordinator.group.classic.join_call import Join
     from ottla.coordinator.group.context import RequestContext
     from ottla.coordinator.group.groups import Groups
@@ -24,21 +30,39 @@ if TYPE_CHECKING:
         ConsumerGroupHeartbeatRequest,
         ConsumerGroupHeartbeatResponse,
     )
+    from ottla.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
+    from ottla.protocol.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse
+    from ottla.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
+    from ottla.purgatory.pending import Pending
 
 
-def heartbeat(
+def consumer_heartbeat_of(
     groups: Groups, request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> Result[ConsumerGroupHeartbeatResponse]:
-    """Apply a heartbeat; an empty classic group becomes a consumer group where a member joins."""
+    """Apply a ConsumerGroupHeartbeat; a classic group becomes a consumer group where it joins."""
     group_id = request.group_id
-    classic = None if groups.consumer.find(group_id) else groups.classic.find(group_id)
+    classic = groups.classic.find(group_id)
     if classic is None:
         return consumer_heartbeat.heartbeat(groups.consumer, request, context)
-    if request.member_epoch != JOIN_EPOCH or not classic.is_empty or classic.pending_join:
+    if request.member_epoch != JOIN_EPOCH:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-    result = consumer_heartbeat.heartbeat(groups.consumer, request, context)
-    if group_id in groups.classic.stored:
+    if classic.is_empty:
+        result = consumer_heartbeat.heartbeat(groups.consumer, request, context)
         result.records.insert(0, records.group_tombstone(group_id))
+        return result
+    return _upgraded(groups, classic, request, context)
+
+
+def _upgraded(
+    groups: Groups,
+    classic: ClassicGroup,
+    request: ConsumerGroupHeartbeatRequest,
+    context: RequestContext,
+) -> Result[ConsumerGroupHeartbeatResponse]:
+    group, written = upgrade(groups, classic)
+    result = consumer_heartbeat.heartbeat(groups.consumer, request, context, group)
+    result.records[:0] = written
+    result.on_commit = lambda: groups.classic.discard(classic)
     return result
 
 
@@ -48,7 +72,33 @@ def join(groups: Groups, call: Join) -> Result[None]:
     if group is None:
         return classic_join.join(groups.classic, call)
     if not group.is_empty:
-        return call.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, call.request.member_id)
+        return member_join.join(groups, group, call)
     result = classic_join.join(groups.classic, call)
     result.records[:0] = consumer_records.group_tombstones(group)
     return result
+
+
+def sync(
+    groups: Groups, request: SyncGroupRequest, answer: Pending[SyncGroupResponse]
+) -> Result[None]:
+    """Apply a SyncGroup."""
+    group = groups.consumer.find(request.group_id)
+    if group is None or group.is_empty:
+        return classic_sync.sync(groups.classic, request, answer)
+    return session.sync(groups, group, request, answer)
+
+
+def heartbeat(groups: Groups, request: HeartbeatRequest) -> Result[HeartbeatResponse]:
+    """Apply a Heartbeat of the classic protocol."""
+    group = groups.consumer.find(request.group_id)
+    if group is None:
+        return membership.heartbeat(groups.classic, request)
+    return session.heartbeat(groups, group, request)
+
+
+def leave(groups: Groups, request: LeaveGroupRequest) -> Result[LeaveGroupResponse]:
+    """Apply a LeaveGroup."""
+    group = groups.consumer.find(request.group_id)
+    if group is None:
+        return membership.leave(groups.classic, request)
+    return session.leave(groups, group, request)

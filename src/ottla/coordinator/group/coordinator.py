@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group import conversion, group_admin
-from ottla.coordinator.group.classic import membership, sync
 from ottla.coordinator.group.classic.join_call import make_join
 from ottla.coordinator.group.consumer import describe as consumer_describe
 from ottla.coordinator.group.consumer.validation import check_request
@@ -180,7 +179,7 @@ class GroupCoordinator:
             return Pending.of(sync_error(ErrorCode.INVALID_GROUP_ID))
         self._run_held(
             request.group_id,
-            lambda shard: sync.sync(shard.classic, request, answer),
+            lambda shard: conversion.sync(shard.groups, request, answer),
             lambda code: answer.complete(sync_error(code)),
         )
         return answer
@@ -199,7 +198,7 @@ class GroupCoordinator:
 
         pending = self._runtime.write(
             self.partition_for(request.group_id),
-            lambda shard: membership.heartbeat(shard.classic, request),
+            lambda shard: conversion.heartbeat(shard.groups, request),
         )
         return recover(pending, refuse)
 
@@ -236,7 +235,7 @@ class GroupCoordinator:
 
         pending = self._runtime.write(
             self.partition_for(request.group_id),
-            lambda shard: membership.leave(shard.classic, request),
+            lambda shard: conversion.leave(shard.groups, request),
         )
         return recover(pending, refuse).then(in_version)
 
@@ -260,7 +259,7 @@ class GroupCoordinator:
             return Pending.of(refuse(error))
         pending = self._runtime.write(
             self.partition_for(request.group_id),
-            lambda shard: conversion.heartbeat(shard.groups, request, context),
+            lambda shard: conversion.consumer_heartbeat_of(shard.groups, request, context),
         )
         return recover(pending, refuse)
 

@@ -6,6 +6,7 @@ Kafka: org.apache.kafka.coordinator.group.GroupCoordinatorShard.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.coordinator.group import group_admin, records
@@ -16,6 +17,7 @@ from ottla.coordinator.group.consumer import replay as consumer_replay
 from ottla.coordinator.group.consumer import timeouts
 from ottla.coordinator.group.consumer.groups import ConsumerGroups
 from ottla.coordinator.group.groups import Groups
+from ottla.coordinator.group.migration import downgrade
 from ottla.coordinator.group.offsets.committed import Offsets
 from ottla.coordinator.group.responses import join_error, sync_error
 from ottla.coordinator.runtime.result import Result, empty_result
@@ -63,6 +65,7 @@ class GroupShard:
             new_uuid=new_uuid,
             stored=TimelineDict(environment.registry),
             simple=TimelineSet(environment.registry),
+            has_other_kind=self._has_modern_group,
         )
         self.consumer = ConsumerGroups(
             registry=environment.registry,
@@ -74,6 +77,10 @@ class GroupShard:
         )
         self.offsets = Offsets(environment.registry)
         self.groups = Groups(self.classic, self.consumer, self.offsets)
+        self.consumer.downgrade = partial(downgrade.after_leave, self.groups)
+
+    def _has_modern_group(self, group_id: str) -> bool:
+        return self.consumer.find(group_id) is not None
 
     # ---------------------------------------------------------------- replay
 
@@ -109,6 +116,7 @@ class GroupShard:
 
     def _replay_group(self, group_id: str, value: schemas.GroupMetadataValue | None) -> None:
         if value is not None:
+            self.consumer.by_id.pop(group_id, None)
             self.classic.stored[group_id] = value
             return
         self.classic.stored.pop(group_id, None)

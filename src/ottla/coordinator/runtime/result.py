@@ -6,7 +6,7 @@ Kafka: org.apache.kafka.coordinator.common.runtime.{CoordinatorRecord, Coordinat
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,6 +61,11 @@ class EndTransaction(NamedTuple):
     coordinator_epoch: int
     committed: bool
     transaction_version: int
+
+
+def replace_response(result: Result[Any], response: T) -> Result[T]:
+    """Return a result with another response."""
+    return Result(response, result.records, result.on_append, result.atomic, result.on_commit)
 
 
 def empty_result() -> Result[None]:

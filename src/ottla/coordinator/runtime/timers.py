@@ -34,6 +34,9 @@ class ShardTimers:
     def __len__(self) -> int:
         return len(self._tasks)
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._tasks
+
     def schedule(
         self, key: Hashable, delay_ms: int, operation: Operation, *, retry_ms: int | None = None
     ) -> None:

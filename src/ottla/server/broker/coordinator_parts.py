@@ -118,6 +118,7 @@ def group_coordinator_config(config: BrokerConfig) -> GroupCoordinatorConfig:
         group_max_session_timeout_ms=config.group_max_session_timeout_ms,
         group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
         group_max_size=config.group_max_size,
+        group_consumer_migration_policy=config.group_consumer_migration_policy,
     )
 
 

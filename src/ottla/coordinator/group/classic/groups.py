@@ -4,7 +4,8 @@ Kafka: the classic part of org.apache.kafka.coordinator.group.GroupMetadataManag
 
 `stored` is replayed state: the last complete generation of each group, a timeline. `live` is the
 shard's soft state: groups with their pending joins and syncs. A live group is created from the
-stored one on first access and is discarded with the shard. `simple` is replayed state, too: the
+stored one on first access and is discarded with the shard. Where a group of another kind has its
+name it does not count. `simple` is replayed state, too: the
 groups without a generation that exist because offsets were committed under their name.
 """
 
@@ -38,10 +39,13 @@ class ClassicGroups:
     new_uuid: Callable[[], str]
     stored: TimelineDict[str, GroupMetadataValue]
     simple: TimelineSet[str]
+    has_other_kind: Callable[[str], bool]
     live: dict[str, ClassicGroup] = field(default_factory=dict)
 
     def find(self, group_id: str) -> ClassicGroup | None:
         """Return the group; None if it does not exist."""
+        if self.has_other_kind(group_id):
+            return None
         group = self.live.get(group_id)
         if group is None:
             value = self.stored.get(group_id)
@@ -69,6 +73,23 @@ class ClassicGroups:
         group = ClassicGroup(group_id, ClassicState.EMPTY, self.clock.now_ms())
         self.live[group_id] = group
         return group
+
+    def replace(self, group: ClassicGroup) -> None:
+        """Add a live group in the place of an older one."""
+        self.timers.cancel(join_key(group.group_id))
+        self.timers.cancel(sync_key(group.group_id))
+        self.live[group.group_id] = group
+
+    def discard(self, group: ClassicGroup) -> None:
+        """Remove a live group, unless another one has its place, with its timers."""
+        group_id = group.group_id
+        if self.live.get(group_id) is not group:
+            return
+        del self.live[group_id]
+        self.timers.cancel(join_key(group_id))
+        self.timers.cancel(sync_key(group_id))
+        for member_id in (*group.members, *group.pending_join):
+            self.timers.cancel(heartbeat_key(group_id, member_id))
 
     def remove_empty(self, group_id: str) -> None:
         """Discard an empty live group with its pending members; their ids become unknown."""

@@ -45,10 +45,13 @@ class ClassicMember:
 
     def metadata(self, protocol_name: str | None) -> bytes:
         """Return its metadata for a protocol, which must be one that it supports."""
-        for name, data in self.protocols:
-            if name == protocol_name:
-                return data
-        raise AssertionError(f"member {self.member_id} has no protocol {protocol_name}")
+        found = self.metadata_or_none(protocol_name)
+        assert found is not None, f"member {self.member_id} has no protocol {protocol_name}"
+        return found
+
+    def metadata_or_none(self, protocol_name: str | None) -> bytes | None:
+        """Return its metadata for a protocol; None for one that it does not support."""
+        return next((data for name, data in self.protocols if name == protocol_name), None)
 
     def vote(self, candidates: Container[str]) -> str:
         """Return the first of its protocols that all members support."""

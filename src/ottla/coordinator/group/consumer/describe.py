@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.groups import Groups
 
 DescribedGroup = api.ConsumerGroupDescribeResponse.DescribedGroup
+_CLASSIC_MEMBER = 0
 _CONSUMER_MEMBER = 1
 
 
@@ -82,7 +83,7 @@ def _member(
         subscribed_topic_regex=member.subscribed_regex or "",
         assignment=_assignment(groups, _owned(member)),
         target_assignment=_assignment(groups, target),
-        member_type=_CONSUMER_MEMBER,
+        member_type=_CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from ottla.coordinator.group.consumer.member import ConsumerMember
+from ottla.coordinator.group.consumer.member import ConsumerMember, MemberState
 from ottla.coordinator.group.group import GroupType
 from ottla.errors import ErrorCode, KafkaError
 from ottla.timeline import LATEST_EPOCH, TimelineDict, TimelineObject
@@ -74,6 +74,8 @@ class ConsumerGroup:
         self.topic_counts: TimelineDict[str, int] = TimelineDict(registry)
         self.regex_counts: TimelineDict[str, int] = TimelineDict(registry)
         self.resolved: TimelineDict[str, ResolvedRegex] = TimelineDict(registry)
+        self.classic_count: TimelineObject[int] = TimelineObject(registry, 0)
+        self.classic_protocols: TimelineDict[str, int] = TimelineDict(registry)
         self.has_partition_metadata: TimelineObject[bool] = TimelineObject(registry, False)
 
     # ---------------------------------------------------------------- queries
@@ -161,6 +163,28 @@ class ConsumerGroup:
         votes = Counter(sorted(named))
         return max(votes, key=votes.__getitem__) if votes else None
 
+    def supports(self, protocol_type: str, protocols: Iterable[tuple[str, bytes]]) -> bool:
+        """Whether all members of the classic protocol support one of these protocols."""
+        count = self.classic_count.value
+        return protocol_type == CONSUMER_PROTOCOL_TYPE and any(
+            self.classic_protocols.get(name, 0) == count for name, _ in protocols
+        )
+
+    def is_classic_without(self, members: Iterable[ConsumerMember]) -> bool:
+        """Whether all other members use the classic protocol."""
+        left = tuple(members)
+        classic = self.classic_count.value - sum(one.classic is not None for one in left)
+        return classic == len(self.members) - len(left)
+
+    def waits_for_partitions(self, member: ConsumerMember) -> bool:
+        """Whether other members still own partitions of a member's target."""
+        return member.state is MemberState.UNRELEASED_PARTITIONS and any(
+            index not in member.assigned.get(topic_id, {})
+            and self.current_partition_epoch(topic_id, index) != UNRELEASED
+            for topic_id, indexes in self.target.get(member.member_id, {}).items()
+            for index in indexes
+        )
+
     # ---------------------------------------------------------------- replay
 
     def set_epoch(self, epoch: int, metadata_hash: int) -> None:
@@ -225,6 +249,10 @@ class ConsumerGroup:
         _add(self.topic_counts, member.subscribed_topics, change)
         if member.subscribed_regex:
             _add(self.regex_counts, (member.subscribed_regex,), change)
+        if member.classic is not None:
+            self.classic_count.value += change
+            names = dict.fromkeys(name for name, _ in member.classic.protocols)
+            _add(self.classic_protocols, names, change)
 
 
 def _add(counts: TimelineDict[str, int], names: Iterable[str], change: int) -> None:

@@ -9,20 +9,28 @@ Kafka: the consumer part of org.apache.kafka.coordinator.group.GroupMetadataMana
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.errors import ErrorCode, KafkaError
 from ottla.timeline import TimelineDict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable
+    from collections.abc import Callable, Hashable, Iterable, Sequence
 
     from ottla.clock import Clock
     from ottla.coordinator.group.config import ConsumerGroupConfig
+    from ottla.coordinator.group.consumer.member import ConsumerMember
     from ottla.coordinator.group.context import TopicNames
-    from ottla.coordinator.runtime import ShardTimers
+    from ottla.coordinator.runtime import Result, ShardTimers
     from ottla.timeline import SnapshotRegistry
+
+
+Downgrade: TypeAlias = "Callable[[ConsumerGroup, Sequence[ConsumerMember]], Result[None] | None]"
+
+
+def _stays(_group: ConsumerGroup, _leaving: Sequence[ConsumerMember]) -> Result[None] | None:
+    return None
 
 
 @dataclass(slots=True, eq=False)
@@ -30,7 +38,8 @@ class ConsumerGroups:
     """The state and dependencies of the modules of this package.
 
     settings returns a group's settings in force: those of the broker, bounded, and the group's own.
-    new_member_id returns an id for members that bring none.
+    new_member_id returns an id for members that bring none. downgrade makes a group classic whose
+    last member of the consumer protocol leaves; None where it stays a consumer group.
     """
 
     registry: SnapshotRegistry
@@ -39,6 +48,7 @@ class ConsumerGroups:
     topics: TopicNames
     settings: Callable[[str], ConsumerGroupConfig]
     new_member_id: Callable[[], str]
+    downgrade: Downgrade = _stays
     topic_hashes: dict[str, int] = field(default_factory=dict)
     resolving: set[str] = field(default_factory=set)
     topics_version: int = 0
@@ -72,9 +82,11 @@ class ConsumerGroups:
         return group
 
     def cancel_timers(self, group_id: str, member_id: str) -> None:
-        """End both timers of a member."""
+        """End all timers of a member."""
         self.timers.cancel(session_key(group_id, member_id))
         self.timers.cancel(rebalance_key(group_id, member_id))
+        self.timers.cancel(join_key(group_id, member_id))
+        self.timers.cancel(sync_key(group_id, member_id))
 
     def on_topics_changed(self, names: Iterable[str]) -> None:
         """Compare the metadata of all groups that read these topics at their next heartbeat."""
@@ -95,3 +107,13 @@ def session_key(group_id: str, member_id: str) -> Hashable:
 def rebalance_key(group_id: str, member_id: str) -> Hashable:
     """Return the key of the timer within which a member must give up partitions."""
     return "consumer-rebalance", group_id, member_id
+
+
+def join_key(group_id: str, member_id: str) -> Hashable:
+    """Return the key of the timer within which a member of the classic protocol must rejoin."""
+    return "consumer-join", group_id, member_id
+
+
+def sync_key(group_id: str, member_id: str) -> Hashable:
+    """Return the key of the timer within which a member of the classic protocol must sync."""
+    return "consumer-sync", group_id, member_id

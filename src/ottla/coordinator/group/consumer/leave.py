@@ -7,13 +7,13 @@ consumerGroupFenceMembers}.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ottla.coordinator.group.consumer import records
 from ottla.coordinator.group.consumer.member import LEAVE_STATIC_EPOCH, EpochsByPartition
 from ottla.coordinator.group.consumer.subscription import metadata_hash, subscribed_topics
 from ottla.coordinator.group.consumer.validation import static_member
-from ottla.coordinator.runtime import CoordinatorRecord, Result
+from ottla.coordinator.runtime.result import CoordinatorRecord, Result, replace_response
 from ottla.protocol.apis.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.consumer.group import ConsumerGroup
     from ottla.coordinator.group.consumer.groups import ConsumerGroups
     from ottla.coordinator.group.consumer.member import ConsumerMember
+
+
+T = TypeVar("T")
 
 
 def leave(
@@ -49,14 +52,26 @@ def leave(
                 pending_revocation={},
             )
             return Result(response, [records.current_assignment(group.group_id, away)])
-    return Result(response, remove_members(groups, group, [member]))
+    return fence(groups, group, [member], response)
 
 
 def _from_epoch_zero(assigned: EpochsByPartition) -> EpochsByPartition:
     return {topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in assigned.items()}
 
 
-def remove_members(
+def fence(
+    groups: ConsumerGroups, group: ConsumerGroup, members: Sequence[ConsumerMember], response: T
+) -> Result[T]:
+    """Remove members; the group becomes a classic one if only classic members are left."""
+    if not members:
+        return Result(response)
+    downgraded = groups.downgrade(group, members)
+    if downgraded is None:
+        return Result(response, _remove_members(groups, group, members))
+    return replace_response(downgraded, response)
+
+
+def _remove_members(
     groups: ConsumerGroups, group: ConsumerGroup, members: Sequence[ConsumerMember]
 ) -> list[CoordinatorRecord]:
     """Return the records that remove members and raise the group epoch; end their timers."""

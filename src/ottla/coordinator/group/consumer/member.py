@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,9 +33,24 @@ class MemberState(IntEnum):
     UNKNOWN = 127
 
 
+class ClassicMetadata(NamedTuple):
+    """What a member that uses the classic protocol has sent when it joined.
+
+    protocols holds name and subscription of each, in the member's order of preference.
+    """
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+    @property
+    def protocol_name(self) -> str:
+        """The protocol of the member's assignments."""
+        return self.protocols[0][0]
+
+
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
-    """A member; the mappings are never changed in place."""
+    """A member; the mappings are never changed in place. classic: it uses the classic protocol."""
 
     member_id: str
     member_epoch: int = 0
@@ -47,10 +62,11 @@ class ConsumerMember:
     client_id: str = ""
     client_host: str = ""
     subscribed_topics: tuple[str, ...] = ()
-    subscribed_regex: str | None = None
+    subscribed_regex: str | None = ""
     server_assignor: str | None = None
     assigned: EpochsByPartition = field(default_factory=dict)
     pending_revocation: EpochsByPartition = field(default_factory=dict)
+    classic: ClassicMetadata | None = None
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         """Whether the member has reached the target assignment of an epoch."""

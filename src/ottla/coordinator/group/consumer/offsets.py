@@ -36,7 +36,7 @@ def commit_validator(
     if member_epoch < 0 and group.is_empty:
         return None
     member = group.member(member_id)
-    if api_version < MEMBER_EPOCH_VERSION:
+    if member.classic is None and api_version < MEMBER_EPOCH_VERSION:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION,
             "OffsetCommit version 9 or above must be used by members using the consumer group "
@@ -46,8 +46,9 @@ def commit_validator(
         return None
     if member_epoch > member.member_epoch:
         raise _stale(
-            f"Received member epoch {member_epoch} is newer than current member epoch "
-            f"{member.member_epoch}."
+            member,
+            f"Received {_epoch_name(member)} {member_epoch} is newer than current member epoch "
+            f"{member.member_epoch}.",
         )
     return lambda topic, partition, topic_id: _check(
         member, member_epoch, (topic, partition), topic_id
@@ -87,11 +88,14 @@ def _check(
     topic, index = partition
     epoch = member.assignment_epoch(topic_id, index)
     if epoch is None:
-        raise _stale(f"Partition {topic}-{index} is not assigned or pending revocation for member.")
+        raise _stale(
+            member, f"Partition {topic}-{index} is not assigned or pending revocation for member."
+        )
     if member_epoch < epoch:
         raise _stale(
-            f"Received member epoch {member_epoch} is older than assignment epoch {epoch} for "
-            f"partition {topic}-{index}."
+            member,
+            f"Received {_epoch_name(member)} {member_epoch} is older than assignment epoch "
+            f"{epoch} for partition {topic}-{index}.",
         )
 
 
@@ -107,10 +111,17 @@ def check_fetch(group: ConsumerGroup, member_id: str | None, member_epoch: int, 
         )
     if member_epoch != member.member_epoch:
         raise _stale(
-            f"The received member epoch {member_epoch} does not match the expected member epoch "
-            f"{member.member_epoch}."
+            member,
+            f"The received {_epoch_name(member)} {member_epoch} does not match the expected member "
+            f"epoch {member.member_epoch}.",
         )
 
 
-def _stale(text: str) -> KafkaError:
-    return KafkaError(ErrorCode.STALE_MEMBER_EPOCH, text)
+def _epoch_name(member: ConsumerMember) -> str:
+    return "member epoch" if member.classic is None else "generation id"
+
+
+def _stale(member: ConsumerMember, text: str) -> KafkaError:
+    is_classic = member.classic is not None
+    code = ErrorCode.ILLEGAL_GENERATION if is_classic else ErrorCode.STALE_MEMBER_EPOCH
+    return KafkaError(code, text)

@@ -11,12 +11,29 @@ from ottla.coordinator.runtime import CoordinatorRecord
 from ottla.protocol.records import consumer_group as schemas
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ottla.coordinator.group.consumer.group import ConsumerGroup, ResolvedRegex
     from ottla.coordinator.group.consumer.member import (
         ConsumerMember,
         EpochsByPartition,
         TopicPartitions,
     )
+
+
+def group_records(group: ConsumerGroup) -> list[CoordinatorRecord]:
+    """Return the records of a whole group with its members, in Kafka's order."""
+    group_id, members = group.group_id, tuple(group.members.values())
+    return [
+        *(member_subscription(group_id, one) for one in members),
+        group_epoch(group_id, group.epoch, group.metadata_hash),
+        *(
+            target_member(group_id, one.member_id, group.target.get(one.member_id, {}))
+            for one in members
+        ),
+        target_epoch(group_id, group.assignment_epoch, group.assignment_timestamp_ms),
+        *(current_assignment(group_id, one) for one in members),
+    ]
 
 
 def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
@@ -37,11 +54,26 @@ def member_subscription(group_id: str, member: ConsumerMember) -> CoordinatorRec
             client_id=member.client_id,
             client_host=member.client_host,
             subscribed_topic_names=list(member.subscribed_topics),
-            subscribed_topic_regex=member.subscribed_regex or None,
+            subscribed_topic_regex=member.subscribed_regex,
             rebalance_timeout_ms=member.rebalance_timeout_ms,
             server_assignor=member.server_assignor,
-            classic_member_metadata=None,
+            classic_member_metadata=_classic(member),
         ),
+    )
+
+
+def _classic(
+    member: ConsumerMember,
+) -> schemas.ConsumerGroupMemberMetadataValue.ClassicMemberMetadata | None:
+    if member.classic is None:
+        return None
+    value = schemas.ConsumerGroupMemberMetadataValue.ClassicMemberMetadata
+    return value(
+        session_timeout_ms=member.classic.session_timeout_ms,
+        supported_protocols=[
+            value.ClassicProtocol(name=name, metadata=metadata)
+            for name, metadata in member.classic.protocols
+        ],
     )
 
 
@@ -131,19 +163,23 @@ def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
     ]
 
 
-def group_tombstones(group: ConsumerGroup) -> list[CoordinatorRecord]:
-    """Return the records that remove a group with its members, in Kafka's order."""
+def group_tombstones(
+    group: ConsumerGroup, renamed: Mapping[str, str] | None = None
+) -> list[CoordinatorRecord]:
+    """Return the records that remove a group with its members, in Kafka's order.
+
+    renamed holds the new ids of members that were replaced in the same batch.
+    """
     group_id = group.group_id
-    by_kind = zip(*(member_tombstones(group_id, name) for name in group.members), strict=True)
+    names = [(renamed or {}).get(name, name) for name in group.members]
+    by_kind = zip(*(member_tombstones(group_id, name) for name in names), strict=True)
     current, target, subscriptions = (list(one) for one in by_kind) if group.members else ([],) * 3
-    tombstones = [
+    return [
         *current,
         *target,
         CoordinatorRecord(schemas.ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id)),
         *subscriptions,
         *(regex_tombstone(group_id, pattern) for pattern in group.resolved),
+        partition_metadata_tombstone(group_id),
+        CoordinatorRecord(schemas.ConsumerGroupMetadataKey(group_id=group_id)),
     ]
-    if group.has_partition_metadata.value:
-        tombstones.append(partition_metadata_tombstone(group_id))
-    tombstones.append(CoordinatorRecord(schemas.ConsumerGroupMetadataKey(group_id=group_id)))
-    return tombstones

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ottla.coordinator.group.consumer.group import ResolvedRegex
-from ottla.coordinator.group.consumer.member import ConsumerMember, MemberState
+from ottla.coordinator.group.consumer.member import ClassicMetadata, ConsumerMember, MemberState
 from ottla.protocol.records import consumer_group as schemas
 
 if TYPE_CHECKING:
@@ -61,8 +61,16 @@ def _member(groups: ConsumerGroups, key: Any, value: Any) -> None:
             subscribed_regex=value.subscribed_topic_regex,
             rebalance_timeout_ms=value.rebalance_timeout_ms,
             server_assignor=value.server_assignor,
+            classic=_classic(value.classic_member_metadata),
         )
     )
+
+
+def _classic(value: Any) -> ClassicMetadata | None:
+    if value is None:
+        return None
+    protocols = tuple((one.name, one.metadata) for one in value.supported_protocols)
+    return ClassicMetadata(value.session_timeout_ms, protocols)
 
 
 def _target_epoch(groups: ConsumerGroups, key: Any, value: Any) -> None:

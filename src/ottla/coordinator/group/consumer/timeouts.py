@@ -9,8 +9,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.group.consumer.groups import rebalance_key, session_key
-from ottla.coordinator.group.consumer.leave import remove_members
+from ottla.coordinator.group.consumer.groups import (
+    join_key,
+    rebalance_key,
+    session_key,
+    sync_key,
+)
+from ottla.coordinator.group.consumer.leave import fence
 from ottla.coordinator.group.consumer.member import ConsumerMember, MemberState
 from ottla.coordinator.runtime.result import Result, empty_result
 
@@ -41,12 +46,40 @@ def follow(
     )
 
 
-def start_session(groups: ConsumerGroups, group_id: str, member_id: str) -> None:
+def start_session(
+    groups: ConsumerGroups, group_id: str, member_id: str, timeout_ms: int | None = None
+) -> None:
     """Fence the member unless another heartbeat comes within its session."""
+    if timeout_ms is None:
+        timeout_ms = groups.settings(group_id).session_timeout_ms
     groups.timers.schedule(
         session_key(group_id, member_id),
-        groups.settings(group_id).session_timeout_ms,
+        timeout_ms,
         lambda: _fence(groups, group_id, member_id, "the member session expired."),
+        retry_ms=_RETRY_MS,
+    )
+
+
+def await_join(groups: ConsumerGroups, group_id: str, member: ConsumerMember) -> None:
+    """Fence a member of the classic protocol unless it rejoins within its rebalance timeout."""
+    key = join_key(group_id, member.member_id)
+    if key in groups.timers:
+        return
+    reason = "the classic member failed to join within the rebalance timeout."
+    groups.timers.schedule(
+        key,
+        member.rebalance_timeout_ms,
+        lambda: _fence(groups, group_id, member.member_id, reason),
+        retry_ms=_RETRY_MS,
+    )
+
+
+def await_sync(groups: ConsumerGroups, group_id: str, member_id: str, timeout_ms: int) -> None:
+    """Fence a member of the classic protocol unless it syncs within its rebalance timeout."""
+    groups.timers.schedule(
+        sync_key(group_id, member_id),
+        timeout_ms,
+        lambda: _fence(groups, group_id, member_id, "the member failed to sync within timeout."),
         retry_ms=_RETRY_MS,
     )
 
@@ -85,4 +118,4 @@ def _fence(groups: ConsumerGroups, group_id: str, member_id: str, reason: str) -
         reason,
         extra={"event": "member.fenced"},
     )
-    return Result(None, remove_members(groups, group, [member]))
+    return fence(groups, group, [member], None)
