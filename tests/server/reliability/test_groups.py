@@ -32,7 +32,10 @@ Committed = OffsetCommitRequest.OffsetCommitRequestTopic
 
 def world(**settings: int) -> World:
     """Return a coordinator that leads one partition without an initial rebalance delay."""
-    chosen = {"group_initial_rebalance_delay_ms": 0, "offsets_topic_num_partitions": 1} | settings
+    chosen: dict[str, Any] = {
+        "group_initial_rebalance_delay_ms": 0,
+        "offsets_topic_num_partitions": 1,
+    } | settings
     return World(GroupCoordinatorConfig(**chosen)).elect()
 
 
