@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import closing, suppress
+from socket import socket
 from typing import TYPE_CHECKING
 
 import click
 import pytest
 
 from ottla.cli.main import main
+from ottla.cli.options import connection
 from ottla.cli.options.connection import (
     consumer_settings,
     key_values,
@@ -20,9 +22,12 @@ from ottla.cli.options.flags import require
 from ottla.cli.output.java_names import java_text
 from ottla.errors import ErrorCode, KafkaError
 from ottla.testing.cluster import Cluster
+from tests.cli.running import run
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from ottla.testing.kafka import Kafka
 
 
 def test_files_of_settings(tmp_path: Path) -> None:
@@ -101,3 +106,29 @@ def test_a_short_timeout_of_a_tool_limits_its_requests_too() -> None:
         for timeout_ms in (5000, 60_000):
             with open_admin(cluster.bootstrap, None, default_api_timeout_ms=timeout_ms) as admin:
                 assert admin.list_topics() == []
+
+
+def test_a_broker_that_is_absent_is_named_within_seconds(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Kafka's tools repeat it for a minute."""
+    monkeypatch.setattr(connection, "ABSENT_S", 0.2)
+    with closing(socket()) as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+        for tool in (("topics", "--list"), ("cluster", "health"), ("acls", "--list")):
+            status, shown, said = run(capsys, *tool, "--bootstrap-server", address)
+            assert status == 1
+            assert f"cannot reach {address}" in shown + said
+    assert connection.ABSENT_S <= 10
+
+
+def test_topics_of_a_controller_are_refused_at_once(
+    kafka: Kafka, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With what to do."""
+    assert isinstance(kafka.cluster, Cluster)
+    host, port = kafka.cluster.run(lambda node: node.addresses["CONTROLLER"])
+    status, shown, _ = run(capsys, "topics", "--list", "--bootstrap-server", f"{host}:{port}")
+    assert status == 1
+    assert "METADATA: it is a controller, connect to a broker's listener" in shown

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ottla.cli.main import main
+from ottla.cli.output.record_json import RecordJson
 from ottla.clients.consumer.record_decoder import ConsumerRecord
 
 if TYPE_CHECKING:
@@ -100,6 +102,30 @@ def test_a_record_that_fails(
     status, shown, said = run(capsys, monkeypatch, *NUMBERS, *flags)
     assert (status, shown) == (0, "1\n2\nshutdown_complete\n")
     assert "skipping this message" in said
+
+
+def test_a_record_as_json() -> None:
+    """All of it; bytes that are no text as base64, numbers by the deserializer."""
+    headers = (("h", b"\xff"), ("n", None))
+    record = ConsumerRecord("t", 1, 7, 99, "kä".encode(), VALUES[2], headers)
+    expected = {"topic": "t", "partition": 1, "offset": 7, "timestamp": 99, "key": "kä"}
+    shown_headers = [{"key": "h", "value_base64": "/w=="}, {"key": "n", "value": None}]
+    plain = json.loads(RecordJson("", "").format(record))
+    assert plain == {**expected, "value": "\0\0\0\2", "headers": shown_headers}
+    numbers = json.loads(RecordJson("", "IntegerDeserializer").format(record))
+    assert numbers["value"] == "2"
+
+
+def test_json_is_one_line_for_each_record(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the flag --json, which excludes formatters."""
+    status, shown, _ = run(capsys, monkeypatch, "--topic", "t", "--json", "--max-messages", "2")
+    assert status == 0
+    assert [json.loads(line)["offset"] for line in shown.splitlines()] == [0, 1]
+    flags = ("--topic", "t", "--json", "--formatter-property", "print.key=true")
+    _, _, said = run(capsys, monkeypatch, *flags)
+    assert "--json excludes the options of formatters" in said
 
 
 @pytest.mark.parametrize(

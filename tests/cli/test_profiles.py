@@ -11,8 +11,14 @@ import click
 import pytest
 from click.shell_completion import ShellComplete
 
-from ottla.cli.main import main, ottla
-from ottla.cli.options.profiles import Profile, chosen_profile, defaults, take_profile
+from ottla.cli.main import SERVER_HINT, main, ottla
+from ottla.cli.options.profiles import (
+    FILE_VARIABLE,
+    Profile,
+    chosen_profile,
+    defaults,
+    take_profile,
+)
 from ottla.testing.cluster import Cluster
 
 ROOT = Path(__file__).parents[2]
@@ -149,9 +155,33 @@ def test_without_any_address_tools_say_what_kafkas_say(
 ) -> None:
     """No default is invented."""
     file.unlink()
+    for arguments, text in (
+        (["topics", "--list"], "--bootstrap-server must be specified"),
+        (["groups", "--list"], 'Missing required argument "[bootstrap-server]"'),
+        (["cluster", "health"], "one of the arguments --bootstrap-server/-b"),
+        (["transactions", "list"], "argument --bootstrap-server is required"),
+        (["reassign-partitions", "--list"], "Please specify either --bootstrap-server"),
+    ):
+        with pytest.raises(SystemExit):
+            main(arguments)
+        printed = capsys.readouterr().err
+        assert f"Error: {text}" in printed
+        assert printed.rstrip().endswith(SERVER_HINT)
     with pytest.raises(SystemExit):
-        main(["topics", "--list"])
-    assert "Error: --bootstrap-server must be specified" in capsys.readouterr().err
+        main(["topics", "--bootstrap-server", "h:1", "--create"])
+    assert SERVER_HINT not in capsys.readouterr().err
+
+
+def test_a_configuration_directory_that_cannot_be_read_has_no_profiles(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no error: HOME may be another user's."""
+
+    def refuse(_path: Path) -> bool:
+        raise PermissionError
+
+    monkeypatch.setattr("pathlib.Path.exists", refuse)
+    assert chosen_profile(None, {FILE_VARIABLE: str(file)}) is None
 
 
 def test_versions_are_told_in_detail(capsys: pytest.CaptureFixture[str]) -> None:

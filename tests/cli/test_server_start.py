@@ -15,11 +15,12 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from ottla.cli.commands.server_start import _file_advice, server_start
+from ottla.cli.commands.server_start import _file_advice, _port_advice, server_start
 from ottla.cli.main import main
 from ottla.cli.options.first_start import format_empty
 from ottla.config.broker import parse_broker_config
 from ottla.config.properties import write_properties
+from ottla.server.node.startup import PortTaken
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -116,3 +117,15 @@ def test_a_node_that_waits_for_its_quorum_stops_on_a_signal(tmp_path: Path) -> N
     assert node.returncode == 0, printed
     assert "SIGTERM received: the node stops" in printed
     assert "Traceback" not in printed
+
+
+def test_a_taken_port_of_a_development_node_is_changed_by_its_flag() -> None:
+    """Where settings were given, all listeners are named."""
+    taken = PortTaken("port 9092 is taken by java", ["listeners=PLAINTEXT://localhost:9093"], 9093)
+    unset = (None, "", None, None)
+    advice = _port_advice(taken, None, (), (None, "DEBUG", None, None))
+    assert advice.endswith("\n  ottla server-start --port 9093 --log-level DEBUG")
+    listeners = "--override listeners=PLAINTEXT://localhost:9093"
+    assert _port_advice(taken, "f", (), unset).endswith(f"\n  ottla server-start f {listeners}")
+    metrics = PortTaken("port 9404 is taken", ["metrics.listener=localhost:9405"], 9405)
+    assert _port_advice(metrics, None, (), unset).endswith("metrics.listener=localhost:9405")

@@ -40,6 +40,19 @@ The commands have the flags and the output of Kafka's bin/kafka-<command>.sh; --
 """
 
 
+SERVER_HINT = (
+    "To leave it out, set OTTLA_BOOTSTRAP_SERVERS or write a profile (docs/tools.md, Profiles)."
+)
+_MISSING = (
+    "Missing required",
+    "--bootstrap-server must",
+    "argument --bootstrap-server is required",
+    "one of the arguments",
+    "One of --bootstrap-server",
+    "Please specify either",
+)
+
+
 class Command(NamedTuple):
     """The module and function of a subcommand, and its description in the list of commands."""
 
@@ -282,7 +295,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(1)
     except click.ClickException as error:
         error.show()
+        if _lacks_server(error.format_message()):
+            click.echo(SERVER_HINT, err=True)
         sys.exit(1)
+
+
+def _lacks_server(message: str) -> bool:
+    """Whether the error is that nothing says where to connect, in the words of Kafka's tools."""
+    return "bootstrap-server" in message and message.startswith(_MISSING)
 
 
 def _open_standard_streams() -> None:

@@ -141,9 +141,10 @@ class Client:
         self._is_polling = False
         self.closed = False
         group = f"{settings.kind}-metrics"
-        self.metrics.gauge(group, "connection-count", lambda _: self._connection_count())
+        self.metrics.gauge(group, "connection-count", lambda _: self.connection_count())
 
-    def _connection_count(self) -> float:
+    def connection_count(self) -> float:
+        """Return the number of established connections."""
         established = (ChannelState.NEGOTIATING, ChannelState.READY)
         states = [connection.channel.state for connection in self._connections.values()]
         return float(sum(state in established for state in states))

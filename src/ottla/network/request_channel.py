@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
 
 R = TypeVar("R")
+CONTROLLER_HINT = ": it is a controller, connect to a broker's listener"
 VersionLimits = dict[int, tuple[int, int]]
 
 
@@ -258,6 +259,7 @@ class Channel:
                 f"the broker supports {cls.__name__} {lowest}-{highest}, this client {cls.versions}"
                 if highest >= 0
                 else f"The node does not support {api_keys.ApiKey(cls.message_key).name}"
+                f"{CONTROLLER_HINT if cls.message_key == api_keys.ApiKey.METADATA else ''}"
             )
         return version
 

@@ -28,3 +28,10 @@ def test_the_banner_proposes_what_works() -> None:
     topics = "next      ottla topics --bootstrap-server localhost:9092"
     assert BANNER.lines()[-1] == f"{topics} --create --topic events"
     assert BANNER._replace(is_new=False, topic_count=1).lines()[-1] == f"{topics} --describe"
+
+
+def test_the_banner_of_a_controller_proposes_what_works_there() -> None:
+    """Topic commands do not."""
+    last = BANNER._replace(is_broker=False, bootstrap="localhost:9093").lines()[-1]
+    place = "--bootstrap-controller localhost:9093"
+    assert last == f"next      ottla metadata-quorum {place} describe --status"

@@ -5,6 +5,7 @@ Kafka: bin/kafka-cluster.sh, org.apache.kafka.tools.ClusterTool.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -14,6 +15,7 @@ from ottla.cli.options.connection import open_admin
 from ottla.cli.options.failures import fail, failures_reported
 from ottla.cli.options.flags import command_config_file
 from ottla.cli.options.json_output import json_option, print_json, wants_json
+from ottla.cli.verify.cluster_health import examine
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ EXAMPLES = """
 \b
 Examples:
   ottla cluster cluster-id --bootstrap-server localhost:9092
+  ottla cluster health --bootstrap-server localhost:9092
   ottla cluster list-endpoints --bootstrap-server localhost:9092 --include-fenced-brokers
   ottla cluster list-endpoints --bootstrap-controller localhost:9093
   ottla cluster unregister --bootstrap-server localhost:9092 --id 3
@@ -48,7 +51,7 @@ def _places(function: F) -> F:
 
 @click.group("cluster", cls=ToolGroup, epilog=EXAMPLES)
 def cluster() -> None:
-    """Show the cluster's id and endpoints, and unregister brokers."""
+    """Show the cluster's health, id and endpoints, and unregister brokers."""
 
 
 def _run(options: dict[str, Any], action: Callable[[Admin], None]) -> None:
@@ -86,6 +89,24 @@ def cluster_id(**options: Any) -> None:
             click.echo(f"Cluster ID: {found}")
         else:
             click.echo("No cluster ID found. The Kafka version is probably too old.")
+
+    _run(options, show)
+
+
+@cluster.command("health")
+@_places
+@json_option
+def health(**options: Any) -> None:
+    """Show what is wrong with the cluster; exit status 1 when anything is."""
+
+    def show(admin: Admin) -> None:
+        found = examine(admin)
+        if wants_json():
+            print_json(found.document())
+        else:
+            click.echo("\n".join(found.lines()))
+        if not found.is_healthy:
+            sys.exit(1)
 
     _run(options, show)
 

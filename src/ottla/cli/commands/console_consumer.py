@@ -21,6 +21,7 @@ from ottla.cli.options.joptsimple import INTEGER, LONG, ToolCommand
 from ottla.cli.output.coordinator_formatter import coordinator_formatter
 from ottla.cli.output.formatter import FormatError, Formatter
 from ottla.cli.output.java_names import java_text
+from ottla.cli.output.record_json import RecordJson
 from ottla.errors import KafkaError
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.types import TopicPartition
@@ -39,6 +40,7 @@ Examples:
   ottla console-consumer --bootstrap-server localhost:9092 --topic orders --max-messages 10 \\
       --formatter-property print.key=true --formatter-property print.offset=true
   ottla console-consumer --bootstrap-server localhost:9092 --topic orders --partition 0 --offset 5
+  ottla console-consumer --bootstrap-server localhost:9092 --topic orders --from-beginning --json
 """
 
 
@@ -58,6 +60,9 @@ Examples:
     type=click.Choice(["read_uncommitted", "read_committed"]),
     default="read_uncommitted",
     help="Whether records of open and aborted transactions are read.",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print a line of JSON for each record, with all of it."
 )
 @click.option("--skip-message-on-error", is_flag=True, help="Skip records that cannot be printed.")
 @click.option("--key-deserializer", help="Deserializer of keys.")
@@ -117,6 +122,8 @@ def _check(options: dict[str, Any]) -> None:
         raise click.UsageError(
             "Exactly one of the following arguments is required: [topic], [include]"
         )
+    if options["as_json"] and any(options[name] for name in _FORMATS):
+        raise click.UsageError("--json excludes the options of formatters")
     if options["partition"] is not None:
         require(options["topic"], "topic")
         if options["from_beginning"] and options["offset"] is not None:
@@ -182,7 +189,14 @@ def _check_settings(
         )
 
 
+_FORMATS = ("formatter", "formatter_property", "formatter_config", "old_formatter_property")
+
+
 def _writer(options: dict[str, Any]) -> Callable[[ConsumerRecord], str]:
+    if options["as_json"]:
+        return RecordJson(
+            options["key_deserializer"] or "", options["value_deserializer"] or ""
+        ).format
     properties = {
         **read_file(options["formatter_config"]),
         **key_values_raw(options["formatter_property"] or options["old_formatter_property"]),

@@ -117,15 +117,27 @@ def _port_advice(
     """Return the error with the command that starts this node on a free port."""
     if not error.overrides:
         return str(error)
+    is_own_port = error.overrides[0].startswith("listeners=")
+    if file is None and error.port and is_own_port and not overrides:
+        words = ["ottla", "server-start", "--port", str(error.port)]
+        return _advice(error.reason, [*words, *_logging_flags(values)])
     changed = {one.partition("=")[0] for one in error.overrides}
     kept = [one for one in overrides if one.partition("=")[0] not in changed]
     words = ["ottla", "server-start", *([] if file is None else [file])]
-    flags = ("--ready-file", "--log-level", "--log-format", "--log-file")
-    for flag, value in zip(flags, values, strict=True):
-        words += [flag, value] if value else []
+    words += _logging_flags(values)
     words += [word for one in (*kept, *error.overrides) for word in ("--override", one)]
+    return _advice(error.reason, words)
+
+
+def _logging_flags(values: tuple[str | None, str, str | None, str | None]) -> list[str]:
+    flags = ("--ready-file", "--log-level", "--log-format", "--log-file")
+    given = zip(flags, values, strict=True)
+    return [word for flag, value in given if value for word in (flag, value)]
+
+
+def _advice(reason: str, words: Sequence[str]) -> str:
     command = " ".join(map(quote, words))
-    return f"{error.reason}; stop it, or start this node on another port:\n  {command}"
+    return f"{reason}; stop it, or start this node on another port:\n  {command}"
 
 
 def _open_log(settings: NodeSettings) -> None:

@@ -25,6 +25,8 @@ _JAVA_ONLY = ("key.serializer", "value.serializer", "key.deserializer", "value.d
 
 
 _REQUEST_TIMEOUT_MS = "30000"
+ABSENT_S = 10.0
+"""A tool ends when it has reached no broker within this time; Kafka's repeat it for a minute."""
 
 
 def key_values(pairs: Iterable[str]) -> dict[str, str]:
@@ -115,7 +117,13 @@ def open_admin(
         request_ms = given.get("request.timeout.ms", _REQUEST_TIMEOUT_MS)
         if request_ms.isdecimal() and int(request_ms) > default_api_timeout_ms >= 0:
             given["request.timeout.ms"] = str(default_api_timeout_ms)
-    return Admin(config=usable(given, AdminConfig, ADMIN, warn=warn))
+    admin = Admin(config=usable(given, AdminConfig, ADMIN, warn=warn))
+    try:
+        admin.wait_connected(timeout=ABSENT_S)
+    except BaseException:
+        admin.close()
+        raise
+    return admin
 
 
 def pairs(texts: Sequence[str]) -> dict[str, str]:

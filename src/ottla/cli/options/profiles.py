@@ -28,7 +28,7 @@ PROFILE_VARIABLE: Final = "OTTLA_PROFILE"
 FILE_VARIABLE: Final = "OTTLA_PROFILES_FILE"
 FLAG: Final = "--profile"
 _KEYS: Final = ("bootstrap_servers", "command_config")
-_SUBCOMMANDS: Final = ("cluster-id", "list-endpoints", "unregister")
+_SUBCOMMANDS: Final = ("cluster-id", "health", "list-endpoints", "unregister")
 """Subcommands that have the connection's flags themselves."""
 # Arguments that say where to connect, or with which settings.
 _PLACES: Final = ("--bootstrap-server", "--bootstrap-controller", "-b", "-C", "--broker-list")
@@ -71,7 +71,7 @@ def chosen_profile(flag: str | None, environ: Mapping[str, str]) -> Profile | No
         return Profile(servers)
     path = profiles_path(environ)
     name = flag or environ.get(PROFILE_VARIABLE)
-    if name is None and not path.exists():
+    if name is None and not _exists(path):
         return None
     content = _read(path)
     name = name or content.get("default")
@@ -81,6 +81,14 @@ def chosen_profile(flag: str | None, environ: Mapping[str, str]) -> Profile | No
 def profiles_path(environ: Mapping[str, str]) -> Path:
     """Return the path of the user's file."""
     return Path(environ.get(FILE_VARIABLE) or Path(click.get_app_dir("ottla")) / "profiles.toml")
+
+
+def _exists(path: Path) -> bool:
+    """Whether there is a file; a directory that cannot be read has none."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -113,9 +113,9 @@ class Formatter:
         self._end = given["line.separator"]
         self._headers_separator = given["headers.separator"]
         self._null = given["null.literal"]
-        self._read_key = _reader(given["key.deserializer"])
-        self._read_value = _reader(given["value.deserializer"])
-        self._read_header = _reader(given["headers.deserializer"])
+        self._read_key = reader(given["key.deserializer"])
+        self._read_value = reader(given["value.deserializer"])
+        self._read_header = reader(given["headers.deserializer"])
 
     def format(self, record: ConsumerRecord) -> str:
         """Return one record with its line separator; raises ValueError if it cannot be decoded."""
@@ -154,7 +154,8 @@ class Formatter:
             raise ValueError(f"{len(data)} bytes cannot be deserialized") from error
 
 
-def _reader(class_name: str) -> Reader:
+def reader(class_name: str) -> Reader:
+    """Return the function that reads bytes as a class of Kafka's deserializers does."""
     if not class_name:
         return _text
     try:

@@ -49,6 +49,7 @@ class Admin(Blocking):
         self._thread = LoopThread("ottla-admin", self._async.closed_error)
         self._thread.call(self._async.start())
 
+    wait_connected = blocking(AsyncAdmin.wait_connected)
     create_topics = blocking(AsyncAdmin.create_topics)
     create_topic = blocking(AsyncAdmin.create_topic)
     delete_topics = blocking(AsyncAdmin.delete_topics)

@@ -128,6 +128,20 @@ class AdminCalls:
             await self._refresh_until(deadline_ms)
         return node_id
 
+    async def wait_connected(self, *, timeout: float) -> None:
+        """Wait for a connection to any node; the error after the timeout names the addresses."""
+        deadline_ms = self._deadline_ms(timeout)
+        self._client.refresh()
+        while not self._client.connection_count():
+            self._check_open()
+            pending_error = self._client.pending_error()
+            if pending_error is not None:
+                raise pending_error
+            remaining_ms = deadline_ms - self._runtime.now_ms()
+            if remaining_ms <= 0:
+                raise self._client.unreachable()
+            await self._runtime.wait_progress(min(remaining_ms, self._settings.retry_backoff_ms))
+
     def _check_open(self) -> None:
         """Raise ClosedError after `close`."""
         if self._client.closed:

@@ -336,6 +336,7 @@ class Node:
             is_new=self._resources.identity.is_new,
             topic_count=len(topics),
             metrics_url=self.http.url,
+            is_broker="broker" in self.config.process_roles,
         )
 
     @property

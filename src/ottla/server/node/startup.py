@@ -91,11 +91,12 @@ def limit_connections(
 class PortTaken(Exception):
     """A listener's port cannot be had; the text is one line with the reason and what to do.
 
-    `overrides` are the settings with which the node starts on a free port.
+    `overrides` are the settings with which the node starts on a free port, 0 where it is any.
     """
 
-    def __init__(self, reason: str, overrides: Sequence[str] = ()) -> None:
+    def __init__(self, reason: str, overrides: Sequence[str] = (), port: int = 0) -> None:
         self.reason = reason
+        self.port = port
         self.overrides = tuple(overrides)
         flags = " ".join(f"--override {quote(one)}" for one in self.overrides)
         super().__init__(f"{reason}; stop it or start with {flags}" if flags else reason)
@@ -121,7 +122,8 @@ def port_taken(
     holder = network.holder_of_port(port)
     who = f" by {holder}" if holder else f" ({error})"
     reason = f"port {port} on {shown} is taken{who}"
-    return PortTaken(reason, overrides(_free_port(network, host, port)))
+    free = _free_port(network, host, port)
+    return PortTaken(reason, overrides(free), free)
 
 
 def _free_port(network: Network, host: str, taken: int) -> int:
@@ -164,11 +166,13 @@ class Banner(NamedTuple):
     is_new: bool
     topic_count: int
     metrics_url: str | None = None
+    is_broker: bool = True
 
     def lines(self) -> list[str]:
         """Return the lines; the third holds the address that clients take."""
         state = "new" if self.is_new else f"opened, {_count(self.topic_count, 'topic')}"
-        action = "--describe" if self.topic_count else "--create --topic events"
+        if not self.is_broker:
+            state = "new" if self.is_new else "opened"
         lines = [
             f"Ottla {__version__} ({PROTOCOL}){_speed_note()}",
             f"node      {self.node_id}, cluster {self.cluster_id}",
@@ -177,7 +181,15 @@ class Banner(NamedTuple):
         ]
         if self.metrics_url is not None:
             lines.append(f"metrics   {self.metrics_url}")
-        return [*lines, f"next      ottla topics --bootstrap-server {self.bootstrap} {action}"]
+        return [*lines, f"next      {self._next()}"]
+
+    def _next(self) -> str:
+        """Return a command that works at the address."""
+        if not self.is_broker:
+            place = f"--bootstrap-controller {self.bootstrap}"
+            return f"ottla metadata-quorum {place} describe --status"
+        action = "--describe" if self.topic_count else "--create --topic events"
+        return f"ottla topics --bootstrap-server {self.bootstrap} {action}"
 
 
 def _count(number: int, noun: str) -> str:

@@ -1,0 +1,166 @@
+"""`ottla cluster health`: what is wrong with a cluster, in one screen.
+
+Kafka: none; its users combine kafka-topics, kafka-metadata-quorum and kafka-log-dirs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.errors import KafkaError
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ottla.clients.admin.quorum import QuorumInfo
+    from ottla.clients.admin.topics import PartitionDescription, TopicDescription
+    from ottla.clients.blocking import Admin
+
+CAUGHT_UP_MS = 5_000
+"""A controller whose log was behind the leader's for longer counts as behind."""
+MAX_NAMES = 8
+_MIN_ISR = "min.insync.replicas"
+_WIDTH = 36
+
+
+class ClusterHealth(NamedTuple):
+    """The state of a cluster; the lists name what is wrong."""
+
+    cluster_id: str
+    active_controller: int
+    controller_epoch: int
+    controllers: list[int]
+    controllers_behind: list[int]
+    brokers: list[int]
+    brokers_down: list[int]
+    offline_log_directories: list[str]
+    topics: int
+    partitions: int
+    leaderless_partitions: list[str]
+    under_min_isr_partitions: list[str]
+    under_replicated_partitions: list[str]
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether nothing is wrong."""
+        return self.active_controller >= 0 and not any(
+            (
+                self.controllers_behind,
+                self.brokers_down,
+                self.offline_log_directories,
+                self.leaderless_partitions,
+                self.under_min_isr_partitions,
+                self.under_replicated_partitions,
+            )
+        )
+
+    def document(self) -> dict[str, object]:
+        """Return what --json prints."""
+        return {"healthy": self.is_healthy, **self._asdict()}
+
+    def lines(self) -> list[str]:
+        """Return the screen; long lists are shortened."""
+        controller = "none"
+        if self.active_controller >= 0:
+            controller = f"{self.active_controller} (epoch {self.controller_epoch})"
+        rows: list[tuple[str, object]] = [
+            ("Healthy", "yes" if self.is_healthy else "no"),
+            ("Cluster id", self.cluster_id),
+            ("Active controller", controller),
+            ("Controllers", _names(self.controllers)),
+            ("Controllers behind the active one", _names(self.controllers_behind)),
+            ("Brokers", _names(self.brokers)),
+            ("Brokers down (fenced)", _names(self.brokers_down)),
+            ("Offline log directories", _names(self.offline_log_directories)),
+            ("Topics, partitions", f"{self.topics}, {self.partitions}"),
+        ]
+        for title, names in (
+            ("Leaderless partitions", self.leaderless_partitions),
+            ("Below min.insync.replicas", self.under_min_isr_partitions),
+            ("Under-replicated partitions", self.under_replicated_partitions),
+        ):
+            rows.append((f"{title} ({len(names)})", _names(names)))
+        return [f"{title + ':':<{_WIDTH}}{value}" for title, value in rows]
+
+
+def _names(names: Iterable[object]) -> str:
+    shown = [str(name) for name in names]
+    rest = len(shown) - MAX_NAMES
+    more = [f"and {rest} more"] if rest > 0 else []
+    return ", ".join([*shown[:MAX_NAMES], *more]) or "-"
+
+
+def examine(admin: Admin) -> ClusterHealth:
+    """Ask the cluster for everything; raises KafkaError."""
+    cluster = admin.describe_cluster(include_fenced_brokers=True)
+    quorum = admin.describe_metadata_quorum()
+    alive = [node.node_id for node in cluster.brokers if node.node_id not in cluster.fenced]
+    topics = [
+        topic for topic in admin.describe_topics().values() if not isinstance(topic, KafkaError)
+    ]
+    behind = _incomplete(topics)
+    return ClusterHealth(
+        cluster_id=cluster.cluster_id,
+        active_controller=quorum.leader_id,
+        controller_epoch=quorum.leader_epoch,
+        controllers=[voter.replica_id for voter in quorum.voters],
+        controllers_behind=controllers_behind(quorum),
+        brokers=alive,
+        brokers_down=sorted(cluster.fenced),
+        offline_log_directories=_offline_directories(admin, alive),
+        topics=len(topics),
+        partitions=sum(len(topic.partitions) for topic in topics),
+        leaderless_partitions=[str(name) for name, one in behind if one.leader is None],
+        under_min_isr_partitions=_under_min_isr(admin, behind),
+        under_replicated_partitions=[str(name) for name, _ in behind],
+    )
+
+
+def _incomplete(
+    topics: Iterable[TopicDescription],
+) -> list[tuple[TopicPartition, PartitionDescription]]:
+    found = [
+        (TopicPartition(topic.name, one.partition), one)
+        for topic in topics
+        for one in topic.partitions
+        if one.leader is None or len(one.isr) < len(one.replicas)
+    ]
+    return sorted(found, key=lambda pair: pair[0])
+
+
+def controllers_behind(quorum: QuorumInfo) -> list[int]:
+    """Return the voters whose log has not reached the leader's for CAUGHT_UP_MS."""
+    caught_up = {voter.replica_id: voter.last_caught_up_ms or 0 for voter in quorum.voters}
+    newest = max(caught_up.values(), default=0)
+    return [
+        voter
+        for voter, when in caught_up.items()
+        if voter != quorum.leader_id and newest - when > CAUGHT_UP_MS
+    ]
+
+
+def _offline_directories(admin: Admin, brokers: list[int]) -> list[str]:
+    return [
+        f"{one.path} of broker {broker}"
+        for broker, directories in admin.describe_log_dirs(brokers).items()
+        for one in directories
+        if one.error is not None
+    ]
+
+
+def _under_min_isr(
+    admin: Admin, behind: list[tuple[TopicPartition, PartitionDescription]]
+) -> list[str]:
+    """Ask for min.insync.replicas only of topics that may be below it."""
+    from ottla.clients.admin.configs import ConfigResource, ResourceType
+
+    names = dict.fromkeys(name.topic for name, _ in behind)
+    if not names:
+        return []
+    minimum = {}
+    resources = {ConfigResource(ResourceType.TOPIC, name): [_MIN_ISR] for name in names}
+    for resource, entries in admin.describe_configs(resources).items():
+        if not isinstance(entries, KafkaError):
+            minimum[resource.name] = int(entries[_MIN_ISR].value or 1)
+    return [str(name) for name, one in behind if len(one.isr) < minimum.get(name.topic, 1)]
