@@ -188,7 +188,7 @@ def test_a_query_outlives_a_restart_of_the_broker(
     assert sorted(set(numbers_in(batch(spark, node, "alive-copy")))) == list(range(100))
 
 
-def test_errors_name_the_option(spark: SparkSession, node: Cluster) -> None:
+def test_errors_name_the_option(spark: SparkSession, node: Cluster, tmp_path: Path) -> None:
     """Mistakes that schema, plan and writer find end in our sentence, without a traceback."""
     make_topics(node, "named")
     with pytest.raises(Exception, match="did you mean 'startingOffsets'") as mistyped:
@@ -199,9 +199,16 @@ def test_errors_name_the_option(spark: SparkSession, node: Cluster) -> None:
         batch(spark, node, "named", **{"kafka.fetch.min.bytes": "x"})
     frame = spark.range(1).selectExpr("CAST(id AS STRING) AS value").write.format("ottla")
     frame = frame.option("kafka.bootstrap.servers", node.bootstrap)
-    with pytest.raises(Exception, match="there is no topic 'nowhere'") as target:
+    create = (
+        f"there is no topic 'nowhere'; create it: ottla topics --bootstrap-server {node.bootstrap}"
+    )
+    with pytest.raises(Exception, match=create) as target:
         frame.option("topic", "nowhere").mode("append").save()
-    for raised in (mistyped, planned, setting, target):
+    query = copying(spark, node, "named", "named", tmp_path / "c", endingOffsets="latest")
+    with pytest.raises(Exception, match="endingOffsets") as streaming:
+        query.awaitTermination(SECONDS)
+    assert "UnboundLocalError" not in str(streaming.value)
+    for raised in (mistyped, planned, setting, target, streaming):
         assert "Traceback" not in str(raised.value)
 
 

@@ -226,3 +226,18 @@ def test_a_consumer_that_is_left_open_is_closed(one: Kafka) -> None:
     kafka.close()
     with pytest.raises(ClosedError):
         consumer.poll(timeout=0)
+
+
+def test_the_clock_of_the_shared_node_cannot_be_moved(kafka: Kafka) -> None:
+    """Retention would remove the records of later tests."""
+    with pytest.raises(ClusterError, match=r"take kafka_cluster\(\), or mark the test"):
+        kafka.clock.advance(days=8)
+
+
+def test_a_fault_of_a_test_is_healed_after_it(one: Kafka) -> None:
+    """The next test of the same node finds it as it was."""
+    with Kafka(one.cluster, is_shared=True) as before:
+        before.disk().freeze()
+        before.pause()
+    with Kafka(one.cluster, is_shared=True) as after:
+        assert after.topic("after").produce("value").values() == ["value"]

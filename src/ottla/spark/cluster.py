@@ -141,11 +141,15 @@ class ClusterReader:
         everything = self._metadata(None, deadline_ms)
         existing = [name for name in everything if not name.startswith("__")]
         near = get_close_matches(missing[0], existing, n=1, cutoff=0.6)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = f"did you mean {near[0]!r}?" if near else self._create_command(missing[0])
         # INVALID_TOPIC_EXCEPTION instead of the retriable code: waiting longer will not help
         raise KafkaError(
-            ErrorCode.INVALID_TOPIC_EXCEPTION, f"there is no topic {missing[0]!r}{hint}"
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"there is no topic {missing[0]!r}; {hint}"
         )
+
+    def _create_command(self, topic: str) -> str:
+        servers = ",".join(self.client.settings.bootstrap_servers)
+        return f"create it: ottla topics --bootstrap-server {servers} --create --topic {topic}"
 
     def existing_topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Return those of the topics that exist, without waiting for others."""

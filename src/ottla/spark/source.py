@@ -14,6 +14,7 @@ from ottla.protocol.offset_timestamps import LATEST_TIMESTAMP
 from ottla.spark.cluster import FIRST_ANSWER_MS, open_cluster
 from ottla.spark.error_text import short_errors
 from ottla.spark.fetching import data_loss
+from ottla.spark.invalid_stream import InvalidStream
 from ottla.spark.options import COLUMN_TYPES, STREAM_LIMITS, read_options
 from ottla.spark.planning import OffsetRange
 from ottla.spark.reading import all_partitions, earliest, plan_tasks, read_range, resolve
@@ -51,9 +52,11 @@ class OttlaDataSource(DataSource):
             return BatchReader(read_options(self.options, streaming=False), columns_of(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
-        """Return the streaming reader; KafkaError(INVALID_CONFIG) for invalid options."""
-        with short_errors():
+        """Return the streaming reader; with invalid options its methods raise the error."""
+        try:
             return StreamReader(read_options(self.options, streaming=True), columns_of(schema))
+        except KafkaError as error:
+            return InvalidStream(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
         """Return the batch writer."""

@@ -66,8 +66,10 @@ class KafkaFactory(Protocol):
 class Kafka:
     """One test's view of a cluster; `with Kafka(cluster) as kafka` in fixtures of your own."""
 
-    def __init__(self, cluster: Cluster | ForeignCluster) -> None:
+    def __init__(self, cluster: Cluster | ForeignCluster, *, is_shared: bool = False) -> None:
+        """Take a cluster; is_shared says that later tests use it."""
         self.cluster = cluster
+        self.is_shared = is_shared
         self.topics: list[TestTopic] = []
         self.groups: list[str] = []
         self._exact: list[str] = []
@@ -298,7 +300,15 @@ class Kafka:
 
     @property
     def clock(self) -> ClusterClock:
-        """The clock of the nodes; `kafka.clock.advance(days=8)`."""
+        """The clock of the nodes; `kafka.clock.advance(days=8)`.
+
+        Raises ClusterError on the node that all tests share: it would stay ahead for later tests.
+        """
+        if self.is_shared:
+            raise ClusterError(
+                "the clock of the node that all tests share cannot be moved, because it does not "
+                "go back: take kafka_cluster(), or mark the test with @pytest.mark.kafka(config=…)"
+            )
         return self._own.clock
 
     @property

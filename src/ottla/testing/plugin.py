@@ -155,7 +155,7 @@ def _opened(request: pytest.FixtureRequest) -> Iterator[Kafka]:
             cluster = request.getfixturevalue("_shared_kafka_cluster")
             if not cluster.is_running:  # an earlier test killed it and failed
                 cluster.start()
-        fixture = Kafka(cluster)
+        fixture = Kafka(cluster, is_shared=not options)
         opened.callback(_close, fixture)
         if not options:
             opened.callback(fixture.remove_exact_topics)

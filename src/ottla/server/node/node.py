@@ -325,16 +325,14 @@ class Node:
     @property
     def banner(self) -> Banner:
         """What a person is shown at start."""
-        topics = [
-            name for name in self._metadata.image.topics.by_name if name not in INTERNAL_TOPICS
-        ]
+        names = self._metadata.image.topics.by_name
         return Banner(
             node_id=self.config.node_id,
             cluster_id=self.cluster_id,
             bootstrap=self.bootstrap,
             data_directory=", ".join(self.config.data_directories),
             is_new=self._resources.identity.is_new,
-            topic_count=len(topics),
+            topic_count=sum(name not in INTERNAL_TOPICS for name in names),
             metrics_url=self.http.url,
             is_broker="broker" in self.config.process_roles,
         )
