@@ -336,8 +336,8 @@ class ReplicaSet:
             self.refused_for_space_count += 1
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"{log_dir.path} has {log_dir.free_bytes} bytes left, less than the reserve of "
-                f"{log_dir.reserve_bytes}",
+                f"the broker's disk is nearly full: {log_dir.free_bytes} bytes are left, less than "
+                f"its reserve of {log_dir.reserve_bytes} (log.dir.reserve.bytes)",
             )
 
     def _disk_failed(self, partition: Partition, error: BaseException | None) -> None:

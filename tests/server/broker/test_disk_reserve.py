@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ottla import KafkaError, Producer
 from ottla.config.broker import parse_broker_config
 from ottla.config.disk_reserve import AUTOMATIC, reserve_bytes
 from ottla.config.problems import ConfigErrors
@@ -34,7 +35,7 @@ from tests.server.requests.untrusted_clients import (
     produce,
 )
 from tests.server.system.test_disk_faults import batch, end_offset, fetch
-from tests.waits import wait_for
+from tests.waits import WAIT_S, wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -305,3 +306,27 @@ def test_looks_come_sooner_the_nearer_the_reserve_is(left_bytes: int, pause_ms: 
     watch = SpaceWatch(ReplicaSet(1, logs), 1000)
     watch.look_now()
     assert watch.pause_ms == pause_ms
+
+
+def test_a_producer_is_told_the_cause(disk: FakeDisk, caplog: pytest.LogCaptureFixture) -> None:
+    """In a warning at once, in the error at its timeout, and in the node's log with the name."""
+    with Cluster() as cluster:
+        assert create_topic(cluster, "t") == [0]
+        limits = {"delivery.timeout.ms": 300, "request.timeout.ms": 200, "linger.ms": 0}
+        disk.left[cluster.data_dir] = 7
+        look(cluster)
+        with (
+            Producer(config={"bootstrap.servers": cluster.bootstrap, **limits}) as producer,
+            caplog.at_level(logging.INFO),
+        ):
+            delivery = producer.send("t", b"value")
+            with pytest.raises(KafkaError, match="the broker's disk is nearly full: 7 bytes"):
+                delivery.result(WAIT_S)
+            del disk.left[cluster.data_dir]
+            look(cluster)
+            producer.send("t", b"value").result(WAIT_S)
+    lines = [(one.name, one.getMessage()) for one in caplog.records]
+    told = [text for name, text in lines if name == "ottla.clients"]
+    assert "t-0: the broker's disk is nearly full: 7 bytes are left, less than its" in told[0]
+    cause = "KAFKA_STORAGE_ERROR: the broker's disk is nearly full: 7 bytes are left"
+    assert any(text.startswith(f"refused for t-0: {cause}") for _, text in lines)

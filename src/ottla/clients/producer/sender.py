@@ -84,8 +84,6 @@ class Sender:
         self._deadline_ms: int | None = None
         self._metrics = SenderMetrics(client, accumulator)
 
-    # ------------------------------------------------------------ time
-
     def poll(self, now_ms: int) -> None:
         """Send the batches that are due, and fail those past delivery.timeout.ms."""
         self.accumulator.now_ms = now_ms
@@ -270,8 +268,6 @@ class Sender:
         )
         pending.on_done(lambda done: self._answered(done, sent))
 
-    # ------------------------------------------------------------ responses
-
     def _answered(self, done: Pending[Any], sent: Sent) -> None:
         if done.error is not None:
             error = done.error
@@ -315,6 +311,9 @@ class Sender:
             return
         queue.in_flight.remove(batch)
         batch.base_offset, batch.log_append_time_ms = base_offset, append_ms
+        if queue.last_error is not None:
+            queue.last_error = None
+            self.client.outages.resolve(str(queue.topic_partition), self.client.now_ms)
         self.client.trace.stored(queue.topic_partition, batch.record_count, base_offset)
         self.accumulator.release(batch)
         self._resume_sequences(queue)
@@ -341,6 +340,9 @@ class Sender:
                 for one in answer.record_errors
             }
         error = KafkaError(answer.error_code, answer.error_message)
+        if answer.error_message and error.is_retriable:
+            name = str(queue.topic_partition)
+            self.client.outages.report(name, error.message, self.client.now_ms)
         if error.code == ErrorCode.MESSAGE_TOO_LARGE and len(batch.records) == 1:
             self._request_limit(batch.topic_partition.topic).on_done(
                 lambda done: self._failed(queue, batch, _too_large(batch, done))
@@ -458,8 +460,6 @@ class Sender:
             queue.unresolved_sequence = -1
             for batch in queue.retries:
                 batch.base_sequence, batch.payload = -1, None
-
-    # ------------------------------------------------------------ expiration, producer id
 
     def _expire(self, now_ms: int) -> None:
         limit_ms = self._settings.delivery_timeout_ms

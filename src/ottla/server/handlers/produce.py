@@ -317,4 +317,9 @@ def _refusal_elsewhere(ctx: Context, request: ProduceValues, part: PartitionReco
 
 def _log_refusal(ctx: Context, part: PartitionRecords, error: KafkaError) -> None:
     extra = {"event": "produce.refused", "client": ctx.client, "client_id": ctx.client_id}
-    log.info("refused for %s-%d: %s", part[0], part[1], error, extra=extra)
+    topic, index, _ = part
+    name = topic if isinstance(topic, str) else ctx.broker.topic_name(topic) or topic
+    reason = error.code.name
+    if error.message != error.code.text:  # else Kafka's text of the code, often long
+        reason += f": {error.message}"
+    log.info("refused for %s-%d: %s", name, index, reason, extra=extra)

@@ -53,6 +53,8 @@ def failed(
     if isinstance(error, RecordValidationError):
         message = error.message
         record_errors = [*error.record_errors]
+    if error.code is ErrorCode.KAFKA_STORAGE_ERROR and error.message != error.code.text:
+        message = error.message  # the disk reserve, which Kafka has not
     if isinstance(error, UnreadableRecords):
         if error.message != error.code.text:
             message = error.message
