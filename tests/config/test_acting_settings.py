@@ -96,7 +96,7 @@ def test_what_the_table_names_is_not_read() -> None:
     for pattern in _table():
         names = [name for name in public if fnmatchcase(name, pattern)]
         assert names, pattern
-        refused = {"remote.log.storage.system.enable", "delegation.token.secret.key"}
+        refused = {"remote.log.storage.system.enable"}
         acting = [name for name in names if _is_read(name)]
         assert not set(acting) - EXCEPTIONS - refused, pattern
 

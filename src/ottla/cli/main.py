@@ -102,6 +102,11 @@ COMMANDS: dict[str, Command] = {
         "consumer_perf_test",
         "Measure consumer throughput.",
     ),
+    "delegation-tokens": Command(
+        "ottla.cli.commands.delegation_tokens",
+        "delegation_tokens",
+        "Create, renew, expire and describe delegation tokens.",
+    ),
     "delete-records": Command(
         "ottla.cli.commands.delete_records", "delete_records", "Delete records below an offset."
     ),

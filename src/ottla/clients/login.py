@@ -5,11 +5,11 @@ Kafka: org.apache.kafka.common.security.authenticator.LoginManager.
 
 from __future__ import annotations
 
-import re
 import secrets
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import ConfigError
+from ottla.security.jaas import parse_jaas
 from ottla.security.sasl.client import make_mechanism_login
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ def login_factory(settings: Settings) -> Callable[[], MechanismLogin] | None:
 
 def make_login(settings: Settings) -> MechanismLogin:
     """Return a new login; ConfigError for incomplete settings."""
-    username, password = credentials(settings)
-    mechanism = settings.sasl_mechanism
-    login = make_mechanism_login(mechanism, username, password, secrets.token_urlsafe(18))
+    username, password, is_token = credentials(settings)
+    mechanism, nonce = settings.sasl_mechanism, secrets.token_urlsafe(18)
+    login = make_mechanism_login(mechanism, username, password, nonce, is_token=is_token)
     if login is not None:
         return login
     raise ConfigError(
@@ -39,15 +39,33 @@ def make_login(settings: Settings) -> MechanismLogin:
     )
 
 
-def credentials(settings: Settings) -> tuple[str, str]:
+class Credentials(NamedTuple):
+    """What a client logs in with."""
+
+    username: str
+    password: str
+    is_token: bool = False
+    """Whether they are the id and the HMAC of a delegation token (tokenauth)."""
+
+
+def credentials(settings: Settings) -> Credentials:
     """Return user name and password, from sasl.username/password or a JAAS line."""
     if settings.sasl_username is not None and settings.sasl_password is not None:
-        return settings.sasl_username, settings.sasl_password
-    found = dict(
-        re.findall(r'(username|password)\s*=\s*"([^"]*)"', settings.sasl_jaas_config or "")
-    )
+        return Credentials(settings.sasl_username, settings.sasl_password)
+    found = jaas_options(settings)
     if {"username", "password"} <= set(found):
-        return found["username"], found["password"]
+        is_token = found.get("tokenauth", "").lower() == "true"
+        return Credentials(found["username"], found["password"], is_token)
     raise ConfigError(
         "SASL needs sasl_username and sasl_password (or sasl.jaas.config with both in quotes)",
     )
+
+
+def jaas_options(settings: Settings) -> dict[str, str]:
+    """Return the options of sasl.jaas.config; ConfigError says what is wrong with it."""
+    if not settings.sasl_jaas_config:
+        return {}
+    try:
+        return parse_jaas(settings.sasl_jaas_config).options
+    except ValueError as error:
+        raise ConfigError(f"sasl.jaas.config: {error}") from error

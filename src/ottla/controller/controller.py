@@ -12,6 +12,7 @@ from ottla.controller.acls import AclControl
 from ottla.controller.cluster import ClusterControl
 from ottla.controller.configs import ConfigControl
 from ottla.controller.credentials import ScramControl
+from ottla.controller.delegation_tokens import DelegationTokenControl
 from ottla.controller.features import FeatureControl
 from ottla.controller.heartbeats import BrokerState, HeartbeatOptions
 from ottla.controller.partitions.alter_partition import AlterPartition
@@ -125,6 +126,7 @@ class Controller:
         self.quotas = QuotaControl(self.registry)
         self.scram = ScramControl(self.registry, self.features)
         self.acls = AclControl(self.registry, rng)
+        self.tokens = DelegationTokenControl(self.registry, self.features, config, rng)
         self.in_transaction = False
         self._transaction_epoch = -1
         self._handlers = self._table()
@@ -148,14 +150,14 @@ class Controller:
             kinds.RemoveAccessControlEntryRecord: self.acls.replay_remove,
             kinds.UserScramCredentialRecord: self.scram.replay_credential,
             kinds.RemoveUserScramCredentialRecord: self.scram.replay_remove,
+            kinds.DelegationTokenRecord: self.tokens.replay_token,
+            kinds.RemoveDelegationTokenRecord: self.tokens.replay_remove,
             kinds.ProducerIdsRecord: self.producer_ids.replay_producer_ids,
             kinds.BrokerRegistrationChangeRecord: self.cluster.replay_change,
             kinds.RegisterControllerRecord: self.cluster.replay_register_controller,
             kinds.ClearElrRecord: self.topics.replay_clear_elr,
         }
         only_in_the_image = (
-            kinds.DelegationTokenRecord,
-            kinds.RemoveDelegationTokenRecord,
             kinds.NoOpRecord,
             kinds.ZkMigrationStateRecord,
         )

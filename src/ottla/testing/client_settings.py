@@ -48,7 +48,7 @@ def of_confluent(given: Mapping[str, str]) -> dict[str, Any]:
     settings = _parsed(given)
     found: dict[str, Any] = {"security.protocol": settings.security_protocol}
     if _has_login(settings):
-        username, password = credentials(settings)
+        username, password, _ = credentials(settings)
         mechanism = settings.sasl_mechanism
         found |= {
             "sasl.mechanism": mechanism,
@@ -71,7 +71,7 @@ def of_python_clients(given: Mapping[str, str]) -> dict[str, Any]:
     settings = _parsed(given)
     found: dict[str, Any] = {"security_protocol": settings.security_protocol}
     if _has_login(settings):
-        username, password = credentials(settings)
+        username, password, _ = credentials(settings)
         found |= {
             "sasl_mechanism": settings.sasl_mechanism,
             "sasl_plain_username": username,

@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from ottla.protocol.apis.create_acls import CreateAclsRequest
+from ottla.protocol.apis.create_delegation_token import CreateDelegationTokenRequest
 from ottla.protocol.apis.delete_acls import DeleteAclsRequest
 from ottla.protocol.apis.describe_acls import DescribeAclsRequest
+from ottla.protocol.apis.describe_delegation_token import DescribeDelegationTokenRequest
+from ottla.protocol.apis.expire_delegation_token import ExpireDelegationTokenRequest
+from ottla.protocol.apis.renew_delegation_token import RenewDelegationTokenRequest
 from tests.conformance.differential.case import case
 from tests.conformance.differential.cluster_cases import same
 
@@ -96,4 +100,25 @@ CREDENTIALS = [
         upsertions=upsertions,
     )
 ]
-CASES: list[Case] = [*ACLS, *CREDENTIALS]
+_REFUSED = (E_.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,)
+TOKENS = [
+    *_on_each_listener(
+        CreateDelegationTokenRequest, "over PLAINTEXT", _REFUSED, renewers=[], max_lifetime_ms=-1
+    ),
+    *_on_each_listener(
+        RenewDelegationTokenRequest, "over PLAINTEXT", _REFUSED, hmac=b"x", renew_period_ms=-1
+    ),
+    *_on_each_listener(
+        ExpireDelegationTokenRequest, "over PLAINTEXT", _REFUSED, hmac=b"x", expiry_time_period_ms=0
+    ),
+    case(DescribeDelegationTokenRequest, "over PLAINTEXT", same(owners=None), errors=_REFUSED),
+    case(
+        DescribeDelegationTokenRequest,
+        "at a controller",
+        same(owners=None),
+        errors=(E_.UNKNOWN_SERVER_ERROR,),
+        listener="controller",
+    ),
+]
+"""What is refused without a login; with one: `tests/conformance/security`."""
+CASES: list[Case] = [*ACLS, *CREDENTIALS, *TOKENS]

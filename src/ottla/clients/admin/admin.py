@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ottla.clients.admin.acls import AclsAdmin
 from ottla.clients.admin.configs import ConfigsAdmin
 from ottla.clients.admin.credentials import CredentialsAdmin
+from ottla.clients.admin.delegation_tokens import DelegationTokensAdmin
 from ottla.clients.admin.groups import GroupsAdmin
 from ottla.clients.admin.quorum import QuorumAdmin
 from ottla.clients.admin.quotas import QuotasAdmin
@@ -30,6 +31,7 @@ class AsyncAdmin(
     QuotasAdmin,
     QuorumAdmin,
     CredentialsAdmin,
+    DelegationTokensAdmin,
     AclsAdmin,
 ):
     """Manages a cluster from coroutines. Use as `async with AsyncAdmin(...) as admin`.

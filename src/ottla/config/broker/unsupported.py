@@ -42,7 +42,6 @@ REFUSALS: tuple[Refusal, ...] = (
         lambda config: config.authorizer_class_name not in {"", STANDARD_AUTHORIZER},
         f"an authorizer other than {STANDARD_AUTHORIZER}",
     ),
-    Refusal("delegation.token.secret.key", _set("delegation.token.secret.key"), "tokens"),
     Refusal(
         "remote.log.storage.system.enable",
         _set("remote.log.storage.system.enable"),

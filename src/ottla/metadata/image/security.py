@@ -1,7 +1,5 @@
 """Access control entries, SCRAM credentials and delegation tokens, kept as their records.
 
-They are not enforced yet; they are kept so that a directory written by Kafka loses no metadata.
-
 Kafka: org.apache.kafka.image.{AclsImage, ScramImage, DelegationTokenImage}.
 """
 

@@ -29,9 +29,9 @@ class CreateDelegationTokenResponse(Response, key=38, versions="1-3", flexible="
     principal_name: str
     token_requester_principal_type: str = field("3+", default="")
     token_requester_principal_name: str = field("3+", default="")
-    issue_timestamp_ms: int64
-    expiry_timestamp_ms: int64
-    max_timestamp_ms: int64
-    token_id: str
-    hmac: bytes = field(sensitive=True)
+    issue_timestamp_ms: int64 = 0
+    expiry_timestamp_ms: int64 = 0
+    max_timestamp_ms: int64 = 0
+    token_id: str = ""
+    hmac: bytes = field(default=b"", sensitive=True)
     throttle_time_ms: int32 = 0

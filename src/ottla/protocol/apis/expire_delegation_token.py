@@ -19,5 +19,5 @@ class ExpireDelegationTokenRequest(
 
 class ExpireDelegationTokenResponse(Response, key=40, versions="1-2", flexible="2+"):
     error_code: int16 = 0
-    expiry_timestamp_ms: int64
+    expiry_timestamp_ms: int64 = 0
     throttle_time_ms: int32 = 0

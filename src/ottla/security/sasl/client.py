@@ -26,13 +26,17 @@ NO_LOGIN = "the listener does not ask for a login: check security_protocol"
 
 
 def make_mechanism_login(
-    mechanism: str, username: str, password: str, nonce: str
+    mechanism: str, username: str, password: str, nonce: str, *, is_token: bool = False
 ) -> MechanismLogin | None:
-    """Return a new login, None for a mechanism that is not supported."""
+    """Return a new login, None for a mechanism that is not supported.
+
+    With is_token the name is the id of a delegation token, and the password its HMAC in Base64.
+    """
     if mechanism == "PLAIN":
         return MechanismLogin(mechanism, _plain_messages(username, password))
     if mechanism in HASHES:
-        messages = _scram_messages(HASHES[mechanism], username, password, nonce)
+        extensions = ",tokenauth=true" if is_token else ""
+        messages = _scram_messages(HASHES[mechanism], username, password, nonce, extensions)
         return MechanismLogin(mechanism, messages)
     return None
 
@@ -77,10 +81,10 @@ def _plain_messages(username: str, password: str) -> Generator[bytes, bytes, Non
 
 
 def _scram_messages(
-    hash_name: str, username: str, password: str, nonce: str
+    hash_name: str, username: str, password: str, nonce: str, extensions: str
 ) -> Generator[bytes, bytes, None]:
     name = username.replace("=", "=3D").replace(",", "=2C")
-    first = f"n={name},r={nonce}"
+    first = f"n={name},r={nonce}{extensions}"
     server_first = (yield f"n,,{first}".encode()).decode()
     fields = dict(part.split("=", 1) for part in server_first.split(",") if "=" in part)
     iterations = int(fields.get("i", "0"))

@@ -157,7 +157,8 @@ def enveloped(request: Request, requester: Requester) -> EnvelopeRequest:
     """Return a client's request as it is forwarded."""
     version = requester.api_version
     frame = encode_request(request, version, 0, requester.client_id)
-    principal = DefaultPrincipalData(type="User", name=requester.user, token_authenticated=False)
+    kind, name, by_token = requester.principal
+    principal = DefaultPrincipalData(type=kind, name=name, token_authenticated=by_token)
     encoded: list[Any] = []
     codec.encode_into(principal, 0, encoded)
     return EnvelopeRequest(

@@ -23,15 +23,18 @@ from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.apis.broker_registration import BrokerRegistrationRequest
 from ottla.protocol.apis.controller_registration import ControllerRegistrationRequest
 from ottla.protocol.apis.create_acls import CreateAclsRequest
+from ottla.protocol.apis.create_delegation_token import CreateDelegationTokenRequest
 from ottla.protocol.apis.create_partitions import CreatePartitionsRequest
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.delete_acls import DeleteAclsRequest
 from ottla.protocol.apis.delete_topics import DeleteTopicsRequest
 from ottla.protocol.apis.describe_quorum import DescribeQuorumRequest
 from ottla.protocol.apis.elect_leaders import ElectLeadersRequest
+from ottla.protocol.apis.expire_delegation_token import ExpireDelegationTokenRequest
 from ottla.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
 from ottla.protocol.apis.list_partition_reassignments import ListPartitionReassignmentsRequest
 from ottla.protocol.apis.remove_raft_voter import RemoveRaftVoterRequest
+from ottla.protocol.apis.renew_delegation_token import RenewDelegationTokenRequest
 from ottla.protocol.apis.unregister_broker import UnregisterBrokerRequest
 from ottla.protocol.apis.update_features import UpdateFeaturesRequest
 from ottla.server.controller.quorum_requests import answer_of
@@ -46,12 +49,14 @@ if TYPE_CHECKING:
     from ottla.protocol.schema import Request
     from ottla.purgatory.pending import Pending
     from ottla.quota.mutations import MutationQuota
+    from ottla.security.principal import Principal
     from ottla.server.controller.channel import Requester
     from ottla.server.controller.quorum_view import QuorumView
 
     Result: TypeAlias = Decision[Any]
     Operation: TypeAlias = Callable[[Any], Result]
     Mutation: TypeAlias = Callable[[Any, RecordPermits | None], Result]
+    TokenOperation: TypeAlias = Callable[[Any, Principal, int], Result]
     Placed: TypeAlias = Callable[..., Result]
 
 
@@ -78,6 +83,11 @@ class ControllerApis:
             DeleteTopicsRequest: controller.delete_topics,
             CreatePartitionsRequest: controller.creation.create_partitions,
         }
+        self._token_operations: Mapping[type[Request], TokenOperation] = {
+            CreateDelegationTokenRequest: controller.tokens.create,
+            RenewDelegationTokenRequest: controller.tokens.renew,
+            ExpireDelegationTokenRequest: controller.tokens.expire,
+        }
         self._placed: Mapping[type[Request], Placed] = {
             BrokerRegistrationRequest: controller.register_broker,
             BrokerHeartbeatRequest: controller.broker_heartbeat,
@@ -98,6 +108,10 @@ class ControllerApis:
             return self._runtime.write(
                 lambda: placed(request, next_offset=self._next_offset, now_ms=now_ms)
             )
+        token_operation = self._token_operations.get(kind)
+        if token_operation is not None and requester is not None:
+            who, today_ms = requester.principal, self._clock.now_ms()
+            return self._runtime.write(lambda: token_operation(request, who, today_ms))
         mutation = self._mutations[kind]
         if requester is not None:
             return self._mutate(mutation, request, requester)
@@ -108,9 +122,11 @@ class ControllerApis:
 
     def _mutate(self, mutation: Mutation, request: Request, requester: Requester) -> Pending[Any]:
         """Apply the client's quota on created and deleted partitions (KIP-599)."""
-        user, client_id, is_strict, *_ = requester
+        principal, client_id, is_strict, *_ = requester
         now_ms = self._clock.monotonic_ms
-        permits = self._mutation_quota.permits_for(user, client_id, now_ms(), is_strict=is_strict)
+        permits = self._mutation_quota.permits_for(
+            principal.name, client_id, now_ms(), is_strict=is_strict
+        )
 
         def with_throttle_time(response: Any) -> Any:
             response.throttle_time_ms = permits.throttle_time_ms(now_ms())

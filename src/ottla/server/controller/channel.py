@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     from ottla.protocol.schema import Request
     from ottla.purgatory.pending import Pending
+    from ottla.security.principal import Principal
 
 
 class Requester(NamedTuple):
     """The client whose request is forwarded; Kafka's Envelope has the same."""
 
-    user: str
+    principal: Principal
     client_id: str
     is_strict: bool
     """Whether the request is refused over the mutation quota, not only throttled (KIP-599)."""

@@ -150,7 +150,7 @@ class ControllerNode:
             bootstrap=_bootstrap_records(directory),
             on_failure=on_failure,
         )
-        self._schedule = Schedule(self._runtime, config)
+        self._schedule = Schedule(self._runtime, config, clock)
         self._on_active: Callable[[], None] | None = None
         self._runtime.on_active = self._became_active
         self.quorum = QuorumView(raft, metadata_log, controller_listeners)

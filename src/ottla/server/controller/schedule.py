@@ -1,4 +1,4 @@
-"""Periodic tasks of the active controller: expired sessions, elections, NoOp records.
+"""Periodic tasks of the active controller: expired sessions and tokens, elections, NoOp records.
 
 Kafka: the tasks of org.apache.kafka.controller.PeriodicTaskControlManager.
 """
@@ -13,20 +13,19 @@ from ottla.server.system.timers import next_aligned_tick
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
-    from ottla.controller.result import ControllerResult, Slices
+    from ottla.controller.result import Decision
     from ottla.controller.runtime import ControllerRuntime
     from ottla.purgatory.pending import Pending
 
 
 class _Task:
-    """Periodic elections."""
+    """A periodic task."""
 
     __slots__ = ("due_ms", "operation", "period_ms")
 
-    def __init__(
-        self, operation: Callable[[], Slices[ControllerResult[None]]], period_ms: int
-    ) -> None:
+    def __init__(self, operation: Callable[[], Decision[None]], period_ms: int) -> None:
         self.operation = operation
         self.period_ms = period_ms
         self.due_ms = 0
@@ -45,13 +44,17 @@ class _Task:
 class Schedule:
     """Call `run` while the controller is active, when its deadline comes."""
 
-    def __init__(self, runtime: ControllerRuntime, config: BrokerConfig) -> None:
+    def __init__(self, runtime: ControllerRuntime, config: BrokerConfig, clock: Clock) -> None:
         self._runtime = runtime
         self._idle_ms: int = config.metadata_max_idle_interval_ms
         elections = runtime.controller.elections
         self._tasks = [
             _Task(elections.elect_unclean_leaders, config.unclean_leader_election_interval_ms)
         ]
+        if config.delegation_token_secret_key is not None:
+            tokens = runtime.controller.tokens
+            period_ms = config.delegation_token_expiry_check_interval_ms
+            self._tasks.append(_Task(lambda: tokens.sweep(clock.now_ms()), period_ms))
         if config.auto_leader_rebalance_enable:
             period_ms = config.leader_imbalance_check_interval_seconds * 1000
             self._tasks.append(_Task(elections.balance_leaders, period_ms))

@@ -13,6 +13,7 @@ from ottla.config.listener_settings import ListenerSettings
 from ottla.config.problems import ConfigProblem
 from ottla.network.node_channel import PeerSecurity
 from ottla.network.tls_context import client_context, server_context, tls_settings
+from ottla.security.delegation_token import TokenCredentials
 from ottla.security.distinguished_name import parse_rules, short_name, subject_name
 from ottla.security.jaas import parse_jaas
 from ottla.security.principal import USER_TYPE, Principal
@@ -63,6 +64,10 @@ class NodeSecurity:
         self.run_handshake = resources.workers.handshakes.run
         self._contexts = TlsContexts()
         self._secret = self._environment.secret_bytes(_SECRET_BYTES)
+        token_key = metadata.config.delegation_token_secret_key
+        self._tokens: TokenCredentials | None = None
+        if token_key is not None:
+            self._tokens = TokenCredentials(token_key.reveal(), self._secret)
 
     def of(self, listener: str) -> ListenerSecurity | None:
         """Return what secures a listener's connections, None for PLAINTEXT."""
@@ -143,12 +148,18 @@ class NodeSecurity:
             return lambda: PlainServer(is_valid)
         return lambda: ScramServer(
             name,
-            lambda user, is_token: None if is_token else self._scram_credential(name, user),
+            lambda user, is_token: (self._token if is_token else self._password)(name, user),
             nonce=base64.b64encode(self._environment.secret_bytes(_NONCE_BYTES)).decode(),
             secret=self._secret,
         )
 
-    def _scram_credential(self, mechanism: str, user: str) -> ScramCredential | None:
+    def _token(self, mechanism: str, token_id: str) -> ScramCredential | None:
+        token = self._metadata.image.delegation_tokens.by_id.get(token_id)
+        if self._tokens is None or token is None:
+            return None
+        return self._tokens.of(mechanism, token)
+
+    def _password(self, mechanism: str, user: str) -> ScramCredential | None:
         by_user = self._metadata.image.scram.by_user
         record = by_user.get((user, MECHANISM_NUMBERS[mechanism]))
         if record is None:

@@ -54,6 +54,7 @@ HANDLER_MODULES = (
     "controller.brokers",
     "controller.envelope",
     "credentials",
+    "delegation_tokens",
     "acls",
     "log_dirs",
     "telemetry",

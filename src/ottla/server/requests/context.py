@@ -133,4 +133,4 @@ class Context:
         refused.
         """
         is_strict = self.api_version >= strict_from
-        return Requester(self.user, self.client_id, is_strict, self.api_version, self.client)
+        return Requester(self.principal, self.client_id, is_strict, self.api_version, self.client)

@@ -47,6 +47,16 @@ def for_all(_ctx: Context, _request: Any) -> None:
     """No right: whoever may connect may send these."""
 
 
+@guards(
+    ApiKey.CREATE_DELEGATION_TOKEN,
+    ApiKey.RENEW_DELEGATION_TOKEN,
+    ApiKey.EXPIRE_DELEGATION_TOKEN,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN,
+)
+def delegation_tokens(_ctx: Context, _request: Any) -> None:
+    """None here: whether the login may use tokens at all comes first, so the handlers check."""
+
+
 @guards(ApiKey.DESCRIBE_CLUSTER)
 def describe_cluster(ctx: Context, _request: Any) -> None:
     """ALTER on the cluster at a controller; a broker answers everyone."""

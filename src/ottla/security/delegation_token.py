@@ -1,0 +1,62 @@
+"""Delegation tokens: what a client proves that it has, and what a broker checks.
+
+A token's HMAC is the password; it is made from the id and the secret that all nodes share, so only
+the id is stored. A login with a token is one by SCRAM with the id as the name.
+
+Kafka: org.apache.kafka.common.security.token.delegation.internals.DelegationTokenCache,
+org.apache.kafka.security.DelegationTokenManager (KIP-48).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from typing import TYPE_CHECKING, Final
+
+from ottla.security.sasl.scram import HASHES, MIN_ITERATIONS, ScramCredential
+
+if TYPE_CHECKING:
+    from ottla.protocol.records.metadata import DelegationTokenRecord
+
+_SALT_BYTES: Final = 24
+_MAX_KNOWN: Final = 4096
+
+
+def token_hmac(secret: str, token_id: str) -> bytes:
+    """Return the password of a token."""
+    return hmac.digest(secret.encode(), token_id.encode(), "sha512")
+
+
+def is_owner_or_renewer(token: DelegationTokenRecord, principal: str) -> bool:
+    """Whether a principal may renew, expire and see a token without a right."""
+    return token.owner == principal or principal in token.renewers
+
+
+class TokenCredentials:
+    """The SCRAM credentials of tokens, made at a token's first login: that takes milliseconds."""
+
+    def __init__(self, secret: str, salt_key: bytes) -> None:
+        self._secret = secret
+        self._salt_key = salt_key
+        self._known: dict[tuple[str, str], ScramCredential] = {}
+
+    def of(self, mechanism: str, token: DelegationTokenRecord) -> ScramCredential:
+        """Return what a login with a token is checked against; it ends when the token does."""
+        key = (mechanism, token.token_id)
+        made = self._known.pop(key, None) or self._make(*key)
+        self._known[key] = made
+        if len(self._known) > _MAX_KNOWN:
+            del self._known[next(iter(self._known))]
+        owner = token.owner.partition(":")[2]
+        return made._replace(user=owner, expires_ms=token.expiration_timestamp)
+
+    def _make(self, mechanism: str, token_id: str) -> ScramCredential:
+        digest = HASHES[mechanism]
+        password = base64.b64encode(token_hmac(self._secret, token_id))
+        salt = hmac.digest(self._salt_key, token_id.encode(), "sha256")[:_SALT_BYTES]
+        salted = hashlib.pbkdf2_hmac(digest, password, salt, MIN_ITERATIONS)
+        client_key = hmac.digest(salted, b"Client Key", digest)
+        stored_key = hashlib.new(digest, client_key).digest()
+        server_key = hmac.digest(salted, b"Server Key", digest)
+        return ScramCredential(salt, stored_key, server_key, MIN_ITERATIONS)

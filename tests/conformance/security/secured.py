@@ -1,0 +1,156 @@
+"""Real Kafka and Ottla with logins, an authorizer and delegation tokens, asked as named users.
+
+Kafka: none.
+"""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ottla.protocol.apis.create_acls import CreateAclsRequest
+from ottla.protocol.apis.delete_acls import DeleteAclsRequest
+from ottla.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
+from ottla.protocol.apis.sasl_handshake import SaslHandshakeRequest
+from ottla.testing.cluster import Cluster
+from tests.conformance.applied import wait_until_applied
+from tests.conformance.kafka import RealKafka
+from tests.conformance.pair import SHARED, Conversation
+from tests.ports import free_ports
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from ottla.protocol.schema import Request
+    from ottla.security.acl import Acl
+    from tests.conformance.kafka import Kafka
+
+USERS = ("root", "alice", "bob", "carol")
+JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required " + " ".join(
+    f'user_{user}="{user}"' for user in USERS
+)
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+SECURITY = {
+    "listener.security.protocol.map": (
+        "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,LOGIN:SASL_PLAINTEXT"
+    ),
+    "inter.broker.listener.name": "PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+    "listener.name.login.plain.sasl.jaas.config": JAAS + ";",
+    "listener.name.login.scram-sha-256.sasl.jaas.config": SCRAM,
+    "listener.name.login.scram-sha-512.sasl.jaas.config": SCRAM,
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:root;User:ANONYMOUS",
+    "delegation.token.secret.key": "secret of all nodes",
+}
+_TIMEOUT_S = 10
+
+
+class LoginFailed(Exception):
+    """The node refuses a login."""
+
+
+class SecuredSide:
+    """One of the two nodes; a connection for each user is kept until the node closes it."""
+
+    def __init__(self, login: tuple[str, int], plain: tuple[str, int]) -> None:
+        self.login = login
+        self.plain = plain
+        self._connections: dict[str, tuple[socket.socket, Conversation]] = {}
+
+    @property
+    def bootstrap(self) -> str:
+        """The address of the listener that asks for a login."""
+        return f"{self.login[0]}:{self.login[1]}"
+
+    def ask(self, user: str, request: Request, version: int | None = None) -> Any:
+        """Return the answer to a user; None when the node hangs up, "silent" when it waits."""
+        if user not in self._connections:
+            self._connections[user] = self._connect(user)
+        try:
+            answer = self._connections[user][1].ask(request, version)
+        except TimeoutError:
+            self._forget(user)
+            return "silent"
+        except ConnectionResetError:
+            answer = None
+        if answer is None:
+            self._forget(user)
+        return answer
+
+    def _connect(self, user: str) -> tuple[socket.socket, Conversation]:
+        address = self.plain if user == "ANONYMOUS" else self.login
+        connection = socket.create_connection(address, timeout=_TIMEOUT_S)
+        conversation = Conversation(connection)
+        if user != "ANONYMOUS":
+            conversation.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+            token = f"\0{user}\0{user}".encode()
+            answer: Any = conversation.ask(SaslAuthenticateRequest(auth_bytes=token), 2)
+            if answer is None or answer.error_code:
+                raise LoginFailed(user)
+        return connection, conversation
+
+    def _forget(self, user: str) -> None:
+        self._connections.pop(user)[0].close()
+
+    def settle(self) -> None:
+        """Wait until all changes so far count."""
+        wait_until_applied(lambda request, version: self.ask("ANONYMOUS", request, version))
+
+    def set_acls(self, acls: Iterable[Acl]) -> None:
+        """Replace all entries."""
+        everything = DeleteAclsRequest.DeleteAclsFilter(
+            resource_type_filter=1,
+            resource_name_filter=None,
+            pattern_type_filter=1,
+            principal_filter=None,
+            host_filter=None,
+            operation=1,
+            permission_type=1,
+        )
+        self.ask("ANONYMOUS", DeleteAclsRequest(filters=[everything]))
+        creations = [
+            CreateAclsRequest.AclCreation(
+                resource_type=one.resource_type,
+                resource_name=one.resource_name,
+                resource_pattern_type=one.pattern_type,
+                principal=one.principal,
+                host=one.host,
+                operation=one.operation,
+                permission_type=one.permission,
+            )
+            for one in acls
+        ]
+        if creations:
+            answer = self.ask("ANONYMOUS", CreateAclsRequest(creations=creations))
+            assert all(one.error_code == 0 for one in answer.results), answer
+        self.settle()
+
+    def close(self) -> None:
+        """Close all connections."""
+        for user in list(self._connections):
+            self._forget(user)
+
+
+@contextmanager
+def secured_sides(kafka: Kafka, directory: Path) -> Iterator[tuple[SecuredSide, SecuredSide]]:
+    """Run both nodes: Kafka's side, ours."""
+    (port,) = free_ports(1)
+    real = RealKafka(kafka, directory, {**SHARED, **SECURITY})
+    real.properties["listeners"] += f",LOGIN://127.0.0.1:{port}"
+    listeners = "LOGIN://127.0.0.1:0,PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"
+    with ExitStack() as stack:
+        stack.callback(real.kill)
+        real.format()
+        real.start()
+        cluster = stack.enter_context(
+            Cluster(config={**SHARED, **SECURITY, "listeners": listeners})
+        )
+        addresses = cluster.run(lambda node: dict(node.addresses))
+        theirs = SecuredSide(("127.0.0.1", port), ("127.0.0.1", real.port))
+        ours = SecuredSide(addresses["LOGIN"], addresses["PLAINTEXT"])
+        stack.callback(theirs.close)
+        stack.callback(ours.close)
+        yield theirs, ours
