@@ -13,6 +13,7 @@ from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.protocol.codec import decode_at, encode_into
+from ottla.security.principal import ANONYMOUS
 from ottla.server.controller.active_controller import enveloped
 from ottla.server.controller.channel import Requester
 from ottla.server.system.timers import LoopTimer
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from ottla.protocol.schema import Request
     from ottla.purgatory.pending import Pending
 
-CLIENT = Requester("ANONYMOUS", "a-client", True, 7, "192.0.2.7")
+CLIENT = Requester(ANONYMOUS, "a-client", True, 7, "192.0.2.7")
 TOPIC = CreateTopicsRequest.CreatableTopic(
     name="one", num_partitions=1, replication_factor=1, assignments=[], configs=[]
 )
