@@ -260,7 +260,7 @@ def find_kafka() -> Kafka:
     if given and not libraries.is_dir():
         raise KafkaMissing(f"OTTLA_KAFKA_LIBS={given} is no directory")
     kafka = Kafka(libraries, cache)
-    if not kafka.jar("shell").is_file():  # the jar that was added last
+    if not kafka.jar("streams").is_file():  # the jar that was added last
         if given:
             raise KafkaMissing(f"OTTLA_KAFKA_LIBS={given} has no {kafka.jar('shell').name}")
         _fetch(libraries)

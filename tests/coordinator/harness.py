@@ -10,6 +10,7 @@ from ottla.coordinator.group import (
     GroupCoordinator,
     GroupCoordinatorConfig,
     RequestContext,
+    StreamsGroupConfig,
 )
 from ottla.coordinator.runtime.active import ShardState
 from ottla.errors import ErrorCode, KafkaError
@@ -157,6 +158,7 @@ class World:
     def __init__(self, config: GroupCoordinatorConfig | None = None) -> None:
         self.config = config or GroupCoordinatorConfig(offsets_topic_num_partitions=1)
         self.consumer_config = ConsumerGroupConfig()
+        self.streams_config = StreamsGroupConfig()
         self.clock = VirtualClock()
         self.timer = TimingWheel(0)
         self.log = MemoryLog()
@@ -173,7 +175,10 @@ class World:
             timer=self.timer,
             clock=self.clock,
             consumer=ConsumerDependencies(
-                self.topics, lambda _group_id: self.consumer_config, self._new_member_id
+                self.topics,
+                lambda _group_id: self.consumer_config,
+                self._new_member_id,
+                lambda _group_id: self.streams_config,
             ),
             new_uuid=self._new_uuid,
             on_fault=self._fault,

@@ -14,6 +14,7 @@ from ottla.coordinator.group import (
     ConsumerDependencies,
     ConsumerGroupConfig,
     GroupCoordinatorConfig,
+    StreamsGroupConfig,
     records,
 )
 from ottla.coordinator.group.classic.group import ClassicState
@@ -38,7 +39,12 @@ def make_shard(registry: SnapshotRegistry | None = None) -> GroupShard:
     clock = VirtualClock()
     timers = ShardTimers(TimingWheel(0), clock, lambda _operation, _retry: None)
     environment = ShardEnvironment(0, registry or SnapshotRegistry(), timers, clock)
-    consumer = ConsumerDependencies(Topics(), lambda _group_id: ConsumerGroupConfig(), str)
+    consumer = ConsumerDependencies(
+        Topics(),
+        lambda _group_id: ConsumerGroupConfig(),
+        str,
+        lambda _group_id: StreamsGroupConfig(),
+    )
     return GroupShard(environment, GroupCoordinatorConfig(), str, consumer)
 
 

@@ -45,7 +45,12 @@ def rebuilt(world: World, log: MemoryLog) -> GroupShard:
     registry = SnapshotRegistry()
     timers = ShardTimers(TimingWheel(0), world.clock, lambda _operation, _retry: None)
     environment = ShardEnvironment(0, registry, timers, world.clock)
-    consumer = ConsumerDependencies(world.topics, lambda _group_id: world.consumer_config, str)
+    consumer = ConsumerDependencies(
+        world.topics,
+        lambda _group_id: world.consumer_config,
+        str,
+        lambda _group_id: world.streams_config,
+    )
     shard = GroupShard(environment, world.config, str, consumer)
     loader = Loader(log, 0, shard)
     while not loader.step():

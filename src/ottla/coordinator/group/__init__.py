@@ -1,6 +1,10 @@
 """The group coordinator: consumer groups and their committed offsets."""
 
-from ottla.coordinator.group.config import ConsumerGroupConfig, GroupCoordinatorConfig
+from ottla.coordinator.group.config import (
+    ConsumerGroupConfig,
+    GroupCoordinatorConfig,
+    StreamsGroupConfig,
+)
 from ottla.coordinator.group.context import RequestContext, TopicNames
 from ottla.coordinator.group.coordinator import GroupCoordinator
 from ottla.coordinator.group.shard import ConsumerDependencies
@@ -11,5 +15,6 @@ __all__ = [
     "GroupCoordinator",
     "GroupCoordinatorConfig",
     "RequestContext",
+    "StreamsGroupConfig",
     "TopicNames",
 ]

@@ -23,6 +23,18 @@ class ConsumerGroupConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamsGroupConfig:
+    """The settings of a streams group (KIP-1071): the broker's, or the group's own."""
+
+    max_size: int = 2**31 - 1  # group.streams.max.size
+    session_timeout_ms: int = 45_000  # streams.session.timeout.ms
+    heartbeat_interval_ms: int = 5_000  # streams.heartbeat.interval.ms
+    assignment_interval_ms: int = 1_000  # streams.assignment.interval.ms
+    initial_rebalance_delay_ms: int = 3_000  # streams.initial.rebalance.delay.ms
+    standby_replicas: int = 0  # streams.num.standby.replicas
+
+
+@dataclass(frozen=True, slots=True)
 class GroupCoordinatorConfig:
     """Each field's comment is its name in the broker's configuration; times in milliseconds."""
 

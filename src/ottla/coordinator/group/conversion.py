@@ -1,7 +1,8 @@
 """Requests of either protocol for groups of either kind; a group changes its kind where it must.
 
-Kafka: GroupMetadataManager.{getOrMaybeCreateConsumerGroup, maybeDeleteEmptyClassicGroup,
-classicGroupJoin, classicGroupSync, classicGroupHeartbeat, classicGroupLeave}.
+Kafka: GroupMetadataManager.{getOrMaybeCreateConsumerGroup, getOrCreateStreamsGroup,
+maybeDeleteEmptyClassicGroup, classicGroupJoin, classicGroupSync, classicGroupHeartbeat,
+classicGroupLeave}.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from ottla.coordinator.group.consumer.member import JOIN_EPOCH
 from ottla.coordinator.group.migration import join as member_join
 from ottla.coordinator.group.migration import session
 from ottla.coordinator.group.migration.upgrade import upgrade
+from ottla.coordinator.group.streams import heartbeat as streams_heartbeat
+from ottla.coordinator.group.streams import records as streams_records
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from ottla.protocol.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse
     from ottla.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
     from ottla.purgatory.pending import Pending
+    from ottla.protocol.apis.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 
 
 def consumer_heartbeat_of(
@@ -41,6 +45,8 @@ def consumer_heartbeat_of(
 ) -> Result[ConsumerGroupHeartbeatResponse]:
     """Apply a ConsumerGroupHeartbeat; a classic group becomes a consumer group where it joins."""
     group_id = request.group_id
+    if groups.streams.find(group_id) is not None:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
     classic = groups.classic.find(group_id)
     if classic is None:
         return consumer_heartbeat.heartbeat(groups.consumer, request, context)
@@ -66,8 +72,31 @@ def _upgraded(
     return result
 
 
+def streams_heartbeat_of(
+    groups: Groups, request: StreamsGroupHeartbeatRequest, context: RequestContext
+) -> Result[streams_heartbeat.HeartbeatResult]:
+    """Apply a StreamsGroupHeartbeat; an empty classic group becomes a streams group."""
+    group_id = request.group_id
+    classic = groups.classic.find(group_id)
+    is_replaced = request.member_epoch == JOIN_EPOCH and classic is not None and classic.is_empty
+    is_other = classic is not None and not is_replaced
+    if is_other or groups.consumer.find(group_id) is not None:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
+    result = streams_heartbeat.heartbeat(groups.streams, request, context)
+    if is_replaced:
+        result.records.insert(0, records.group_tombstone(group_id))
+    return result
+
+
 def join(groups: Groups, call: Join) -> Result[None]:
-    """Apply a JoinGroup; an empty consumer group becomes a classic group."""
+    """Apply a JoinGroup; an empty consumer or streams group becomes a classic group."""
+    streams = groups.streams.find(call.request.group_id)
+    if streams is not None:
+        if not streams.is_empty:
+            return call.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
+        result = classic_join.join(groups.classic, call)
+        result.records[:0] = streams_records.group_tombstones(streams)
+        return result
     group = groups.consumer.find(call.request.group_id)
     if group is None:
         return classic_join.join(groups.classic, call)

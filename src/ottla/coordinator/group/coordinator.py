@@ -17,6 +17,7 @@ from ottla.coordinator.group.offsets.requests import OffsetRequests
 from ottla.coordinator.group.offsets.transactional import TransactionalOffsets
 from ottla.coordinator.group.responses import join_error, sync_error
 from ottla.coordinator.group.shard import ConsumerDependencies, GroupShard
+from ottla.coordinator.group.streams.requests import StreamsRequests
 from ottla.coordinator.runtime import CoordinatorRuntime, Result
 from ottla.coordinator.runtime.active import Environment, ShardState
 from ottla.coordinator.runtime.answers import gather, recover
@@ -91,6 +92,7 @@ class GroupCoordinator:
             lambda environment: GroupShard(environment, config, new_uuid, consumer),
         )
         self._offsets = OffsetRequests(self._runtime, self.partition_for, topics)
+        self.streams = StreamsRequests(self._runtime, self.partition_for)
         self._transactional = TransactionalOffsets(self._runtime, self.partition_for, topics, log)
 
     @property
@@ -135,6 +137,7 @@ class GroupCoordinator:
         for partition, state in self._runtime.partitions.items():
             if state is ShardState.ACTIVE:
                 self._runtime.shard(partition).consumer.on_topics_changed(changed)
+                self._runtime.shard(partition).streams.on_topics_changed(changed)
 
     def end_transaction(self, partition: int, end: EndTransaction) -> Pending[None]:
         """Write the marker that ends a transaction's pending offsets in a partition."""

@@ -17,6 +17,7 @@ class GroupType(StrEnum):
 
     CLASSIC = "Classic"
     CONSUMER = "Consumer"
+    STREAMS = "Streams"
 
 
 class Group(Protocol):

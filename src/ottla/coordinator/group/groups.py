@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from ottla.coordinator.group import records
 from ottla.coordinator.group.classic.group import ClassicGroup
 from ottla.coordinator.group.consumer import records as consumer_records
+from ottla.coordinator.group.streams import records as streams_records
+from ottla.coordinator.group.streams.group import StreamsGroup
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -17,22 +19,31 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.consumer.group import ConsumerGroup
     from ottla.coordinator.group.consumer.groups import ConsumerGroups
     from ottla.coordinator.group.offsets.committed import Offsets
+    from ottla.coordinator.group.streams.groups import StreamsGroups
     from ottla.coordinator.runtime import CoordinatorRecord
 
 
 class Groups:
     """Groups with members, and simple groups that only have offsets."""
 
-    def __init__(self, classic: ClassicGroups, consumer: ConsumerGroups, offsets: Offsets) -> None:
+    def __init__(
+        self,
+        classic: ClassicGroups,
+        consumer: ConsumerGroups,
+        streams: StreamsGroups,
+        offsets: Offsets,
+    ) -> None:
         self.classic = classic
         self.consumer = consumer
+        self.streams = streams
         self.offsets = offsets
 
-    def find(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
+    def find(self, group_id: str) -> ClassicGroup | ConsumerGroup | StreamsGroup | None:
         """Return the group; None if it does not exist."""
-        return self.consumer.find(group_id) or self.classic.find(group_id)
+        found = self.consumer.find(group_id) or self.streams.find(group_id)
+        return found or self.classic.find(group_id)
 
-    def get(self, group_id: str) -> ClassicGroup | ConsumerGroup:
+    def get(self, group_id: str) -> ClassicGroup | ConsumerGroup | StreamsGroup:
         """Return the group; raises GROUP_ID_NOT_FOUND."""
         group = self.find(group_id)
         if group is None:
@@ -45,6 +56,7 @@ class Groups:
             group_id in self.classic.stored.at(epoch)
             or group_id in self.classic.simple.at(epoch)
             or group_id in self.consumer.by_id.at(epoch)
+            or group_id in self.streams.by_id.at(epoch)
         )
 
     def ids_at(self, epoch: int) -> list[str]:
@@ -52,6 +64,7 @@ class Groups:
         known = dict.fromkeys(self.classic.stored.at(epoch))
         known.update(dict.fromkeys(self.classic.simple.at(epoch)))
         known.update(dict.fromkeys(self.consumer.by_id.at(epoch)))
+        known.update(dict.fromkeys(self.streams.by_id.at(epoch)))
         return list(known)
 
     def ids(self) -> list[str]:
@@ -60,10 +73,15 @@ class Groups:
         known.update(dict.fromkeys(self.classic.simple))
         known.update(dict.fromkeys(self.classic.live))
         known.update(dict.fromkeys(self.consumer.by_id))
+        known.update(dict.fromkeys(self.streams.by_id))
         return list(known)
 
-    def tombstones(self, group: ClassicGroup | ConsumerGroup) -> list[CoordinatorRecord]:
+    def tombstones(
+        self, group: ClassicGroup | ConsumerGroup | StreamsGroup
+    ) -> list[CoordinatorRecord]:
         """Return the records that remove a group, without its offsets."""
         if isinstance(group, ClassicGroup):
             return [records.group_tombstone(group.group_id)]
+        if isinstance(group, StreamsGroup):
+            return streams_records.group_tombstones(group)
         return consumer_records.group_tombstones(group)

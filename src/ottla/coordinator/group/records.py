@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.coordinator.runtime import CoordinatorRecord
 from ottla.errors import CorruptMessage
 from ottla.protocol import codec
-from ottla.protocol.records import consumer_group
+from ottla.protocol.records import consumer_group, streams_group
 from ottla.protocol.records import group as schemas
 
 if TYPE_CHECKING:
@@ -57,6 +57,24 @@ _SCHEMAS: dict[int, tuple[type[Struct], type[Struct]]] = {
         consumer_group.ConsumerGroupRegularExpressionKey,
         consumer_group.ConsumerGroupRegularExpressionValue,
     ),
+    17: (streams_group.StreamsGroupMetadataKey, streams_group.StreamsGroupMetadataValue),
+    19: (
+        streams_group.StreamsGroupMemberMetadataKey,
+        streams_group.StreamsGroupMemberMetadataValue,
+    ),
+    20: (
+        streams_group.StreamsGroupTargetAssignmentMetadataKey,
+        streams_group.StreamsGroupTargetAssignmentMetadataValue,
+    ),
+    21: (
+        streams_group.StreamsGroupTargetAssignmentMemberKey,
+        streams_group.StreamsGroupTargetAssignmentMemberValue,
+    ),
+    22: (
+        streams_group.StreamsGroupCurrentMemberAssignmentKey,
+        streams_group.StreamsGroupCurrentMemberAssignmentValue,
+    ),
+    23: (streams_group.StreamsGroupTopologyKey, streams_group.StreamsGroupTopologyValue),
 }
 _KINDS = {key_class: kind for kind, (key_class, _) in _SCHEMAS.items()}
 

@@ -20,6 +20,9 @@ from ottla.coordinator.group.groups import Groups
 from ottla.coordinator.group.migration import downgrade
 from ottla.coordinator.group.offsets.committed import Offsets
 from ottla.coordinator.group.responses import join_error, sync_error
+from ottla.coordinator.group.streams import replay as streams_replay
+from ottla.coordinator.group.streams import timeouts as streams_timeouts
+from ottla.coordinator.group.streams.groups import StreamsGroups
 from ottla.coordinator.runtime.result import Result, empty_result
 from ottla.errors import ErrorCode
 from ottla.protocol.records import group as schemas
@@ -29,7 +32,11 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ottla.coordinator.group.config import ConsumerGroupConfig, GroupCoordinatorConfig
+    from ottla.coordinator.group.config import (
+        ConsumerGroupConfig,
+        GroupCoordinatorConfig,
+        StreamsGroupConfig,
+    )
     from ottla.coordinator.group.context import TopicNames
     from ottla.coordinator.runtime import CoordinatorRecord, ShardEnvironment
 
@@ -43,6 +50,7 @@ class ConsumerDependencies(NamedTuple):
     topics: TopicNames
     settings: Callable[[str], ConsumerGroupConfig]
     new_member_id: Callable[[], str]
+    streams_settings: Callable[[str], StreamsGroupConfig]
 
 
 class GroupShard:
@@ -75,12 +83,21 @@ class GroupShard:
             settings=consumer.settings,
             new_member_id=consumer.new_member_id,
         )
+        self.streams = StreamsGroups(
+            registry=environment.registry,
+            timers=environment.timers,
+            clock=environment.clock,
+            topics=consumer.topics,
+            settings=consumer.streams_settings,
+            consumer=self.consumer,
+        )
         self.offsets = Offsets(environment.registry)
-        self.groups = Groups(self.classic, self.consumer, self.offsets)
+        self.groups = Groups(self.classic, self.consumer, self.streams, self.offsets)
         self.consumer.downgrade = partial(downgrade.after_leave, self.groups)
 
     def _has_modern_group(self, group_id: str) -> bool:
-        return self.consumer.find(group_id) is not None
+        found = self.consumer.find(group_id) or self.streams.find(group_id)
+        return found is not None
 
     # ---------------------------------------------------------------- replay
 
@@ -95,7 +112,7 @@ class GroupShard:
                     commit_timestamp=value.commit_timestamp,
                 )
             assert value is None or isinstance(value, schemas.OffsetCommitValue)
-            is_new = self.consumer.find(key.group) is None and key.group not in self.classic.stored
+            is_new = not self._has_modern_group(key.group) and key.group not in self.classic.stored
             if value is not None and is_new:
                 self.classic.simple.add(key.group)
             self.offsets.replay(
@@ -109,7 +126,9 @@ class GroupShard:
             assert value is None or isinstance(value, schemas.GroupMetadataValue)
             self._replay_group(key.group, value)
         else:
-            group_id = consumer_replay.replay(self.consumer, key, value)
+            group_id = consumer_replay.replay(self.consumer, key, value) or streams_replay.replay(
+                self.streams, key, value
+            )
             if group_id is not None and value is not None:
                 self.classic.simple.discard(group_id)
                 self.classic.remove_empty(group_id)
@@ -117,6 +136,7 @@ class GroupShard:
     def _replay_group(self, group_id: str, value: schemas.GroupMetadataValue | None) -> None:
         if value is not None:
             self.consumer.by_id.pop(group_id, None)
+            self.streams.by_id.pop(group_id, None)
             self.classic.stored[group_id] = value
             return
         self.classic.stored.pop(group_id, None)
@@ -149,6 +169,7 @@ class GroupShard:
             if len(group.members) > self._config.group_max_size:
                 rebalance.prepare_rebalance(self.classic, group)
         timeouts.start_all(self.consumer)
+        streams_timeouts.start_all(self.streams)
         self._schedule_expiry()
 
     def on_unloaded(self) -> None:

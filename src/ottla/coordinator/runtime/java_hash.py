@@ -36,11 +36,15 @@ def partition_for(key: str, partition_count: int) -> int:
     return java_index(string_hash(key), partition_count)
 
 
-def in_hash_map_order(keys: Iterable[str]) -> list[str]:
-    """Return keys in the iteration order of a java.util.HashMap of up to 12 of them."""
+def in_hash_map_order(keys: Iterable[str], capacity: int = 16) -> list[str]:
+    """Return keys in the iteration order of a java.util.HashMap that was made with a capacity."""
+    distinct = list(dict.fromkeys(keys))
+    size = 1
+    while size < capacity or len(distinct) * 4 > size * 3:
+        size *= 2
 
     def bucket(key: str) -> int:
         value = string_hash(key) & 0xFFFF_FFFF
-        return (value ^ value >> 16) & 15
+        return (value ^ value >> 16) & (size - 1)
 
-    return sorted(keys, key=bucket)
+    return sorted(distinct, key=bucket)

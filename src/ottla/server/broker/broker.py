@@ -15,6 +15,7 @@ from ottla.replication.fetch_session import FetchSessionCache
 from ottla.replication.replica_selector import RackAwareReplicaSelector
 from ottla.server.broker.directory_moves import DirectoryMoves
 from ottla.server.broker.internal_topics import OFFSETS_TOPIC
+from ottla.server.broker.streams_topic_creation import StreamsTopicCreation
 from ottla.server.broker.topic_auto_creation import TopicAutoCreation
 from ottla.server.broker.transaction_markers import MarkerWriter
 from ottla.server.broker.transaction_partitions import TransactionPartitions
@@ -85,6 +86,7 @@ class Broker:
         "replication",
         "rng",
         "run_on_volume",
+        "streams_topic_creation",
         "telemetry",
         "timer",
         "topic_auto_creation",
@@ -94,7 +96,7 @@ class Broker:
         "verification",
     )
 
-    def __init__(  # noqa: PLR0913 - a broker is made of all that handlers use
+    def __init__(  # noqa: PLR0913, PLR0915 - a broker is made of all that handlers use
         self,
         metadata: BrokerMetadata,
         *,
@@ -161,6 +163,7 @@ class Broker:
         self.run_on_volume = run_on_volume
         self.log_cleaning = log_cleaning
         self.topic_auto_creation = TopicAutoCreation(metadata, controller)
+        self.streams_topic_creation = StreamsTopicCreation(metadata, controller, clock)
         self.fetch_max_bytes: int = config.fetch_max_bytes
         self.fetch_sessions = FetchSessionCache(
             config.max_incremental_fetch_session_cache_slots, rng

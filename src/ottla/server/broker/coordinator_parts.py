@@ -8,7 +8,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.coordinator.group.config import ConsumerGroupConfig, GroupCoordinatorConfig
+from ottla.coordinator.group.config import (
+    ConsumerGroupConfig,
+    GroupCoordinatorConfig,
+    StreamsGroupConfig,
+)
 from ottla.coordinator.group.coordinator import GroupCoordinator
 from ottla.coordinator.group.shard import ConsumerDependencies
 from ottla.coordinator.transaction.config import TransactionCoordinatorConfig
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     from ottla.server.broker.producer_ids import ProducerIds
 
 _MINUTE_MS = 60_000
+MAX_INT = 2**31 - 1
 
 
 class CoordinatorParts(NamedTuple):
@@ -76,6 +81,7 @@ def make_coordinators(
             metadata,
             partial(consumer_group_config, metadata),
             lambda: str(Uuid.drawn(new_uuid)),
+            partial(streams_group_config, metadata),
         ),
         new_uuid=lambda: _java_text(new_uuid()),
         on_fault=log_fault,
@@ -154,6 +160,50 @@ def consumer_group_config(metadata: BrokerMetadata, group_id: str) -> ConsumerGr
             config.group_consumer_max_assignment_interval_ms,
         ),
         regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
+    )
+
+
+def streams_group_config(metadata: BrokerMetadata, group_id: str) -> StreamsGroupConfig:
+    """Return the settings of a streams group: its own within limits, or else the broker's."""
+    config = metadata.config
+    own = metadata.image.configs.of(ConfigResourceType.GROUP, group_id)
+
+    def bounded(name: str, low: int, value: int, high: int) -> int:
+        text = own.get(f"streams.{name}")
+        return value if text is None else max(low, min(int(text), high))
+
+    return StreamsGroupConfig(
+        max_size=config.group_streams_max_size,
+        session_timeout_ms=bounded(
+            "session.timeout.ms",
+            config.group_streams_min_session_timeout_ms,
+            config.group_streams_session_timeout_ms,
+            config.group_streams_max_session_timeout_ms,
+        ),
+        heartbeat_interval_ms=bounded(
+            "heartbeat.interval.ms",
+            config.group_streams_min_heartbeat_interval_ms,
+            config.group_streams_heartbeat_interval_ms,
+            config.group_streams_max_heartbeat_interval_ms,
+        ),
+        assignment_interval_ms=bounded(
+            "assignment.interval.ms",
+            config.group_streams_min_assignment_interval_ms,
+            config.group_streams_assignment_interval_ms,
+            config.group_streams_max_assignment_interval_ms,
+        ),
+        initial_rebalance_delay_ms=bounded(
+            "initial.rebalance.delay.ms",
+            0,
+            config.group_streams_initial_rebalance_delay_ms,
+            MAX_INT,
+        ),
+        standby_replicas=bounded(
+            "num.standby.replicas",
+            0,
+            config.group_streams_num_standby_replicas,
+            config.group_streams_max_standby_replicas,
+        ),
     )
 
 

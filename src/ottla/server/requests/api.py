@@ -38,6 +38,7 @@ HANDLER_MODULES = (
     "topic_partitions",
     "groups",
     "consumer_groups",
+    "streams_groups",
     "transactions",
     "topics",
     "delete_records",

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Final
 from ottla.coordinator.group import records
 from ottla.coordinator.group.classic import rebalance
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
+from ottla.coordinator.group.consumer import offsets as consumer_offsets
 from ottla.coordinator.group.consumer.group import ConsumerGroup
-from ottla.coordinator.group.consumer.offsets import commit_validator, transactional_validator
 from ottla.coordinator.group.offsets.committed import CommittedOffset
+from ottla.coordinator.group.streams import offsets as streams_offsets
+from ottla.coordinator.group.streams.group import StreamsGroup
 from ottla.coordinator.runtime import CoordinatorRecord, Result
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.offset_commit import OffsetCommitRequest, OffsetCommitResponse
@@ -73,7 +75,13 @@ def transactional_commit(
     group = groups.find(request.group_id)
     check: PartitionCheck | None = None
     if isinstance(group, ConsumerGroup):
-        check = transactional_validator(group, request.member_id, request.generation_id)
+        check = consumer_offsets.transactional_validator(
+            group, request.member_id, request.generation_id
+        )
+    elif isinstance(group, StreamsGroup):
+        check = streams_offsets.transactional_validator(
+            group, request.member_id, request.generation_id
+        )
     elif group is not None:
         validate_committer(
             group,
@@ -151,7 +159,13 @@ def _validate(
             )
         return None  # a commit without membership creates a simple group
     if isinstance(group, ConsumerGroup):
-        return commit_validator(group, request.member_id, generation_id, api_version)
+        return consumer_offsets.commit_validator(
+            group, request.member_id, generation_id, api_version
+        )
+    if isinstance(group, StreamsGroup):
+        return streams_offsets.commit_validator(
+            group, request.member_id, generation_id, api_version
+        )
     validate_committer(
         group, request.member_id, request.group_instance_id, generation_id, transactional=False
     )

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.group.consumer.offsets import check_fetch
+from ottla.coordinator.group.consumer import offsets as consumer_offsets
+from ottla.coordinator.group.streams import offsets as streams_offsets
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from ottla.types import TopicPartition, Uuid
@@ -33,7 +34,10 @@ def fetch(
     """
     group = groups.consumer.by_id.at(epoch).get(request.group_id)
     if group is not None:
-        check_fetch(group, request.member_id, request.member_epoch, epoch)
+        consumer_offsets.check_fetch(group, request.member_id, request.member_epoch, epoch)
+    streams = groups.streams.by_id.at(epoch).get(request.group_id)
+    if streams is not None:
+        streams_offsets.check_fetch(streams, request.member_id, request.member_epoch, epoch)
     offsets = groups.offsets.of_group(request.group_id, epoch)
     staged = groups.offsets.staged_of_group(request.group_id, epoch) if require_stable else {}
     response = ResponseGroup(group_id=request.group_id, topics=[])

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.controller.topic_names import is_topic_name
 from ottla.coordinator.group.consumer.describe import undescribed
+from ottla.coordinator.group.streams.describe import undescribed as undescribed_streams
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.apis.delete_groups import DeleteGroupsResponse
@@ -17,6 +19,7 @@ from ottla.protocol.apis.offset_commit import OffsetCommitResponse
 from ottla.protocol.apis.offset_delete import OffsetDeleteResponse
 from ottla.protocol.apis.offset_fetch import OffsetFetchResponse
 from ottla.security.acl import Operation, ResourceType
+from ottla.server.broker.internal_topics import INTERNAL_TOPICS
 from ottla.server.handlers.rights.cluster import may
 from ottla.server.handlers.rights.topics import DENIED as TOPIC_DENIED
 from ottla.server.handlers.rights.topics import may_topic, reduce
@@ -30,6 +33,9 @@ _DENIED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
 _HIDDEN: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _HIDDEN_TEXT: Final = (
     "The group has described topic(s) that the client is not authorized to describe."
+)
+_HIDDEN_STREAMS_TEXT: Final = (
+    "The described group uses topics that the client is not authorized to describe."
 )
 _GROUPS_FROM: Final = 8
 _KEYS_FROM: Final = 4
@@ -48,7 +54,6 @@ def may_group(ctx: Context, operation: Operation, name: str) -> bool:
     ApiKey.LEAVE_GROUP,
     ApiKey.CONSUMER_GROUP_HEARTBEAT,
     ApiKey.SHARE_GROUP_HEARTBEAT,
-    ApiKey.STREAMS_GROUP_HEARTBEAT,
 )
 def member(ctx: Context, request: Any) -> None:
     """READ on the group; DESCRIBE on every topic that a heartbeat subscribes to."""
@@ -57,6 +62,28 @@ def member(ctx: Context, request: Any) -> None:
     names = getattr(request, "subscribed_topic_names", None) or ()
     if not all(may_topic(ctx, Operation.DESCRIBE, name) for name in names):
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+@guards(ApiKey.STREAMS_GROUP_HEARTBEAT)
+def streams_member(ctx: Context, request: Any) -> None:
+    """READ on the group; DESCRIBE on every topic of a valid topology."""
+    if not may_group(ctx, Operation.READ, request.group_id):
+        raise KafkaError(_DENIED)
+    names = topology_topics(request.topology)
+    is_valid = all(is_topic_name(name) and name not in INTERNAL_TOPICS for name in names)
+    if is_valid and not all(may_topic(ctx, Operation.DESCRIBE, name) for name in names):
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+def topology_topics(topology: Any) -> list[str]:
+    """Return the topics of a request's or a description's topology, each once."""
+    names: dict[str, None] = {}
+    for one in () if topology is None else topology.subtopologies or ():
+        names.update(dict.fromkeys(one.source_topics))
+        names.update(dict.fromkeys(one.repartition_sink_topics))
+        names.update((topic.name, None) for topic in one.repartition_source_topics)
+        names.update((topic.name, None) for topic in one.state_changelog_topics)
+    return list(names)
 
 
 @guards(ApiKey.FIND_COORDINATOR)
@@ -240,6 +267,30 @@ def consumer_group_describe(ctx: Context, request: Any) -> Finish:
     def finish(response: Any) -> Any:
         response.groups = [
             one if _may_see(ctx, one) else undescribed(one.group_id, _HIDDEN, _HIDDEN_TEXT)
+            for one in response.groups
+        ]
+        return response if add is None else add(response)
+
+    return finish
+
+
+@guards(ApiKey.STREAMS_GROUP_DESCRIBE)
+def streams_group_describe(ctx: Context, request: Any) -> Finish:
+    """DESCRIBE on each group, and on every topic of its topology."""
+    add = reduce(
+        request.group_ids,
+        lambda name: may_group(ctx, Operation.DESCRIBE, name),
+        lambda name: undescribed_streams(name, _DENIED),
+        "groups",
+    )
+
+    def finish(response: Any) -> Any:
+        response.groups = [
+            one
+            if all(
+                may_topic(ctx, Operation.DESCRIBE, name) for name in topology_topics(one.topology)
+            )
+            else undescribed_streams(one.group_id, _HIDDEN, _HIDDEN_STREAMS_TEXT)
             for one in response.groups
         ]
         return response if add is None else add(response)

@@ -1,0 +1,231 @@
+"""The assignor `sticky`: tasks stay with their members, else go to the least loaded process.
+
+Kafka: org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor.
+
+Active tasks go first to the member that had them active, then to one that had them as standby, each
+while the member has less than its share; the rest to the least loaded processes. Standby tasks
+of a task go to other processes than the active one. Which of several equally loaded processes is
+taken depends on the order of Java's hash maps and priority queues, which is followed here.
+"""
+
+from __future__ import annotations
+
+import logging
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from ottla.coordinator.group.streams.assignors.load import JavaQueue, ProcessLoad
+from ottla.coordinator.group.streams.tasks import TaskMap, Tasks
+from ottla.coordinator.runtime.java_hash import in_hash_map_order
+from ottla.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ottla.coordinator.group.streams.assignors.spec import AssignorInput, Task
+
+log = logging.getLogger("ottla.groups")
+
+
+class _Quota:
+    """Tasks that each member should have; rises for the others as members are full."""
+
+    def __init__(self, tasks: int, members: int) -> None:
+        self._tasks = tasks
+        self._members = members
+        self.limit = self._share()
+
+    def _share(self) -> int:
+        return -(-self._tasks // self._members) if self._members else 0
+
+    def count(self, tasks: int) -> None:
+        """Take a member out that has reached the limit."""
+        if tasks == self.limit:
+            self._members -= 1
+            self._tasks -= tasks
+            self.limit = self._share()
+
+
+def assign(given: AssignorInput) -> dict[str, Tasks]:
+    """Return the tasks of each member."""
+    return _Assignment(given).run()
+
+
+class _Assignment:
+    """One run of the assignor."""
+
+    def __init__(self, given: AssignorInput) -> None:
+        self._given = given
+        self._ordered = in_hash_map_order(given.members)
+        active = sum(one.task_count for one in given.subtopologies.values())
+        stateful = sum(one.task_count for one in given.subtopologies.values() if one.is_stateful)
+        members = len(given.members)
+        self._active_quota = _Quota(active, members)
+        self._total_quota = _Quota(active + stateful * given.standby_replicas, members)
+        self._process_of = {name: given.members[name].process_id for name in self._ordered}
+        self._processes: dict[str, ProcessLoad] = {}
+        self._previous_active: dict[Task, str] = {}
+        self._previous_standby: dict[Task, list[str]] = {}
+        for member_id in self._ordered:
+            self._add_member(member_id)
+
+    def _add_member(self, member_id: str) -> None:
+        spec = self._given.members[member_id]
+        self._processes.setdefault(spec.process_id, ProcessLoad()).counts[member_id] = 0
+        for task in _tasks(spec.tasks.active):
+            self._previous_active[task] = member_id
+        for task in _tasks(spec.tasks.standby):
+            self._previous_standby.setdefault(task, []).append(member_id)
+
+    def run(self) -> dict[str, Tasks]:
+        """Assign all tasks."""
+        if not self._given.members and any(self._task_ids(only_stateful=False)):
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        self._assign_active()
+        if self._given.standby_replicas > 0:
+            self._assign_standby()
+        return {
+            member_id: Tasks(
+                _compact(self._load(member_id).active.get(member_id, ())),
+                _compact(self._load(member_id).standby.get(member_id, ())),
+            )
+            for member_id in self._given.members
+        }
+
+    def _load(self, member_id: str) -> ProcessLoad:
+        return self._processes[self._process_of[member_id]]
+
+    def _task_ids(self, *, only_stateful: bool) -> list[Task]:
+        return [
+            (name, index)
+            for name, one in self._given.subtopologies.items()
+            if one.is_stateful or not only_stateful
+            for index in range(one.task_count)
+        ]
+
+    def _least_loaded_first(self) -> JavaQueue[ProcessLoad]:
+        ordered = in_hash_map_order(self._processes, max(1, len(self._given.members)))
+        return JavaQueue(attrgetter("load"), [self._processes[name] for name in ordered])
+
+    def _assign_active(self) -> None:
+        left = sorted(self._task_ids(only_stateful=False), key=_by_partition)
+        left = [
+            task for task in left if not self._keep_active(task, self._previous_active.get(task))
+        ]
+        left = [
+            task
+            for task in left
+            if not self._keep_active(
+                task, self._least_loaded(self._previous_standby.get(task), None)
+            )
+        ]
+        processes = self._least_loaded_first()
+        for task in sorted(left):
+            process = processes.poll()
+            self._count_active(process.add_to_least_loaded(task, is_active=True))
+            processes.add(process)
+
+    def _keep_active(self, task: Task, member_id: str | None) -> bool:
+        """Assign a task to the member that had it, within its share; whether it was."""
+        if member_id is None:
+            return False
+        process = self._load(member_id)
+        if process.counts[member_id] >= self._active_quota.limit:
+            return False
+        self._count_active(process.add(member_id, task, is_active=True))
+        return True
+
+    def _count_active(self, count: int) -> None:
+        self._active_quota.count(count)
+        self._total_quota.count(count)
+
+    def _least_loaded(self, members: list[str] | None, task: Task | None) -> str | None:
+        """Return the member of the least loaded process; with a task, only if it has it not.
+
+        As in Kafka the first member's process decides whether the task is there already.
+        """
+        if not members:
+            return None
+        candidate = members[0]
+        first = self._load(candidate)
+        process_load, member_load = first.load, first.counts[candidate]
+        for member_id in members[1:]:
+            process = self._load(member_id)
+            if process.load >= process_load or (task is not None and process.has_task(task)):
+                continue
+            if process.counts[member_id] < member_load:
+                candidate = member_id
+                process_load, member_load = process.load, process.counts[member_id]
+        return candidate if task is None or not first.has_task(task) else None
+
+    def _assign_standby(self) -> None:
+        replicas = self._given.standby_replicas
+        left: list[tuple[Task, int]] = []
+        stateful = sorted(self._task_ids(only_stateful=True), key=_by_partition, reverse=True)
+        for task in stateful:
+            for index in range(replicas):
+                if not self._keep_standby(task):
+                    left.append((task, replicas - index))
+                    break
+        left.sort(key=lambda one: one[0], reverse=True)
+        processes = self._least_loaded_first()
+        for task, count in left:
+            for index in range(count):
+                if not self._add_standby(processes, task):
+                    log.warning(
+                        "%d of %d standby tasks of %s_%d find no process: "
+                        "start more instances or threads",
+                        replicas - index,
+                        replicas,
+                        *task,
+                        extra={"event": "streams.standby_unassigned"},
+                    )
+                    break
+
+    def _keep_standby(self, task: Task) -> bool:
+        """Assign a standby task to a member that had the task, within its share."""
+        active = self._previous_active.get(task)
+        if active is not None and not self._load(active).has_task(task) and self._has_room(active):
+            self._count_standby(self._load(active).add(active, task, is_active=False))
+            return True
+        standby = self._least_loaded(self._previous_standby.get(task), task)
+        if standby is None or not self._has_room(standby):
+            return False
+        self._count_standby(self._load(standby).add(standby, task, is_active=False))
+        return True
+
+    def _has_room(self, member_id: str) -> bool:
+        return self._load(member_id).counts[member_id] < self._total_quota.limit
+
+    def _count_standby(self, count: int) -> None:
+        self._total_quota.count(count)
+
+    def _add_standby(self, processes: JavaQueue[ProcessLoad], task: Task) -> bool:
+        """Assign a standby task to the least loaded process without the task."""
+        passed: list[ProcessLoad] = []
+        is_found = False
+        while len(processes):
+            process = processes.poll()
+            passed.append(process)
+            if not process.has_task(task):
+                self._count_standby(process.add_to_least_loaded(task, is_active=False))
+                is_found = True
+                break
+        for process in reversed(passed):
+            processes.add(process)
+        return is_found
+
+
+def _by_partition(task: Task) -> tuple[int, str]:
+    return task[1], task[0]
+
+
+def _tasks(tasks: TaskMap) -> list[Task]:
+    return [(key, partition) for key, partitions in tasks.items() for partition in partitions]
+
+
+def _compact(tasks: Iterable[Task]) -> TaskMap:
+    found: dict[str, list[int]] = {}
+    for key, partition in sorted(tasks):
+        found.setdefault(key, []).append(partition)
+    return {key: tuple(partitions) for key, partitions in found.items()}

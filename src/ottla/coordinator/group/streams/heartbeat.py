@@ -1,0 +1,266 @@
+"""StreamsGroupHeartbeat: join with a topology, stay, leave; the response has the tasks.
+
+Kafka: GroupMetadataManager.{streamsGroupHeartbeat, maybeUpdateTopology,
+maybeSetTopologyStaleStatus, hasStreamsMemberMetadataChanged}.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.coordinator.group.consumer.subscription import metadata_hash
+from ottla.coordinator.group.streams import endpoints, leave, records, timeouts, topology
+from ottla.coordinator.group.streams.configuration import ConfiguredTopology, configure
+from ottla.coordinator.group.streams.group import NOT_VALIDATED
+from ottla.coordinator.group.streams.member import JOIN_EPOCH, Endpoint, StreamsMember
+from ottla.coordinator.group.streams.reconcile import Reconciliation
+from ottla.coordinator.group.streams.status import Status
+from ottla.coordinator.group.streams.target import STANDBY_REPLICAS, Assignment
+from ottla.coordinator.group.streams.tasks import Tasks, task_map, without_epochs
+from ottla.coordinator.group.streams.validation import check_epoch, check_size, check_tasks
+from ottla.coordinator.runtime import CoordinatorRecord, Result
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis import streams_group_heartbeat as api
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ottla.coordinator.group.context import RequestContext
+    from ottla.coordinator.group.streams.configuration import InternalTopic
+    from ottla.coordinator.group.streams.group import StreamsGroup
+    from ottla.coordinator.group.streams.groups import StreamsGroups
+    from ottla.coordinator.group.streams.tasks import TaskMap
+    from ottla.coordinator.group.streams.topology import StreamsTopology
+
+Request = api.StreamsGroupHeartbeatRequest
+Response = api.StreamsGroupHeartbeatResponse
+
+
+class HeartbeatResult(NamedTuple):
+    """The response, and the internal topics to create."""
+
+    response: Response
+    missing: Mapping[str, InternalTopic]
+
+
+@dataclass(slots=True)
+class _Call:
+    """A heartbeat while it is processed, with the records it writes and what it reports."""
+
+    groups: StreamsGroups
+    group: StreamsGroup
+    request: Request
+    owned: Tasks | None
+    has_changed: bool = False
+    records: list[CoordinatorRecord] = field(default_factory=list)
+    statuses: list[api.Status] = field(default_factory=list)
+
+    def report(self, status: Status, detail: str) -> None:
+        """Add a status to the response."""
+        self.statuses.append(api.Status(status_code=int(status), status_detail=detail))
+
+
+def heartbeat(
+    groups: StreamsGroups, request: Request, context: RequestContext
+) -> Result[HeartbeatResult]:
+    """Apply a heartbeat whose request is valid."""
+    group_id = request.group_id
+    if request.member_epoch < JOIN_EPOCH:
+        result = leave.leave(groups, groups.get(group_id), request)
+        return Result(HeartbeatResult(result.response, {}), result.records)
+    is_joining = request.member_epoch == JOIN_EPOCH
+    group = (groups.find(group_id) or groups.new(group_id)) if is_joining else groups.get(group_id)
+    if is_joining:
+        check_size(group, groups.settings(group_id).max_size)
+    call = _Call(groups, group, request, _owned(request))
+    member = _find_member(call)
+    updated = _with_request(member, request, context)
+    if updated != member:
+        call.has_changed = True
+        call.records.append(records.member_metadata(group_id, updated))
+    topology_now = _update_topology(call, updated)
+    configured = _update_group(call, topology_now)
+    if group.is_empty:
+        timeouts.delay_first_assignment(groups, group_id)
+    reconciled = _assign(call, updated, configured)
+    if request.shutdown_application and group.shutdown_member_id is None:
+        group.shutdown_member_id = request.member_id
+    response = _response(call, member, reconciled, configured)
+    return Result(HeartbeatResult(response, configured.missing), call.records)
+
+
+def _owned(request: Request) -> Tasks | None:
+    active, standby, warmup = request.active_tasks, request.standby_tasks, request.warmup_tasks
+    if active is None or standby is None or warmup is None:
+        return None
+    return Tasks(_task_map(active), _task_map(standby), _task_map(warmup))
+
+
+def _task_map(tasks: list[api.TaskIds]) -> TaskMap:
+    return task_map((one.subtopology_id, one.partitions) for one in tasks)
+
+
+def _find_member(call: _Call) -> StreamsMember:
+    """Return the member of a heartbeat; a new one where it joins."""
+    group, request = call.group, call.request
+    if request.member_epoch == JOIN_EPOCH:
+        known: StreamsMember | None = group.members.get(request.member_id)
+        return known or StreamsMember(request.member_id)
+    member = group.member(request.member_id)
+    check_epoch(member, request.member_epoch, call.owned)
+    return member
+
+
+def _with_request(
+    member: StreamsMember, request: Request, context: RequestContext
+) -> StreamsMember:
+    """Return the member with the fields that the request sets."""
+    timeout_ms, endpoint, tags = (
+        request.rebalance_timeout_ms,
+        request.user_endpoint,
+        request.client_tags,
+    )
+    return replace(
+        member,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+        topology_epoch=(
+            member.topology_epoch if request.topology is None else request.topology.epoch
+        ),
+        client_id=context.client_id,
+        client_host=context.client_host,
+        process_id=member.process_id if request.process_id is None else request.process_id,
+        user_endpoint=(
+            member.user_endpoint if endpoint is None else Endpoint(endpoint.host, endpoint.port)
+        ),
+        client_tags=(member.client_tags if tags is None else {one.key: one.value for one in tags}),
+    )
+
+
+def _update_topology(call: _Call, member: StreamsMember) -> StreamsTopology:
+    """Return the group's topology, written if the member brings the first one."""
+    known, sent = call.group.topology, call.request.topology
+    if known is None:
+        if sent is None:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        value = topology.to_record(sent)
+        call.records.append(records.topology(call.group.group_id, value))
+        return topology.from_record(value)
+    if sent is not None and known.epoch <= sent.epoch:
+        new = topology.from_record(topology.to_record(sent))
+        if new != known:
+            text = "Topology updates are not supported yet."
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+    if member.topology_epoch < known.epoch:
+        call.report(
+            Status.STALE_TOPOLOGY,
+            f"The member's topology epoch {member.topology_epoch} is behind the group's topology "
+            f"epoch {known.epoch}.",
+        )
+    return known
+
+
+def _update_group(call: _Call, topology_now: StreamsTopology) -> ConfiguredTopology:
+    """Configure the topology again where metadata has changed; raise the epoch on changes."""
+    groups, group = call.groups, call.group
+    new_hash, configured = _configure(call, topology_now)
+    validated_epoch = NOT_VALIDATED
+    if configured.is_ready:
+        validated_epoch = topology_now.epoch
+        request = call.request
+        for tasks in (request.active_tasks, request.standby_tasks, request.warmup_tasks):
+            check_tasks(configured.subtopologies or {}, tasks)
+    configs = {STANDBY_REPLICAS: str(groups.settings(group.group_id).standby_replicas)}
+    call.has_changed |= validated_epoch != group.validated_epoch
+    call.has_changed |= configs != group.assignment_configs
+    if call.has_changed:
+        epoch = group.epoch + 1
+        call.records.append(
+            records.group_epoch(group.group_id, epoch, new_hash, validated_epoch, configs)
+        )
+        groups.rebalances += 1
+        group.fresh_epoch = epoch
+    return configured
+
+
+def _configure(call: _Call, topology_now: StreamsTopology) -> tuple[int, ConfiguredTopology]:
+    """Return the metadata hash and the configured topology."""
+    groups, group = call.groups, call.group
+    is_fresh = group.fresh_epoch is not None and group.epoch >= group.fresh_epoch
+    if group.topology is not None and group.configured is not None and is_fresh:
+        return group.metadata_hash, group.configured
+    names = topology_now.required_topics
+    new_hash = metadata_hash(groups.consumer, names)
+    has_new_hash = new_hash != group.metadata_hash
+    call.has_changed |= has_new_hash
+    if group.topology is None or group.configured is None or has_new_hash:
+        group.configured = configure(topology_now, groups.topics)
+    return new_hash, group.configured
+
+
+def _assign(call: _Call, updated: StreamsMember, configured: ConfiguredTopology) -> StreamsMember:
+    """Return the member after its step towards the target assignment."""
+    groups, group = call.groups, call.group
+    group_id = group.group_id
+    epoch = group.epoch + call.has_changed
+    configs = {STANDBY_REPLICAS: str(groups.settings(group_id).standby_replicas)}
+    target = Assignment(groups, group, epoch, configured, configs, updated).update(call.records)
+    if target.delay_reason is not None:
+        call.report(Status.ASSIGNMENT_DELAYED, target.delay_reason)
+    reconciled = Reconciliation(
+        group, updated, target.epoch, target.tasks, call.owned
+    ).next_member()
+    has_moved = reconciled != updated
+    if has_moved:
+        call.records.append(records.current_assignment(group_id, reconciled))
+    timeouts.follow(groups, group_id, reconciled, has_moved=has_moved)
+    return reconciled
+
+
+def _response(
+    call: _Call,
+    member: StreamsMember,
+    reconciled: StreamsMember,
+    configured: ConfiguredTopology,
+) -> Response:
+    """Return the response; the tasks are in it where they are new to the member."""
+    groups, group, request = call.groups, call.group, call.request
+    response = Response(
+        member_id=reconciled.member_id,
+        member_epoch=reconciled.member_epoch,
+        heartbeat_interval_ms=groups.settings(group.group_id).heartbeat_interval_ms,
+        acceptable_recovery_lag=0,
+        task_offset_interval_ms=0,
+        status=None,
+        endpoint_information_epoch=0,
+    )
+    if request.member_epoch == JOIN_EPOCH or reconciled.assigned != member.assigned:
+        assigned = reconciled.assigned
+        response.active_tasks = _task_ids(without_epochs(assigned.active))
+        response.standby_tasks = _task_ids(assigned.standby)
+        response.warmup_tasks = _task_ids(assigned.warmup)
+        group.endpoint_epoch += reconciled.user_endpoint is not None
+    if group.endpoint_epoch != request.endpoint_information_epoch:
+        response.partitions_by_user_endpoint = endpoints.list_endpoints(
+            group, reconciled, configured, groups.topics
+        )
+    if groups.find(group.group_id) is not None:
+        response.endpoint_information_epoch = group.endpoint_epoch
+    if configured.problem is not None:
+        call.report(configured.problem.status, str(configured.problem))
+    if group.shutdown_member_id is not None:
+        call.report(
+            Status.SHUTDOWN_APPLICATION,
+            f"Streams group member {group.shutdown_member_id} encountered a fatal error and "
+            "requested a shutdown for the entire application.",
+        )
+    response.status = call.statuses
+    return response
+
+
+def _task_ids(tasks: TaskMap) -> list[api.TaskIds]:
+    return [
+        api.TaskIds(subtopology_id=key, partitions=list(partitions))
+        for key, partitions in sorted(tasks.items())
+    ]

@@ -1,0 +1,122 @@
+"""Which member may commit and fetch offsets.
+
+Kafka: StreamsGroup.{validateOffsetCommit, createAssignmentEpochValidator, validateOffsetFetch}
+(KIP-1071, KIP-1251).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from ottla.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.coordinator.group.streams.group import StreamsGroup
+    from ottla.coordinator.group.streams.member import StreamsMember
+    from ottla.coordinator.group.streams.topology import StreamsTopology
+    from ottla.types import Uuid
+
+PartitionCheck: TypeAlias = "Callable[[str, int, Uuid], None]"
+"""Raises for a partition (topic, number, topic id) that the member may not commit."""
+MEMBER_EPOCH_VERSION: Final = 9
+"""The first version of OffsetCommit with member epochs."""
+
+
+def commit_validator(
+    group: StreamsGroup, member_id: str, member_epoch: int, api_version: int
+) -> PartitionCheck | None:
+    """Raise for a wrong member; return a check of each partition, None where all are good.
+
+    A member may commit a partition at an older epoch if it has run the task since then.
+    """
+    if member_epoch < 0 and group.is_empty:
+        return None
+    member = group.member(member_id)
+    if api_version < MEMBER_EPOCH_VERSION:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "OffsetCommit version 9 or above must be used by members using the streams group "
+            "protocol",
+        )
+    if member_epoch == member.member_epoch:
+        return None
+    if member_epoch > member.member_epoch:
+        raise _stale(
+            f"Received member epoch {member_epoch} is newer than current member epoch "
+            f"{member.member_epoch}."
+        )
+    topology = group.topology
+    if topology is None:
+        raise _stale("Topology is not available for offset commit validation.")
+    return lambda topic, partition, _topic_id: _check(
+        topology, member, member_epoch, (topic, partition)
+    )
+
+
+def transactional_validator(
+    group: StreamsGroup, member_id: str, member_epoch: int
+) -> PartitionCheck | None:
+    """Do the same for a transaction: it may have no member, and a stale one has another code."""
+    if member_epoch == -1 and not member_id:
+        return None
+    try:
+        check = commit_validator(group, member_id, member_epoch, MEMBER_EPOCH_VERSION)
+    except KafkaError as error:
+        raise _illegal_if_stale(error) from error
+    if check is None:
+        return None
+
+    def check_partition(topic: str, partition: int, topic_id: Uuid) -> None:
+        try:
+            check(topic, partition, topic_id)
+        except KafkaError as error:
+            raise _illegal_if_stale(error) from error
+
+    return check_partition
+
+
+def _illegal_if_stale(error: KafkaError) -> KafkaError:
+    is_stale = error.code == ErrorCode.STALE_MEMBER_EPOCH
+    return KafkaError(ErrorCode.ILLEGAL_GENERATION) if is_stale else error
+
+
+def _check(
+    topology: StreamsTopology, member: StreamsMember, member_epoch: int, partition: tuple[str, int]
+) -> None:
+    topic, index = partition
+    subtopology_id = topology.source_topics.get(topic)
+    if subtopology_id is None:
+        raise _stale(f"Topic {topic} is not in the topology.")
+    epoch = member.assignment_epoch(subtopology_id, index)
+    if epoch is None:
+        raise _stale(
+            f"Task {subtopology_id}-{index} is not assigned or pending revocation for member."
+        )
+    if member_epoch < epoch:
+        raise _stale(
+            f"Received member epoch {member_epoch} is older than assignment epoch {epoch} for "
+            f"task {subtopology_id}-{index}."
+        )
+
+
+def check_fetch(group: StreamsGroup, member_id: str | None, member_epoch: int, epoch: int) -> None:
+    """Raise UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH; requests without a member are good."""
+    if member_id is None and member_epoch < 0:
+        return
+    member = group.members.at(epoch).get(member_id or "")
+    if member is None:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            f"Member {member_id} is not a member of group {group.group_id}.",
+        )
+    if member_epoch != member.member_epoch:
+        raise _stale(
+            f"The received member epoch {member_epoch} does not match the expected member epoch "
+            f"{member.member_epoch}."
+        )
+
+
+def _stale(text: str) -> KafkaError:
+    return KafkaError(ErrorCode.STALE_MEMBER_EPOCH, text)

@@ -1,0 +1,182 @@
+"""How many partitions the internal topics of a topology have.
+
+Kafka: org.apache.kafka.coordinator.group.streams.topics.{RepartitionTopics,
+CopartitionedTopicsEnforcer, ChangelogTopics}.
+
+A repartition topic has the count that the application gives it, or as many partitions as the
+largest source of the subtopology that writes it; in a copartition group all topics have the same
+count. A changelog has as many as the largest source of its subtopology.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from ottla.coordinator.group.streams.status import Status, TopicConfigurationError
+from ottla.coordinator.group.streams.topology import source_names
+from ottla.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ottla.coordinator.group.context import TopicNames
+    from ottla.coordinator.group.streams.topology import StreamsTopology, Subtopology
+
+
+class PartitionCounts:
+    """Counts of existing topics, and those decided for topics to be created."""
+
+    def __init__(self, topics: TopicNames) -> None:
+        self._topics = topics
+        self.decided: dict[str, int] = {}
+
+    def find(self, topic: str) -> int | None:
+        """Return the count of a topic; None when it is not known yet."""
+        existing = self._topics.partition_count(topic)
+        return self.decided.get(topic) if existing is None else existing
+
+    def get(self, topic: str) -> int:
+        """Return the count of a topic; an internal error when it is not known."""
+        count = self.find(topic)
+        if count is None:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        return count
+
+    def largest_source(self, subtopology: Subtopology) -> int:
+        """Return the largest count of a subtopology's sources."""
+        names = source_names(subtopology)
+        if not names:
+            text = f"No source topics found for subtopology {subtopology.subtopology_id}"
+            raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, text)
+        return max(map(self.get, names))
+
+
+def decide(topology: StreamsTopology, topics: TopicNames) -> PartitionCounts:
+    """Return the counts of all internal topics of a topology whose sources exist."""
+    counts = PartitionCounts(topics)
+    subtopologies = list(topology.subtopologies.values())
+    counts.decided.update(_repartition_counts(counts, subtopologies))
+    fixed, flexible = _repartition_names(subtopologies)
+    for subtopology in subtopologies:
+        for group in _copartition_groups(subtopology):
+            counts.decided.update(_enforce(counts, group, fixed, flexible))
+    for subtopology in subtopologies:
+        count = counts.largest_source(subtopology)
+        for topic in subtopology.state_changelog_topics:
+            counts.decided[topic.name] = count
+    return counts
+
+
+def _repartition_names(subtopologies: Sequence[Subtopology]) -> tuple[list[str], list[str]]:
+    """Return the repartition topics with a count of the application's, and those without."""
+    all_topics = [topic for one in subtopologies for topic in one.repartition_source_topics]
+    fixed = dict.fromkeys(topic.name for topic in all_topics if topic.partitions)
+    flexible = dict.fromkeys(topic.name for topic in all_topics if not topic.partitions)
+    return list(fixed), list(flexible)
+
+
+def _repartition_counts(
+    counts: PartitionCounts, subtopologies: Sequence[Subtopology]
+) -> dict[str, int]:
+    found = {
+        topic.name: topic.partitions
+        for one in subtopologies
+        for topic in one.repartition_source_topics
+        if topic.partitions
+    }
+    while True:
+        unknown = [
+            (one, sink)
+            for one in subtopologies
+            for sink in one.repartition_sink_topics
+            if sink not in found
+        ]
+        if not unknown:
+            break
+        before = len(found)
+        for subtopology, sink in unknown:
+            count = _largest_known(counts, found, subtopology)
+            if count is not None:
+                found.setdefault(sink, count)
+        if len(found) == before:
+            _refuse_topology(
+                "Failed to compute number of partitions for all repartition topics. "
+                "There may be loops in the topology that cannot be resolved."
+            )
+    names = {topic.name for one in subtopologies for topic in one.repartition_source_topics}
+    if not names <= found.keys():
+        _refuse_topology(
+            "Failed to compute number of partitions for all repartition topics, "
+            "because a repartition source topic is never used as a sink topic."
+        )
+    return found
+
+
+def _largest_known(
+    counts: PartitionCounts, found: Mapping[str, int], subtopology: Subtopology
+) -> int | None:
+    known = [found.get(topic.name) for topic in subtopology.repartition_source_topics]
+    known += map(counts.find, subtopology.source_topics)
+    return max((count for count in known if count is not None), default=None)
+
+
+def _refuse_topology(text: str) -> NoReturn:
+    raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, text)
+
+
+def _copartition_groups(subtopology: Subtopology) -> list[list[str]]:
+    """Return the topics of each copartition group: it names them by index."""
+    repartition = [topic.name for topic in subtopology.repartition_source_topics]
+    return [
+        list(
+            dict.fromkeys(
+                (
+                    *(_at(subtopology.source_topics, index) for index in group.source_topics),
+                    *(_at(repartition, index) for index in group.repartition_source_topics),
+                )
+            )
+        )
+        for group in subtopology.copartition_groups
+    ]
+
+
+def _at(names: Sequence[str], index: int) -> str:
+    if not 0 <= index < len(names):
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    return names[index]
+
+
+def _enforce(
+    counts: PartitionCounts, group: Sequence[str], fixed: Sequence[str], flexible: Sequence[str]
+) -> dict[str, int]:
+    """Return the counts of a group's repartition topics; raise where its topics differ."""
+    if not group:
+        return {}
+    repartition = {name: counts.get(name) for name in group if name in fixed or name in flexible}
+    others = {name: counts.get(name) for name in group if name not in repartition}
+    if others:
+        count = _same(others.values(), others)
+    elif fixed:
+        count = _same((counts.get(name) for name in fixed), repartition)
+    else:
+        count = max(repartition.values())
+    for name, own in repartition.items():
+        if name in fixed and own != count:
+            raise TopicConfigurationError(
+                Status.INCORRECTLY_PARTITIONED_TOPICS,
+                f"Number of partitions [{own}] of repartition topic [{name}] doesn't match number "
+                f"of partitions [{count}] of the source topic.",
+            )
+    return dict.fromkeys(repartition, count)
+
+
+def _same(found: Iterable[int], named: Mapping[str, int]) -> int:
+    """Return the one count; raise with the named topics where there are several."""
+    distinct = set(found)
+    if len(distinct) != 1:
+        listed = ", ".join(f"{name}={count}" for name, count in sorted(named.items()))
+        raise TopicConfigurationError(
+            Status.INCORRECTLY_PARTITIONED_TOPICS,
+            f"Following topics do not have the same number of partitions: [{{{listed}}}]",
+        )
+    return distinct.pop()

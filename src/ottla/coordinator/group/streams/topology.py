@@ -1,0 +1,100 @@
+"""The topology of a streams application, as its members send it.
+
+Kafka: org.apache.kafka.coordinator.group.streams.StreamsTopology,
+StreamsCoordinatorRecordHelpers.convertToStreamsGroupTopologyRecord.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.records import streams_group as schemas
+
+if TYPE_CHECKING:
+    from ottla.protocol.apis import streams_group_heartbeat as api
+
+Subtopology = schemas.StreamsGroupTopologyValue.Subtopology
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsTopology:
+    """The subtopologies by id; source_topics has the subtopology that reads a topic."""
+
+    epoch: int
+    subtopologies: dict[str, Subtopology]
+    source_topics: dict[str, str] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        sources = {
+            topic: one.subtopology_id
+            for one in self.subtopologies.values()
+            for topic in source_names(one)
+        }
+        object.__setattr__(self, "source_topics", sources)
+
+    @property
+    def required_topics(self) -> set[str]:
+        """The topics that are read, and the changelogs."""
+        changelogs = {
+            topic.name
+            for one in self.subtopologies.values()
+            for topic in one.state_changelog_topics
+        }
+        return changelogs | set(self.source_topics)
+
+
+def source_names(subtopology: Subtopology) -> list[str]:
+    """Return the topics that a subtopology reads: of others, and for repartitioning."""
+    repartition = [topic.name for topic in subtopology.repartition_source_topics]
+    return [*subtopology.source_topics, *repartition]
+
+
+def from_record(value: schemas.StreamsGroupTopologyValue) -> StreamsTopology:
+    """Return the topology of a record; two subtopologies of one id are an error."""
+    by_id = {one.subtopology_id: one for one in value.subtopologies}
+    if len(by_id) != len(value.subtopologies):
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    return StreamsTopology(value.epoch, by_id)
+
+
+def to_record(
+    topology: api.StreamsGroupHeartbeatRequest.Topology,
+) -> schemas.StreamsGroupTopologyValue:
+    """Return the record of a request's topology."""
+    return schemas.StreamsGroupTopologyValue(
+        epoch=topology.epoch,
+        subtopologies=[
+            Subtopology(
+                subtopology_id=one.subtopology_id,
+                source_topics=list(one.source_topics),
+                source_topic_regex=list(one.source_topic_regex),
+                state_changelog_topics=[_topic(topic) for topic in one.state_changelog_topics],
+                repartition_sink_topics=list(one.repartition_sink_topics),
+                repartition_source_topics=[
+                    _topic(topic) for topic in one.repartition_source_topics
+                ],
+                copartition_groups=[
+                    Subtopology.CopartitionGroup(
+                        source_topics=list(group.source_topics),
+                        source_topic_regex=list(group.source_topic_regex),
+                        repartition_source_topics=list(group.repartition_source_topics),
+                    )
+                    for group in one.copartition_groups
+                ],
+            )
+            for one in topology.subtopologies
+        ],
+    )
+
+
+def _topic(topic: api.TopicInfo) -> schemas.TopicInfo:
+    return schemas.TopicInfo(
+        name=topic.name,
+        partitions=topic.partitions,
+        replication_factor=topic.replication_factor,
+        topic_configs=[
+            schemas.TopicConfig(key=one.key, value=one.value) for one in topic.topic_configs
+        ],
+    )

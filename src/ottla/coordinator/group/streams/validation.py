@@ -1,0 +1,160 @@
+"""What a heartbeat must look like, and which member may send it.
+
+Kafka: GroupCoordinatorService.{throwIfStreamsGroupHeartbeatRequestIsInvalid,
+throwIfStreamsGroupHeartbeatRequestIsUsingUnsupportedFeatures, throwIfInvalidTopology},
+GroupMetadataManager.{throwIfStreamsGroupMemberEpochIsInvalid, throwIfStreamsGroupIsFull,
+throwIfRequestContainsInvalidTasks}.
+
+Kafka 4.3 refuses static members, patterns of source topics, task offsets and warm-up tasks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.coordinator.group.streams.member import (
+    JOIN_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    StreamsMember,
+)
+from ottla.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ottla.coordinator.group.streams.configuration import ConfiguredSubtopology
+    from ottla.coordinator.group.streams.group import StreamsGroup
+    from ottla.coordinator.group.streams.tasks import EpochMap, TaskMap, Tasks
+    from ottla.protocol.apis.streams_group_heartbeat import StreamsGroupHeartbeatRequest
+
+
+def check_request(request: StreamsGroupHeartbeatRequest) -> None:
+    """Raise INVALID_REQUEST, or STREAMS_INVALID_TOPOLOGY for changelogs with a count."""
+    _check_supported(request)
+    epoch = request.member_epoch
+    for name, text in (("MemberId", request.member_id), ("GroupId", request.group_id)):
+        _require(bool(text.strip()), f"{name} can't be empty.")
+    _require(request.rack_id is None or bool(request.rack_id.strip()), "RackId can't be empty.")
+    if epoch == JOIN_EPOCH:
+        _check_join(request)
+    elif epoch == LEAVE_STATIC_EPOCH:
+        _require(request.instance_id is not None, "InstanceId can't be null.")
+    else:
+        _require(
+            epoch > LEAVE_STATIC_EPOCH,
+            f"MemberEpoch is {epoch}, but must be greater than or equal to -2.",
+        )
+    kinds = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
+    _require(
+        all(kind is None for kind in kinds) or all(kind is not None for kind in kinds),
+        "If one task-type is non-null, all must be non-null.",
+    )
+    _require(
+        epoch == JOIN_EPOCH or request.topology is None,
+        "Topology can only be provided when (re-)joining.",
+    )
+
+
+def _check_supported(request: StreamsGroupHeartbeatRequest) -> None:
+    _require(request.instance_id is None, "Static membership is not yet supported.")
+    _require(request.task_offsets is None, "TaskOffsets are not supported yet.")
+    _require(request.task_end_offsets is None, "TaskEndOffsets are not supported yet.")
+    _require(not request.warmup_tasks, "WarmupTasks are not supported yet.")
+    for one in () if request.topology is None else request.topology.subtopologies:
+        _require(
+            not one.source_topic_regex,
+            "Regular expressions for source topics are not supported yet.",
+        )
+
+
+def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
+    _require(
+        request.rebalance_timeout_ms != -1,
+        "RebalanceTimeoutMs must be provided in first request.",
+    )
+    for name, tasks in (
+        ("ActiveTasks", request.active_tasks),
+        ("StandbyTasks", request.standby_tasks),
+        ("WarmupTasks", request.warmup_tasks),
+    ):
+        _require(tasks == [], f"{name} must be empty when (re-)joining.")
+    _require(request.topology is not None, "Topology must be non-null when (re-)joining.")
+    for one in () if request.topology is None else request.topology.subtopologies:
+        for topic in one.state_changelog_topics:
+            if topic.partitions:
+                raise KafkaError(
+                    ErrorCode.STREAMS_INVALID_TOPOLOGY,
+                    f"Changelog topic {topic.name} must have an undefined partition count, "
+                    f"but it is set to {topic.partitions}.",
+                )
+
+
+def _require(condition: bool, text: str) -> None:  # noqa: FBT001 - reads as a sentence
+    if not condition:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+
+
+def check_epoch(member: StreamsMember, epoch: int, owned: Tasks | None) -> None:
+    """Raise FENCED_MEMBER_EPOCH unless the member is at this epoch.
+
+    The previous epoch is good where the response with the new one may have been lost: if the member
+    owns no more than what it was assigned.
+    """
+    if epoch in (member.member_epoch, JOIN_EPOCH):
+        return
+    if epoch > member.member_epoch:
+        relation = "greater"
+    elif epoch == member.previous_member_epoch and _is_within(owned, member):
+        return
+    else:
+        relation = "smaller"
+    raise KafkaError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The streams group member has a {relation} member epoch ({epoch}) than the one known by "
+        f"the group coordinator ({member.member_epoch}). "
+        "The member must abandon all its partitions and rejoin.",
+    )
+
+
+def _is_within(owned: Tasks | None, member: StreamsMember) -> bool:
+    assigned = member.assigned
+    return owned is not None and (
+        _are_all_in(owned.active, assigned.active)
+        and _are_all_in(owned.standby, assigned.standby)
+        and _are_all_in(owned.warmup, assigned.warmup)
+    )
+
+
+def _are_all_in(tasks: TaskMap, others: TaskMap | EpochMap) -> bool:
+    return all(
+        key in others and index in others[key]
+        for key, partitions in tasks.items()
+        for index in partitions
+    )
+
+
+def check_size(group: StreamsGroup, limit: int) -> None:
+    """Raise GROUP_MAX_SIZE_REACHED for a full group, also where a member joins again."""
+    if len(group.members) >= limit:
+        raise KafkaError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"The streams group has reached its maximum capacity of {limit} members.",
+        )
+
+
+def check_tasks(
+    subtopologies: Mapping[str, ConfiguredSubtopology], tasks: Iterable[Any] | None
+) -> None:
+    """Raise INVALID_REQUEST for tasks that the topology does not have."""
+    for one in tasks or ():
+        subtopology = subtopologies.get(one.subtopology_id)
+        if subtopology is None:
+            text = f"Subtopology {one.subtopology_id} does not exist in the topology."
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        count = subtopology.task_count
+        for partition in one.partitions:
+            _require(
+                0 <= partition < count,
+                f"Task {partition} for subtopology {one.subtopology_id} is invalid. "
+                f"Number of tasks for this subtopology: {count}",
+            )

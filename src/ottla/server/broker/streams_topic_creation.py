@@ -1,0 +1,104 @@
+"""Creates the internal topics of streams applications: repartition topics and changelogs.
+
+Kafka: AutoTopicCreationManager.{createStreamsInternalTopics,
+getStreamsInternalTopicCreationErrors} (KIP-1071).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from ottla.errors import ErrorCode
+from ottla.protocol.apis.create_topics import CreateTopicsRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ottla.clock import Clock
+    from ottla.coordinator.group.streams.configuration import InternalTopic
+    from ottla.protocol.apis.create_topics import CreateTopicsResponse
+    from ottla.purgatory.pending import Pending
+    from ottla.server.broker.metadata import BrokerMetadata
+    from ottla.server.controller.channel import ControllerChannel, Requester
+
+log: Final = logging.getLogger("ottla.broker")
+_BROKER_DEFAULT: Final = -1
+_MAX_ERRORS: Final = 1000
+
+
+class StreamsTopicCreation:
+    """Asks the controller for each topic once at a time; keeps errors for a time."""
+
+    def __init__(
+        self, metadata: BrokerMetadata, controller: ControllerChannel, clock: Clock
+    ) -> None:
+        self._metadata = metadata
+        self._controller = controller
+        self._clock = clock
+        self._creating: set[str] = set()
+        self._errors: dict[str, tuple[str, int]] = {}
+        """By topic: the text, and until when (monotonic time) the topic is not tried again."""
+
+    def create(
+        self, topics: Mapping[str, InternalTopic], requester: Requester, error_ttl_ms: int
+    ) -> None:
+        """Begin to create topics in the name of a member, and in its mutation quota."""
+        failed = self.errors(topics)
+        missing = [name for name in topics if name not in self._creating and name not in failed]
+        if not missing:
+            return
+        self._creating.update(missing)
+        request = CreateTopicsRequest(
+            topics=[_creatable(topics[name]) for name in missing],
+            timeout_ms=self._metadata.config.request_timeout_ms,
+        )
+        requester = requester._replace(api_version=request.versions.highest)
+        created = self._controller.send(request, requester)
+        created.on_done(lambda done: self._created(missing, done, error_ttl_ms))
+
+    def errors(self, names: Iterable[str]) -> dict[str, str]:
+        """Return why topics could not be created lately."""
+        now_ms = self._clock.monotonic_ms()
+        found = {name: self._errors[name] for name in names if name in self._errors}
+        return {name: text for name, (text, until_ms) in found.items() if now_ms < until_ms}
+
+    def _created(
+        self, names: Sequence[str], created: Pending[CreateTopicsResponse], ttl_ms: int
+    ) -> None:
+        self._creating.difference_update(names)
+        if created.error is not None:
+            for name in names:
+                self._keep(name, str(created.error), ttl_ms)
+            return
+        for topic in created.value.topics:
+            if topic.error_code:
+                text = topic.error_message or ErrorCode(topic.error_code).text
+                self._keep(topic.name, text, ttl_ms)
+
+    def _keep(self, name: str, text: str, ttl_ms: int) -> None:
+        now_ms = self._clock.monotonic_ms()
+        self._errors = {key: one for key, one in self._errors.items() if now_ms < one[1]}
+        while len(self._errors) >= _MAX_ERRORS:
+            del self._errors[next(iter(self._errors))]
+        self._errors[name] = (text, now_ms + ttl_ms)
+        log.warning(
+            "Internal topic %s of a streams group was not created: %s; members retry",
+            name,
+            text,
+            extra={"event": "streams.topic_not_created"},
+        )
+
+
+def _creatable(topic: InternalTopic) -> CreateTopicsRequest.CreatableTopic:
+    creatable = CreateTopicsRequest.CreatableTopic
+    return creatable(
+        name=topic.name,
+        num_partitions=topic.partitions,
+        replication_factor=topic.replication_factor or _BROKER_DEFAULT,
+        assignments=[],
+        configs=[
+            creatable.CreatableTopicConfig(name=key, value=value)
+            for key, value in topic.configs.items()
+        ],
+    )

@@ -1,0 +1,134 @@
+"""The APIs of streams groups (KIP-1071): StreamsGroupHeartbeat and StreamsGroupDescribe.
+
+Kafka: KafkaApis.{handleStreamsGroupHeartbeat, handleStreamsGroupDescribe}; the decisions are in
+coordinator.group.streams.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.controller.topic_names import is_topic_name
+from ottla.coordinator.group.context import RequestContext
+from ottla.coordinator.group.streams.describe import undescribed
+from ottla.coordinator.group.streams.requests import refused
+from ottla.coordinator.group.streams.status import Status
+from ottla.errors import ErrorCode
+from ottla.metadata.features import STREAMS_VERSION
+from ottla.protocol.apis.streams_group_describe import (
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+)
+from ottla.protocol.apis.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
+from ottla.purgatory.pending import Pending
+from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
+from ottla.server.broker.internal_topics import INTERNAL_TOPICS
+from ottla.server.handlers.rights.groups import topology_topics
+from ottla.server.requests.api import handles
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ottla.coordinator.group.streams.configuration import InternalTopic
+    from ottla.coordinator.group.streams.heartbeat import HeartbeatResult
+    from ottla.server.requests.context import Context
+
+_PROTOCOL: Final = "streams"
+_SHOWN_ERRORS: Final = 3
+
+
+def _context(ctx: Context) -> RequestContext:
+    return RequestContext(ctx.client_id, ctx.client_host, ctx.api_version)
+
+
+def _is_enabled(ctx: Context) -> bool:
+    """Whether the cluster has the streams protocol, and this broker's settings allow it."""
+    has_feature = ctx.broker.image.features.level(STREAMS_VERSION) >= 1
+    names = ctx.broker.metadata.config.group_coordinator_rebalance_protocols
+    return has_feature and any(name.lower() == _PROTOCOL for name in names)
+
+
+@handles(StreamsGroupHeartbeatRequest)
+def streams_group_heartbeat(
+    ctx: Context, request: StreamsGroupHeartbeatRequest
+) -> Pending[StreamsGroupHeartbeatResponse]:
+    """Join, stay in, change or leave a streams group; missing internal topics are created."""
+    if not _is_enabled(ctx):
+        return Pending.of(refused(ErrorCode.UNSUPPORTED_VERSION))
+    problem = _problem_of_names(topology_topics(request.topology))
+    if problem is not None:
+        return Pending.of(refused(ErrorCode.STREAMS_INVALID_TOPOLOGY, problem))
+    answer = ctx.broker.groups.streams.heartbeat(request, _context(ctx))
+    return answer.then(lambda result: _with_topics(ctx, result))
+
+
+def _problem_of_names(names: list[str]) -> str | None:
+    internal = ",".join(name for name in names if name in INTERNAL_TOPICS)
+    if internal:
+        return f"Use of Kafka internal topics {internal} in a Kafka Streams topology is prohibited."
+    invalid = ",".join(name for name in names if not is_topic_name(name))
+    return f"Topic names {invalid} are not valid topic names." if invalid else None
+
+
+def _with_topics(ctx: Context, result: HeartbeatResult) -> StreamsGroupHeartbeatResponse:
+    """Begin to create the missing topics, in the name of the member; report what is in the way."""
+    response, missing = result
+    if not missing:
+        return response
+    denied = _not_creatable(ctx, missing)
+    if denied:
+        text = f"Unauthorized to CREATE on topics {', '.join(denied)}."
+    else:
+        creation = ctx.broker.streams_topic_creation
+        ttl_ms = 2 * response.heartbeat_interval_ms
+        creation.create(missing, ctx.requester(strict_from=0), ttl_ms)
+        text = _creation_errors(creation.errors(missing))
+    if text:
+        for status in response.status or ():
+            if status.status_code == Status.MISSING_INTERNAL_TOPICS:
+                status.status_detail += f"; {text}"
+    return response
+
+
+def _not_creatable(ctx: Context, missing: Mapping[str, InternalTopic]) -> list[str]:
+    if ctx.authorize(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return []
+    return [
+        name for name in missing if not ctx.authorize(Operation.CREATE, ResourceType.TOPIC, name)
+    ]
+
+
+def _creation_errors(errors: Mapping[str, str]) -> str:
+    if not errors:
+        return ""
+    shown = [f"{name} ({text})" for name, text in list(errors.items())[:_SHOWN_ERRORS]]
+    more = len(errors) - len(shown)
+    suffix = f" and {more} more" if more else ""
+    return f"Creation failed: {', '.join(shown)}{suffix}."
+
+
+@handles(StreamsGroupDescribeRequest)
+def streams_group_describe(
+    ctx: Context, request: StreamsGroupDescribeRequest
+) -> Pending[StreamsGroupDescribeResponse]:
+    """Describe the states, topologies, members and tasks of streams groups."""
+    if not _is_enabled(ctx):
+        code = ErrorCode.UNSUPPORTED_VERSION
+        groups = [undescribed(name, code) for name in request.group_ids]
+        return Pending.of(StreamsGroupDescribeResponse(groups=groups))
+    answer = ctx.broker.groups.streams.describe(request)
+    if not request.include_authorized_operations:
+        return answer
+    return answer.then(lambda response: _with_operations(ctx, response))
+
+
+def _with_operations(
+    ctx: Context, response: StreamsGroupDescribeResponse
+) -> StreamsGroupDescribeResponse:
+    for group in response.groups:
+        if not group.error_code:
+            group.authorized_operations = ctx.operations(ResourceType.GROUP, group.group_id)
+    return response
