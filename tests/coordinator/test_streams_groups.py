@@ -286,7 +286,7 @@ def test_standby_tasks_go_to_another_process_and_only_for_state() -> None:
 
 
 def test_a_new_group_waits_for_more_members() -> None:
-    """During the initial delay nobody has tasks; then they are divided at once."""
+    """During the initial delay members have no tasks; then they are divided at once."""
     made = world(initial_rebalance_delay_ms=3000)
     first = join(made, "a")
     assert statuses(first) == {

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     )
     from ottla.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
     from ottla.protocol.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse
+    from ottla.protocol.apis.streams_group_heartbeat import StreamsGroupHeartbeatRequest
     from ottla.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
     from ottla.purgatory.pending import Pending
-    from ottla.protocol.apis.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 
 
 def consumer_heartbeat_of(
