@@ -32,6 +32,8 @@ SPECIAL = {
     "key.deserializer": "Deserializer | None",
     "key.serializer": "Serializer | None",
     "partitioner.class": "str | Callable[[str, bytes | None, int], int] | type | None",
+    "org.apache.kafka.sasl.oauthbearer.allowed.files": "str | None",
+    "org.apache.kafka.sasl.oauthbearer.allowed.urls": "str | None",
     "sasl.password": "str | None",
     "sasl.username": "str | None",
     "ssl.context": "SSLContext | None",

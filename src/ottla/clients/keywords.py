@@ -43,6 +43,8 @@ class ClientSettings(TypedDict, total=False):
     request_timeout_ms: int
     retry_backoff_max_ms: int
     retry_backoff_ms: int
+    org_apache_kafka_sasl_oauthbearer_allowed_files: str | None
+    org_apache_kafka_sasl_oauthbearer_allowed_urls: str | None
     sasl_client_callback_handler_class: str | None
     sasl_jaas_config: str | None
     sasl_kerberos_kinit_cmd: str

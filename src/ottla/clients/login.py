@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import ConfigError
 from ottla.security.jaas import parse_jaas
-from ottla.security.sasl.client import make_mechanism_login
+from ottla.security.sasl.client import make_mechanism_login, token_login
+from ottla.security.sasl.oauthbearer import OAUTHBEARER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,8 +24,17 @@ def login_factory(settings: Settings) -> Callable[[], MechanismLogin] | None:
     """Return a factory of logins, None if the security protocol needs none."""
     if not settings.security_protocol.startswith("SASL"):
         return None
+    if settings.sasl_mechanism == OAUTHBEARER:
+        return _token_logins(settings)
     make_login(settings)  # report an invalid setting now, not on the first connection
     return lambda: make_login(settings)
+
+
+def _token_logins(settings: Settings) -> Callable[[], MechanismLogin]:
+    from ottla.clients.oauth import TokenSource
+
+    source = TokenSource(settings)
+    return lambda: token_login(source.token)
 
 
 def make_login(settings: Settings) -> MechanismLogin:
@@ -35,7 +45,7 @@ def make_login(settings: Settings) -> MechanismLogin:
     if login is not None:
         return login
     raise ConfigError(
-        f"sasl.mechanism: {mechanism} is not supported; use PLAIN or SCRAM-SHA-256/512",
+        f"sasl.mechanism: {mechanism} is none of PLAIN, SCRAM-SHA-256/512 and OAUTHBEARER",
     )
 
 

@@ -18,6 +18,7 @@ from ottla.config.client import AdminConfig, ClientConfig, ConsumerConfig, Produ
 from ottla.config.definition import REQUIRED, Password, Type
 from ottla.config.librdkafka import DOCUMENT, librdkafka_hint
 from ottla.config.problems import ConfigErrors, nearest
+from ottla.config.security import ALLOWED_FILES, ALLOWED_URLS
 from ottla.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -91,11 +92,13 @@ def _objects(value: Any) -> tuple[Any, ...]:
 
 
 _OWN = {
+    ALLOWED_URLS: Setting(_text_or_none, None),
+    ALLOWED_FILES: Setting(_text_or_none, None),
     "sasl.username": Setting(_text_or_none, None),
     "sasl.password": Setting(_text_or_none, None),
     "ssl.context": Setting(_unchanged, None),
 }
-"""Alternatives to a JAAS text and to PEM files."""
+"""Alternatives to a JAAS text and to PEM files; what are properties of Java's process."""
 
 _DIFFERENT = {
     "acks": Setting(_acks, -1),

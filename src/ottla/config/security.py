@@ -5,6 +5,8 @@ Kafka: org.apache.kafka.common.config.{SslConfigs, SaslConfigs, SecurityConfig}.
 
 from __future__ import annotations
 
+from typing import Final
+
 from ottla.config.checks import DISTINCT, between, one_of_any_case
 from ottla.config.definition import (
     LOW,
@@ -20,6 +22,10 @@ from ottla.config.definition import (
     Text,
     key,
 )
+
+ALLOWED_URLS: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+ALLOWED_FILES: Final = "org.apache.kafka.sasl.oauthbearer.allowed.files"
+"""What may be read for OAUTHBEARER, nothing by default; properties of Java's process in Kafka."""
 
 
 class SecuritySettings(ConfigTable):

@@ -44,8 +44,13 @@ if TYPE_CHECKING:
     from typing import Self
 
 # Names with these prefixes belong to one listener or to a plug-in and are in no table.
-OPEN_NAMES = ("super.users", "allow.everyone.if.no.acl.found")
-"""Settings of the authorizer, which are in no table of Kafka's either."""
+OPEN_NAMES = (
+    "super.users",
+    "allow.everyone.if.no.acl.found",
+    "org.apache.kafka.sasl.oauthbearer.allowed.urls",
+    "org.apache.kafka.sasl.oauthbearer.allowed.files",
+)
+"""Settings of the authorizer, which are in no table of Kafka's either; two Java properties."""
 OPEN_PREFIXES = ("listener.name.", "config.providers.")
 
 _MS_PER_MINUTE = 60_000

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.apis.sasl_handshake import SaslHandshakeRequest
+from ottla.security.sasl.oauthbearer import OAUTHBEARER, first_message
 from ottla.security.sasl.scram import HASHES
 
 if TYPE_CHECKING:
@@ -39,6 +40,11 @@ def make_mechanism_login(
         messages = _scram_messages(HASHES[mechanism], username, password, nonce, extensions)
         return MechanismLogin(mechanism, messages)
     return None
+
+
+def token_login(token: str) -> MechanismLogin:
+    """Return a new login with a token of a provider."""
+    return MechanismLogin(OAUTHBEARER, _token_messages(token))
 
 
 class MechanismLogin:
@@ -78,6 +84,11 @@ class MechanismLogin:
 
 def _plain_messages(username: str, password: str) -> Generator[bytes, bytes, None]:
     yield f"\0{username}\0{password}".encode()
+
+
+def _token_messages(token: str) -> Generator[bytes, bytes, None]:
+    if (yield first_message(token)):
+        yield b"\x01"  # the refusal; the broker's error follows
 
 
 def _scram_messages(

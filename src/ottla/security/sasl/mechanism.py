@@ -16,6 +16,10 @@ class InvalidToken(Exception):
     """Bytes that are no message of the mechanism; the client gets a neutral text instead."""
 
 
+class InvalidJwt(Exception):
+    """A provider's token or a set of keys that is refused; the text is for the log."""
+
+
 class Mechanism(Protocol):
     """One login in progress."""
 

@@ -18,6 +18,7 @@ from ottla.security.distinguished_name import parse_rules, short_name, subject_n
 from ottla.security.jaas import parse_jaas
 from ottla.security.principal import USER_TYPE, Principal
 from ottla.security.sasl.client import make_mechanism_login
+from ottla.security.sasl.oauthbearer import OAUTHBEARER
 from ottla.security.sasl.plain import PLAIN, PlainServer, users_of
 from ottla.security.sasl.scram import (
     HASHES,
@@ -26,6 +27,7 @@ from ottla.security.sasl.scram import (
     ScramServer,
 )
 from ottla.security.sasl.server import SaslServer
+from ottla.server.node.token_logins import TokenLogins, token_problems
 from ottla.server.requests.login import LoginPolicy, SaslLogins
 from ottla.server.system.tls import TlsContexts
 
@@ -45,7 +47,8 @@ if TYPE_CHECKING:
 
 _JAAS: Final = "sasl.jaas.config"
 _MECHANISMS: Final = "sasl.enabled.mechanisms"
-_SUPPORTED: Final = (PLAIN, *HASHES)
+_SUPPORTED: Final = (PLAIN, *HASHES, OAUTHBEARER)
+_BETWEEN_NODES: Final = (PLAIN, *HASHES)
 _NONCE_BYTES: Final = 24
 _SECRET_BYTES: Final = 32
 _CLIENT_AUTH: Final = "ssl.client.auth"
@@ -63,6 +66,8 @@ class NodeSecurity:
         self._loop = resources.loop
         self.run_handshake = resources.workers.handshakes.run
         self._contexts = TlsContexts()
+        clock = self._environment.clock
+        self._token_logins = TokenLogins(resources.workers.handshakes.run, clock)
         self._secret = self._environment.secret_bytes(_SECRET_BYTES)
         token_key = metadata.config.delegation_token_secret_key
         self._tokens: TokenCredentials | None = None
@@ -76,6 +81,7 @@ class NodeSecurity:
             return None
         logins = None
         if protocol in SASL_PROTOCOLS:
+            self._policy(listener)  # keys that cannot be had are an error of the start
             logins = SaslLogins(
                 lambda: self._policy(listener), loop=self._loop, clock=self._environment.clock
             )
@@ -143,6 +149,8 @@ class NodeSecurity:
         )
 
     def _mechanism(self, name: str, settings: ListenerSettings) -> Callable[[], Mechanism]:
+        if name == OAUTHBEARER:
+            return self._token_logins.mechanism(settings)
         if name == PLAIN:
             is_valid = users_of(_options(settings, name))
             return lambda: PlainServer(is_valid)
@@ -240,8 +248,8 @@ def _peer_problems(config: BrokerConfig) -> Iterator[ConfigProblem]:
         if config.security_protocols.get(listener) not in SASL_PROTOCOLS:
             continue
         mechanism = config.value(key)
-        if mechanism not in _SUPPORTED:
-            text = f"{key}={mechanism} is not supported, use one of {', '.join(_SUPPORTED)}"
+        if mechanism not in _BETWEEN_NODES:
+            text = f"{key}={mechanism} is not supported, use one of {', '.join(_BETWEEN_NODES)}"
             yield ConfigProblem(key, mechanism, text)
             continue
         if listener == controllers and mechanism in HASHES and is_quorum:
@@ -291,6 +299,8 @@ def _login_problems(settings: ListenerSettings) -> Iterator[ConfigProblem]:
             f"not supported, use some of {', '.join(_SUPPORTED)}"
         )
         yield ConfigProblem(_MECHANISMS, shown, text)
+    if OAUTHBEARER in names:
+        yield from token_problems(settings)
     for name in names:
         key = f"{settings.prefix}{name.lower()}.{_JAAS}"
         try:

@@ -1,0 +1,82 @@
+"""OAUTHBEARER on a node's listeners: where the keys are, which claims count, what is refused.
+
+Kafka: org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler, which
+takes unsigned tokens where no keys are configured; here the node does not start then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.config.problems import ConfigErrors, ConfigProblem
+from ottla.config.security import ALLOWED_FILES, ALLOWED_URLS
+from ottla.network.fetching import FetchFailed, check_allowed
+from ottla.security.sasl.jwt import JwtRules
+from ottla.security.sasl.mechanism import InvalidJwt
+from ottla.security.sasl.oauthbearer import OAUTHBEARER, OAuthBearerServer
+from ottla.server.system.provider_keys import ProviderKeys, load_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ottla.clock import Clock
+    from ottla.config.broker import BrokerConfig
+    from ottla.config.listener_settings import ListenerSettings
+    from ottla.security.sasl.mechanism import Mechanism
+    from ottla.server.system.provider_keys import Run
+
+_PREFIX: Final = "sasl.oauthbearer."
+_KEYS: Final = _PREFIX + "jwks.endpoint.url"
+
+
+class TokenLogins:
+    """The keys of each provider that the listeners name."""
+
+    def __init__(self, run: Run, clock: Clock) -> None:
+        self._run = run
+        self._clock = clock
+        self._known: dict[str, ProviderKeys] = {}
+
+    def mechanism(self, settings: ListenerSettings) -> Callable[[], Mechanism]:
+        """Return what begins a login; ConfigErrors when the keys cannot be had."""
+        url = settings.value(_KEYS, OAUTHBEARER)
+        keys = self._known.get(url) or self._load(url, settings)
+        rules = JwtRules(
+            tuple(settings.value(_PREFIX + "expected.audience", OAUTHBEARER)),
+            settings.value(_PREFIX + "expected.issuer", OAUTHBEARER),
+            settings.value(_PREFIX + "clock.skew.seconds", OAUTHBEARER),
+            settings.value(_PREFIX + "scope.claim.name", OAUTHBEARER),
+            settings.value(_PREFIX + "sub.claim.name", OAUTHBEARER),
+        )
+        return lambda: OAuthBearerServer(lambda token: keys.verify(token, rules))
+
+    def _load(self, url: str, settings: ListenerSettings) -> ProviderKeys:
+        try:
+            found = load_keys(url)
+        except (FetchFailed, InvalidJwt) as error:
+            text = f"listener {settings.listener} has no key to verify tokens with: {error}"
+            raise ConfigErrors([ConfigProblem(_KEYS, url, text)]) from error
+        refresh_ms = settings.value(_PREFIX + "jwks.endpoint.refresh.ms", OAUTHBEARER)
+        keys = ProviderKeys(url, found, run=self._run, clock=self._clock, refresh_ms=refresh_ms)
+        self._known[url] = keys
+        return keys
+
+
+def token_problems(settings: ListenerSettings) -> Iterator[ConfigProblem]:
+    """Yield why tokens cannot be verified on a listener."""
+    url = settings.value(_KEYS, OAUTHBEARER)
+    if not url:
+        text = f"{_KEYS} must say where the keys are that verify the tokens of {OAUTHBEARER}"
+        yield ConfigProblem(_KEYS, None, text)
+        return
+    try:
+        check_allowed(url, *allowed(settings.config))
+    except ValueError as error:
+        yield ConfigProblem(_KEYS, url, f"{_KEYS}: {error}")
+
+
+def allowed(config: BrokerConfig) -> tuple[list[str], list[str]]:
+    """Return the URLs and files that the node may read keys from."""
+    lists = (str(config.given.get(name) or "") for name in (ALLOWED_URLS, ALLOWED_FILES))
+    urls, files = ([one.strip() for one in text.split(",") if one.strip()] for text in lists)
+    return urls, files

@@ -1,0 +1,74 @@
+"""The public keys of an OAuth provider, fetched by workers and renewed while they are used.
+
+Kafka: org.apache.kafka.common.security.oauthbearer.internals.secured.RefreshingHttpsJwks.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from ottla.network.fetching import FetchFailed, fetch
+from ottla.security.sasl.jwt import knows, parse_jwks, verified
+from ottla.security.sasl.mechanism import InvalidJwt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ottla.clock import Clock
+    from ottla.security.sasl.jwt import Jwk, JwtClaims, JwtRules
+
+    Run = Callable[[Callable[[], Sequence[Jwk]], Callable[..., None]], None]
+
+log = logging.getLogger("ottla.login")
+_UNKNOWN_KEY_MS: Final = 10_000
+"""Least time between fetches for tokens with a key that is not known."""
+
+
+def load_keys(url: str) -> Sequence[Jwk]:
+    """Return the keys at a URL; FetchFailed or InvalidJwt without any."""
+    return parse_jwks(fetch(url))
+
+
+class ProviderKeys:
+    """The keys at one URL; the ones that were there are kept while it cannot be reached."""
+
+    def __init__(
+        self, url: str, keys: Sequence[Jwk], *, run: Run, clock: Clock, refresh_ms: int
+    ) -> None:
+        """Take the keys that were found at the start; run(job, done) uses a worker."""
+        self._url = url
+        self.keys = keys
+        self._run = run
+        self._clock = clock
+        self._refresh_ms = refresh_ms
+        self._fetched_ms = clock.monotonic_ms()
+        self._is_fetching = False
+
+    def verify(self, token: str, rules: JwtRules) -> JwtClaims:
+        """Return what a token claims; InvalidJwt when it is not to be believed."""
+        age_ms = self._clock.monotonic_ms() - self._fetched_ms
+        is_unknown = age_ms >= _UNKNOWN_KEY_MS and not knows(token, self.keys)
+        if age_ms >= self._refresh_ms or is_unknown:
+            self._refresh()
+        try:
+            return verified(token, self.keys, rules, self._clock.now_ms() / 1000)
+        except InvalidJwt as error:
+            log.info("a token is refused: %s", error, extra={"event": "login.token_refused"})
+            raise
+
+    def _refresh(self) -> None:
+        if not self._is_fetching:
+            self._is_fetching = True
+            self._run(partial(load_keys, self._url), self._fetched)
+
+    def _fetched(self, keys: Sequence[Jwk] | None, error: Exception | None) -> None:
+        self._is_fetching = False
+        self._fetched_ms = self._clock.monotonic_ms()
+        if keys is not None:
+            self.keys = keys
+        elif isinstance(error, FetchFailed | InvalidJwt):
+            log.warning("the keys for tokens are not renewed: %s", error)
+        elif error is not None:
+            raise error
