@@ -31,14 +31,18 @@ NOT_RUN = {
     "sudo useradd --system --home-dir /var/lib/ottla ottla": (
         "changes users and services; tests/packaging/test_systemd.py verifies and runs the unit"
     ),
-    "ottla reassign-partitions --bootstrap-server host1:9092 --generate \\": (
-        "needs four nodes; tests/cli/test_reassign_partitions.py and test_cluster_tools.py run each"
-    ),
     "scrape_configs:": (
         "a part of Prometheus' file; tests/conformance/test_prometheus.py runs a whole one"
     ),
 }
 """First lines of snippets that no test runs, with the reason."""
+
+
+def section(page: str, title: str) -> list[Snippet]:
+    """Return the snippets below a heading, up to the next one."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    _, _, rest = text.partition(f"\n### {title}\n")
+    return [Snippet(*one) for one in BLOCK.findall(rest.partition("\n### ")[0])]
 
 
 class Snippet(NamedTuple):

@@ -208,7 +208,12 @@ def test_operations(
 
 def test_a_cluster_of_several_nodes(shell: Shell, directory: Path) -> None:
     """The nodes' files can be started once all are formatted with the same controllers."""
-    *_, properties, commands, growing, shrinking = snippets("docs/operations.md")
+    *_, growing, shrinking = snippets("docs/operations.md")
+    properties, commands = (
+        one
+        for one in snippets("docs/operations.md")
+        if one.text.startswith(("process.roles=broker,controller", "CLUSTER_ID="))
+    )
     text = commands.text.replace("\\\n", "").replace("$CLUSTER_ID", str(Uuid(b"one cluster's id")))
     for number in "123":
         text = text.replace(f"$DIRECTORY_{number}", str(Uuid(number.encode() * 16)))
