@@ -12,6 +12,8 @@ AUTOMATIC = -1
 """The reserve depends on the size of the file system."""
 _LARGEST_AUTOMATIC_BYTES = 1 << 30
 _AUTOMATIC_PERCENT = 5
+_SMALLEST_AUTOMATIC_BYTES = 64 << 20
+"""Enough for what arrives between two measurements, index files and the metadata log."""
 
 
 class DiskReserveSettings(ConfigTable):
@@ -20,8 +22,8 @@ class DiskReserveSettings(ConfigTable):
     log_dir_reserve_bytes: Long = key(
         AUTOMATIC,
         "Bytes of a log directory's file system below which produces to it are refused, so that "
-        "metadata, offsets and checkpoints can still be written; -1 is 5 % of the file system or "
-        "1 GiB, whichever is less, 0 turns it off.",
+        "metadata, offsets and checkpoints can still be written; -1 is 5 % of the file system, at "
+        "least 64 MiB (of small ones a quarter) and at most 1 GiB, 0 turns it off.",
         at_least(AUTOMATIC),
         LOW,
     )
@@ -31,4 +33,6 @@ def reserve_bytes(setting_bytes: int, total_bytes: int) -> int:
     """Return the bytes to keep free on a file system of that size."""
     if setting_bytes != AUTOMATIC:
         return setting_bytes
-    return min(total_bytes * _AUTOMATIC_PERCENT // 100, _LARGEST_AUTOMATIC_BYTES)
+    least = min(_SMALLEST_AUTOMATIC_BYTES, total_bytes // 4)
+    share = total_bytes * _AUTOMATIC_PERCENT // 100
+    return min(max(share, least), _LARGEST_AUTOMATIC_BYTES)

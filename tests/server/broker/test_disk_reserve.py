@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 MEBIBYTE, GIBIBYTE = 1 << 20, 1 << 30
 TOTAL_BYTES = 100 * MEBIBYTE
-RESERVE_BYTES = 5 * MEBIBYTE
+RESERVE_BYTES = 25 * MEBIBYTE
 KAFKA_STORAGE_ERROR = 56
 
 
@@ -111,6 +111,7 @@ def delete_topic(peer: Peer, name: str) -> int:
     ("setting_bytes", "total_bytes", "kept_bytes"),
     [
         (AUTOMATIC, TOTAL_BYTES, RESERVE_BYTES),
+        (AUTOMATIC, GIBIBYTE, 64 * MEBIBYTE),
         (AUTOMATIC, 20 * GIBIBYTE, GIBIBYTE),
         (AUTOMATIC, 20 * GIBIBYTE - 100, GIBIBYTE - 5),
         (AUTOMATIC, 500 * GIBIBYTE, GIBIBYTE),
@@ -119,7 +120,7 @@ def delete_topic(peer: Peer, name: str) -> int:
     ],
 )
 def test_what_is_kept(setting_bytes: int, total_bytes: int, kept_bytes: int) -> None:
-    """By default 5 % or 1 GiB, whichever is less; a number is taken as it is."""
+    """By default 5 % between 64 MiB and 1 GiB, of a small disk a quarter; a number as it is."""
     assert reserve_bytes(setting_bytes, total_bytes) == kept_bytes
 
 
@@ -165,7 +166,7 @@ def test_only_clients_records_are_refused_and_go_on_by_themselves(
         path = cluster.data_dir
     begun, ended = (record for record in caplog.records if record.name == "ottla.disk")
     assert begun.levelno == logging.ERROR
-    for part in (path, "1 less than its reserve of 5242880", "log.dir.reserve.bytes", "free some"):
+    for part in (path, "1 less than its reserve of 26214400", "log.dir.reserve.bytes", "free some"):
         assert part in begun.getMessage()
     assert path in ended.getMessage()
 

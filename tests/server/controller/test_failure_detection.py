@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla import NewTopic
+from ottla.raft import driver
 from ottla.server.controller import failure_detection
 from ottla.server.controller.failure_detection import ProbeResult, probe
 from ottla.testing.simulation import SimulatedCluster
@@ -42,6 +43,63 @@ async def _fenced_after(cluster: SimulatedCluster, broker_id: int, *, power: boo
     cluster.kill(broker_id, power=power)
     await _until(lambda: _is_fenced(cluster, broker_id))
     return cluster.loop.time() - started_s
+
+
+def _epoch(cluster: SimulatedCluster) -> int:
+    active = cluster.active_controller
+    assert active is not None
+    assert active.node is not None
+    return active.node.controller.driver.node.epoch
+
+
+def test_a_connection_that_breaks_elects_no_controller() -> None:
+    """The followers' connections are reset, but the leader's port accepts new ones."""
+    cluster = SimulatedCluster(9)
+
+    async def work() -> None:
+        await cluster.start()
+        first, epoch = cluster.active_controller, _epoch(cluster)
+        for _ in range(5):
+            cluster.network.break_links()
+            await asyncio.sleep(1)
+            assert (cluster.active_controller, _epoch(cluster)) == (first, epoch)
+
+    cluster.run(work())
+
+
+def test_a_killed_controller_is_replaced_at_once() -> None:
+    """Without waiting for controller.quorum.fetch.timeout.ms, 2 s."""
+    cluster = SimulatedCluster(10)
+
+    async def work() -> None:
+        await cluster.start()
+        first = cluster.active_controller
+        assert first is not None
+        started_s = cluster.loop.time()
+        cluster.kill(int(first.config["node.id"]), power=False)
+        await _until(lambda: cluster.active_controller not in {None, first})
+        assert cluster.loop.time() - started_s < 1
+
+    cluster.run(work())
+
+
+@pytest.mark.parametrize(
+    ("mistake", "scenario"),
+    [
+        (Exception, test_a_connection_that_breaks_elects_no_controller),
+        (KeyboardInterrupt, test_a_killed_controller_is_replaced_at_once),
+    ],
+    ids=["reset", "refused"],
+)
+def test_a_planted_bug_of_voters_is_found(
+    mistake: type[BaseException],
+    scenario: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A voter that takes each lost connection for a refused one, or none, fails the tests above."""
+    monkeypatch.setattr(driver, "ConnectionRefused", mistake)
+    with pytest.raises(AssertionError):
+        scenario()
 
 
 @pytest.mark.parametrize(
