@@ -16,6 +16,7 @@ from setuptools.command.build_py import build_py
 COMPILED = (
     "metrics/sampled_stat",
     "records/scan",
+    "records/newest_values",
     "records/column_scan",
     "records/lz4_frames",
     "records/validator",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 
 class Counter:
-    """Counts how often each name was written."""
+    """Counts how often each name was written; each record has a key of its own."""
+
+    _serials = count()
 
     def __init__(self, environment: ShardEnvironment) -> None:
         self.counts: TimelineDict[str, int] = TimelineDict(environment.registry)
@@ -48,10 +50,10 @@ class Counter:
 
     def encode(self, record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
         assert isinstance(record.key, GroupMetadataKey)
-        return record.key.group.encode(), None
+        return f"{record.key.group}#{next(self._serials)}".encode(), None
 
     def decode(self, key: bytes, value: bytes | None) -> CoordinatorRecord | None:
-        return None if key == b"?" else count_record(key.decode())
+        return None if key == b"?" else count_record(key.decode().partition("#")[0])
 
     def on_loaded(self) -> None:
         self.events.append("loaded")
@@ -75,7 +77,9 @@ class Bench:
         self.timer = TimingWheel(0)
         self.clock = VirtualClock()
         self.faults: list[Exception] = []
-        environment = Environment(self.log, self.timer, self.clock, 5000, self.faults.append)
+        environment = Environment(
+            self.log, self.timer, self.clock, 5000, self.faults.append, "test", 1 << 20
+        )
         self.runtime: CoordinatorRuntime[Counter] = CoordinatorRuntime(environment, Counter)
         self.log.on_high_watermark = self.runtime.on_high_watermark
 

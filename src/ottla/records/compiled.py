@@ -14,6 +14,7 @@ log = logging.getLogger("ottla.clients")
 COMPILED_MODULES: Final = (
     "ottla.metrics.sampled_stat",
     "ottla.records.scan",
+    "ottla.records.newest_values",
     "ottla.records.column_scan",
     "ottla.records.lz4_frames",
     "ottla.records.validator",

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from ottla import Admin, OffsetAndMetadata, TopicPartition
-from ottla.coordinator.runtime.loader import SLICE_BYTES
 from ottla.testing.cluster import Cluster
 
 METADATA = "m" * 4000
-COMMITS = 2 * SLICE_BYTES // len(METADATA) + 1
+BUFFER_BYTES = 10_000
+COMMITS = 20
 
 
 def test_groups_with_a_large_log_are_served_after_a_restart() -> None:
-    """Every slice but the last ends within a batch."""
-    with Cluster(config={"offsets.topic.num.partitions": 1}) as cluster:
+    """Every read but the last ends within a batch: offsets.load.buffer.size."""
+    config = {"offsets.topic.num.partitions": 1, "offsets.load.buffer.size": BUFFER_BYTES}
+    with Cluster(config=config) as cluster:
         with Admin(bootstrap_servers=cluster.bootstrap) as admin:
             admin.create_topic("t")
             for offset in range(COMMITS):

@@ -43,6 +43,7 @@ class GroupCoordinatorConfig:
     offsets_retention_check_interval_ms: int = 600_000  # offsets.retention.check.interval.ms
     offset_metadata_max_bytes: int = 4096  # offset.metadata.max.bytes
     offset_commit_timeout_ms: int = 5_000  # offset.commit.timeout.ms
+    load_buffer_bytes: int = 5_242_880  # offsets.load.buffer.size
     group_min_session_timeout_ms: int = 6_000  # group.min.session.timeout.ms
     group_max_session_timeout_ms: int = 1_800_000  # group.max.session.timeout.ms
     group_initial_rebalance_delay_ms: int = 3_000  # group.initial.rebalance.delay.ms

@@ -88,7 +88,15 @@ class GroupCoordinator:
         topics = consumer.topics
         self._offsets_partitions = offsets_partitions
         self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
-            Environment(log, timer, clock, config.offset_commit_timeout_ms, on_fault),
+            Environment(
+                log,
+                timer,
+                clock,
+                config.offset_commit_timeout_ms,
+                on_fault,
+                "group",
+                config.load_buffer_bytes,
+            ),
             lambda environment: GroupShard(environment, config, new_uuid, consumer),
         )
         self._offsets = OffsetRequests(self._runtime, self.partition_for, topics)

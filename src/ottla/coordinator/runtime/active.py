@@ -5,6 +5,7 @@ Kafka: org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime.Coordinato
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from dataclasses import dataclass
 from enum import Enum
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from ottla.purgatory.timing_wheel import TimerTask, TimingWheel
     from ottla.records.builder import RecordInput
 
+log = logging.getLogger("ottla.coordinator")
 _LED_ELSEWHERE = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_LEADER_OR_FOLLOWER})
 _MAX_RECORD_OVERHEAD_BYTES = 21  # besides key and value: lengths, deltas, attributes
 
@@ -63,6 +65,9 @@ class Environment:
     clock: Clock
     write_timeout_ms: int
     on_fault: Callable[[Exception], None]
+    name: str
+    """Of the coordinator: "group"."""
+    load_buffer_bytes: int
 
 
 @dataclass(slots=True, eq=False)
@@ -117,7 +122,7 @@ class ActivePartition(Generic[S]):
         )
         self._load_times = load_times
         self._start_ms = environment.clock.monotonic_ms()
-        self._loader = Loader(environment.log, partition, self.shard)
+        self._loader = Loader(environment.log, partition, self.shard, environment.load_buffer_bytes)
         self._load_task: TimerTask | None = None
         self._deferred: deque[_Deferred] = deque()
         self._written_offset = -1
@@ -172,10 +177,22 @@ class ActivePartition(Generic[S]):
         self.state = ShardState.ACTIVE
         now_ms = self._environment.clock.monotonic_ms()
         self._load_times.add(now_ms - self._start_ms, now_ms)
+        self._log_loaded(now_ms - self._start_ms)
         try:
             self.shard.on_loaded()
         except Exception as error:  # noqa: BLE001 - the same for inconsistent records
             self._fail(error)
+
+    def _log_loaded(self, duration_ms: int) -> None:
+        name, count = self._environment.name, self._loader.record_count
+        log.info(
+            "%s coordinator loaded partition %d: %d records in %d ms",
+            name,
+            self.partition,
+            count,
+            duration_ms,
+            extra={"event": "coordinator.loaded", "partition": self.partition},
+        )
 
     def _fail(self, error: Exception) -> None:
         """Stop serving this partition; other partitions are unaffected."""

@@ -2,6 +2,10 @@
 
 Kafka: org.apache.kafka.coordinator.common.runtime.CoordinatorLoaderImpl.
 
+Of many records of a key only the newest is replayed, in the order of their offsets: what the
+cleaner would have left, and a shard must be able to load that. Records of transactions and what
+stands around them are replayed one by one.
+
 No snapshots are taken while loading, so undo logs cost nothing. A new leader's high watermark may
 be lower than what the old one had acknowledged. The shard therefore serves no request until all
 loaded records are committed, so that no response is older than an earlier one.
@@ -9,58 +13,134 @@ loaded records are committed, so that no response is older than an earlier one.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import CorruptMessage
 from ottla.records.batches import iterate_batches
 from ottla.records.control import ControlRecordType, decode_control_type
+from ottla.records.newest_values import collect_newest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ottla.coordinator.runtime.log import CoordinatorLog
     from ottla.coordinator.runtime.shard import Shard
     from ottla.records.batch import RecordBatch
 
-SLICE_BYTES: Final = 256 * 1024
-"""Bytes read per slice."""
+MAX_READ_BYTES: Final = 1 << 20
+"""Bytes read at once, however large the load buffer is: reading blocks the event loop."""
 SLICE_RECORDS: Final = 400
-"""Records replayed per slice, 13 µs each: this bounds how long loading blocks the event loop."""
+"""Records replayed per slice, 10 µs each: this bounds how long loading blocks the event loop."""
+WALKED_IN_A_REPLAY: Final = 20
+"""Records that are walked over in the time of one replay."""
+MAX_KEYS: Final = 50_000
+"""Keys whose newest records wait for their replay: some ten megabytes."""
 
 
 class Loader:
     """Replays a partition up to the log end offset at the start of loading."""
 
-    def __init__(self, log: CoordinatorLog, partition: int, shard: Shard) -> None:
+    def __init__(
+        self, log: CoordinatorLog, partition: int, shard: Shard, buffer_bytes: int = MAX_READ_BYTES
+    ) -> None:
         self._log = log
         self._partition = partition
         self._shard = shard
+        self._read_bytes = min(buffer_bytes, MAX_READ_BYTES)
         self.position = log.start_offset(partition)
+        """The next offset to walk over."""
         self.target = log.end_offset(partition)
         self.record_count = 0
+        self._data = b""
+        self._place = 0
+        """Where the next batch begins in the data."""
+        self._left = 0
+        """Records that this turn may still replay."""
+        self._may_read = True
+        self._newest: dict[bytes, tuple[int, bytes | None]] = {}
+        self._replays: Iterator[tuple[bytes, tuple[int, bytes | None]]] | None = None
 
     def step(self) -> bool:
-        """Replay one slice; return whether loading is complete.
+        """Work for one turn of the event loop; return whether loading is complete.
 
-        Compaction may run at the same time: offsets may have gaps, and a slice may be empty.
+        Compaction may run at the same time: offsets may have gaps, and a read may be empty.
         """
-        if self.position >= self.target:
-            return True
-        data = self._log.read(self._partition, self.position, SLICE_BYTES)
-        begin, last_count = self.position, self.record_count + SLICE_RECORDS
-        for batch in iterate_batches(memoryview(data), partial_tail=True):
+        self._left = SLICE_RECORDS
+        self._may_read = True
+        while self._left > 0:
+            if self._replays is not None:
+                self._replay_newest()
+            elif self.position >= self.target and not self._newest:
+                return True
+            elif not self._walk():
+                break
+        return False
+
+    def _walk(self) -> bool:
+        """Walk over batches that were read; return False where the turn has to end."""
+        walk = collect_newest(
+            self._newest,
+            self._data,
+            self._place,
+            self.position,
+            self.target,
+            max(1, self._left * WALKED_IN_A_REPLAY),
+        )
+        self._place, self.position = walk.position, walk.next_offset
+        self.record_count += walk.record_count
+        self._left -= walk.record_count // WALKED_IN_A_REPLAY
+        is_at_end = self.position >= self.target
+        if self._newest and (is_at_end or walk.is_unusual or len(self._newest) >= MAX_KEYS):
+            self._replays = iter(self._newest.items())
+        elif walk.is_unusual:
+            self._replay_some()
+        elif not is_at_end and self._left > 0:
+            return self._read()
+        return True
+
+    def _read(self) -> bool:
+        """Read more, once in a turn; return False where that was done."""
+        if not self._may_read:
+            return False
+        self._may_read = False
+        begin = self.position
+        self._data = bytes(self._log.read(self._partition, begin, self._read_bytes))
+        self._place = 0
+        batch = next(iterate_batches(memoryview(self._data), partial_tail=True), None)
+        if batch is None and self._data:
+            raise CorruptMessage(f"A record batch is truncated: {len(self._data)} bytes are left.")
+        if batch is None or batch.base_offset >= self.target:
+            self.position = self.target
+        return True
+
+    def _replay_newest(self) -> None:
+        """Replay a slice of what was collected."""
+        assert self._replays is not None
+        for key, (offset, value) in islice(self._replays, self._left):
+            self._replay_record(key, value, offset, -1)
+            self._left -= 1
+        if self._left > 0:
+            self._replays = None
+            self._newest = {}
+
+    def _replay_some(self) -> None:
+        """Replay whole batches one by one, up to a slice."""
+        for batch in iterate_batches(memoryview(self._data), self._place, partial_tail=True):
             if batch.base_offset >= self.target:
                 self.position = self.target
-                return True
-            if self.record_count >= last_count:
-                return False
+                return
+            if self._left <= 0:
+                return
             self._replay(batch)
+            self._place += batch.size
             self.position = max(self.position, batch.next_offset)
-        if len(data) and self.position == begin:
-            raise CorruptMessage(f"A record batch is truncated: {len(data)} bytes are left.")
-        return not len(data) or self.position >= self.target
 
     def _replay(self, batch: RecordBatch) -> None:
         batch.check_crc()
         if batch.is_control:
+            self.record_count += 1
+            self._left -= 1
             self._replay_marker(batch)
             return
         producer_id = batch.producer_id if batch.is_transactional else -1
@@ -68,9 +148,15 @@ class Loader:
             if record.offset < self.position or record.key is None:
                 continue
             self.record_count += 1
-            decoded = self._shard.decode(record.key, record.value)
-            if decoded is not None:
-                self._shard.replay(record.offset, producer_id, decoded)
+            self._left -= 1
+            self._replay_record(record.key, record.value, record.offset, producer_id)
+
+    def _replay_record(
+        self, key: bytes, value: bytes | None, offset: int, producer_id: int
+    ) -> None:
+        decoded = self._shard.decode(key, value)
+        if decoded is not None:
+            self._shard.replay(offset, producer_id, decoded)
 
     def _replay_marker(self, batch: RecordBatch) -> None:
         for record in batch.records():

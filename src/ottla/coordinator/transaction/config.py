@@ -18,4 +18,5 @@ class TransactionCoordinatorConfig:
     abort_interval_ms: int = 10_000  # transaction.abort.timed.out.transaction.cleanup.interval.ms
     expire_interval_ms: int = 3_600_000  # …remove.expired.transaction.cleanup.interval.ms
     write_timeout_ms: int = 30_000  # request.timeout.ms
+    load_buffer_bytes: int = 5_242_880  # transaction.state.log.load.buffer.size
     two_phase_commit: bool = False  # transaction.two.phase.commit.enable

@@ -73,7 +73,15 @@ class TransactionCoordinator:
         self._partition_count = partition_count
         self.markers = Markers(channel, timer, clock, self._complete)
         self.runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
-            Environment(log, timer, clock, config.write_timeout_ms, on_fault),
+            Environment(
+                log,
+                timer,
+                clock,
+                config.write_timeout_ms,
+                on_fault,
+                "transaction",
+                config.load_buffer_bytes,
+            ),
             lambda environment: TransactionShard(
                 environment, config, transaction_version, self._prepared
             ),

@@ -120,6 +120,7 @@ def group_coordinator_config(config: BrokerConfig) -> GroupCoordinatorConfig:
         offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
         offset_metadata_max_bytes=config.offset_metadata_max_bytes,
         offset_commit_timeout_ms=config.offsets_commit_timeout_ms,
+        load_buffer_bytes=config.offsets_load_buffer_size,
         group_min_session_timeout_ms=config.group_min_session_timeout_ms,
         group_max_session_timeout_ms=config.group_max_session_timeout_ms,
         group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
@@ -216,6 +217,7 @@ def transaction_coordinator_config(config: BrokerConfig) -> TransactionCoordinat
         abort_interval_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
         expire_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
         write_timeout_ms=config.request_timeout_ms,
+        load_buffer_bytes=config.transaction_state_log_load_buffer_size,
         two_phase_commit=config.transaction_two_phase_commit_enable,
     )
 
