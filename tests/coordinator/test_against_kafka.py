@@ -40,7 +40,7 @@ def _properties() -> dict[str, str]:
 
 QUESTIONS = (
     "list",
-    "describe group=g,s,p,q,o,simple,fresh",
+    "describe group=g,s,p,q,o,f,simple,fresh",
     "fetch group=g,simple,q all=1",
 )
 
