@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ottla.clients.consumer.core import GroupMetadata, RebalanceListener
     from ottla.clients.consumer.offsets import OffsetAndMetadata, OffsetAndTimestamp
     from ottla.clients.consumer.record_decoder import ConsumerRecord
+    from ottla.clients.consumer.subscription import SubscriptionPattern
     from ottla.clients.interceptors import ConsumerInterceptor, ProducerInterceptor, ProducerRecord
     from ottla.clients.keywords import AdminSettings, ConsumerSettings, ProducerSettings
     from ottla.clients.metadata import PartitionMetadata
@@ -212,6 +213,7 @@ __all__ = [
     "SecurityDisabledError",
     "SerializationError",
     "SslAuthenticationError",
+    "SubscriptionPattern",
     "ThrottlingQuotaExceededError",
     "TimeoutError",
     "TopicAuthorizationError",
@@ -271,6 +273,7 @@ _MODULES = {
     "RebalanceListener": "ottla.clients.consumer.core",
     "RecordMetadata": "ottla.clients.producer.batches",
     "ResourceType": "ottla.clients.admin.configs",
+    "SubscriptionPattern": "ottla.clients.consumer.subscription",
     "TopicDescription": "ottla.clients.admin.topics",
     "TopicListing": "ottla.clients.admin.topics",
     "TopicPartition": "ottla.types",

@@ -30,10 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Never, Self, Unpack
 
-    from ottla.clients.consumer.classic_group import Step
     from ottla.clients.consumer.core import Batches, GroupMetadata, RebalanceListener
+    from ottla.clients.consumer.membership import Step
     from ottla.clients.consumer.offsets import OffsetAndMetadata, OffsetAndTimestamp
     from ottla.clients.consumer.record_decoder import ConsumerRecord
+    from ottla.clients.consumer.subscription import SubscriptionPattern
     from ottla.clients.keywords import ConsumerSettings, ProducerSettings
     from ottla.clients.metadata import PartitionMetadata
     from ottla.clients.metric_windows import MetricName
@@ -338,10 +339,13 @@ class Consumer(Blocking):
         self,
         topics: Iterable[str] | str | None = None,
         *,
-        pattern: str | re.Pattern[str] | None = None,
+        pattern: str | re.Pattern[str] | SubscriptionPattern | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Join the group for topics by name, or for all topics whose full name matches."""
+        """Join the group for topics by name, or for all topics whose full name matches.
+
+        A SubscriptionPattern is resolved by the coordinator, with group.protocol=consumer.
+        """
         with self._core.runtime.lock:
             self._async.subscribe(topics, pattern=pattern, listener=listener)
 

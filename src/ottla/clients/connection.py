@@ -18,6 +18,9 @@ class Random(Protocol):
     def random(self) -> float:
         """Return a number in [0, 1)."""
 
+    def getrandbits(self, count: int, /) -> int:
+        """Return a number of so many bits."""
+
 
 class Backoff:
     """Exponential backoff with 20 % jitter (KIP-580)."""

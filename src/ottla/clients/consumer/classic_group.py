@@ -14,7 +14,7 @@ Partitions are therefore never revoked while the user processes their records.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ottla.clients.consumer.assignors.interface import (
     Member,
@@ -24,6 +24,7 @@ from ottla.clients.consumer.assignors.interface import (
 from ottla.clients.consumer.assignors.named import make_assignors
 from ottla.clients.consumer.coordinator import PURPOSE
 from ottla.clients.consumer.group_requests import GroupRequests
+from ottla.clients.consumer.membership import NO_MEMBER, REBALANCES_GROUP, Step
 from ottla.clients.consumer.offsets import CommitIdentity
 from ottla.clients.consumer.pending_errors import PendingErrors
 from ottla.clients.metric_windows import MetricWindow
@@ -51,10 +52,6 @@ MEMBERSHIP_ENDS = frozenset(
 MEMBERSHIP_ERRORS = MEMBERSHIP_ENDS | {ErrorCode.REBALANCE_IN_PROGRESS}
 NO_GENERATION = -1
 NOT_NOW = "the group is rebalancing: call poll, then commit again"
-NO_MEMBER = (
-    "this consumer is not a member of its group, and its partitions may be reassigned: call poll"
-)
-GROUP_METRICS = "consumer-coordinator-metrics"
 REBALANCES = {
     "rebalance-total": MetricWindow.count_of_all,
     "rebalance-rate-per-hour": lambda window, now_ms: window.frequency(now_ms) * 3600,
@@ -73,13 +70,6 @@ class GroupState(Enum):
 
 
 HEARTBEAT_STATES = frozenset({GroupState.SYNCING, GroupState.ASSIGNED, GroupState.STABLE})
-
-
-class Step(NamedTuple):
-    """A call of the rebalance listener: "revoked", "assigned" or "lost"."""
-
-    kind: str
-    partitions: tuple[TopicPartition, ...]
 
 
 class ClassicGroup:
@@ -129,7 +119,7 @@ class ClassicGroup:
         self._counts_at_join: dict[str, int] = {}
         self._topics_at_join: tuple[str, ...] = ()
         self._left_after_poll_timeout = False
-        self._rebalances = client.metrics.window(GROUP_METRICS, REBALANCES)
+        self._rebalances = client.metrics.window(REBALANCES_GROUP, REBALANCES)
         self._last_rebalance_ms = 0
         self._add_gauges(client.metrics.gauge)
 
@@ -138,13 +128,13 @@ class ClassicGroup:
             return (now_ms - start_ms) / 1000 if start_ms else -1.0
 
         partitions = self.subscription
-        gauge(GROUP_METRICS, "assigned-partitions", lambda _: float(len(partitions.partitions)))
+        gauge(REBALANCES_GROUP, "assigned-partitions", lambda _: float(len(partitions.partitions)))
         names: dict[str, Callable[[], int]] = {
             "last-heartbeat-seconds-ago": lambda: self._last_heartbeat_ms,
             "last-rebalance-seconds-ago": lambda: self._last_rebalance_ms,
         }
         for name, start_ms in names.items():
-            gauge(GROUP_METRICS, name, lambda now_ms, when=start_ms: ago(when(), now_ms))
+            gauge(REBALANCES_GROUP, name, lambda now_ms, when=start_ms: ago(when(), now_ms))
 
     # ------------------------------------------------------------ state
 
@@ -152,6 +142,18 @@ class ClassicGroup:
     def identity(self) -> CommitIdentity:
         """The identity that commits are sent with."""
         return CommitIdentity(self.generation, self.member_id, self._settings.group_instance_id)
+
+    @property
+    def fetch_identity(self) -> CommitIdentity:
+        """The identity that committed offsets are fetched with: none in this protocol."""
+        return CommitIdentity()
+
+    @property
+    def waits_for(self) -> str | None:
+        """Why there may be no partitions yet, for the log."""
+        if self.state is GroupState.STABLE:
+            return None
+        return f"the group rebalances, this member is {self.state.value}"
 
     @property
     def is_member(self) -> bool:

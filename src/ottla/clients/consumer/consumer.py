@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, Unpack
 
-    from ottla.clients.consumer.classic_group import Step
     from ottla.clients.consumer.core import Batches, RebalanceListener
+    from ottla.clients.consumer.membership import Step
     from ottla.clients.consumer.offsets import OffsetAndMetadata, OffsetAndTimestamp
     from ottla.clients.consumer.record_decoder import ConsumerRecord
+    from ottla.clients.consumer.subscription import SubscriptionPattern
     from ottla.clients.environment import ClientEnvironment
     from ottla.clients.keywords import ConsumerSettings
     from ottla.clients.metadata import PartitionMetadata
@@ -71,10 +72,13 @@ class AsyncConsumer:
         self,
         topics: Iterable[str] | str | None = None,
         *,
-        pattern: str | re.Pattern[str] | None = None,
+        pattern: str | re.Pattern[str] | SubscriptionPattern | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Join the group for topics by name, or for all topics whose full name matches."""
+        """Join the group for topics by name, or for all topics whose full name matches.
+
+        A SubscriptionPattern is resolved by the coordinator, with group.protocol=consumer.
+        """
         self._core.subscribe(topics, pattern, listener)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:

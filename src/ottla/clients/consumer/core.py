@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.clients.arguments import as_partition, topic_names
-from ottla.clients.consumer.classic_group import ClassicGroup, Step
+from ottla.clients.consumer.classic_group import ClassicGroup
+from ottla.clients.consumer.consumer_group import ConsumerGroup
 from ottla.clients.consumer.coordinator import Coordinator
 from ottla.clients.consumer.deserializing import Deserializers
 from ottla.clients.consumer.explanation import why_no_records
@@ -24,7 +25,7 @@ from ottla.clients.consumer.offsets import (
     replace_commit_errors,
 )
 from ottla.clients.consumer.reading import RecordIteration
-from ottla.clients.consumer.subscription import Subscription
+from ottla.clients.consumer.subscription import Subscription, SubscriptionPattern
 from ottla.clients.interceptors import Interceptors
 from ottla.clients.serdes import deserializer
 from ottla.clients.settings import CONSUMER, read_settings
@@ -37,9 +38,11 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Iterable, Iterator
 
+    from ottla.clients.consumer.membership import Membership, Step
     from ottla.clients.consumer.record_decoder import ConsumerRecord
     from ottla.clients.consumer.subscription import PartitionState
     from ottla.clients.environment import ClientEnvironment
+    from ottla.clients.settings import Settings
     from ottla.records.record import Record
     from ottla.types import TopicPartition
 
@@ -50,6 +53,16 @@ NO_GROUP_ID = (
     "To use the group management or offset commit APIs, you must provide a valid group.id in the"
     " consumer configuration."
 )
+NO_REMOTE_PATTERN = (
+    "Subscribe to RE2/J pattern is not supported when using the classic protocol defined in config"
+    " group.protocol"
+)
+CLASSIC = "classic"
+_OTHER_PROTOCOLS = {
+    "classic": ("group_remote_assignor",),
+    "consumer": ("partition_assignment_strategy", "heartbeat_interval_ms", "session_timeout_ms"),
+}
+"""Settings that belong to the other protocol, by group.protocol."""
 NO_SUBSCRIPTION = "Consumer is not subscribed to any topics or assigned any partitions"
 
 
@@ -97,20 +110,13 @@ class ConsumerCore:
         environment: ClientEnvironment | None = None,
     ) -> None:
         self.settings = settings = read_settings(CONSUMER, config, keywords)
-        if settings.group_protocol != "classic":
-            raise ConfigError("group.protocol: only classic is supported")
+        _check_protocol(settings, {**dict(config or {}), **keywords})
         settings.client_id = settings.client_id or "ottla-consumer"
         self.runtime = Runtime(settings, environment)
         self.client = client = self.runtime.client
         self.subscription = Subscription(exclude_internal=settings.exclude_internal_topics)
         self.coordinator = Coordinator(client, settings.group_id) if settings.group_id else None
-        self.group = (
-            ClassicGroup(
-                settings, client, self.subscription, self.coordinator, self.narrow_metadata
-            )
-            if self.coordinator is not None
-            else None
-        )
+        self.group = self._membership()
         wall_ns = self.runtime.environment.wall_ns
         self.positions = Positions(
             settings,
@@ -118,6 +124,7 @@ class ConsumerCore:
             self.subscription,
             self.coordinator,
             wall_ms=lambda: wall_ns() // 1_000_000,
+            member=lambda: CommitIdentity() if self.group is None else self.group.fetch_identity,
         )
         self.fetcher = Fetcher(
             settings,
@@ -144,6 +151,15 @@ class ConsumerCore:
         self._topics_in_queries: list[tuple[str, ...]] = []
         self._is_woken = False
 
+    def _membership(self) -> Membership | None:
+        """Return the group's member, by group.protocol; None without a group.id."""
+        if self.coordinator is None:
+            return None
+        is_classic = self.settings.group_protocol.lower() == CLASSIC
+        kind = ClassicGroup if is_classic else ConsumerGroup
+        subscription, on_assigned = self.subscription, self.narrow_metadata
+        return kind(self.settings, self.client, subscription, self.coordinator, on_assigned)
+
     def require_open(self) -> None:
         """Raise ClosedError after `close`."""
         if self.client.closed:
@@ -166,7 +182,7 @@ class ConsumerCore:
     def subscribe(
         self,
         topics: Iterable[str] | str | None,
-        pattern: str | re.Pattern[str] | None,
+        pattern: str | re.Pattern[str] | SubscriptionPattern | None,
         listener: Any,
     ) -> None:
         """Subscribe to topics by name or by pattern."""
@@ -180,7 +196,7 @@ class ConsumerCore:
             )
         metadata = self.client.metadata
         if pattern is not None:
-            self.subscription.subscribe_pattern(pattern, listener)
+            self._subscribe_pattern(pattern, listener)
             metadata.all_topics = True
             metadata.mark_stale()
             self.narrow_metadata()
@@ -194,6 +210,16 @@ class ConsumerCore:
             metadata.all_topics = False
             self.narrow_metadata()
         self.runtime.wake()
+
+    def _subscribe_pattern(
+        self, pattern: str | re.Pattern[str] | SubscriptionPattern, listener: Any
+    ) -> None:
+        if not isinstance(pattern, SubscriptionPattern):
+            self.subscription.subscribe_pattern(pattern, listener)
+            return
+        if self.settings.group_protocol.lower() == CLASSIC:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, NO_REMOTE_PATTERN)
+        self.subscription.subscribe_remote(pattern.pattern, listener)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Assign partitions without a group."""
@@ -400,6 +426,16 @@ class ConsumerCore:
         error = done.error or first_commit_error(done.value)
         if isinstance(error, KafkaError) and error.is_retriable:
             self._next_auto_commit_ms = self.client.now_ms + self.settings.retry_backoff_ms
+
+
+def _check_protocol(settings: Settings, given: Mapping[str, Any]) -> None:
+    """Raise ConfigError for a setting of the other protocol."""
+    protocol = settings.group_protocol.lower()
+    names = {name.replace(".", "_") for name, value in given.items() if value is not None}
+    for name in _OTHER_PROTOCOLS[protocol]:
+        if name in names:
+            dotted = name.replace("_", ".")
+            raise ConfigError(f"{dotted} cannot be set when group.protocol={protocol.upper()}")
 
 
 class _CoordinatorLookup:

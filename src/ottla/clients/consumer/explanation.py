@@ -9,18 +9,16 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from ottla.clients.consumer.classic_group import GroupState
-
 if TYPE_CHECKING:
     from ottla.clients.client import Client
-    from ottla.clients.consumer.classic_group import ClassicGroup
+    from ottla.clients.consumer.membership import Membership
     from ottla.clients.consumer.subscription import PartitionState, Subscription
 
 MAX_PARTITIONS = 10
 
 
 def why_no_records(
-    client: Client, subscription: Subscription, group: ClassicGroup | None, *, committed_only: bool
+    client: Client, subscription: Subscription, group: Membership | None, *, committed_only: bool
 ) -> str:
     """Return the causes: the cluster, the topics, the group, or each assigned partition."""
     if not client.is_reachable:
@@ -45,11 +43,12 @@ def _of_topics(client: Client, subscription: Subscription) -> list[str]:
     return causes
 
 
-def _of_group(group: ClassicGroup) -> list[str]:
+def _of_group(group: Membership) -> list[str]:
     if not group.coordinator.known:
         return ["the coordinator of the group is not known"]
-    if group.state is not GroupState.STABLE:
-        return [f"the group rebalances, this member is {group.state.value}"]
+    waits_for = group.waits_for
+    if waits_for is not None:
+        return [waits_for]
     if not group.subscription.partitions:
         return ["the group has assigned all partitions to other members"]
     return []

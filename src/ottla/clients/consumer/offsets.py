@@ -30,6 +30,14 @@ if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
 
 FIRST_VERSION_WITH_TOPIC_IDS = 10
+_FETCH_AGAIN = frozenset(
+    {
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+    }
+)
+"""Errors after which committed offsets are fetched again: the next heartbeat settles them."""
 
 
 class OffsetAndMetadata(NamedTuple):
@@ -104,7 +112,10 @@ def list_offsets_request(
 
 
 def offset_fetch_request(
-    group_id: str, partitions: Iterable[TopicPartition] | None, metadata: ClusterMetadata | None
+    group_id: str,
+    partitions: Iterable[TopicPartition] | None,
+    metadata: ClusterMetadata | None,
+    member: CommitIdentity | None = None,
 ) -> tuple[OffsetFetchRequest, int | None]:
     """Return OffsetFetch for partitions (None: all of the group), and a version limit."""
     group = OffsetFetchRequest.OffsetFetchRequestGroup
@@ -121,6 +132,8 @@ def offset_fetch_request(
     requested = group(
         group_id=group_id, topics=None if partitions is None else list(topics.values())
     )
+    if member is not None and member.member_id:
+        requested.member_id, requested.member_epoch = member.member_id, member.generation
     has_ids = partitions is not None and all(topic.topic_id for topic in topics.values())
     limit = None if has_ids and topics else FIRST_VERSION_WITH_TOPIC_IDS - 1
     return OffsetFetchRequest(groups=[requested]), limit
@@ -225,12 +238,14 @@ class Positions:
         subscription: Subscription,
         coordinator: Coordinator | None,
         wall_ms: Callable[[], int],
+        member: Callable[[], CommitIdentity] = CommitIdentity,
     ) -> None:
         self.client = client
         self.subscription = subscription
         self.coordinator = coordinator
         self.errors = PendingErrors()
         self._wall_ms = wall_ms
+        self._member = member
         self._settings = settings
         self._policy = read_reset_policy(settings.auto_offset_reset)
         self._committed_only = settings.isolation_level == "read_committed"
@@ -278,7 +293,10 @@ class Positions:
             return
         self._fetching_committed = True
         request, limit = offset_fetch_request(
-            self.coordinator.key, [s.topic_partition for s in missing], self.client.metadata
+            self.coordinator.key,
+            [s.topic_partition for s in missing],
+            self.client.metadata,
+            self._member(),
         )
         request.require_stable = True
         names = dict(self.client.metadata.topic_names)
@@ -314,7 +332,7 @@ class Positions:
         self._retry_committed_at_ms = self.client.now_ms + self._settings.retry_backoff_ms
         if error.code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
             self.client.metadata.mark_stale()
-        elif not error.is_retriable and error.code != ErrorCode.UNSTABLE_OFFSET_COMMIT:
+        elif not error.is_retriable and error.code not in _FETCH_AGAIN:
             self.errors.add(error, state)
 
     # ------------------------------------------------------------ reset by policy

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.errors import IllegalStateError
 
@@ -97,6 +97,12 @@ class PartitionState:
         self.needs_validation = False
 
 
+class SubscriptionPattern(NamedTuple):
+    """A regular expression of RE2 that the coordinator resolves (KIP-848)."""
+
+    pattern: str
+
+
 class Subscription:
     """Topics by name, topics by pattern, or user-assigned partitions."""
 
@@ -104,6 +110,7 @@ class Subscription:
         self.topics: tuple[str, ...] = ()
         self.pattern: re.Pattern[str] | None = None
         self.pattern_applied = False
+        self.remote_pattern: str | None = None
         self.user_assigned = False
         self.listener: Any = None
         self.partitions: dict[TopicPartition, PartitionState] = {}
@@ -112,26 +119,42 @@ class Subscription:
     @property
     def is_set(self) -> bool:
         """Whether anything is subscribed to or assigned."""
-        return self.user_assigned or bool(self.topics) or self.pattern is not None
+        return self.user_assigned or self._has_topics
 
     @property
     def uses_group(self) -> bool:
         """Whether the group assigns the partitions."""
-        return not self.user_assigned and (bool(self.topics) or self.pattern is not None)
+        return not self.user_assigned and self._has_topics
+
+    @property
+    def _has_topics(self) -> bool:
+        return bool(self.topics) or self._has_pattern
+
+    @property
+    def _has_pattern(self) -> bool:
+        return self.pattern is not None or self.remote_pattern is not None
 
     def subscribe(self, topics: Iterable[str], listener: Any) -> None:
         """Subscribe to topics by name."""
         self._refuse_mixing(user_assigned=False)
-        self._refuse_other_kind(is_other=self.pattern is not None)
+        self._refuse_other_kind(is_other=self._has_pattern)
         self.topics = tuple(dict.fromkeys(topics))
         self.listener = listener
 
     def subscribe_pattern(self, pattern: str | re.Pattern[str], listener: Any) -> None:
         """Subscribe to the topics whose full name matches."""
         self._refuse_mixing(user_assigned=False)
-        self._refuse_other_kind(is_other=self.pattern is None and bool(self.topics))
+        has_names = self.pattern is None and bool(self.topics)
+        self._refuse_other_kind(is_other=has_names or self.remote_pattern is not None)
         self.pattern = re.compile(pattern)
         self.pattern_applied = False
+        self.listener = listener
+
+    def subscribe_remote(self, pattern: str, listener: Any) -> None:
+        """Subscribe to the topics that the coordinator finds."""
+        self._refuse_mixing(user_assigned=False)
+        self._refuse_other_kind(is_other=self.pattern is not None or bool(self.topics))
+        self.remote_pattern = pattern
         self.listener = listener
 
     def match(self, names: Iterable[tuple[str, bool]]) -> bool:
@@ -169,6 +192,7 @@ class Subscription:
     def unsubscribe(self) -> None:
         """Clear the subscription and the assignment."""
         self.topics, self.pattern, self.user_assigned, self.listener = (), None, False, None
+        self.remote_pattern = None
         self.replace(())
 
     def _refuse_mixing(self, *, user_assigned: bool) -> None:

@@ -1,0 +1,370 @@
+"""A member of a consumer group: heartbeats bring the assignment, the listener's steps apply it.
+
+Kafka: org.apache.kafka.clients.consumer.internals.{ConsumerMembershipManager,
+ConsumerHeartbeatRequestManager}. KIP-848, KIP-345 (static members), KIP-1082 (member ids).
+
+The coordinator answers with an assignment when it has changed. The member gives up what is not in
+it, takes what is new, each inside the user's `poll`, and then confirms what it owns:
+
+    JOINING --answer, assignment--> RECONCILING --revoked, assigned--> STABLE --assignment--> …
+    any --fenced--> JOINING, after the listener was called for the lost partitions
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from ottla.clients.consumer.heartbeat_fields import HeartbeatFields
+from ottla.clients.consumer.membership import NO_MEMBER, REBALANCES_GROUP, Step
+from ottla.clients.consumer.offsets import CommitIdentity
+from ottla.clients.consumer.pending_errors import PendingErrors
+from ottla.clients.metric_windows import MetricWindow
+from ottla.errors import ErrorCode, KafkaError
+from ottla.types import TopicPartition, Uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.clients.client import Client
+    from ottla.clients.consumer.coordinator import Coordinator
+    from ottla.clients.consumer.subscription import Subscription
+    from ottla.clients.settings import Settings
+    from ottla.protocol.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+    from ottla.purgatory.pending import Pending
+
+JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH = 0, -1, -2
+FENCED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
+REBALANCES = {
+    "rebalance-total": MetricWindow.count_of_all,
+    "rebalance-rate-per-hour": lambda window, now_ms: window.frequency(now_ms) * 3600,
+}
+
+
+class MemberState(Enum):
+    """The states of a member."""
+
+    UNSUBSCRIBED = "unsubscribed"
+    JOINING = "joining"
+    RECONCILING = "reconciling"
+    STABLE = "stable"
+    FATAL = "failed"
+
+
+class ConsumerGroup:
+    """The state machine of one member; `epoch` is 0 while it is none."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        client: Client,
+        subscription: Subscription,
+        coordinator: Coordinator,
+        on_assigned: Callable[[], None],
+    ) -> None:
+        self.client = client
+        self.coordinator = coordinator
+        self.subscription = subscription
+        self.state = MemberState.UNSUBSCRIBED
+        self.epoch = JOIN_EPOCH
+        self.errors = PendingErrors()
+        self.member_id = str(Uuid.drawn(lambda: client.rng.getrandbits(128).to_bytes(16, "big")))
+        self.last_identity = CommitIdentity(instance_id=settings.group_instance_id)
+        self._settings = settings
+        self._on_assigned = on_assigned
+        self._fields = HeartbeatFields(settings, coordinator.key, subscription)
+        self._target: dict[Uuid, list[int]] = {}
+        self._planned: list[TopicPartition] = []
+        self._steps: list[Step] = []
+        self._lost = False
+        self._must_confirm = False
+        self._beats_at_once = False
+        self._in_flight: Pending[Any] | None = None
+        self._interval_ms = 0
+        self._last_sent_ms = 0
+        self._last_user_poll_ms = 0
+        self._retry_at_ms = 0
+        self._names_retry_at_ms = 0
+        self._failures = 0
+        self._rebalances = client.metrics.window(REBALANCES_GROUP, REBALANCES)
+        client.metrics.gauge(
+            REBALANCES_GROUP,
+            "assigned-partitions",
+            lambda _now_ms: float(len(subscription.partitions)),
+        )
+
+    # ------------------------------------------------------------ state
+
+    @property
+    def is_member(self) -> bool:
+        """Whether the coordinator has given the member an epoch."""
+        return self.epoch > JOIN_EPOCH
+
+    @property
+    def identity(self) -> CommitIdentity:
+        """The identity that commits are sent with."""
+        epoch = self.epoch if self.is_member else -1
+        return CommitIdentity(epoch, self.member_id, self._settings.group_instance_id)
+
+    @property
+    def fetch_identity(self) -> CommitIdentity:
+        """The identity that committed offsets are fetched with; only members have one."""
+        return self.identity if self.is_member else CommitIdentity()
+
+    @property
+    def watched_topics(self) -> set[str]:
+        """The topics of the assignment."""
+        names = self.client.metadata.topic_names
+        return {names[topic_id] for topic_id in self._target if topic_id in names}
+
+    @property
+    def waits_for(self) -> str | None:
+        """Why there may be no partitions yet, for the log."""
+        if self.state is MemberState.STABLE:
+            return None
+        return f"the group rebalances, this member is {self.state.value}"
+
+    def commit_refusal(self) -> KafkaError | None:
+        """Refuse commits of former members: an empty group would accept their old positions."""
+        return None if self.is_member else KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, NO_MEMBER)
+
+    def request_rejoin(self, reason: str) -> None:
+        """Send a heartbeat: a rebalance at will does not exist in this protocol."""
+        self.client.trace.add("group", "consumer groups have no rebalances at will: %s", reason)
+        self._beats_at_once = True
+        self.client.transport.wake()
+
+    # ------------------------------------------------------------ calls of the façade
+
+    def user_poll(self, now_ms: int) -> Step | None:
+        """Record a poll of the user; return the next step for the listener, if any."""
+        self._last_user_poll_ms = now_ms
+        if self.state is MemberState.UNSUBSCRIBED and self.subscription.uses_group:
+            self.state = MemberState.JOINING
+            self.client.transport.wake()
+        if not self._steps:
+            self._plan_steps()
+        return self._steps[0] if self._steps else None
+
+    def _plan_steps(self) -> None:
+        owned = tuple(self.subscription.partitions)
+        if self._lost:
+            self._lost = False
+            self._steps.append(Step("lost", owned))
+        elif self.state is MemberState.RECONCILING and self._has_names():
+            self._planned = self._resolved()
+            target = set(self._planned)
+            revoked = tuple(one for one in owned if one not in target)
+            if revoked:
+                self._steps.append(Step("revoked", revoked))
+            added = tuple(one for one in self._planned if one not in owned)
+            self._steps.append(Step("assigned", added))
+
+    def _has_names(self) -> bool:
+        """Whether there is something to apply: topics without a known name wait for metadata."""
+        metadata = self.client.metadata
+        if all(topic_id in metadata.topic_names for topic_id in self._target):
+            return True
+        if self._names_retry_at_ms <= self.client.now_ms:
+            self._names_retry_at_ms = self.client.now_ms + self._settings.retry_backoff_max_ms
+            metadata.mark_stale()
+        return set(self._resolved()) != set(self.subscription.partitions)
+
+    def _resolved(self) -> list[TopicPartition]:
+        """Return the assigned partitions of the topics whose names are known."""
+        names = self.client.metadata.topic_names
+        return [
+            TopicPartition(names[topic_id], index)
+            for topic_id, indexes in self._target.items()
+            if topic_id in names
+            for index in indexes
+        ]
+
+    def step_done(self, step: Step) -> bool:
+        """Apply a step that `user_poll` returned; False if the membership has ended since."""
+        is_current = any(step is planned for planned in self._steps)
+        if step.kind != "assigned":
+            gone = set(step.partitions)
+            self.subscription.replace(p for p in self.subscription.partitions if p not in gone)
+        if is_current:
+            self._steps = [planned for planned in self._steps if planned is not step]
+            if step.kind == "assigned":
+                self._apply_assignment()
+        self.client.transport.wake()
+        return is_current
+
+    def _apply_assignment(self) -> None:
+        self.subscription.replace(self._planned)
+        self._must_confirm = True
+        self.last_identity = self.identity
+        self._rebalances.record(1, self.client.now_ms)
+        self._on_assigned()
+        count = sum(len(indexes) for indexes in self._target.values())
+        if count == len(self._planned) and set(self._resolved()) == set(self._planned):
+            self.state = MemberState.STABLE
+
+    # ------------------------------------------------------------ time
+
+    def poll(self, now_ms: int) -> None:
+        """Send a heartbeat that is due; leave after max.poll.interval.ms."""
+        if self.state in (MemberState.UNSUBSCRIBED, MemberState.FATAL):
+            return
+        self.coordinator.poll(now_ms)
+        if self.coordinator.fatal is not None:
+            self.errors.add(self.coordinator.fatal)
+            self.coordinator.fatal = None
+        if self.is_member and now_ms > self._last_user_poll_ms + self._max_poll_ms:
+            self.client.trace.add("group", "the member leaves: max.poll.interval.ms has passed")
+            self.leave("consumer poll timeout has expired.")
+            self._forget(MemberState.UNSUBSCRIBED)
+        elif self._is_due(now_ms):
+            self._send(now_ms)
+
+    @property
+    def _max_poll_ms(self) -> int:
+        limit_ms: int = self._settings.max_poll_interval_ms
+        return limit_ms
+
+    def _is_due(self, now_ms: int) -> bool:
+        if self._in_flight is not None or not self.coordinator.known or self._retry_at_ms > now_ms:
+            return False
+        if not self.is_member:
+            return not self.subscription.partitions and self._is_pattern_applied()
+        return (
+            self._must_confirm
+            or self._beats_at_once
+            or self._fields.has_new_subscription()
+            or now_ms >= self._last_sent_ms + self._interval_ms
+        )
+
+    def _is_pattern_applied(self) -> bool:
+        return self.subscription.pattern is None or self.subscription.pattern_applied
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when a heartbeat, a lookup or max.poll.interval.ms is due."""
+        if self.state in (MemberState.UNSUBSCRIBED, MemberState.FATAL):
+            return None
+        found = self.coordinator.next_deadline_ms()
+        deadlines = [] if found is None else [found]
+        if self.is_member:
+            deadlines.append(self._last_user_poll_ms + self._max_poll_ms + 1)
+        if self._in_flight is None and self.coordinator.known:
+            if self.is_member:
+                deadlines.append(max(self._last_sent_ms + self._interval_ms, self._retry_at_ms))
+            elif self._retry_at_ms > self.client.now_ms:
+                deadlines.append(self._retry_at_ms)
+        return min(deadlines, default=None)
+
+    # ------------------------------------------------------------ heartbeat
+
+    def _send(self, now_ms: int) -> None:
+        owned = None
+        if self._must_confirm or self._fields.is_complete:
+            metadata = self.client.metadata
+            owned = [(metadata.topic_id(one.topic), one) for one in self.subscription.partitions]
+        request = self._fields.request(self.member_id, self.epoch, owned)
+        self._must_confirm = self._beats_at_once = False
+        self._last_sent_ms = now_ms
+        sent = self._in_flight = self.coordinator.send(
+            request, timeout_ms=self._settings.request_timeout_ms
+        )
+        sent.on_done(self._answered)
+
+    def _answered(self, done: Pending[Any]) -> None:
+        if done is not self._in_flight:
+            return  # of a membership that has ended
+        self._in_flight = None
+        error: Exception | None = done.error
+        if error is None and done.value.error_code:
+            error = KafkaError(done.value.error_code, done.value.error_message)
+        if error is not None:
+            self._failed(error)
+            return
+        self._failures = 0
+        self._fields.sent()
+        self._accept(done.value)
+
+    def _accept(self, response: ConsumerGroupHeartbeatResponse) -> None:
+        self.epoch = response.member_epoch
+        self._interval_ms = response.heartbeat_interval_ms
+        if response.assignment is None:
+            return
+        target = {
+            one.topic_id: list(one.partitions) for one in response.assignment.topic_partitions
+        }
+        if self.state is MemberState.STABLE and target == self._target:
+            return
+        self._target = target
+        names = self.client.metadata.topic_names
+        shown = ", ".join(f"{names.get(key, key)} {one}" for key, one in self._target.items())
+        self.client.trace.add("group", "epoch %d assigns %s", self.epoch, shown or "no partitions")
+        self._names_retry_at_ms = 0
+        self._steps = [step for step in self._steps if step.kind == "lost"]
+        self.state = MemberState.RECONCILING
+        self.client.transport.wake()
+
+    def _failed(self, error: Exception) -> None:
+        """Rejoin, retry or give up, depending on the error; the next heartbeat is complete."""
+        code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
+        self.client.trace.add("group", "heartbeat of epoch %d: %s", self.epoch, error)
+        self.coordinator.note_error(code)
+        self._fields.reset()
+        self._must_confirm = self.is_member
+        if code in FENCED:
+            self._forget(MemberState.JOINING)
+        elif isinstance(error, KafkaError) and error.is_retriable:
+            self._failures += 1
+            self._retry_at_ms = self.client.now_ms + self.client.backoff.after(self._failures)
+        else:
+            self._forget(MemberState.FATAL)
+            self.errors.add(error if isinstance(error, KafkaError) else KafkaError(code))
+
+    def _forget(self, state: MemberState) -> None:
+        """End the membership; the listener is called for the lost partitions."""
+        self.epoch = JOIN_EPOCH
+        self.state = state
+        self._steps.clear()
+        self._target = {}
+        self._lost = bool(self.subscription.partitions)
+        self._in_flight = None
+        self._must_confirm = False
+        self._fields.reset()
+
+    # ------------------------------------------------------------ commits, leaving
+
+    def commit_failed(self, code: int, sent: CommitIdentity) -> bool:
+        """Handle the error of a commit; False if it concerns an earlier membership."""
+        if sent.generation < 0 or code not in FENCED | {ErrorCode.STALE_MEMBER_EPOCH}:
+            return True
+        if sent != self.identity:
+            return False
+        if code in FENCED:
+            self._forget(MemberState.JOINING)
+        else:
+            self._beats_at_once = True
+        return True
+
+    def leave(self, reason: str) -> Pending[Any] | None:
+        """Send the last heartbeat; static members leave for the time of their session."""
+        if not self.is_member:
+            return None
+        self.client.trace.add("group", "the member leaves: %s", reason)
+        is_static = self._settings.group_instance_id is not None
+        epoch = LEAVE_STATIC_EPOCH if is_static else LEAVE_EPOCH
+        self.state = MemberState.UNSUBSCRIBED  # no further heartbeat
+        return self.coordinator.send(self._fields.leave(self.member_id, epoch))
+
+    def leave_step(self) -> Step | None:
+        """Return the listener's step before the member leaves; None without partitions."""
+        owned = tuple(self.subscription.partitions)
+        if not owned or not self.subscription.uses_group:
+            return None
+        return Step("revoked" if self.is_member else "lost", owned)
+
+    def stop(self) -> None:
+        """End the membership without a request (after `leave`, or on unsubscribe)."""
+        self._forget(MemberState.UNSUBSCRIBED)
+        self._lost = False
+        self.errors.clear()
+        if self.subscription.uses_group:
+            self.subscription.replace(())
