@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.coordinator.group import ConsumerGroupConfig, GroupCoordinatorConfig
 from ottla.coordinator.group.migration import embedded
-from ottla.errors import ErrorCode
+from ottla.errors import CorruptMessage, ErrorCode
 from ottla.protocol import codec
 from ottla.protocol.apis.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.protocol.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -147,7 +147,12 @@ class ConsumerTranscript(Transcript):
         return pack(">h", version) + codec.to_bytes(made, version)
 
     def _shown_metadata(self, metadata: bytes) -> str:
-        return "+".join(sorted(embedded.read_subscription(metadata).topics)) if metadata else ""
+        if not metadata:
+            return ""
+        try:
+            return "+".join(sorted(embedded.read_subscription(metadata).topics))
+        except CorruptMessage:
+            return metadata.decode()
 
     def _assignment(self, data: str) -> bytes:
         made = ConsumerProtocolAssignment(

@@ -80,8 +80,9 @@ def test_a_commit_while_joining_fails_here() -> None:
     assert step.kind == "prepare"
     assert not _code(consumer.commit(OLD)), "the listener's last chance"
     group.members["other"] = next(iter(group.members.values()))  # who will not join
-    core.group.step_done(step)
-    consumer.sim.run(lambda: core.group is not None and core.group.state is GroupState.JOINING)
+    member = core.group
+    member.step_done(step)
+    consumer.sim.run(lambda: member.state is GroupState.JOINING)
     assert _code(consumer.commit(OLD)) == ErrorCode.REBALANCE_IN_PROGRESS
     assert len(cluster.requests(OffsetCommitRequest)) == 1
 
