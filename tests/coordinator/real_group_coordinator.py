@@ -30,8 +30,8 @@ QUIET_S = 0.15
 class RealWorld:
     """A running Kafka in place of `World`: time is real, answers come by socket."""
 
-    def __init__(self, port: int) -> None:
-        self.coordinator = RemoteCoordinator(port)
+    def __init__(self, port: int, quiet_s: float = QUIET_S) -> None:
+        self.coordinator = RemoteCoordinator(port, quiet_s)
         self.log = MemoryLog()
         self.topics = Topics()
 
@@ -90,8 +90,9 @@ class ThroughTheWire:
 class RemoteCoordinator:
     """Sends each request on a connection of its own, as many clients would."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, quiet_s: float) -> None:
         self._port = port
+        self._quiet_s = quiet_s
         self._waiting: dict[socket.socket, tuple[ApiKey, int, Pending[Any]]] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -114,7 +115,7 @@ class RemoteCoordinator:
     def run_turn(self) -> None:
         """Take answers until none has come for a while."""
         while self._waiting:
-            readable, _, _ = select.select(list(self._waiting), [], [], QUIET_S)
+            readable, _, _ = select.select(list(self._waiting), [], [], self._quiet_s)
             if not readable:
                 return
             for connection in readable:

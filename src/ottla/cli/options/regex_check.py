@@ -22,7 +22,8 @@ _COMPLAINTS = (
     ("unknown extension", "invalid or unsupported Perl syntax"),
 )
 _UNKNOWN_TO_RE2 = (
-    (re.compile(r"(?<!\\)(\\\\)*\(\?(<?[=!]|>|\()"), "invalid or unsupported Perl syntax"),
+    (re.compile(r"(?<!\\)(\\\\)*\(\?<[=!]"), "invalid named capture"),
+    (re.compile(r"(?<!\\)(\\\\)*\(\?([=!]|>|\()"), "invalid or unsupported Perl syntax"),
     (re.compile(r"(?<!\\)(\\\\)*\\[1-9]"), "invalid escape sequence"),
 )
 

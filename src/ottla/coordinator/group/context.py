@@ -9,9 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from ottla.types import Uuid
+
+
+def allow_all(_name: str) -> bool:
+    """Allow every group or topic: the filter without an authorizer."""
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +24,13 @@ class RequestContext:
     """The client of a request and the API version.
 
     client_host is the peer's address as Java prints it, with a slash in front: "/127.0.0.1".
+    may_describe_topic says which topics a pattern finds.
     """
 
     client_id: str
     client_host: str
     api_version: int
+    may_describe_topic: Callable[[str], bool] = allow_all
 
 
 class TopicNames(Protocol):
@@ -50,8 +57,3 @@ class TopicNames(Protocol):
 
     def partition_racks(self, name: str) -> list[list[str]]:
         """Return the racks of each partition's replicas; an empty list without such a topic."""
-
-
-def allow_all(_name: str) -> bool:
-    """Allow every group or topic: the filter without an authorizer."""
-    return True

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.coordinator.group import conversion, group_admin
 from ottla.coordinator.group.classic.join_call import make_join
 from ottla.coordinator.group.consumer import describe as consumer_describe
-from ottla.coordinator.group.consumer.validation import check_request
+from ottla.coordinator.group.consumer.validation import check_request, check_size_of_names
 from ottla.coordinator.group.context import RequestContext, allow_all
 from ottla.coordinator.group.offsets import removal
 from ottla.coordinator.group.offsets.requests import OffsetRequests
@@ -84,6 +84,7 @@ class GroupCoordinator:
         offsets_partitions: Callable[[], int | None],
     ) -> None:
         self._config = config
+        self._log = log
         self._consumer_settings = consumer.settings
         topics = consumer.topics
         self._offsets_partitions = offsets_partitions
@@ -268,10 +269,12 @@ class GroupCoordinator:
             check_request(request, context.api_version, assignors)
         except KafkaError as error:
             return Pending.of(refuse(error))
-        pending = self._runtime.write(
-            self.partition_for(request.group_id),
-            lambda shard: conversion.consumer_heartbeat_of(shard.groups, request, context),
-        )
+
+        def run(shard: GroupShard) -> Result[ConsumerGroupHeartbeatResponse]:
+            check_size_of_names(request, self._log.max_batch_bytes(shard.partition))
+            return conversion.consumer_heartbeat_of(shard.groups, request, context)
+
+        pending = self._runtime.write(self.partition_for(request.group_id), run)
         return recover(pending, refuse)
 
     # ---------------------------------------------------------------- offsets

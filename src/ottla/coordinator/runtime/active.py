@@ -360,6 +360,9 @@ class ActivePartition(Generic[S]):
                 transactional=True,
             )
 
+        if len(batch) > self._environment.log.max_batch_bytes(self.partition):
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE)  # before the replay, which may be long
+
         def replay() -> None:
             for index, record in enumerate(records):
                 self.shard.replay(before + index, producer_id, record)

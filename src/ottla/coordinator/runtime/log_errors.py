@@ -35,11 +35,11 @@ def operation_error(error: Exception) -> ErrorCode:
     return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def error_text(error: Exception) -> str:
-    """Return the client's error text for a failed operation: the error's own, unless hidden."""
+def error_text(error: Exception) -> str | None:
+    """Return the client's error text for a failed operation: the error's own, if it has one."""
     code = operation_error(error)
     is_own = isinstance(error, KafkaError) and error.code == code
-    return str(error) if is_own else code.text
+    return str(error) if is_own and str(error) != code.text else None
 
 
 def fetch_error(error: Exception) -> ErrorCode:

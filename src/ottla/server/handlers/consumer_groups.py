@@ -21,7 +21,7 @@ from ottla.protocol.apis.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from ottla.purgatory.pending import Pending
-from ottla.security.acl import ResourceType
+from ottla.security.acl import Operation, ResourceType
 from ottla.server.requests.api import handles
 
 if TYPE_CHECKING:
@@ -31,7 +31,12 @@ _PROTOCOL: Final = "consumer"
 
 
 def _context(ctx: Context) -> RequestContext:
-    return RequestContext(ctx.client_id, ctx.client_host, ctx.api_version)
+    return RequestContext(
+        ctx.client_id,
+        ctx.client_host,
+        ctx.api_version,
+        lambda name: ctx.is_allowed(Operation.DESCRIBE, ResourceType.TOPIC, name),
+    )
 
 
 def _is_enabled(ctx: Context) -> bool:

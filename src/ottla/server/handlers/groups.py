@@ -22,7 +22,7 @@ from ottla.protocol.apis.offset_delete import OffsetDeleteRequest, OffsetDeleteR
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from ottla.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.protocol.apis.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
-from ottla.security.acl import ResourceType
+from ottla.security.acl import Operation, ResourceType
 from ottla.server.broker.coordinators import KEY_TYPES
 from ottla.server.requests.api import handles
 
@@ -37,7 +37,12 @@ _MANY_KEYS_FROM = 4
 
 
 def _context(ctx: Context) -> RequestContext:
-    return RequestContext(ctx.client_id, ctx.client_host, ctx.api_version)
+    return RequestContext(
+        ctx.client_id,
+        ctx.client_host,
+        ctx.api_version,
+        lambda name: ctx.is_allowed(Operation.DESCRIBE, ResourceType.TOPIC, name),
+    )
 
 
 @handles(FindCoordinatorRequest)

@@ -55,7 +55,9 @@ def heartbeat(
     member = _find_member(change, request, request.member_id or groups.new_member_id())
     updated = _with_request(member, request, context)
     has_changed = change.write_subscription(member, updated)
-    has_new_pattern, is_resolved = patterns.update(groups, group, member, updated, change.records)
+    has_new_pattern, is_resolved = patterns.update(
+        groups, group, member, updated, change.records, context.may_describe_topic
+    )
     has_raised = has_changed or is_resolved
     epoch = change.group_epoch(member, updated, has_changed=has_raised)
     has_changed |= has_new_pattern

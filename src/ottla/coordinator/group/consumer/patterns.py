@@ -20,7 +20,7 @@ from ottla.coordinator.runtime.result import Result, empty_result
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable
 
     from ottla.coordinator.group.consumer.group import ConsumerGroup
     from ottla.coordinator.group.consumer.groups import ConsumerGroups
@@ -30,6 +30,17 @@ if TYPE_CHECKING:
 MIN_INTERVAL_MS: Final = 10_000
 _TOPICS_IN_A_TURN: Final = 1000
 _MAX_MEMORY_BYTES: Final = 1 << 20
+_DESCRIPTIONS: Final = {
+    "missing )": "missing closing )",
+    "missing ]": "missing closing ]",
+    "unexpected )": "regexp/syntax: internal error",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid repetition size": "invalid repeat count",
+    "trailing \\": "trailing backslash at end of expression",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid named capture group": "invalid named capture",
+}
 
 
 def compiled(pattern: str) -> Any:
@@ -44,8 +55,17 @@ def compiled(pattern: str) -> Any:
         text = problem.decode(errors="replace") if isinstance(problem, bytes) else str(problem)
         raise KafkaError(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
-            f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {text}.",
+            f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: "
+            f"{_description(text)}.",
         ) from error
+
+
+def _description(problem: str) -> str:
+    """Return what RE2/J, which Kafka uses, says of a problem."""
+    kind, _, place = problem.partition(": ")
+    if place.startswith("(?<"):
+        kind = "invalid named capture group"
+    return _DESCRIPTIONS.get(kind, kind)
 
 
 def update(
@@ -54,10 +74,12 @@ def update(
     member: ConsumerMember,
     updated: ConsumerMember,
     output: list[CoordinatorRecord],
+    may_describe: Callable[[str], bool],
 ) -> tuple[bool, bool]:
     """Follow a member's pattern: whether it has changed, and whether its topics are known already.
 
-    Begins to resolve the group's patterns where they are new or no longer current.
+    Begins to resolve the group's patterns where they are new or no longer current, to the topics
+    that the member's client may describe.
     """
     old, new = member.subscribed_regex or "", updated.subscribed_regex or ""
     has_changed = old != new
@@ -73,7 +95,7 @@ def update(
     if new:
         wanted.add(new)
     if wanted and _is_due(groups, group, wanted):
-        _start(groups, group.group_id, sorted(wanted))
+        _start(groups, group.group_id, sorted(wanted), may_describe)
     return has_changed, is_resolved
 
 
@@ -97,7 +119,12 @@ def _key(group_id: str) -> Hashable:
     return "consumer-regex", group_id
 
 
-def _start(groups: ConsumerGroups, group_id: str, patterns: list[str]) -> None:
+def _start(
+    groups: ConsumerGroups,
+    group_id: str,
+    patterns: list[str],
+    may_describe: Callable[[str], bool],
+) -> None:
     """Resolve patterns in turns of the timer."""
     names = sorted(groups.topics.topic_names())
     version = groups.topics_version
@@ -108,7 +135,8 @@ def _start(groups: ConsumerGroups, group_id: str, patterns: list[str]) -> None:
     def turn(start: int) -> Result[None]:
         end = start + _TOPICS_IN_A_TURN // len(patterns) + 1
         for pattern, expression in expressions.items():
-            found[pattern] += [name for name in names[start:end] if expression.fullmatch(name)]
+            matching = [name for name in names[start:end] if expression.fullmatch(name)]
+            found[pattern] += [name for name in matching if may_describe(name)]
         if end < len(names):
             groups.timers.schedule(_key(group_id), 1, lambda: turn(end))
             return empty_result()

@@ -53,6 +53,13 @@ def check_request(
         )
 
 
+def check_size_of_names(request: ConsumerGroupHeartbeatRequest, limit_bytes: int) -> None:
+    """Raise MESSAGE_TOO_LARGE where the subscription cannot be written, before it is applied."""
+    names = request.subscribed_topic_names or ()
+    if sum(map(len, names)) > limit_bytes:
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE)
+
+
 def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
     _require(
         request.rebalance_timeout_ms != -1,

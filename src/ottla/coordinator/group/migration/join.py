@@ -86,7 +86,9 @@ def _apply(
     member, updated = members
     consumer, group = groups.consumer, change.group
     has_changed = change.write_subscription(member, updated)
-    has_new_pattern, _ = patterns.update(consumer, group, member, updated, change.records)
+    has_new_pattern, _ = patterns.update(
+        consumer, group, member, updated, change.records, call.context.may_describe_topic
+    )
     has_changed |= has_new_pattern
     replaced = change.replaced
     if replaced is not None and downgrade.is_allowed_with(groups, group, replaced):
