@@ -252,6 +252,7 @@ def imported_by(path: Path, *, with_types: bool) -> frozenset[str]:
 PARTS_OF_ONE_OBJECT = re.compile(
     r"^ottla\.(storage\.log\.\w+|storage\.segments\.segment(_recovery)?"
     r"|storage\.log_set\.(future_logs|loading|log_set)"
+    r"|streams\.dsl\.(stream|table|grouped|cogrouped|windowed)"
     r"|server\.requests\.(api|context|throttling)|testing\.simulation\.(checks|node_rot|workload))$"
 )
 

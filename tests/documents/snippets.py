@@ -14,6 +14,7 @@ ADDRESS = "localhost:9092"
 OWN_TESTS = {
     "docs/security.md": "tests/server/security/test_document.py",
     "docs/spark.md": "tests/spark/test_document.py",
+    "docs/streams.md": "tests/streams/test_document.py",
     "docs/migration.md": "tests/testing/test_migration.py",
     "docs/testing.md": "tests/testing/test_document.py",
     "docs/tutorial.md": "tests/testing/test_migration.py",

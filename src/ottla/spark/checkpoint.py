@@ -64,6 +64,17 @@ class Checkpoint:
             if all(ID in topic for topic in document.values())
         ]
 
+    def read_text(self, name: str) -> str | None:
+        """Return the text of a file in the checkpoint's directory; None if there is none."""
+        (found,) = self._files.get_file_info([str(self._root / name)])
+        return self._read(name) if found.type == pafs.FileType.File else None
+
+    def write_text(self, name: str, text: str) -> None:
+        """Write a file into the checkpoint's directory."""
+        self._files.create_dir(str(self._root), recursive=True)
+        with self._files.open_output_stream(str(self._root / name)) as stream:
+            stream.write(text.encode("utf-8"))
+
     def _read(self, name: str) -> str:
         with self._files.open_input_stream(str(self._root / name)) as stream:
             text: str = stream.readall().decode("utf-8")

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ottla.testing.errors import ClusterError
     from ottla.testing.expectation import Expectation
     from ottla.testing.kafka import Kafka, KafkaFactory
+    from ottla.testing.pipeline_driver import PipelineDriver
     from ottla.testing.simulation.cluster import SimulatedCluster
     from ottla.testing.topic import TestTopic
 
@@ -23,6 +24,7 @@ __all__ = [
     "ForeignCluster",
     "Kafka",
     "KafkaFactory",
+    "PipelineDriver",
     "SimulatedCluster",
     "TestTopic",
 ]
@@ -35,6 +37,7 @@ _MODULES = {
     "ForeignCluster": "ottla.testing.cluster",
     "Kafka": "ottla.testing.kafka",
     "KafkaFactory": "ottla.testing.kafka",
+    "PipelineDriver": "ottla.testing.pipeline_driver",
     "SimulatedCluster": "ottla.testing.simulation.cluster",
     "TestTopic": "ottla.testing.topic",
 }

@@ -1,0 +1,164 @@
+"""Kafka Streams' DSL and Processor API in Python, run by Spark.
+
+Kafka: org.apache.kafka.streams. A topology is plain data; `Streams` runs it with Spark,
+`ottla.testing.PipelineDriver` runs it record by record without Spark and without a broker.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ottla.streams.application import Streams
+    from ottla.streams.config import (
+        ErrorContext,
+        Response,
+        StreamsConfig,
+        log_and_continue,
+        log_and_fail,
+    )
+    from ottla.streams.dsl.builder import StreamsBuilder
+    from ottla.streams.dsl.cogrouped import CogroupedKStream
+    from ottla.streams.dsl.grouped import KGroupedStream, KGroupedTable
+    from ottla.streams.dsl.stream import KStream
+    from ottla.streams.dsl.table import GlobalKTable, KTable
+    from ottla.streams.errors import SerializationException, StreamsException, TopologyException
+    from ottla.streams.processor import Processor, ProcessorContext, PunctuationType
+    from ottla.streams.records import Change, Record, RecordMetadata, ValueAndTimestamp
+    from ottla.streams.serdes import Serde, Serdes
+    from ottla.streams.settings import (
+        Branched,
+        Consumed,
+        Grouped,
+        Joined,
+        Materialized,
+        Produced,
+        Repartitioned,
+        Stores,
+        StreamJoined,
+        Suppressed,
+        TableJoined,
+    )
+    from ottla.streams.topology import Topology
+    from ottla.streams.windows import (
+        EmitStrategy,
+        JoinWindows,
+        SessionWindows,
+        SlidingWindows,
+        TimeWindows,
+        UnlimitedWindows,
+        Window,
+        Windowed,
+    )
+
+__all__ = [
+    "Branched",
+    "Change",
+    "CogroupedKStream",
+    "Consumed",
+    "EmitStrategy",
+    "ErrorContext",
+    "GlobalKTable",
+    "Grouped",
+    "JoinWindows",
+    "Joined",
+    "KGroupedStream",
+    "KGroupedTable",
+    "KStream",
+    "KTable",
+    "Materialized",
+    "Processor",
+    "ProcessorContext",
+    "Produced",
+    "PunctuationType",
+    "Record",
+    "RecordMetadata",
+    "Repartitioned",
+    "Response",
+    "Serde",
+    "Serdes",
+    "SerializationException",
+    "SessionWindows",
+    "SlidingWindows",
+    "Stores",
+    "StreamJoined",
+    "Streams",
+    "StreamsBuilder",
+    "StreamsConfig",
+    "StreamsException",
+    "Suppressed",
+    "TableJoined",
+    "TimeWindows",
+    "Topology",
+    "TopologyException",
+    "UnlimitedWindows",
+    "ValueAndTimestamp",
+    "Window",
+    "Windowed",
+    "log_and_continue",
+    "log_and_fail",
+]
+
+_MODULES = {
+    "Branched": "ottla.streams.settings",
+    "Change": "ottla.streams.records",
+    "CogroupedKStream": "ottla.streams.dsl.cogrouped",
+    "Consumed": "ottla.streams.settings",
+    "EmitStrategy": "ottla.streams.windows",
+    "ErrorContext": "ottla.streams.config",
+    "GlobalKTable": "ottla.streams.dsl.table",
+    "Grouped": "ottla.streams.settings",
+    "JoinWindows": "ottla.streams.windows",
+    "Joined": "ottla.streams.settings",
+    "KGroupedStream": "ottla.streams.dsl.grouped",
+    "KGroupedTable": "ottla.streams.dsl.grouped",
+    "KStream": "ottla.streams.dsl.stream",
+    "KTable": "ottla.streams.dsl.table",
+    "Materialized": "ottla.streams.settings",
+    "Processor": "ottla.streams.processor",
+    "ProcessorContext": "ottla.streams.processor",
+    "Produced": "ottla.streams.settings",
+    "PunctuationType": "ottla.streams.processor",
+    "Record": "ottla.streams.records",
+    "RecordMetadata": "ottla.streams.records",
+    "Repartitioned": "ottla.streams.settings",
+    "Response": "ottla.streams.config",
+    "Serde": "ottla.streams.serdes",
+    "Serdes": "ottla.streams.serdes",
+    "SerializationException": "ottla.streams.errors",
+    "SessionWindows": "ottla.streams.windows",
+    "SlidingWindows": "ottla.streams.windows",
+    "Stores": "ottla.streams.settings",
+    "StreamJoined": "ottla.streams.settings",
+    "Streams": "ottla.streams.application",
+    "StreamsBuilder": "ottla.streams.dsl.builder",
+    "StreamsConfig": "ottla.streams.config",
+    "StreamsException": "ottla.streams.errors",
+    "Suppressed": "ottla.streams.settings",
+    "TableJoined": "ottla.streams.settings",
+    "TimeWindows": "ottla.streams.windows",
+    "Topology": "ottla.streams.topology",
+    "TopologyException": "ottla.streams.errors",
+    "UnlimitedWindows": "ottla.streams.windows",
+    "ValueAndTimestamp": "ottla.streams.records",
+    "Window": "ottla.streams.windows",
+    "Windowed": "ottla.streams.windows",
+    "log_and_continue": "ottla.streams.config",
+    "log_and_fail": "ottla.streams.config",
+}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Import the module behind a public name on first use (PEP 562)."""
+        if name not in _MODULES:
+            raise AttributeError(f"module 'ottla.streams' has no attribute {name!r}")
+        value = getattr(import_module(_MODULES[name]), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    """List the public names without importing them."""
+    return sorted(__all__)

@@ -1,0 +1,171 @@
+"""Streams: runs a topology as a streaming query of Spark, exactly once from topic to topic.
+
+Kafka: org.apache.kafka.streams.KafkaStreams.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.clients.admin.blocking import Admin
+from ottla.clients.blocking import Consumer
+from ottla.errors import KafkaError
+from ottla.spark.checkpoint import Checkpoint
+from ottla.streams.checkpoints import check_topology
+from ottla.streams.errors import StreamsException
+from ottla.streams.stages import StagePlan, plan_stages
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Self
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from ottla.streams.topology import Topology
+
+FINISH_S: Final = 600
+
+
+class Streams:
+    """A topology, the cluster that it reads and writes, and the checkpoint that it goes on from.
+
+    The application's id is the consumer group of its offsets.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        *,
+        bootstrap_servers: str,
+        checkpoint: str | Path,
+        spark: SparkSession | None = None,
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Take a topology; `config` has client settings and options of the source and the sink."""
+        self.topology = topology
+        self._bootstrap = bootstrap_servers
+        self._checkpoint = str(checkpoint)
+        self._given = {name: str(value) for name, value in (config or {}).items()}
+        self._owned: SparkSession | None = None
+        self._spark = spark
+        self.query: StreamingQuery | None = None
+
+    def start(self) -> Streams:
+        """Start to process, until `stop`."""
+        self._start(available_now=False)
+        return self
+
+    def process_available(self, timeout_s: int = FINISH_S) -> None:
+        """Process what is in the topics now, and end; StreamsException after a timeout."""
+        plan = self._start(available_now=True)
+        self._finish(timeout_s)
+        while plan.real_topics and self._wrote_internally(plan):
+            self._start(available_now=True)
+            self._finish(timeout_s)
+
+    def await_termination(self, timeout_s: int | None = None) -> bool:
+        """Wait for the end; raises the error of a failed micro-batch."""
+        return bool(self._running().awaitTermination(timeout_s))
+
+    def stop(self) -> None:
+        """End the query after its micro-batch, and the session if it was made here."""
+        if self.query is not None:
+            self.query.stop()
+            self.query = None
+        if self._owned is not None:
+            from ottla.spark.local_session import stop
+
+            stop(self._owned)
+            self._owned = self._spark = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _start(self, *, available_now: bool) -> StagePlan:
+        from ottla.streams.compiling import compile_plan
+
+        plan = plan_stages(self.topology)
+        check_topology(self._checkpoint, self.topology)
+        self._prepare_topics(plan)
+        options = {"kafka.bootstrap.servers": self._bootstrap, **self._given}
+        records = (
+            self._session()
+            .readStream.format("ottla")
+            .options(**{"startingOffsets": "earliest", "includeHeaders": "true", **options})
+            .option("kafka.isolation.level", "read_committed")
+            .option("subscribe", ",".join(plan.source_topics()))
+            .load()
+        )
+        writer = (
+            compile_plan(plan, records)
+            .writeStream.format("ottla")
+            .queryName(self.topology.config.application_id)
+            .options(**options)
+            .option("kafka.group.id", self.topology.config.application_id)
+            .option("checkpointLocation", self._checkpoint)
+        )
+        self.query = (writer.trigger(availableNow=True) if available_now else writer).start()
+        return plan
+
+    def _running(self) -> StreamingQuery:
+        if self.query is None:
+            raise StreamsException("the application is not started")
+        return self.query
+
+    def _finish(self, timeout_s: int) -> None:
+        if not self.await_termination(timeout_s):
+            self._running().stop()
+            raise StreamsException(f"the micro-batches took longer than {timeout_s} s")
+
+    def _session(self) -> SparkSession:
+        if self._spark is None:
+            from ottla.spark.local_session import session
+
+            self._spark = self._owned = session(self.topology.config.application_id)
+        return self._spark
+
+    def _prepare_topics(self, plan: StagePlan) -> None:
+        """Find the number of partitions of all topics; create the internal ones that are real."""
+        sinks = [sink.topic for sink in self.topology.sinks() if isinstance(sink.topic, str)]
+        internal = self.topology.internal_topics
+        needed = [name for name in self.topology.source_topics() if name not in internal]
+        with Admin(bootstrap_servers=self._bootstrap) as admin:
+            found = admin.describe_topics([*dict.fromkeys([*needed, *sinks])])
+            counts = {
+                str(name): len(one.partitions)
+                for name, one in found.items()
+                if not isinstance(one, KafkaError)
+            }
+            missing = [name for name in needed if name not in counts]
+            if missing:
+                raise StreamsException(f"the application's source topics are missing: {missing}")
+            plan.spread(counts)
+            for name, real in plan.real_topics.items():
+                admin.create_topic(real, plan.partitions[name], if_not_exists=True)
+
+    def _wrote_internally(self, plan: StagePlan) -> bool:
+        """Whether the run has written to an internal topic that the next one reads."""
+        places = [
+            TopicPartition(real, number)
+            for name, real in plan.real_topics.items()
+            for number in range(plan.partitions[name])
+        ]
+        checkpoint = Checkpoint(self._checkpoint)
+        done: dict[TopicPartition, int] = {}
+        for offsets in checkpoint.source_offsets(checkpoint.last_committed_batch()):
+            done.update(offsets.positions)
+        with Consumer(bootstrap_servers=self._bootstrap) as consumer:
+            ends = consumer.end_offsets(places)
+        return any(end > done.get(place, 0) for place, end in ends.items())

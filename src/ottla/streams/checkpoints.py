@@ -1,0 +1,40 @@
+"""The topology that a checkpoint belongs to.
+
+Kafka: no counterpart; a changed topology there meets stores and topics of other names.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+from ottla.spark.checkpoint import Checkpoint
+from ottla.streams.description import describe
+from ottla.streams.errors import StreamsException
+
+if TYPE_CHECKING:
+    from ottla.streams.topology import Topology
+
+FILE = "ottla-topology.txt"
+"""What the checkpoint's directory has besides Spark's files."""
+
+
+def check_topology(location: str, topology: Topology) -> None:
+    """Note the topology of a new checkpoint; StreamsException for an old one of another topology.
+
+    Functions may change; nodes, stores and topics may not, since Spark's state is named by them.
+    """
+    checkpoint = Checkpoint(location)
+    text = describe(topology)
+    found = checkpoint.read_text(FILE)
+    if found is None:
+        checkpoint.write_text(FILE, text)
+        return
+    if found != text:
+        lines = difflib.unified_diff(
+            found.splitlines(), text.splitlines(), "checkpoint", "application", lineterm="", n=0
+        )
+        raise StreamsException(
+            f"the checkpoint {location} belongs to another topology; take a new checkpoint, or the "
+            "old topology:\n" + "\n".join(lines)
+        )

@@ -1,0 +1,55 @@
+"""Settings of an application: its id, default serdes, and what happens to bad records.
+
+Kafka: org.apache.kafka.streams.StreamsConfig, errors.{DeserializationExceptionHandler,
+ProcessingExceptionHandler, ProductionExceptionHandler} and KIP-1034 for the dead letter topic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.streams.serdes import Serde, Serdes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.streams.records import RawRecord
+
+
+class Response(Enum):
+    """What happens after an error: the application fails, or goes on without the record."""
+
+    FAIL = "fail"
+    CONTINUE = "continue"
+
+
+class ErrorContext(NamedTuple):
+    """The record that caused an error, and where."""
+
+    record: RawRecord
+    node: str
+
+
+def log_and_fail(context: ErrorContext, error: Exception) -> Response:  # noqa: ARG001 - a handler
+    """Fail with any error."""
+    return Response.FAIL
+
+
+def log_and_continue(context: ErrorContext, error: Exception) -> Response:  # noqa: ARG001 - a handler
+    """Go on after any error."""
+    return Response.CONTINUE
+
+
+@dataclass(frozen=True)
+class StreamsConfig:
+    """The settings that processing needs; with a dead letter topic, dropped records go there."""
+
+    application_id: str = "ottla-streams"
+    default_key_serde: Serde = field(default_factory=Serdes.string)
+    default_value_serde: Serde = field(default_factory=Serdes.json)
+    deserialization_exception_handler: Callable[[ErrorContext, Exception], Response] = log_and_fail
+    processing_exception_handler: Callable[[ErrorContext, Exception], Response] = log_and_fail
+    production_exception_handler: Callable[[ErrorContext, Exception], Response] = log_and_fail
+    errors_dead_letter_queue_topic_name: str | None = None

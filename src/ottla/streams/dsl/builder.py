@@ -1,0 +1,95 @@
+"""StreamsBuilder: where a topology starts.
+
+Kafka: org.apache.kafka.streams.StreamsBuilder.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.streams.config import StreamsConfig
+from ottla.streams.dsl.graph import Graph, Typed
+from ottla.streams.dsl.stream import KStream
+from ottla.streams.dsl.table import GlobalKTable, KTable, source_table, table_store
+from ottla.streams.processors.tables import TableSource
+from ottla.streams.settings import Consumed, Materialized, StoreSpec
+
+if TYPE_CHECKING:
+    from ottla.streams.topology import Topology
+
+
+class StreamsBuilder:
+    """Makes streams and tables of topics, and the topology of what is done with them."""
+
+    def __init__(self, config: StreamsConfig | None = None) -> None:
+        self._graph = Graph(config or StreamsConfig())
+
+    def stream(self, *topics: str, consumed: Consumed | None = None) -> KStream:
+        """Return the records of topics."""
+        consumed = consumed or Consumed()
+        name = self._source("KSTREAM-SOURCE-", topics, consumed)
+        return KStream(self._graph, self._typed(name, consumed))
+
+    def table(
+        self,
+        topic: str,
+        *,
+        consumed: Consumed | None = None,
+        materialized: Materialized | None = None,
+    ) -> KTable:
+        """Return the latest value of each key of a topic."""
+        consumed, given = consumed or Consumed(), materialized or Materialized()
+        graph = self._graph
+        store = given.name or graph.store_name(f"{topic}-")
+        source = self._source("KSTREAM-SOURCE-", (topic,), consumed)
+        name = graph.suffixed(consumed.name, "-table-source", "KTABLE-SOURCE-")
+        typed = self._typed(source, consumed)
+        spec = table_store(store, given, typed.key, typed.value)
+        return source_table(graph, typed, name, spec, is_stored=given.name is not None)
+
+    def global_table(
+        self,
+        topic: str,
+        *,
+        consumed: Consumed | None = None,
+        materialized: Materialized | None = None,
+    ) -> GlobalKTable:
+        """Return the latest value of each key of a topic, all of them in every task."""
+        consumed, given = consumed or Consumed(), materialized or Materialized()
+        graph = self._graph
+        store = given.name or graph.store_name(f"{topic}-")
+        source = self._source("KSTREAM-SOURCE-", (topic,), consumed, is_global=True)
+        name = graph.suffixed(consumed.name, "-table-source", "KTABLE-SOURCE-")
+        typed = self._typed(source, consumed)
+        graph.add(name, TableSource(store), source)
+        graph.add_store(table_store(store, given, typed.key, typed.value), name)
+        return GlobalKTable(store, typed.key, typed.value)
+
+    def add_state_store(self, spec: StoreSpec) -> StreamsBuilder:
+        """Add a store for `process`."""
+        self._graph.add_store(spec)
+        return self
+
+    def build(self) -> Topology:
+        """Return the topology."""
+        return self._graph.topology
+
+    def _typed(self, name: str, consumed: Consumed) -> Typed:
+        config = self._graph.config
+        key = consumed.key or config.default_key_serde
+        return Typed(name, key, consumed.value or config.default_value_serde)
+
+    def _source(
+        self, prefix: str, topics: tuple[str, ...], consumed: Consumed, *, is_global: bool = False
+    ) -> str:
+        name = self._graph.name(prefix, consumed.name)
+        typed = self._typed(name, consumed)
+        self._graph.topology.add_source(
+            name,
+            *topics,
+            key=typed.key,
+            value=typed.value,
+            timestamp_extractor=consumed.timestamp_extractor,
+            is_global=is_global,
+        )
+        return name

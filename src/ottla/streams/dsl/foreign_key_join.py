@@ -1,0 +1,85 @@
+"""The nodes of a foreign-key join.
+
+Kafka: kstream.internals.KTableImpl.doJoinOnForeignKey.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.streams.processors.foreign_key import (
+    AnswerAll,
+    AnswerSubscription,
+    JoinAnswer,
+    ReceiveSubscription,
+    Subscribe,
+    answer_serde,
+    subscription_serde,
+)
+from ottla.streams.serdes import Serdes
+from ottla.streams.settings import StoreSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.streams.dsl.table import KTable
+
+_REGISTRATION = "KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-"
+_RESPONSE = "KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-"
+_PROCESSOR = "KTABLE-FK-JOIN-SUBSCRIPTION-PROCESSOR-"
+_STORE = "KTABLE-FK-JOIN-SUBSCRIPTION-STATE-STORE-"
+_RESOLVER = "KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-RESOLVER-PROCESSOR-"
+
+
+def join_by_foreign_key(
+    left: KTable,
+    right: KTable,
+    joiner: Callable[[Any, Any], Any],
+    foreign_key: Callable[[Any, Any], Any],
+    *,
+    name: str | None,
+    is_left: bool,
+) -> str:
+    """Add the nodes of a join; return the name of the one that has the results."""
+    graph, topology = left.graph, left.graph.topology
+    topic = graph.suffixed(name, "-subscription-registration", _REGISTRATION) + "-topic"
+    topology.internal_topics[topic] = None
+    subscribe = graph.suffixed(name, "-subscription-registration-processor", _REGISTRATION)
+    serdes = (left.key_serde, left.value_serde, right.key_serde)
+    graph.add(subscribe, Subscribe(foreign_key, serdes, is_left=is_left), left.node)
+    sink = graph.suffixed(name, "-subscription-registration-sink", "KTABLE-SINK-")
+    topology.add_sink(sink, topic, subscribe, key=right.key_serde, value=subscription_serde())
+    source = graph.suffixed(name, "-subscription-registration-source", "KTABLE-SOURCE-")
+    topology.add_source(source, topic, key=right.key_serde, value=subscription_serde())
+    made = graph.suffixed(name, "-subscription-store", _STORE)
+    spec = StoreSpec(made, "key-value", Serdes.bytes(), subscription_serde(), has_timestamps=False)
+    graph.add_store(spec)
+    at_right = (right.key_serde, right.value_serde)
+    receive = graph.suffixed(name, "-subscription-receive", _PROCESSOR)
+    graph.add(receive, ReceiveSubscription(made, at_right), source, stores=[made])
+    view = right.view()
+    answer = graph.suffixed(name, "-subscription-join-foreign", _PROCESSOR)
+    graph.add(answer, AnswerSubscription(at_right, view), receive, stores=view.stores())
+    answer_all = graph.suffixed(name, "-foreign-join-subscription", _PROCESSOR)
+    graph.add(answer_all, AnswerAll(made, at_right), right.node, stores=[made])
+    topic = graph.suffixed(name, "-subscription-response", _RESPONSE) + "-topic"
+    topology.internal_topics[topic] = None
+    sink = graph.suffixed(name, "-subscription-response-sink", "KTABLE-SINK-")
+    key, value = Serdes.bytes(), answer_serde()
+    topology.add_sink(
+        sink, topic, answer, answer_all, key=key, value=value, partitioner=_partition_of_row
+    )
+    source = graph.suffixed(name, "-subscription-response-source", "KTABLE-SOURCE-")
+    topology.add_source(source, topic, key=key, value=value)
+    resolver = graph.suffixed(name, "-subscription-response-resolver", _RESOLVER)
+    view = left.view()
+    types = (left.key_serde, left.value_serde, right.value_serde)
+    processor = JoinAnswer(view, joiner, types, is_left=is_left)
+    graph.add(resolver, processor, source, stores=view.stores())
+    return resolver
+
+
+def _partition_of_row(_topic: str, _key: Any, value: Any, _count: int) -> int:
+    """Return the partition that the subscribing row is in."""
+    partition: int = value.partition
+    return partition

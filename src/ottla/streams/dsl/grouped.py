@@ -1,0 +1,230 @@
+"""Grouped streams and tables, and their aggregations without windows.
+
+Kafka: org.apache.kafka.streams.kstream.{KGroupedStream, KGroupedTable}.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.streams.dsl.graph import Graph, Part, Typed
+from ottla.streams.dsl.table import KTable, stored_table, table_store
+from ottla.streams.dsl.windowed import (
+    SessionWindowedKStream,
+    WindowedKStream,
+)
+from ottla.streams.packing import Packing
+from ottla.streams.processors.aggregates import StreamAggregate
+from ottla.streams.processors.tables import Regroup, StoreView, TableAggregate
+from ottla.streams.records import Change
+from ottla.streams.serdes import Serde, Serdes
+from ottla.streams.settings import Grouped, Materialized
+from ottla.streams.windows import SessionWindows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.streams.dsl.cogrouped import CogroupedKStream
+    from ottla.streams.windows import SlidingWindows, TimeWindows, UnlimitedWindows
+
+_LENGTHS = Packing(">iI")
+_AGGREGATE, _REDUCE = "KSTREAM-AGGREGATE-", "KSTREAM-REDUCE-"
+
+
+class KGroupedStream(Part):
+    """A stream whose records are grouped by key."""
+
+    def __init__(self, graph: Graph, output: Typed, name: str | None, *, has_new_key: bool) -> None:
+        super().__init__(graph, output)
+        self._name, self._has_new_key = name, has_new_key
+
+    def count(self, *, materialized: Materialized | None = None, name: str | None = None) -> KTable:
+        """Count the records of each key."""
+        if materialized is not None and materialized.name is None:
+            self.graph.store_name(_AGGREGATE)  # Kafka skips a number here
+        return self._aggregate(_AGGREGATE, _zero, _plus_one, _counting(materialized), name)
+
+    def reduce(
+        self,
+        reducer: Callable[[Any, Any], Any],
+        *,
+        materialized: Materialized | None = None,
+        name: str | None = None,
+    ) -> KTable:
+        """Combine the values of each key."""
+        given = _with_value(materialized, self.value_serde)
+        return self._aggregate(_REDUCE, None, reducing(reducer), given, name)
+
+    def aggregate(
+        self,
+        initializer: Callable[[], Any],
+        aggregator: Callable[[Any, Any, Any], Any],
+        *,
+        materialized: Materialized | None = None,
+        name: str | None = None,
+    ) -> KTable:
+        """Aggregate the values of each key by a function of key, value and aggregate."""
+        given = materialized or Materialized()
+        return self._aggregate(_AGGREGATE, initializer, aggregator, given, name)
+
+    def windowed_by(
+        self, windows: TimeWindows | UnlimitedWindows | SlidingWindows | SessionWindows
+    ) -> Any:
+        """Group the records by windows, too."""
+        if isinstance(windows, SessionWindows):
+            return SessionWindowedKStream(self, windows)
+        return WindowedKStream(self, windows)
+
+    def cogroup(self, aggregator: Callable[[Any, Any, Any], Any]) -> CogroupedKStream:
+        """Start an aggregation of several grouped streams."""
+        from ottla.streams.dsl.cogrouped import CogroupedKStream
+
+        return CogroupedKStream(self, aggregator)
+
+    def source_of(self, store: str) -> str:
+        """Return the node that an aggregation reads; a new key makes it a repartition topic."""
+        if not self._has_new_key:
+            return self.node
+        return self.graph.repartition(self.output, self._name or store)
+
+    def _aggregate(
+        self,
+        prefix: str,
+        initializer: Callable[[], Any] | None,
+        aggregator: Callable[[Any, Any, Any], Any],
+        given: Materialized,
+        name: str | None,
+    ) -> KTable:
+        graph = self.graph
+        store = given.name or graph.store_name(prefix)
+        made = graph.name(prefix, name)
+        value = given.value or graph.config.default_value_serde
+        output = Typed(made, given.key or self.key_serde, value)
+        processor = StreamAggregate(store, initializer, aggregator)
+        graph.add(made, processor, self.source_of(store))
+        graph.add_store(table_store(store, given, output.key, value), made)
+        return stored_table(graph, output, processor, StoreView(store), store)
+
+
+class KGroupedTable(Part):
+    """A table whose rows are grouped by another key."""
+
+    def __init__(self, graph: Graph, output: Typed, name: str | None) -> None:
+        super().__init__(graph, output)
+        self._name = name
+
+    def count(self, *, materialized: Materialized | None = None, name: str | None = None) -> KTable:
+        """Count the rows of each group."""
+        given = _counting(materialized)
+        return self._aggregate("KTABLE-AGGREGATE-", _zero, (_plus_one, _minus_one), given, name)
+
+    def reduce(
+        self,
+        adder: Callable[[Any, Any], Any],
+        subtractor: Callable[[Any, Any], Any],
+        *,
+        materialized: Materialized | None = None,
+        name: str | None = None,
+    ) -> KTable:
+        """Combine the rows of each group; the subtractor takes a row out again."""
+        given = _with_value(materialized, self.value_serde)
+        functions = (reducing(adder), reducing(subtractor))
+        return self._aggregate("KTABLE-REDUCE-", None, functions, given, name)
+
+    def aggregate(
+        self,
+        initializer: Callable[[], Any],
+        adder: Callable[[Any, Any, Any], Any],
+        subtractor: Callable[[Any, Any, Any], Any],
+        *,
+        materialized: Materialized | None = None,
+        name: str | None = None,
+    ) -> KTable:
+        """Aggregate the rows of each group; the subtractor takes a row out again."""
+        given = materialized or Materialized()
+        functions = (adder, subtractor)
+        return self._aggregate("KTABLE-AGGREGATE-", initializer, functions, given, name)
+
+    def _aggregate(
+        self,
+        prefix: str,
+        initializer: Callable[[], Any] | None,
+        functions: tuple[Callable[[Any, Any, Any], Any], Callable[[Any, Any, Any], Any]],
+        given: Materialized,
+        name: str | None,
+    ) -> KTable:
+        graph, topology = self.graph, self.graph.topology
+        store = given.name or graph.store_name("KTABLE-AGGREGATE-")
+        sink = graph.suffixed(name, "-sink", "KSTREAM-SINK-")
+        source = graph.suffixed(name, "-source", "KSTREAM-SOURCE-")
+        made = graph.name(prefix, name)
+        topic = f"{self._name or store}-repartition"
+        topology.internal_topics[topic] = None
+        serdes = {"key": self.key_serde, "value": change_serde(self.value_serde)}
+        topology.add_sink(sink, topic, self.node, **serdes)
+        topology.add_source(source, topic, **serdes)
+        value = given.value or graph.config.default_value_serde
+        output = Typed(made, given.key or self.key_serde, value)
+        processor = TableAggregate(store, initializer, *functions)
+        graph.add(made, processor, source)
+        graph.add_store(table_store(store, given, output.key, value), made)
+        return stored_table(graph, output, processor, StoreView(store), store)
+
+
+def grouped_table(
+    table: KTable, selector: Callable[[Any, Any], tuple[Any, Any]], grouped: Grouped
+) -> KGroupedTable:
+    """Return the rows of a table, grouped by the key that a function returns."""
+    graph = table.graph
+    made = graph.name("KTABLE-SELECT-", None)
+    graph.add(made, Regroup(selector), table.node)
+    config = graph.config
+    key = grouped.key or config.default_key_serde
+    value = grouped.value or config.default_value_serde
+    return KGroupedTable(graph, Typed(made, key, value), grouped.name)
+
+
+def reducing(reducer: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
+    """Return an aggregator for a function of the aggregate and a value."""
+    return lambda _, value, aggregate: value if aggregate is None else reducer(aggregate, value)
+
+
+def change_serde(value: Serde) -> Serde:
+    """Return the serde of a change of rows."""
+
+    def write(change: Change) -> bytes:
+        new, old = value.serialize(change.new), value.serialize(change.old)
+        head = _LENGTHS.pack(-1 if new is None else len(new), old is not None)
+        return head + (new or b"") + (old or b"")
+
+    def read(data: bytes) -> Change:
+        length, has_old = _LENGTHS.unpack_from(data)
+        end = _LENGTHS.size + max(length, 0)
+        new = data[_LENGTHS.size : end] if length >= 0 else None
+        old = data[end:] if has_old else None
+        return Change(value.deserialize(new), value.deserialize(old))
+
+    return Serde(f"change {value.name}", write, read)
+
+
+def _zero() -> int:
+    return 0
+
+
+def _plus_one(_key: Any, _value: Any, count: int) -> int:
+    return count + 1
+
+
+def _minus_one(_key: Any, _value: Any, count: int) -> int:
+    return count - 1
+
+
+def _counting(materialized: Materialized | None) -> Materialized:
+    return _with_value(materialized, Serdes.long())
+
+
+def _with_value(materialized: Materialized | None, value: Serde) -> Materialized:
+    given = materialized or Materialized()
+    return Materialized(
+        given.name, given.key, given.value or value, given.retention_ms, given.history_ms
+    )

@@ -1,0 +1,324 @@
+"""KStream: a stream of records.
+
+Kafka: org.apache.kafka.streams.kstream.KStream.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.streams.dsl.branched import BranchedKStream
+from ottla.streams.dsl.graph import Graph, Part, Typed, with_key
+from ottla.streams.dsl.grouped import KGroupedStream
+from ottla.streams.dsl.stream_join import join_streams
+from ottla.streams.dsl.table import GlobalKTable, KTable, source_table, table_store
+from ottla.streams.processors.stateless import (
+    Filter,
+    FlatMap,
+    FlatMapValues,
+    Map,
+    MapValues,
+    PassThrough,
+    Peek,
+)
+from ottla.streams.processors.table_joins import StreamTableJoin
+from ottla.streams.processors.tables import StoreView
+from ottla.streams.settings import (
+    Grouped,
+    Joined,
+    Materialized,
+    Produced,
+    Repartitioned,
+    StreamJoined,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ottla.streams.processor import Processor
+    from ottla.streams.processors.tables import TableView
+    from ottla.streams.serdes import Serde
+    from ottla.streams.windows import JoinWindows
+
+
+class KStream(Part):
+    """A stream of records; each method adds to the topology and returns a new stream or table."""
+
+    def __init__(self, graph: Graph, output: Typed, *, has_new_key: bool = False) -> None:
+        super().__init__(graph, output)
+        self.has_new_key = has_new_key
+
+    def filter(self, predicate: Callable[[Any, Any], Any], *, name: str | None = None) -> KStream:
+        """Keep the records that a function of key and value accepts."""
+        return self._then("KSTREAM-FILTER-", Filter(predicate), name)
+
+    def filter_not(
+        self, predicate: Callable[[Any, Any], Any], *, name: str | None = None
+    ) -> KStream:
+        """Drop the records that a function of key and value accepts."""
+        return self._then("KSTREAM-FILTER-", Filter(predicate, negated=True), name)
+
+    def map(
+        self, mapper: Callable[[Any, Any], tuple[Any, Any]], *, name: str | None = None
+    ) -> KStream:
+        """Replace key and value."""
+        return self._then("KSTREAM-MAP-", Map(mapper), name, new_key=True, new_value=True)
+
+    def map_values(
+        self, mapper: Callable[..., Any], *, with_key: bool = False, name: str | None = None
+    ) -> KStream:
+        """Replace the value by a function of it, or of key and value."""
+        processor = MapValues(_keyed(mapper, with_key))
+        return self._then("KSTREAM-MAPVALUES-", processor, name, new_value=True)
+
+    def flat_map(
+        self, mapper: Callable[[Any, Any], Iterable[tuple[Any, Any]]], *, name: str | None = None
+    ) -> KStream:
+        """Replace a record by any number of keys and values."""
+        return self._then("KSTREAM-FLATMAP-", FlatMap(mapper), name, new_key=True, new_value=True)
+
+    def flat_map_values(
+        self,
+        mapper: Callable[..., Iterable[Any]],
+        *,
+        with_key: bool = False,
+        name: str | None = None,
+    ) -> KStream:
+        """Replace a record by any number of records of its key."""
+        processor = FlatMapValues(_keyed(mapper, with_key))
+        return self._then("KSTREAM-FLATMAPVALUES-", processor, name, new_value=True)
+
+    def select_key(self, mapper: Callable[[Any, Any], Any], *, name: str | None = None) -> KStream:
+        """Replace the key."""
+        processor = Map(lambda key, value: (mapper(key, value), value))
+        return self._then("KSTREAM-KEY-SELECT-", processor, name, new_key=True)
+
+    def peek(self, action: Callable[[Any, Any], Any], *, name: str | None = None) -> KStream:
+        """Call a function for each record."""
+        return self._then("KSTREAM-PEEK-", Peek(action), name)
+
+    def foreach(self, action: Callable[[Any, Any], Any], *, name: str | None = None) -> None:
+        """Call a function for each record, and end the stream here."""
+        self._then("KSTREAM-FOREACH-", Peek(action, forwards=False), name)
+
+    def merge(self, other: KStream, *, name: str | None = None) -> KStream:
+        """Return the records of both streams."""
+        made = self.graph.name("KSTREAM-MERGE-", name)
+        self.graph.add(made, PassThrough(), self.node, other.node)
+        has_new_key = self.has_new_key or other.has_new_key
+        return self._at(made, self.key_serde, self.value_serde, has_new_key=has_new_key)
+
+    def split(self, *, name: str | None = None) -> BranchedKStream:
+        """Start to split the stream into branches."""
+        return BranchedKStream(self, self.at, name)
+
+    def repartition(self, repartitioned: Repartitioned | None = None) -> KStream:
+        """Write the stream to an internal topic by its key, and read it again."""
+        given = repartitioned or Repartitioned()
+        name = self.graph.name("KSTREAM-REPARTITION-", given.name)
+        key, value = given.key or self.key_serde, given.value or self.value_serde
+        output = Typed(self.node, key, value)
+        source = self.graph.repartition(output, name, partitions=given.partitions)
+        return self._at(source, key, value)
+
+    def to(self, topic: str | Callable[..., str], produced: Produced | None = None) -> None:
+        """Write the stream to a topic, or to those that a function returns."""
+        given = produced or Produced()
+        self.graph.topology.add_sink(
+            self.graph.name("KSTREAM-SINK-", given.name),
+            topic,
+            self.node,
+            key=given.key or self.key_serde,
+            value=given.value or self.value_serde,
+            partitioner=given.partitioner,
+        )
+
+    def to_table(
+        self, *, materialized: Materialized | None = None, name: str | None = None
+    ) -> KTable:
+        """Return the latest value of each key."""
+        given = materialized or Materialized()
+        made = self.graph.name("KSTREAM-TOTABLE-", name)
+        store = given.name or self.graph.store_name("KSTREAM-TOTABLE-")
+        key, value = given.key or self.key_serde, given.value or self.value_serde
+        parent = Typed(self.node, key, value)
+        if self.has_new_key:
+            parent = parent._replace(node=self.graph.repartition(parent, made))
+        spec = table_store(store, given, key, value)
+        return source_table(self.graph, parent, made, spec, is_stored=given.name is not None)
+
+    def group_by_key(self, grouped: Grouped | None = None) -> KGroupedStream:
+        """Group the records by their key."""
+        given = grouped or Grouped()
+        output = Typed(self.node, given.key or self.key_serde, given.value or self.value_serde)
+        return KGroupedStream(self.graph, output, given.name, has_new_key=self.has_new_key)
+
+    def group_by(
+        self, selector: Callable[[Any, Any], Any], grouped: Grouped | None = None
+    ) -> KGroupedStream:
+        """Group the records by a key that a function of key and value returns."""
+        given = grouped or Grouped()
+        keyed = self.select_key(selector)
+        config = self.graph.config
+        key = given.key or config.default_key_serde
+        output = Typed(keyed.node, key, given.value or self.value_serde)
+        return KGroupedStream(self.graph, output, given.name, has_new_key=True)
+
+    def process(
+        self, supplier: Callable[[], Processor], *stores: str, name: str | None = None
+    ) -> KStream:
+        """Give the records to a processor of one's own; it may change keys."""
+        return self._process("KSTREAM-PROCESSOR-", supplier, stores, name, new_key=True)
+
+    def process_values(
+        self, supplier: Callable[[], Processor], *stores: str, name: str | None = None
+    ) -> KStream:
+        """Give the records to a processor of one's own that leaves keys as they are."""
+        return self._process("KSTREAM-PROCESSVALUES-", supplier, stores, name, new_key=False)
+
+    def join(
+        self,
+        other: KStream | KTable | GlobalKTable,
+        joiner: Callable[..., Any],
+        windows: JoinWindows | None = None,
+        **options: Any,
+    ) -> KStream:
+        """Join with a stream (within windows) or a table.
+
+        Options: joined=StreamJoined or Joined, with_key=True for joiner(key, value, other), and
+        for a global table key_selector(key, value).
+        """
+        return self._join(other, joiner, windows, is_left=False, is_outer=False, **options)
+
+    def left_join(
+        self,
+        other: KStream | KTable | GlobalKTable,
+        joiner: Callable[..., Any],
+        windows: JoinWindows | None = None,
+        **options: Any,
+    ) -> KStream:
+        """Join, and keep records without a partner."""
+        return self._join(other, joiner, windows, is_left=True, is_outer=False, **options)
+
+    def outer_join(
+        self, other: KStream, joiner: Callable[..., Any], windows: JoinWindows, **options: Any
+    ) -> KStream:
+        """Join with a stream, and keep the records of both without a partner."""
+        return self._join(other, joiner, windows, is_left=True, is_outer=True, **options)
+
+    def _join(  # noqa: PLR0913 - options with defaults
+        self,
+        other: KStream | KTable | GlobalKTable,
+        joiner: Callable[..., Any],
+        windows: JoinWindows | None,
+        *,
+        is_left: bool,
+        is_outer: bool,
+        joined: Any = None,
+        with_key: bool = False,
+        key_selector: Callable[[Any, Any], Any] | None = None,
+        name: str | None = None,
+    ) -> KStream:
+        keyed = _keyed(joiner, with_key)
+        if isinstance(other, KStream):
+            if windows is None:
+                raise TypeError("a join of two streams needs JoinWindows")
+            options = joined or StreamJoined()
+            left, right = (
+                self.for_join(options, "-left", keeps_null_keys=is_left),
+                other.for_join(options, "-right", keeps_null_keys=is_left),
+            )
+            sides = (left.output, right.output)
+            made = join_streams(
+                self.graph, sides, keyed, windows, options, is_left=is_left, is_outer=is_outer
+            )
+            return self._at(made, left.key_serde, self.graph.config.default_value_serde)
+        if isinstance(other, KTable):
+            return self._join_table(other, keyed, joined or Joined(), is_left=is_left)
+        if key_selector is None:
+            raise TypeError("a join with a global table needs key_selector(key, value)")
+        processor = StreamTableJoin(StoreView(other.store), keyed, key_selector, is_left=is_left)
+        made = self.graph.name("KSTREAM-LEFTJOIN-", name)  # Kafka's name for both
+        self.graph.topology.add_processor(made, processor, self.node, stores=[other.store])
+        return self._value_changed(made)
+
+    def _join_table(
+        self, other: KTable, joiner: Callable[..., Any], joined: Joined, *, is_left: bool
+    ) -> KStream:
+        stream = self
+        if self.has_new_key:
+            output = Typed(
+                self.node, joined.key or self.key_serde, joined.value or self.value_serde
+            )
+            prefix = joined.name or self.node
+            source = self.graph.repartition(output, prefix, keeps_null_keys=is_left)
+            stream = self._at(source, output.key, output.value)
+        prefix = "KSTREAM-LEFTJOIN-" if is_left else "KSTREAM-JOIN-"
+        made = self.graph.name(prefix, joined.name)
+        view: TableView = other.view()
+        processor = StreamTableJoin(
+            view, joiner, lambda key, _: key, is_left=is_left, is_versioned=other.is_versioned
+        )
+        self.graph.add(made, processor, stream.node, stores=view.stores())
+        return self._value_changed_from(stream, made)
+
+    def for_join(self, joined: StreamJoined, suffix: str, *, keeps_null_keys: bool) -> KStream:
+        """Return the stream with its records where those of the same key of the other one are."""
+        value = joined.value if suffix == "-left" else joined.other_value
+        output = Typed(self.node, joined.key or self.key_serde, value or self.value_serde)
+        if not self.has_new_key:
+            return KStream(self.graph, output)
+        prefix = self.node if joined.name is None else joined.name + suffix
+        source = self.graph.repartition(output, prefix, keeps_null_keys=keeps_null_keys)
+        return KStream(self.graph, output._replace(node=source))
+
+    def _process(
+        self,
+        prefix: str,
+        supplier: Callable[[], Processor],
+        stores: tuple[str, ...],
+        name: str | None,
+        *,
+        new_key: bool,
+    ) -> KStream:
+        made = self.graph.name(prefix, name)
+        self.graph.topology.add_processor(made, supplier, self.node)
+        self.graph.topology.connect_processor_and_state_stores(made, *stores)
+        return self._changed(made, new_key=new_key, new_value=True)
+
+    def _then(
+        self,
+        prefix: str,
+        processor: Processor,
+        name: str | None,
+        *,
+        new_key: bool = False,
+        new_value: bool = False,
+    ) -> KStream:
+        made = self.graph.name(prefix, name)
+        self.graph.add(made, processor, self.node)
+        return self._changed(made, new_key=new_key, new_value=new_value)
+
+    def _value_changed_from(self, stream: KStream, node: str) -> KStream:
+        value = self.graph.config.default_value_serde
+        return self._at(node, stream.key_serde, value)
+
+    def _value_changed(self, node: str) -> KStream:
+        return self._changed(node, new_key=False, new_value=True)
+
+    def _changed(self, node: str, *, new_key: bool, new_value: bool) -> KStream:
+        config = self.graph.config
+        key = config.default_key_serde if new_key else self.key_serde
+        value = config.default_value_serde if new_value else self.value_serde
+        return self._at(node, key, value, has_new_key=self.has_new_key or new_key)
+
+    def at(self, node: str) -> KStream:
+        """Return the same stream at another node."""
+        return self._at(node, self.key_serde, self.value_serde, has_new_key=self.has_new_key)
+
+    def _at(self, node: str, key: Serde, value: Serde, *, has_new_key: bool = False) -> KStream:
+        return KStream(self.graph, Typed(node, key, value), has_new_key=has_new_key)
+
+
+def _keyed(function: Callable[..., Any], has_key: bool) -> Callable[..., Any]:  # noqa: FBT001 - passed on
+    return with_key(function, has_key=has_key)

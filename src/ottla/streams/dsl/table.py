@@ -1,0 +1,400 @@
+"""KTable and GlobalKTable: the latest value of each key.
+
+Kafka: org.apache.kafka.streams.kstream.{KTable, GlobalKTable}.
+
+A table without a named store has one only if a reader needs it (`view`, `send_old_values`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.streams.dsl.graph import Graph, Part, Typed, with_key
+from ottla.streams.processors.stateless import TableToStream
+from ottla.streams.processors.suppress import Suppress, SuppressedView, buffer_serde
+from ottla.streams.processors.table_joins import JoinedView, JoinMerge, TableJoin
+from ottla.streams.processors.tables import (
+    ComputedView,
+    StoreView,
+    TableFilter,
+    TableMap,
+    TableProcessor,
+    TableSource,
+    filtering,
+    mapping,
+)
+from ottla.streams.serdes import Serdes
+from ottla.streams.settings import Grouped, Materialized, StoreSpec, Suppressed, TableJoined
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.streams.dsl.grouped import KGroupedTable
+    from ottla.streams.dsl.stream import KStream
+    from ottla.streams.processors.tables import TableView
+    from ottla.streams.serdes import Serde
+
+
+class GlobalKTable(NamedTuple):
+    """A table that every task has as a whole, by the name of its store."""
+
+    store: str
+    key_serde: Serde
+    value_serde: Serde
+
+
+@dataclass
+class Rows:
+    """How a table's rows are read, and how its processors are made to send old values."""
+
+    view: Callable[[], TableView]
+    send_old_values: Callable[[bool], bool]
+    """With False a table gets no store for it; returns whether it sends them."""
+    store: str | None = None
+    close_after_ms: int | None = None
+    """For windowed tables: how long after its end a window takes records."""
+    is_versioned: bool = False
+
+
+class KTable(Part):
+    """The latest value of each key; each method adds to the topology."""
+
+    def __init__(self, graph: Graph, output: Typed, rows: Rows) -> None:
+        super().__init__(graph, output)
+        self._rows = rows
+
+    @property
+    def queryable_store_name(self) -> str | None:
+        """The name of the table's store, if it has one."""
+        return self._rows.store
+
+    @property
+    def is_versioned(self) -> bool:
+        """Whether the table answers as of an earlier time."""
+        return self._rows.is_versioned
+
+    def view(self) -> TableView:
+        """Return how the rows are read; a table without a store may get one."""
+        return self._rows.view()
+
+    def send_old_values(self, *, force: bool = True) -> bool:
+        """Make the changes have their old values; without force only if that needs no store."""
+        return self._rows.send_old_values(force)
+
+    def filter(
+        self,
+        predicate: Callable[[Any, Any], Any],
+        *,
+        materialized: Materialized | None = None,
+        name: str | None = None,
+    ) -> KTable:
+        """Keep the rows that a function of key and value accepts."""
+        compute = filtering(predicate, negated=False)
+        return self._computed("KTABLE-FILTER-", compute, materialized, name, keeps_value=True)
+
+    def filter_not(
+        self,
+        predicate: Callable[[Any, Any], Any],
+        *,
+        materialized: Materialized | None = None,
+        name: str | None = None,
+    ) -> KTable:
+        """Drop the rows that a function of key and value accepts."""
+        compute = filtering(predicate, negated=True)
+        return self._computed("KTABLE-FILTER-", compute, materialized, name, keeps_value=True)
+
+    def map_values(
+        self,
+        mapper: Callable[..., Any],
+        *,
+        with_key: bool = False,
+        materialized: Materialized | None = None,
+        name: str | None = None,
+    ) -> KTable:
+        """Replace each value by a function of it, or of key and value."""
+        compute = mapping(_keyed(mapper, with_key))
+        return self._computed("KTABLE-MAPVALUES-", compute, materialized, name, keeps_value=False)
+
+    def to_stream(
+        self, key_mapper: Callable[[Any, Any], Any] | None = None, *, name: str | None = None
+    ) -> KStream:
+        """Return the table's changes as a stream; a function may give them other keys."""
+        from ottla.streams.dsl.stream import KStream
+
+        made = self.graph.name("KTABLE-TOSTREAM-", name)
+        self.graph.add(made, TableToStream(), self.node)
+        stream = KStream(self.graph, self.output._replace(node=made))
+        return stream if key_mapper is None else stream.select_key(key_mapper)
+
+    def suppress(self, suppressed: Suppressed) -> KTable:
+        """Hold back intermediate updates."""
+        graph, rows = self.graph, self._rows
+        name = graph.name("KTABLE-SUPPRESS-", suppressed.name)
+        store = (
+            graph.store_name("KTABLE-SUPPRESS-")
+            if suppressed.name is None
+            else f"{suppressed.name}-store"
+        )
+        wait_ms = suppressed.limit_ms
+        if wait_ms is None:
+            if rows.close_after_ms is None:
+                raise TypeError("until_window_closes needs a windowed table")
+            wait_ms = rows.close_after_ms
+        is_final = suppressed.limit_ms is None
+        processor = Suppress(store, suppressed, self.key_serde, wait_ms, is_final=is_final)
+        value = buffer_serde(self.value_serde)
+        spec = StoreSpec(store, "key-value", Serdes.bytes(), value, has_timestamps=False)
+        graph.add_store(spec)
+        graph.add(name, processor, self.node, stores=[store])
+        made = Rows(
+            lambda: SuppressedView(store, self.view(), self.key_serde),
+            self._rows.send_old_values,
+            close_after_ms=rows.close_after_ms,
+        )
+        return KTable(graph, self.output._replace(node=name), made)
+
+    def group_by(
+        self, selector: Callable[[Any, Any], tuple[Any, Any]], grouped: Grouped | None = None
+    ) -> KGroupedTable:
+        """Group the rows by a key that a function returns with the value."""
+        from ottla.streams.dsl.grouped import grouped_table
+
+        self.send_old_values()
+        return grouped_table(self, selector, grouped or Grouped())
+
+    def join(
+        self,
+        other: KTable,
+        joiner: Callable[[Any, Any], Any],
+        *,
+        foreign_key: Callable[[Any, Any], Any] | None = None,
+        **options: Any,
+    ) -> KTable:
+        """Join with the rows of the same key, or of the key that `foreign_key` returns.
+
+        Options: materialized, name, and for a foreign key table_joined.
+        """
+        if foreign_key is not None:
+            return self._foreign_key_join(other, joiner, foreign_key, is_left=False, **options)
+        return self._join(other, joiner, is_left=False, is_outer=False, **options)
+
+    def left_join(
+        self,
+        other: KTable,
+        joiner: Callable[[Any, Any], Any],
+        *,
+        foreign_key: Callable[[Any, Any], Any] | None = None,
+        **options: Any,
+    ) -> KTable:
+        """Join, and keep rows of this table without a partner."""
+        if foreign_key is not None:
+            return self._foreign_key_join(other, joiner, foreign_key, is_left=True, **options)
+        return self._join(other, joiner, is_left=True, is_outer=False, **options)
+
+    def outer_join(
+        self, other: KTable, joiner: Callable[[Any, Any], Any], **options: Any
+    ) -> KTable:
+        """Join, and keep the rows of both tables without a partner."""
+        return self._join(other, joiner, is_left=True, is_outer=True, **options)
+
+    def _foreign_key_join(
+        self,
+        other: KTable,
+        joiner: Callable[[Any, Any], Any],
+        foreign_key: Callable[[Any, Any], Any],
+        *,
+        is_left: bool,
+        materialized: Materialized | None = None,
+        table_joined: TableJoined | None = None,
+    ) -> KTable:
+        from ottla.streams.dsl.foreign_key_join import join_by_foreign_key
+
+        other.send_old_values()
+        self.send_old_values()
+        name = (table_joined or TableJoined()).name
+        made = join_by_foreign_key(self, other, joiner, foreign_key, name=name, is_left=is_left)
+        given = materialized or Materialized()
+        result = self.graph.suffixed(name, "-result", "KTABLE-FK-JOIN-OUTPUT-")
+        store = given.name or self.graph.store_name("KTABLE-FK-JOIN-OUTPUT-")
+        key = given.key or self.key_serde
+        value = given.value or self.graph.config.default_value_serde
+        spec = table_store(store, given, key, value)
+        is_stored = given.name is not None
+        output = Typed(made, key, value)
+        return source_table(self.graph, output, result, spec, is_stored=is_stored)
+
+    def _join(
+        self,
+        other: KTable,
+        joiner: Callable[[Any, Any], Any],
+        *,
+        is_left: bool,
+        is_outer: bool,
+        materialized: Materialized | None = None,
+        name: str | None = None,
+    ) -> KTable:
+        graph = self.graph
+        merge = graph.name("KTABLE-MERGE-", name)
+        if is_left:
+            self.send_old_values()
+        if is_outer:
+            other.send_old_values()
+        output, store = self._materialized(merge, materialized, "KTABLE-MERGE-")
+        names = [
+            graph.suffixed(name, "-join-this", "KTABLE-JOINTHIS-"),
+            graph.suffixed(name, "-join-other", "KTABLE-JOINOTHER-"),
+        ]
+        left, right = self.view(), other.view()
+        needs_left, needs_right = not is_outer, not is_left
+        sides = [
+            TableJoin(
+                right,
+                joiner,
+                needs_other=needs_right,
+                needs_own=needs_left,
+                is_versioned=self.is_versioned,
+            ),
+            TableJoin(
+                left,
+                lambda own, found: joiner(found, own),
+                needs_other=needs_left,
+                needs_own=needs_right,
+                is_versioned=other.is_versioned,
+            ),
+        ]
+        graph.add(names[0], sides[0], self.node, stores=right.stores())
+        graph.add(names[1], sides[1], other.node, stores=left.stores())
+        processor = JoinMerge(None if store is None else store.name)
+        graph.add(merge, processor, *names)
+        if store is not None:
+            graph.add_store(store, merge)
+
+        def send_old_values(_: bool) -> bool:  # noqa: FBT001 - a callback
+            self.send_old_values()
+            other.send_old_values()
+            processor.sends_old_values = True
+            for one in sides:
+                one.sends_old_values = True
+            return True
+
+        def view() -> TableView:
+            if store is not None:
+                return StoreView(store.name)
+            return JoinedView(left, right, joiner, needs_left=needs_left, needs_right=needs_right)
+
+        rows = Rows(view, send_old_values, None if store is None else store.name)
+        return KTable(graph, output, rows)
+
+    def _computed(
+        self,
+        prefix: str,
+        compute: Callable[[Any, Any], Any],
+        materialized: Materialized | None,
+        name: str | None,
+        *,
+        keeps_value: bool,
+    ) -> KTable:
+        graph = self.graph
+        if materialized is not None and materialized.name is None:
+            graph.store_name(prefix)
+        made = graph.name(prefix, name)
+        value = self.value_serde if keeps_value else graph.config.default_value_serde
+        given = materialized or Materialized()
+        output = Typed(made, given.key or self.key_serde, given.value or value)
+        store = (
+            None if given.name is None else table_store(given.name, given, output.key, output.value)
+        )
+        kind = TableFilter if keeps_value else TableMap
+        processor = kind(compute, None if store is None else store.name)
+        graph.add(made, processor, self.node)
+        if store is not None:
+            graph.add_store(store, made)
+        if keeps_value:  # so that no deletion of what was never there is forwarded
+            processor.sends_old_values = self.send_old_values(force=False)
+
+        def send_old_values(force: bool) -> bool:  # noqa: FBT001 - a callback
+            if store is not None or self.send_old_values(force=force):
+                processor.sends_old_values = True
+            return processor.sends_old_values
+
+        def view() -> TableView:
+            if store is not None:
+                return StoreView(store.name)
+            return ComputedView(self.view(), compute)
+
+        rows = Rows(
+            view,
+            send_old_values,
+            None if store is None else store.name,
+            self._rows.close_after_ms,
+            is_versioned=store is not None and store.kind == "versioned",
+        )
+        return KTable(graph, output, rows)
+
+    def _materialized(
+        self, node: str, materialized: Materialized | None, prefix: str
+    ) -> tuple[Typed, StoreSpec | None]:
+        """Return a new table's output and its store, if it has one."""
+        value = self.graph.config.default_value_serde
+        if materialized is None:
+            return Typed(node, self.key_serde, value), None
+        output = Typed(node, materialized.key or self.key_serde, materialized.value or value)
+        name = materialized.name or self.graph.store_name(prefix)
+        return output, table_store(name, materialized, output.key, output.value)
+
+
+def table_store(name: str, given: Materialized, key: Serde, value: Serde) -> StoreSpec:
+    """Return the store of a table without windows."""
+    key, value = given.key or key, given.value or value
+    if given.history_ms is None:
+        return StoreSpec(name, "key-value", key, value)
+    return StoreSpec(name, "versioned", key, value, retention_ms=given.history_ms)
+
+
+def stored_table(
+    graph: Graph,
+    output: Typed,
+    processor: Any,
+    view: TableView,
+    store: str,
+    *,
+    close_after_ms: int | None = None,
+) -> KTable:
+    """Return a table whose processor keeps its rows in a store."""
+
+    def send_old_values(_: bool) -> bool:  # noqa: FBT001 - a callback
+        processor.sends_old_values = True
+        return True
+
+    return KTable(graph, output, Rows(lambda: view, send_old_values, store, close_after_ms))
+
+
+def source_table(
+    graph: Graph, parent: Typed, name: str, spec: StoreSpec, *, is_stored: bool
+) -> KTable:
+    """Return the table of a stream's records; it is stored at once, or when a reader needs it."""
+    processor: TableProcessor = TableSource(None)
+    graph.add(name, processor, parent.node)
+
+    def view() -> TableView:
+        if processor.store_name is None:
+            processor.store_name = spec.name
+            graph.add_store(spec, name)
+        return StoreView(spec.name)
+
+    def send_old_values(force: bool) -> bool:  # noqa: FBT001 - a callback
+        if not force and processor.store_name is None:
+            return False
+        view()
+        processor.sends_old_values = True
+        return True
+
+    if is_stored or spec.kind == "versioned":
+        view()
+    rows = Rows(view, send_old_values, spec.name, is_versioned=spec.kind == "versioned")
+    return KTable(graph, parent._replace(node=name), rows)
+
+
+def _keyed(function: Callable[..., Any], has_key: bool) -> Callable[..., Any]:  # noqa: FBT001 - passed on
+    return with_key(function, has_key=has_key)

@@ -1,0 +1,261 @@
+"""Grouped streams in windows and sessions, and their aggregations.
+
+Kafka: org.apache.kafka.streams.kstream.{TimeWindowedKStream, SessionWindowedKStream}.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.streams.dsl.graph import Part, Typed
+from ottla.streams.dsl.table import KTable, stored_table
+from ottla.streams.processors.sessions import SessionAggregate
+from ottla.streams.processors.sliding import SlidingWindowAggregate
+from ottla.streams.processors.tables import SessionStoreView, WindowStoreView
+from ottla.streams.processors.time_windows import TimeWindowAggregate
+from ottla.streams.serdes import Serde, Serdes
+from ottla.streams.settings import Materialized, StoreSpec
+from ottla.streams.windows import EmitStrategy, SessionWindows, SlidingWindows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.streams.processor import Processor
+    from ottla.streams.windows import TimeWindows, UnlimitedWindows
+
+_AGGREGATE, _REDUCE = "KSTREAM-AGGREGATE-", "KSTREAM-REDUCE-"
+
+
+class Windowing:
+    """How windows become stores, processors and serdes."""
+
+    def __init__(self, windows: Any, emit: EmitStrategy) -> None:
+        self._windows, self._emit = windows, emit
+
+    @property
+    def close_after_ms(self) -> int:
+        """How long after its end a window takes records."""
+        windows = self._windows
+        gap: int = windows.gap_ms if isinstance(windows, SessionWindows) else 0
+        grace: int = windows.grace_ms
+        return grace + gap
+
+    @property
+    def size_ms(self) -> int:
+        """The size of a window; of a session its gap."""
+        windows = self._windows
+        if isinstance(windows, SessionWindows):
+            return windows.gap_ms
+        if isinstance(windows, SlidingWindows):
+            return windows.time_difference_ms
+        size: int = windows.size_ms
+        return size
+
+    def store(self, name: str, given: Materialized, key: Serde, value: Serde) -> StoreSpec:
+        """Return the store of an aggregation; ValueError for a retention that is too short."""
+        least = min(self.size_ms + self._windows.grace_ms, 2**62)
+        if isinstance(self._windows, SlidingWindows):
+            least = 2 * self.size_ms + self._windows.grace_ms
+        retention = least if given.retention_ms is None else given.retention_ms
+        if retention < self.size_ms + self._windows.grace_ms and given.retention_ms is not None:
+            raise ValueError(
+                f"The retention period of the window store {name} must be no smaller than its "
+                f"window size plus the grace period. Got size=[{self.size_ms}], "
+                f"grace=[{self._windows.grace_ms}], retention=[{retention}]"
+            )
+        kind = "session" if isinstance(self._windows, SessionWindows) else "window"
+        return StoreSpec(
+            name,
+            kind,
+            key,
+            value,
+            retention_ms=retention,
+            window_size_ms=self.size_ms,
+            is_time_ordered=self._emit.on_close,
+        )
+
+    def key_serde(self, key: Serde) -> Serde:
+        """Return the serde of windowed keys."""
+        if isinstance(self._windows, SessionWindows):
+            return Serdes.session_windowed(key)
+        return Serdes.time_windowed(key, self.size_ms)
+
+    def view(self, store: str) -> WindowStoreView | SessionStoreView:
+        """Return how the rows are read."""
+        if isinstance(self._windows, SessionWindows):
+            return SessionStoreView(store)
+        return WindowStoreView(store)
+
+    def processor(
+        self,
+        store: str,
+        initializer: Callable[[], Any] | None,
+        aggregator: Callable[[Any, Any, Any], Any],
+        merger: Callable[[Any, Any, Any], Any] | None,
+    ) -> Processor:
+        """Return the processor of an aggregation."""
+        windows = self._windows
+        if isinstance(windows, SessionWindows):
+            assert merger is not None
+            return SessionAggregate(
+                store,
+                self._emit,
+                windows,
+                initializer=initializer or _nothing,
+                aggregator=aggregator,
+                merger=merger,
+            )
+        kind: Any = (
+            SlidingWindowAggregate if isinstance(windows, SlidingWindows) else TimeWindowAggregate
+        )
+        made: Processor = kind(store, self._emit, windows, initializer, aggregator)
+        return made
+
+
+class _Windowed(Part):
+    """Base of grouped streams in windows."""
+
+    def __init__(self, grouped: Any, windows: Any, emit: EmitStrategy | None = None) -> None:
+        super().__init__(grouped.graph, grouped.output)
+        self._grouped, self._windows = grouped, windows
+        self._windowing = Windowing(windows, emit or EmitStrategy.on_window_update())
+
+    def emit_strategy(self, strategy: EmitStrategy) -> Any:
+        """Return the same with results on every update or on the window's close."""
+        return type(self)(self._grouped, self._windows, strategy)
+
+    def _counting(self, materialized: Materialized | None) -> Materialized:
+        if materialized is not None and materialized.name is None:
+            self.graph.store_name(_AGGREGATE)  # Kafka skips a number here
+        return _with_value(materialized, Serdes.long())
+
+    def _aggregated(
+        self,
+        prefix: str,
+        initializer: Callable[[], Any] | None,
+        aggregator: Callable[[Any, Any, Any], Any],
+        given: Materialized,
+        *,
+        merger: Callable[[Any, Any, Any], Any] | None = None,
+        name: str | None = None,
+    ) -> KTable:
+        graph, windowing = self.graph, self._windowing
+        store = given.name or graph.store_name(prefix)
+        made = graph.name(prefix, name)
+        key = given.key or self.key_serde
+        value = given.value or graph.config.default_value_serde
+        processor = windowing.processor(store, initializer, aggregator, merger)
+        graph.add(made, processor, self._grouped.source_of(store))
+        graph.add_store(windowing.store(store, given, key, value), made)
+        return stored_table(
+            graph,
+            Typed(made, windowing.key_serde(key), value),
+            processor,
+            windowing.view(store),
+            store,
+            close_after_ms=windowing.close_after_ms,
+        )
+
+
+class WindowedKStream(_Windowed):
+    """A grouped stream in tumbling, hopping, sliding or unlimited windows."""
+
+    def __init__(
+        self,
+        grouped: Any,
+        windows: TimeWindows | UnlimitedWindows | SlidingWindows,
+        emit: EmitStrategy | None = None,
+    ) -> None:
+        super().__init__(grouped, windows, emit)
+
+    def count(self, *, materialized: Materialized | None = None, name: str | None = None) -> KTable:
+        """Count the records of each key and window."""
+        given = self._counting(materialized)
+        return self._aggregated(_AGGREGATE, _zero, _plus_one, given, name=name)
+
+    def reduce(
+        self,
+        reducer: Callable[[Any, Any], Any],
+        *,
+        materialized: Materialized | None = None,
+        name: str | None = None,
+    ) -> KTable:
+        """Combine the values of each key and window."""
+        given = _with_value(materialized, self.value_serde)
+        return self._aggregated(_REDUCE, None, _reducing(reducer), given, name=name)
+
+    def aggregate(
+        self,
+        initializer: Callable[[], Any],
+        aggregator: Callable[[Any, Any, Any], Any],
+        *,
+        materialized: Materialized | None = None,
+        name: str | None = None,
+    ) -> KTable:
+        """Aggregate the values of each key and window."""
+        given = materialized or Materialized()
+        return self._aggregated(_AGGREGATE, initializer, aggregator, given, name=name)
+
+
+class SessionWindowedKStream(_Windowed):
+    """A grouped stream in sessions."""
+
+    def count(self, *, materialized: Materialized | None = None, name: str | None = None) -> KTable:
+        """Count the records of each key and session."""
+        given = self._counting(materialized)
+        return self._aggregated(_AGGREGATE, _zero, _plus_one, given, merger=_add_counts, name=name)
+
+    def reduce(
+        self,
+        reducer: Callable[[Any, Any], Any],
+        *,
+        materialized: Materialized | None = None,
+        name: str | None = None,
+    ) -> KTable:
+        """Combine the values of each key and session."""
+        given = _with_value(materialized, self.value_serde)
+
+        def merge(_key: Any, first: Any, second: Any) -> Any:
+            return second if first is None else reducer(first, second)
+
+        return self._aggregated(_REDUCE, None, _reducing(reducer), given, merger=merge, name=name)
+
+    def aggregate(
+        self,
+        initializer: Callable[[], Any],
+        aggregator: Callable[[Any, Any, Any], Any],
+        merger: Callable[[Any, Any, Any], Any],
+        *,
+        materialized: Materialized | None = None,
+        name: str | None = None,
+    ) -> KTable:
+        """Aggregate the values of each key and session; the merger joins two sessions."""
+        given = materialized or Materialized()
+        return self._aggregated(
+            _AGGREGATE, initializer, aggregator, given, merger=merger, name=name
+        )
+
+
+def _nothing() -> None:
+    return None
+
+
+def _zero() -> int:
+    return 0
+
+
+def _plus_one(_key: Any, _value: Any, count: int) -> int:
+    return count + 1
+
+
+def _add_counts(_key: Any, first: int, second: int) -> int:
+    return first + second
+
+
+def _reducing(reducer: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
+    return lambda _, value, aggregate: value if aggregate is None else reducer(aggregate, value)
+
+
+def _with_value(materialized: Materialized | None, value: Serde) -> Materialized:
+    given = materialized or Materialized()
+    return Materialized(given.name, given.key, given.value or value, given.retention_ms)

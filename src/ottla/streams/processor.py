@@ -1,0 +1,82 @@
+"""The Processor API: what a processor is, and what its context offers.
+
+Kafka: org.apache.kafka.streams.processor.api.{Processor, ProcessorContext}, Punctuator.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.streams.records import Record, RecordMetadata
+
+
+class PunctuationType(Enum):
+    """The clock of a punctuation."""
+
+    STREAM_TIME = 0
+    WALL_CLOCK_TIME = 1
+
+
+class Cancellable(Protocol):
+    """A punctuation that can be ended."""
+
+    def cancel(self) -> None:
+        """End the punctuation."""
+
+
+class ProcessorContext(Protocol):
+    """What a processor may use."""
+
+    def forward(self, record: Record, child: str | None = None) -> None:
+        """Send a record to all successors, or to one."""
+
+    def get_state_store(self, name: str) -> Any:
+        """Return a store that is connected to the processor."""
+
+    def schedule(
+        self, interval_ms: int, kind: PunctuationType, callback: Callable[[int], None]
+    ) -> Cancellable:
+        """Call a function with the time in regular intervals."""
+
+    def record_metadata(self) -> RecordMetadata | None:
+        """Return where the current record came from; None in a punctuation."""
+
+    def current_stream_time_ms(self) -> int:
+        """Return the highest timestamp of the task's records."""
+
+    def current_system_time_ms(self) -> int:
+        """Return the wall clock's time."""
+
+    def memory(self) -> dict[str, int]:
+        """Return numbers that last as long as the processor's stores."""
+
+    def shared_memory(self, name: str) -> dict[str, int]:
+        """Return numbers that several processors of the task share."""
+
+    def drop(self, reason: str) -> None:
+        """Count a record that is not processed, and log why."""
+
+
+class Processor:
+    """Processes records one at a time.
+
+    A new one is made for each task, and on Spark for each micro-batch of a task: what has to last
+    belongs into stores.
+    """
+
+    context: ProcessorContext
+
+    def init(self, context: ProcessorContext) -> None:
+        """Take the context; called once before the first record."""
+        self.context = context
+
+    def process(self, record: Record) -> None:
+        """Process a record."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End; called once after the last record."""

@@ -1,0 +1,269 @@
+"""Processors of tables: source, filter, map values, regrouping, aggregation with a subtractor.
+
+Kafka: kstream.internals.{KTableSource, KTableFilter, KTableMapValues, KTableRepartitionMap,
+KTableAggregate, KTableReduce, KTableValueGetter}.
+
+A table whose readers need old values has `sends_old_values`; the DSL sets it on the prototype.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ottla.streams.errors import StreamsException
+from ottla.streams.processor import Processor
+from ottla.streams.records import Change, Record, ValueAndTimestamp
+from ottla.streams.stores.versioned import VersionedStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.streams.processor import ProcessorContext
+
+
+class TableView(Protocol):
+    """How a processor reads a table: from a store, or computed from another view."""
+
+    def stores(self) -> list[str]:
+        """Return the names of the stores that are read."""
+
+    def get(
+        self, context: ProcessorContext, key: Any, as_of: int | None = None
+    ) -> ValueAndTimestamp | None:
+        """Return the row of a key; from a versioned store as of a time."""
+
+
+class StoreView:
+    """The rows of a store."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def stores(self) -> list[str]:
+        """Return the names of the stores that are read."""
+        return [self._name]
+
+    def get(
+        self, context: ProcessorContext, key: Any, as_of: int | None = None
+    ) -> ValueAndTimestamp | None:
+        """Return the row of a key; from a versioned store as of a time."""
+        store = context.get_state_store(self._name)
+        found: ValueAndTimestamp | None = (
+            store.get(key, as_of) if isinstance(store, VersionedStore) else store.get(key)
+        )
+        return found
+
+
+class WindowStoreView(StoreView):
+    """The rows of a window store, by windowed key."""
+
+    def get(
+        self,
+        context: ProcessorContext,
+        key: Any,
+        as_of: int | None = None,  # noqa: ARG002 - windows have no versions
+    ) -> ValueAndTimestamp | None:
+        """Return the row of a windowed key."""
+        store = context.get_state_store(self._name)
+        found: ValueAndTimestamp | None = store.get(key.key, key.window.start)
+        return found
+
+
+class SessionStoreView(StoreView):
+    """The rows of a session store, by windowed key."""
+
+    def get(
+        self,
+        context: ProcessorContext,
+        key: Any,
+        as_of: int | None = None,  # noqa: ARG002 - sessions have no versions
+    ) -> ValueAndTimestamp | None:
+        """Return the row of a windowed key."""
+        store = context.get_state_store(self._name)
+        found = store.fetch_session(key.key, key.window.start, key.window.end)
+        return None if found is None else ValueAndTimestamp(found, key.window.end)
+
+
+class ComputedView:
+    """The rows of another view, each value computed by a function of key and value."""
+
+    def __init__(self, parent: TableView, compute: Callable[[Any, Any], Any]) -> None:
+        self._parent, self._compute = parent, compute
+
+    def stores(self) -> list[str]:
+        """Return the names of the stores that are read."""
+        return self._parent.stores()
+
+    def get(
+        self, context: ProcessorContext, key: Any, as_of: int | None = None
+    ) -> ValueAndTimestamp | None:
+        """Return the computed row of a key."""
+        found = self._parent.get(context, key, as_of)
+        if found is None:
+            return None
+        value = self._compute(key, found.value)
+        return None if value is None else ValueAndTimestamp(value, found.timestamp)
+
+
+class TableProcessor(Processor):
+    """Base of processors that forward a table's changes, through a store if they have one."""
+
+    sends_old_values = False
+
+    def __init__(self, store: str | None) -> None:
+        self.store_name = store
+        self._store: Any = None
+
+    def init(self, context: ProcessorContext) -> None:
+        """Open the store."""
+        super().init(context)
+        if self.store_name is not None:
+            self._store = context.get_state_store(self.store_name)
+
+    def update(self, record: Record, new: Any, old: Any) -> None:
+        """Store a row, if it is to be stored, and forward the change."""
+        is_latest: bool | None = True
+        if self._store is not None:
+            is_latest = self._store.put_value(record.key, new, record.timestamp)
+        if is_latest is not None:
+            change = Change(new, old if self.sends_old_values else None, is_latest)
+            self.context.forward(record.with_value(change))
+
+    def stored(self, key: Any) -> Any:
+        """Return the stored value of a key."""
+        found = None if self._store is None else self._store.get(key)
+        return None if found is None else found.value
+
+
+class TableSource(TableProcessor):
+    """Turns the records of a topic into rows."""
+
+    def process(self, record: Record) -> None:
+        """Process a record."""
+        if record.key is None:
+            self.context.drop("null key of a table")
+            return
+        self.update(record, record.value, self.stored(record.key))
+
+
+class TableMap(TableProcessor):
+    """Computes each row's value by a function of key and value."""
+
+    def __init__(self, compute: Callable[[Any, Any], Any], store: str | None) -> None:
+        super().__init__(store)
+        self._compute = compute
+
+    def process(self, record: Record) -> None:
+        """Process a change."""
+        change: Change = record.value
+        new = self._value(record.key, change.new)
+        old = None
+        if self.sends_old_values:
+            old = (
+                self._value(record.key, change.old)
+                if self._store is None
+                else self.stored(record.key)
+            )
+        if self.sends_old_values and old is None and new is None and self.skips_nothing():
+            return
+        self.update(record, new, old)
+
+    def skips_nothing(self) -> bool:
+        """Whether a change from nothing to nothing ends here."""
+        return False
+
+    def _value(self, key: Any, value: Any) -> Any:
+        return self._compute(key, value)
+
+
+class TableFilter(TableMap):
+    """Keeps rows that a function accepts."""
+
+    def skips_nothing(self) -> bool:
+        """Whether a change from nothing to nothing ends here."""
+        return True
+
+
+def filtering(predicate: Callable[[Any, Any], Any], *, negated: bool) -> Callable[[Any, Any], Any]:
+    """Return a function that keeps the value of accepted rows."""
+
+    def compute(key: Any, value: Any) -> Any:
+        if value is None or bool(predicate(key, value)) == negated:
+            return None
+        return value
+
+    return compute
+
+
+def mapping(mapper: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return a function that maps values and leaves deletions."""
+    return lambda key, value: None if value is None else mapper(key, value)
+
+
+class Regroup(Processor):
+    """Gives rows new keys: the old row leaves its group, the new one joins another."""
+
+    def __init__(self, mapper: Callable[[Any, Any], tuple[Any, Any]]) -> None:
+        self._mapper = mapper
+
+    def process(self, record: Record) -> None:
+        """Process a change."""
+        new = self._pair(record.key, record.value.new)
+        old = self._pair(record.key, record.value.old)
+        if old is not None and new is not None and old[0] == new[0]:
+            self._send(record, old[0], Change(new[1], old[1]))
+            return
+        if old is not None:
+            self._send(record, old[0], Change(None, old[1]))
+        if new is not None:
+            self._send(record, new[0], Change(new[1], None))
+
+    def _pair(self, key: Any, value: Any) -> tuple[Any, Any] | None:
+        pair = None if value is None else self._mapper(key, value)
+        return None if pair is None or pair[0] is None or pair[1] is None else pair
+
+    def _send(self, record: Record, key: Any, change: Change) -> None:
+        self.context.forward(record.with_key(key).with_value(change))
+
+
+class TableAggregate(TableProcessor):
+    """Aggregates regrouped rows: subtracts the old value, adds the new one.
+
+    Without an initializer the first value is the aggregate (reduce).
+    """
+
+    def __init__(
+        self,
+        store: str,
+        initializer: Callable[[], Any] | None,
+        adder: Callable[[Any, Any, Any], Any],
+        subtractor: Callable[[Any, Any, Any], Any],
+    ) -> None:
+        super().__init__(store)
+        self._initializer, self._adder, self._subtractor = initializer, adder, subtractor
+
+    def process(self, record: Record) -> None:
+        """Process a change of a group's member."""
+        if record.key is None:
+            text = f"Record key for KTable operator with state {self.store_name} should not be null"
+            raise StreamsException(text)
+        found = self._store.get(record.key)
+        old = None if found is None else found.value
+        timestamp = record.timestamp
+        change: Change = record.value
+        aggregate = old
+        if change.old is not None and old is not None:
+            aggregate = self._subtractor(record.key, change.old, old)
+            timestamp = max(timestamp, found.timestamp)
+        if change.new is not None:
+            aggregate = self._add(record.key, change.new, aggregate)
+            if found is not None:
+                timestamp = max(timestamp, found.timestamp)
+        self.update(record.with_timestamp(timestamp), aggregate, old)
+
+    def _add(self, key: Any, value: Any, aggregate: Any) -> Any:
+        if aggregate is None:
+            if self._initializer is None:
+                return value
+            aggregate = self._initializer()
+        return self._adder(key, value, aggregate)

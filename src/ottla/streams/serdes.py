@@ -1,0 +1,176 @@
+"""Serdes: how keys and values are written in topics and stores.
+
+Kafka: org.apache.kafka.common.serialization.Serdes, kstream.{WindowedSerdes}; JSON and Protobuf in
+the plain form (no schema registry). The encodings of primitives are Kafka's.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import asdict, dataclass, is_dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from ottla.streams.errors import SerializationException
+from ottla.streams.packing import Packing
+from ottla.streams.windows import Window, Windowed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LONG = Packing(">q")
+_NUMBERS = {"short": ">h", "integer": ">i", "long": ">q", "float": ">f", "double": ">d"}
+
+
+@dataclass(frozen=True)
+class Serde:
+    """A pair of functions between values and bytes; None stays None."""
+
+    name: str
+    write: Callable[[Any], bytes]
+    read: Callable[[bytes], Any]
+
+    def serialize(self, value: Any) -> bytes | None:
+        """Return a value's bytes; SerializationException for one of another type."""
+        if value is None:
+            return None
+        try:
+            return self.write(value)
+        except (struct.error, TypeError, ValueError, AttributeError) as error:
+            kind = type(value).__name__
+            text = f"the {self.name} serde cannot write a value of type {kind}: {error}"
+            raise SerializationException(text) from error
+
+    def deserialize(self, data: bytes | None) -> Any:
+        """Return the value of bytes; SerializationException for bytes of another form."""
+        if data is None:
+            return None
+        try:
+            return self.read(data)
+        except Exception as error:
+            text = f"the {self.name} serde cannot read {len(data)} bytes: {error}"
+            raise SerializationException(text) from error
+
+
+class Serdes:
+    """The serdes at hand."""
+
+    @staticmethod
+    def string() -> Serde:
+        """Return the serde of text in UTF-8."""
+        return Serde("string", _write_text, _read_text)
+
+    @staticmethod
+    def bytes() -> Serde:
+        """Return the serde of bytes as they are."""
+        return Serde("bytes", bytes, bytes)
+
+    @staticmethod
+    def short() -> Serde:
+        """Return the serde of numbers of 16 bits."""
+        return _number("short")
+
+    @staticmethod
+    def integer() -> Serde:
+        """Return the serde of numbers of 32 bits."""
+        return _number("integer")
+
+    @staticmethod
+    def long() -> Serde:
+        """Return the serde of numbers of 64 bits."""
+        return _number("long")
+
+    @staticmethod
+    def float() -> Serde:
+        """Return the serde of numbers in single precision."""
+        return _number("float")
+
+    @staticmethod
+    def double() -> Serde:
+        """Return the serde of numbers in double precision."""
+        return _number("double")
+
+    @staticmethod
+    def boolean() -> Serde:
+        """Return the serde of truth values: a byte."""
+        return Serde("boolean", _write_boolean, _read_boolean)
+
+    @staticmethod
+    def uuid() -> Serde:
+        """Return the serde of UUIDs as text."""
+        return Serde("uuid", lambda value: str(value).encode(), lambda data: UUID(data.decode()))
+
+    @staticmethod
+    def json(kind: type | None = None) -> Serde:
+        """Return the serde of JSON; with a dataclass, its fields, which must all be known."""
+        if kind is None:
+            return Serde("json", _write_json, json.loads)
+        return Serde(f"json {kind.__name__}", _write_json, lambda data: kind(**json.loads(data)))
+
+    @staticmethod
+    def protobuf(kind: Any) -> Serde:
+        """Return the serde of messages of a class that protoc has generated."""
+        return Serde(
+            f"protobuf {kind.__name__}",
+            lambda value: value.SerializeToString(deterministic=True),
+            kind.FromString,
+        )
+
+    @staticmethod
+    def time_windowed(key: Serde, size_ms: int) -> Serde:
+        """Return the serde of keys in windows of one size: the key, the start."""
+        return _windowed("time-windowed", key, lambda start: start + size_ms)
+
+    @staticmethod
+    def session_windowed(key: Serde) -> Serde:
+        """Return the serde of keys in sessions: the key, the end, the start."""
+        return _windowed("session-windowed", key, None)
+
+
+def _write_text(value: str) -> bytes:
+    return value.encode("utf-8")
+
+
+def _read_text(data: bytes) -> str:
+    return data.decode("utf-8")
+
+
+def _write_boolean(value: Any) -> bytes:
+    return b"\x01" if value else b"\x00"
+
+
+def _read_boolean(data: bytes) -> bool:
+    if data not in (b"\x00", b"\x01"):
+        raise ValueError("a boolean is one byte, 0 or 1")
+    return data == b"\x01"
+
+
+def _write_json(value: Any) -> bytes:
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
+
+
+def _number(name: str) -> Serde:
+    packer = Packing(_NUMBERS[name])
+    return Serde(name, packer.pack, lambda data: packer.unpack(data)[0])
+
+
+def _windowed(name: str, key: Serde, end_of: Callable[[int], int] | None) -> Serde:
+    """Return the serde of windowed keys; without `end_of` the end is written, too."""
+
+    def write(value: Windowed) -> bytes:
+        times = LONG.pack(value.window.start)
+        if end_of is None:
+            times = LONG.pack(value.window.end) + times
+        return (key.serialize(value.key) or b"") + times
+
+    def read(data: bytes) -> Windowed:
+        (start,) = LONG.unpack(data[-8:])
+        if end_of is not None:
+            return Windowed(key.deserialize(data[:-8]), Window(start, end_of(start)))
+        (end,) = LONG.unpack(data[-16:-8])
+        return Windowed(key.deserialize(data[:-16]), Window(start, end))
+
+    return Serde(f"{name} {key.name}", write, read)

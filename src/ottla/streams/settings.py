@@ -1,0 +1,197 @@
+"""What operators are given: names, serdes, stores, and how much a suppression buffers.
+
+Kafka: org.apache.kafka.streams.kstream.{Consumed, Produced, Grouped, Joined, StreamJoined,
+TableJoined, Materialized, Repartitioned, Branched, Suppressed}, state.Stores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ottla.streams.windows import Duration, milliseconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.streams.records import Record
+    from ottla.streams.serdes import Serde
+
+
+@dataclass(frozen=True)
+class Consumed:
+    """How a topic is read; `timestamp_extractor(record, partition_time)` may replace timestamps."""
+
+    key: Serde | None = None
+    value: Serde | None = None
+    timestamp_extractor: Callable[[Record, int], int] | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True)
+class Produced:
+    """How a topic is written; `partitioner(topic, key, value, partitions)` may choose the place."""
+
+    key: Serde | None = None
+    value: Serde | None = None
+    partitioner: Callable[[str, Any, Any, int], int] | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """How a grouping writes its repartition topic, if it needs one."""
+
+    key: Serde | None = None
+    value: Serde | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True)
+class Joined:
+    """How a stream is repartitioned for its join with a table."""
+
+    key: Serde | None = None
+    value: Serde | None = None
+    other_value: Serde | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True)
+class StreamJoined:
+    """How a join of two streams stores both, and their names."""
+
+    key: Serde | None = None
+    value: Serde | None = None
+    other_value: Serde | None = None
+    name: str | None = None
+    store_name: str | None = None
+
+
+@dataclass(frozen=True)
+class TableJoined:
+    """The name of a foreign-key join."""
+
+    name: str | None = None
+
+
+@dataclass(frozen=True)
+class Repartitioned:
+    """How a stream is repartitioned."""
+
+    name: str | None = None
+    key: Serde | None = None
+    value: Serde | None = None
+    partitions: int | None = None
+
+
+@dataclass(frozen=True)
+class Materialized:
+    """How a table's store is named and written; `history_ms` makes it a versioned one."""
+
+    name: str | None = None
+    key: Serde | None = None
+    value: Serde | None = None
+    retention_ms: int | None = None
+    history_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class Branched:
+    """The name of a branch, and a function that takes its stream."""
+
+    name: str | None = None
+    function: Callable[[Any], Any] | None = None
+
+
+@dataclass(frozen=True)
+class Suppressed:
+    """How long a table's updates are held back; `limit_ms` None waits for the window's close."""
+
+    limit_ms: int | None
+    max_records: int | None = None
+    max_bytes: int | None = None
+    emits_when_full: bool = False
+    name: str | None = None
+
+    @classmethod
+    def until_window_closes(cls, *, max_records: int | None = None) -> Suppressed:
+        """Hold back until the window is closed; fail when more rows would be held."""
+        return cls(None, max_records)
+
+    @classmethod
+    def until_time_limit(
+        cls,
+        limit: Duration,
+        *,
+        max_records: int | None = None,
+        max_bytes: int | None = None,
+        emit_early_when_full: bool = True,
+    ) -> Suppressed:
+        """Hold back for a time; when full, forward the oldest rows early or fail."""
+        return cls(milliseconds(limit), max_records, max_bytes, emit_early_when_full)
+
+    def with_name(self, name: str) -> Suppressed:
+        """Return the same with a name for the processor."""
+        return replace(self, name=name)
+
+
+@dataclass(frozen=True)
+class StoreSpec:
+    """A store of a topology: its kind (key-value, window, session, versioned, buffer) and form."""
+
+    name: str
+    kind: str
+    key: Serde | None = None
+    value: Serde | None = None
+    retention_ms: int = 0
+    window_size_ms: int = 0
+    has_duplicates: bool = False
+    has_timestamps: bool = True
+    is_time_ordered: bool = False
+
+
+class Stores:
+    """Definitions of stores for `add_state_store`."""
+
+    @staticmethod
+    def key_value(name: str, key: Serde, value: Serde) -> StoreSpec:
+        """Return a store of values by key."""
+        return StoreSpec(name, "key-value", key, value, has_timestamps=False)
+
+    @staticmethod
+    def timestamped_key_value(name: str, key: Serde, value: Serde) -> StoreSpec:
+        """Return a store of values with timestamps by key."""
+        return StoreSpec(name, "key-value", key, value)
+
+    @staticmethod
+    def window(
+        name: str,
+        key: Serde,
+        value: Serde,
+        *,
+        retention: Duration,
+        size: Duration,
+        retain_duplicates: bool = False,
+    ) -> StoreSpec:
+        """Return a store of values by key and start of a window."""
+        return StoreSpec(
+            name,
+            "window",
+            key,
+            value,
+            retention_ms=milliseconds(retention),
+            window_size_ms=milliseconds(size),
+            has_duplicates=retain_duplicates,
+            has_timestamps=False,
+        )
+
+    @staticmethod
+    def session(name: str, key: Serde, value: Serde, *, retention: Duration) -> StoreSpec:
+        """Return a store of values by key and session."""
+        return StoreSpec(name, "session", key, value, retention_ms=milliseconds(retention))
+
+    @staticmethod
+    def versioned_key_value(name: str, key: Serde, value: Serde, *, history: Duration) -> StoreSpec:
+        """Return a store that also answers as of an earlier time."""
+        return StoreSpec(name, "versioned", key, value, retention_ms=milliseconds(history))

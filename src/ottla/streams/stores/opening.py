@@ -1,0 +1,31 @@
+"""Opens a store by its definition.
+
+Kafka: org.apache.kafka.streams.state.StoreBuilder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ottla.streams.stores.key_value import KeyValueStore, TimestampedKeyValueStore
+from ottla.streams.stores.session import SessionStore
+from ottla.streams.stores.versioned import VersionedStore
+from ottla.streams.stores.window import WindowStore
+
+if TYPE_CHECKING:
+    from ottla.streams.config import StreamsConfig
+    from ottla.streams.settings import StoreSpec
+    from ottla.streams.stores.backend import Backend
+
+
+def open_store(spec: StoreSpec, backend: Backend, config: StreamsConfig) -> Any:
+    """Return the store of a definition; serdes that it does not name are the application's."""
+    key = spec.key or config.default_key_serde
+    value = spec.value or config.default_value_serde
+    if spec.kind == "key-value":
+        kind = TimestampedKeyValueStore if spec.has_timestamps else KeyValueStore
+        return kind(backend, key, value)
+    full = replace(spec, key=key, value=value)
+    kinds = {"window": WindowStore, "session": SessionStore, "versioned": VersionedStore}
+    return kinds[spec.kind](backend, full)

@@ -1,0 +1,358 @@
+"""A task: the nodes of one sub-topology for one partition, run record by record in plain Python.
+
+Kafka: org.apache.kafka.streams.processor.internals.{StreamTask, ProcessorContextImpl,
+PunctuationQueue, RecordCollectorImpl}.
+
+It knows no Spark and no clock. Bytes come in by `process` and leave by a function; stores lie on
+backends that its caller makes.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.streams.config import ErrorContext, Response
+from ottla.streams.dead_letters import dead_letter
+from ottla.streams.errors import SerializationException, StreamsException
+from ottla.streams.partitions import partition_for
+from ottla.streams.processor import Processor, PunctuationType
+from ottla.streams.records import RawRecord, Record, RecordMetadata
+from ottla.streams.stores.opening import open_store
+from ottla.streams.topology import Node, ProcessorNode, SinkNode, SourceNode
+from ottla.streams.windows import Windowed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from ottla.streams.config import StreamsConfig
+    from ottla.streams.stores.backend import Backend
+    from ottla.streams.topology import SubTopology, Topology
+
+log = logging.getLogger("ottla.streams")
+MEMORY = "__memory"
+"""The backend of numbers that are kept with the stores."""
+
+
+class TaskEnvironment(NamedTuple):
+    """What a task gets from its caller."""
+
+    config: StreamsConfig
+    backend: Callable[[str], Backend]
+    emit: Callable[[RawRecord], None]
+    now_ms: Callable[[], int]
+    partitions: Mapping[str, int]
+
+
+def nodes_of_task(topology: Topology, part: SubTopology) -> list[Node]:
+    """Return the nodes of a sub-topology, with those that fill the global stores it reads."""
+    nodes = list(part.nodes)
+    needed = set(part.stores()) & topology.global_stores()
+    for other in topology.sub_topologies():
+        if other.is_global and needed & set(other.stores()) and other.number != part.number:
+            nodes += other.nodes
+    return nodes
+
+
+@dataclass(eq=False)
+class Punctuation:
+    """A function that is called in intervals."""
+
+    node: str
+    interval_ms: int
+    kind: PunctuationType
+    callback: Callable[[int], None]
+    next_ms: int
+    is_cancelled: bool = False
+
+    def cancel(self) -> None:
+        """End the punctuation."""
+        self.is_cancelled = True
+
+
+class NodeContext:
+    """The context of one processor in a task."""
+
+    def __init__(self, task: Task, node: Node) -> None:
+        self._task, self._node = task, node
+        self._numbers: dict[str, int] | None = None
+
+    def forward(self, record: Record, child: str | None = None) -> None:
+        """Send a record to all successors, or to one."""
+        self._task.forward(self._node, record, child)
+
+    def get_state_store(self, name: str) -> Any:
+        """Return a store that is connected to the processor."""
+        return self._task.store(self._node, name)
+
+    def schedule(
+        self, interval_ms: int, kind: PunctuationType, callback: Callable[[int], None]
+    ) -> Punctuation:
+        """Call a function with the time in regular intervals."""
+        return self._task.schedule(self._node.name, interval_ms, kind, callback)
+
+    def record_metadata(self) -> RecordMetadata | None:
+        """Return where the current record came from; None in a punctuation."""
+        return self._task.metadata
+
+    def current_stream_time_ms(self) -> int:
+        """Return the highest timestamp of the task's records."""
+        return self._task.stream_time
+
+    def current_system_time_ms(self) -> int:
+        """Return the wall clock's time."""
+        return self._task.now_ms()
+
+    def memory(self) -> dict[str, int]:
+        """Return numbers that last as long as the processor's stores."""
+        if self._numbers is None:
+            self._numbers = self._task.memory(self._node.name)
+        return self._numbers
+
+    def shared_memory(self, name: str) -> dict[str, int]:
+        """Return numbers that several processors of the task share."""
+        return self._task.memory(f"/{name}")
+
+    def drop(self, reason: str) -> None:
+        """Count a record that is not processed, and log why."""
+        self._task.dropped += 1
+        log.info(
+            "Skipping record: %s", reason, extra={"event": "streams.drop", "node": self._node.name}
+        )
+
+
+class Task:
+    """The processors of a sub-topology with their stores."""
+
+    def __init__(
+        self, topology: Topology, nodes: Iterable[Node], environment: TaskEnvironment
+    ) -> None:
+        self._topology, self._environment = topology, environment
+        self._nodes = {node.name: node for node in nodes}
+        self._children = {name: topology.children(name) for name in self._nodes}
+        self._sources = {
+            topic: node
+            for node in self._nodes.values()
+            if isinstance(node, SourceNode)
+            for topic in node.topics
+        }
+        self._memory_backend = environment.backend(MEMORY)
+        self._memories: dict[str, dict[str, int]] = {}
+        self._own = self.memory("")
+        self._times = self.memory("/partition")
+        self.stream_time: int = self._own.get("stream_time", -1)
+        self.metadata: RecordMetadata | None = None
+        self.dropped = 0
+        self._raw: RawRecord | None = None
+        self._punctuations: list[Punctuation] = []
+        self._stores = self._open_stores()
+        self._processors: dict[str, Processor] = {}
+        for node in self._nodes.values():
+            if isinstance(node, ProcessorNode):
+                self._processors[node.name] = processor = node.make()
+                processor.init(NodeContext(self, node))
+
+    @property
+    def topics(self) -> set[str]:
+        """The topics that the task reads."""
+        return set(self._sources)
+
+    @property
+    def stores(self) -> dict[str, Any]:
+        """The stores by name."""
+        return self._stores
+
+    def now_ms(self) -> int:
+        """Return the wall clock's time."""
+        return self._environment.now_ms()
+
+    def process(self, raw: RawRecord) -> None:
+        """Process a record of one of the task's topics, and what it makes due."""
+        source = self._sources[raw.topic]
+        self._raw = raw
+        self.metadata = RecordMetadata(raw.topic, raw.partition or 0, raw.offset)
+        record = self._read(source, raw)
+        if record is not None:
+            if not source.is_global:
+                self.stream_time = max(self.stream_time, record.timestamp)
+            self.forward(source, record)
+        self.metadata = self._raw = None
+        self._punctuate(PunctuationType.STREAM_TIME, self.stream_time)
+
+    def punctuate_wall_clock(self) -> None:
+        """Call the wall-clock punctuations that are due."""
+        self._punctuate(PunctuationType.WALL_CLOCK_TIME, self.now_ms())
+
+    def flush(self) -> None:
+        """Write all state to the backends."""
+        for store in self._stores.values():
+            store.flush()
+        self._own["stream_time"] = self.stream_time
+        for number, one in enumerate(self._punctuations):
+            self._own[f"punctuation {number}"] = one.next_ms
+        for name, numbers in self._memories.items():
+            if numbers:
+                self._memory_backend.put(name.encode() or b"/", json.dumps(numbers).encode())
+
+    def close(self) -> None:
+        """Close the processors."""
+        for processor in self._processors.values():
+            processor.close()
+
+    def memory(self, name: str) -> dict[str, int]:
+        """Return the numbers that are kept under a name."""
+        if name not in self._memories:
+            data = self._memory_backend.get(name.encode() or b"/")
+            self._memories[name] = {} if data is None else json.loads(data)
+        return self._memories[name]
+
+    def store(self, node: Node, name: str) -> Any:
+        """Return a store of a node; StreamsException for one that is not connected to it."""
+        if name not in self._stores or (
+            name not in getattr(node, "stores", ()) and name not in self._topology.global_stores()
+        ):
+            raise StreamsException(
+                f"Processor {node.name} has no access to StateStore {name} as the store is not "
+                "connected to the processor."
+            )
+        return self._stores[name]
+
+    def schedule(
+        self, name: str, interval_ms: int, kind: PunctuationType, callback: Callable[[int], None]
+    ) -> Punctuation:
+        """Add a punctuation: by stream time from 0 on, by the wall clock after an interval."""
+        if interval_ms < 1:
+            raise ValueError("The minimum supported scheduling interval is 1 millisecond.")
+        first = 0 if kind is PunctuationType.STREAM_TIME else self.now_ms() + interval_ms
+        first = self._own.get(f"punctuation {len(self._punctuations)}", first)
+        made = Punctuation(name, interval_ms, kind, callback, first)
+        self._punctuations.append(made)
+        return made
+
+    def forward(self, node: Node, record: Record, child: str | None = None) -> None:
+        """Give a record to the successors of a node."""
+        children = self._children[node.name]
+        if child is not None:
+            children = [one for one in children if one.name == child]
+            if not children:
+                raise StreamsException(f"Unknown downstream node: {child}")
+        for one in children:
+            if isinstance(one, SinkNode):
+                self._send(one, record)
+            else:
+                self._run(one, record)
+
+    def _run(self, node: Node, record: Record) -> None:
+        try:
+            self._processors[node.name].process(record)
+        except StreamsException:
+            raise
+        except Exception as error:  # noqa: BLE001 - a user's function
+            handler = self._environment.config.processing_exception_handler
+            self._handle(handler, node, self._raw, error)
+
+    def _open_stores(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for node in self._nodes.values():
+            for name in getattr(node, "stores", ()):
+                if name not in found:
+                    spec = self._topology.stores[name]
+                    config = self._environment.config
+                    found[name] = open_store(spec, self._environment.backend(name), config)
+        return found
+
+    def _read(self, source: SourceNode, raw: RawRecord) -> Record | None:
+        config = self._environment.config
+        try:
+            key = (source.key or config.default_key_serde).deserialize(raw.key)
+            value = (source.value or config.default_value_serde).deserialize(raw.value)
+        except SerializationException as error:
+            handler = config.deserialization_exception_handler
+            self._handle(handler, source, raw, error)
+            return None
+        record = Record(key, value, raw.timestamp, raw.headers)
+        return self._with_time(source, record)
+
+    def _with_time(self, source: SourceNode, record: Record) -> Record | None:
+        """Return the record with its extracted timestamp; None for a negative one."""
+        assert self.metadata is not None
+        place = f"{self.metadata.topic}-{self.metadata.partition}"
+        partition_time = self._times.get(place, -1)
+        timestamp = record.timestamp
+        if source.timestamp_extractor is not None:
+            timestamp = source.timestamp_extractor(record, partition_time)
+        if timestamp < 0:
+            self.dropped += 1
+            return None
+        self._times[place] = max(partition_time, timestamp)
+        return record.with_timestamp(timestamp)
+
+    def _send(self, node: SinkNode, record: Record) -> None:
+        config = self._environment.config
+        try:
+            key = (node.key or config.default_key_serde).serialize(record.key)
+            value = (node.value or config.default_value_serde).serialize(record.value)
+        except SerializationException as error:
+            self._handle(config.production_exception_handler, node, self._raw, error)
+            return
+        topic = node.topic
+        if not isinstance(topic, str):
+            topic = topic(record.key, record.value, self.metadata)
+        partition = self._partition(node, topic, record, key)
+        emitted = RawRecord(topic, key, value, record.timestamp, record.headers, partition)
+        self._environment.emit(emitted)
+
+    def _partition(
+        self, node: SinkNode, topic: str, record: Record, key: bytes | None
+    ) -> int | None:
+        count = self._environment.partitions.get(topic)
+        if count is None:
+            return None
+        if node.partitioner is not None:
+            return node.partitioner(topic, record.key, record.value, count)
+        if isinstance(record.key, Windowed) and key is not None:
+            # as Kafka: all windows of a key lie in its partition
+            width = 8 if (node.key is None or node.key.name.startswith("time")) else 16
+            return partition_for(key[:-width], count)
+        return None if key is None else partition_for(key, count)
+
+    def _handle(
+        self,
+        handler: Callable[[ErrorContext, Exception], Response],
+        node: Node,
+        raw: RawRecord | None,
+        error: Exception,
+    ) -> None:
+        """Let a handler decide on an error; raise StreamsException if it says so."""
+        config = self._environment.config
+        found = raw or RawRecord("", None, None, -1)
+        if handler(ErrorContext(found, node.name), error) is Response.FAIL:
+            place = f"topic={found.topic}, partition={found.partition or 0}, offset={found.offset}"
+            raise StreamsException(
+                f"Exception caught in process. processor={node.name}, {place}: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        self.dropped += 1
+        log.warning(
+            "record skipped after %s in %s: %s",
+            type(error).__name__,
+            node.name,
+            error,
+            extra={"event": "streams.skip"},
+        )
+        if config.errors_dead_letter_queue_topic_name is not None:
+            topic = config.errors_dead_letter_queue_topic_name
+            self._environment.emit(dead_letter(topic, found, error))
+
+    def _punctuate(self, kind: PunctuationType, now_ms: int) -> None:
+        if now_ms < 0:
+            return
+        due = [one for one in self._punctuations if one.kind is kind and one.next_ms <= now_ms]
+        for one in sorted(due, key=lambda each: each.next_ms):
+            if not one.is_cancelled:
+                missed = (now_ms - one.next_ms) // one.interval_ms
+                one.next_ms += (missed + 1) * one.interval_ms
+                one.callback(now_ms)
+        self._punctuations = [one for one in self._punctuations if not one.is_cancelled]

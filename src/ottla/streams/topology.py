@@ -1,0 +1,221 @@
+"""A topology as plain data: sources, processors, sinks, stores, and its sub-topologies.
+
+Kafka: org.apache.kafka.streams.Topology, processor.internals.InternalTopologyBuilder.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ottla.streams.config import StreamsConfig
+from ottla.streams.errors import TopologyException
+from ottla.streams.processor import Processor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ottla.streams.serdes import Serde
+    from ottla.streams.settings import StoreSpec
+
+
+@dataclass
+class Node:
+    """A node and its predecessors."""
+
+    name: str
+    parents: list[str] = field(default_factory=list)
+
+
+@dataclass
+class SourceNode(Node):
+    """Reads topics."""
+
+    topics: tuple[str, ...] = ()
+    key: Serde | None = None
+    value: Serde | None = None
+    timestamp_extractor: Callable[..., int] | None = None
+    is_global: bool = False
+
+
+@dataclass
+class ProcessorNode(Node):
+    """Processes records; `supplier` is a prototype of ours, or makes a processor of a user."""
+
+    supplier: Any = None
+    stores: list[str] = field(default_factory=list)
+
+    def make(self) -> Processor:
+        """Return a new processor."""
+        if isinstance(self.supplier, Processor):
+            return copy.copy(self.supplier)
+        made: Processor = self.supplier()
+        return made
+
+
+@dataclass
+class SinkNode(Node):
+    """Writes a topic, or the topic that a function of key, value and metadata names."""
+
+    topic: str | Callable[..., str] = ""
+    key: Serde | None = None
+    value: Serde | None = None
+    partitioner: Callable[..., int] | None = None
+
+
+@dataclass
+class SubTopology:
+    """Nodes that run together: connected by records or by a store."""
+
+    number: int
+    nodes: list[Node]
+    is_global: bool = False
+
+    def sources(self) -> list[SourceNode]:
+        """Return the nodes that read topics."""
+        return [one for one in self.nodes if isinstance(one, SourceNode)]
+
+    def stores(self) -> list[str]:
+        """Return the names of the stores, in the order of their processors."""
+        found: dict[str, None] = {}
+        for node in self.nodes:
+            if isinstance(node, ProcessorNode):
+                found.update(dict.fromkeys(node.stores))
+        return list(found)
+
+
+class Topology:
+    """Nodes by name in the order of their addition."""
+
+    def __init__(self, config: StreamsConfig | None = None) -> None:
+        self.config = config or StreamsConfig()
+        self.nodes: dict[str, Node] = {}
+        self.stores: dict[str, StoreSpec] = {}
+        self.internal_topics: dict[str, int | None] = {}
+        """The repartition topics with their number of partitions, None for their source's."""
+
+    def add_source(self, name: str, *topics: str, **options: Any) -> Topology:
+        """Add a node that reads topics."""
+        for topic in topics:
+            if topic in self.source_topics():
+                text = f"Topic {topic} has already been registered by another source."
+                raise TopologyException(text)
+        return self._add(SourceNode(name, [], topics, **options))
+
+    def add_processor(
+        self, name: str, supplier: Any, *parents: str, stores: Iterable[str] = ()
+    ) -> Topology:
+        """Add a processor after other nodes; `supplier()` makes one for each task."""
+        return self._add(ProcessorNode(name, list(parents), supplier, list(stores)))
+
+    def add_sink(
+        self, name: str, topic: str | Callable[..., str], *parents: str, **options: Any
+    ) -> Topology:
+        """Add a node that writes a topic."""
+        return self._add(SinkNode(name, list(parents), topic, **options))
+
+    def add_state_store(self, spec: StoreSpec, *processors: str) -> Topology:
+        """Add a store for some processors."""
+        if self.stores.setdefault(spec.name, spec) != spec:
+            raise TopologyException(
+                f"A different StateStore has already been added with the name {spec.name}"
+            )
+        return self.connect_processor_and_state_stores_each(processors, spec.name)
+
+    def connect_processor_and_state_stores(self, processor: str, *stores: str) -> Topology:
+        """Give a processor access to stores."""
+        for store in stores:
+            if store not in self.stores:
+                raise TopologyException(f"StateStore {store} is not added yet.")
+            self.connect_processor_and_state_stores_each([processor], store)
+        return self
+
+    def connect_processor_and_state_stores_each(
+        self, processors: Iterable[str], store: str
+    ) -> Topology:
+        """Give several processors access to a store."""
+        for name in processors:
+            node = self.nodes.get(name)
+            if not isinstance(node, ProcessorNode):
+                raise TopologyException(f"Processor {name} is not added yet.")
+            if store not in node.stores:
+                node.stores.append(store)
+        return self
+
+    def source_topics(self) -> dict[str, SourceNode]:
+        """Return the node that reads each topic."""
+        sources = [one for one in self.nodes.values() if isinstance(one, SourceNode)]
+        return {topic: source for source in sources for topic in source.topics}
+
+    def describe(self) -> str:
+        """Return the text form of the topology."""
+        from ottla.streams.description import describe
+
+        return describe(self)
+
+    def sinks(self) -> list[SinkNode]:
+        """Return the nodes that write topics."""
+        return [one for one in self.nodes.values() if isinstance(one, SinkNode)]
+
+    def children(self, name: str) -> list[Node]:
+        """Return the successors of a node in the order of their addition."""
+        return [one for one in self.nodes.values() if name in one.parents]
+
+    def sub_topologies(self) -> list[SubTopology]:
+        """Return the parts between topics, numbered as Kafka numbers them."""
+        groups = _Groups(self.nodes)
+        by_store: dict[str, str] = {}
+        global_stores = self.global_stores()
+        for node in self.nodes.values():
+            for parent in node.parents:
+                groups.join(parent, node.name)
+            for store in getattr(node, "stores", ()):
+                if store not in global_stores:
+                    groups.join(by_store.setdefault(store, node.name), node.name)
+        return self._numbered(groups)
+
+    def global_stores(self) -> set[str]:
+        """Return the stores that hold a whole topic in every task."""
+        found: set[str] = set()
+        for source in self.nodes.values():
+            if isinstance(source, SourceNode) and source.is_global:
+                for child in self.children(source.name):
+                    found.update(getattr(child, "stores", ()))
+        return found
+
+    def _numbered(self, groups: _Groups) -> list[SubTopology]:
+        sources = sorted(n.name for n in self.nodes.values() if isinstance(n, SourceNode))
+        others = sorted(self.nodes.keys() - set(sources))
+        found: dict[str, SubTopology] = {}
+        for name in (*sources, *others):
+            root = groups.root(name)
+            if root not in found:
+                members = [one for one in self.nodes.values() if groups.root(one.name) == root]
+                is_global = any(getattr(one, "is_global", False) for one in members)
+                found[root] = SubTopology(len(found), members, is_global)
+        return list(found.values())
+
+    def _add(self, node: Node) -> Topology:
+        if node.name in self.nodes:
+            raise TopologyException(f"Processor {node.name} is already added.")
+        for parent in node.parents:
+            if parent not in self.nodes:
+                raise TopologyException(f"Predecessor processor {parent} is not added yet.")
+        self.nodes[node.name] = node
+        return self
+
+
+class _Groups:
+    """Sets of names that are joined (union-find)."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._parents = {name: name for name in names}
+
+    def root(self, name: str) -> str:
+        while self._parents[name] != name:
+            name = self._parents[name]
+        return name
+
+    def join(self, first: str, second: str) -> None:
+        self._parents[self.root(first)] = self.root(second)

@@ -1,0 +1,92 @@
+"""`ottla.streams` on Spark: from topic to topic, over restarts, as in the pipeline driver."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ottla import Admin, Consumer, Producer
+from ottla.streams import Serdes, Streams, StreamsBuilder, StreamsConfig, StreamsException
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from ottla.testing.cluster import Cluster
+
+pytestmark = [
+    pytest.mark.conformance,
+    pytest.mark.spark,
+    pytest.mark.timeout(240),
+    # Spark's own code, not ours
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+def builder(name: str) -> StreamsBuilder:
+    """Return a topology: one without state, counts by another key, a foreign-key join."""
+    made = StreamsBuilder(StreamsConfig(application_id=name))
+    numbers = made.stream("numbers").filter(lambda _, value: value > 0)
+    numbers.map_values(lambda value: value * 2).to("doubled")
+    numbers.group_by(lambda _, value: str(value % 3)).count().to_stream().to("counts")
+    cities = made.table("cities")
+    people = made.table("people")
+    joined = people.join(
+        cities, lambda person, city: [person["name"], city], foreign_key=lambda _, v: v["city"]
+    )
+    joined.to_stream().to("homes")
+    return made
+
+
+def latest(bootstrap: str, topic: str, count: int) -> dict[str, Any]:
+    """Return the last value of each key among the committed records of a topic."""
+    with Consumer(
+        topic,
+        bootstrap_servers=bootstrap,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+    ) as consumer:
+        found: list[Any] = []
+        while len(found) < count:
+            found += consumer.poll(1.0)
+        assert len(found) == count
+    return {str(one.key, "utf-8"): one.value for one in found}
+
+
+def test_a_topology_runs_from_topic_to_topic(
+    spark: SparkSession, node: Cluster, tmp_path: Path
+) -> None:
+    """State and offsets last over a restart; a changed topology is refused."""
+    json = Serdes.json()
+
+    def send(*records: tuple[str, str, Any]) -> None:
+        with Producer(bootstrap_servers=node.bootstrap) as producer:
+            for topic, key, value in records:
+                producer.send(topic, json.serialize(value), key.encode())
+
+    def run(made: StreamsBuilder) -> None:
+        Streams(
+            made.build(), bootstrap_servers=node.bootstrap, checkpoint=tmp_path / "c", spark=spark
+        ).process_available(150)
+
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        for topic in ("numbers", "doubled", "counts", "people", "cities", "homes"):
+            admin.create_topic(topic, partitions=2)
+    send(*(("numbers", str(number), number) for number in range(10)))
+    send(("people", "1", {"name": "Ann", "city": "x"}), ("cities", "x", "Xanadu"))
+    run(builder("app"))
+    send(("numbers", "10", 10), ("cities", "x", "Xi"))
+    run(builder("app"))
+    doubled = latest(node.bootstrap, "doubled", 10)
+    assert doubled == {str(n): b"%d" % (2 * n) for n in range(1, 11)}
+    counts = latest(node.bootstrap, "counts", 10)
+    assert counts == {"0": (3).to_bytes(8), "1": (4).to_bytes(8), "2": (3).to_bytes(8)}
+    assert latest(node.bootstrap, "homes", 2) == {"1": b'["Ann","Xi"]'}
+    changed = builder("app")
+    changed.stream("more").to("doubled")
+    with pytest.raises(StreamsException, match=r"\+    Source: KSTREAM-SOURCE"):
+        run(changed)

@@ -1,0 +1,228 @@
+// Runs topologies that tests describe with Kafka Streams' TopologyTestDriver: JSON in, JSON out.
+// The functions of the operators are those of tests/streams/cases.py.
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.time.Duration;
+import java.util.*;
+import org.apache.kafka.common.header.internals.RecordHeaders;
+import org.apache.kafka.common.serialization.*;
+import org.apache.kafka.common.utils.Bytes;
+import org.apache.kafka.streams.*;
+import org.apache.kafka.streams.kstream.*;
+import org.apache.kafka.streams.state.*;
+import org.apache.kafka.streams.test.TestRecord;
+
+public class StreamsOracle {
+    static final ObjectMapper JSON = new ObjectMapper();
+
+    public static void main(String[] arguments) throws Exception {
+        ArrayNode answers = JSON.createArrayNode();
+        for (JsonNode test : JSON.readTree(System.in)) {
+            ObjectNode answer = answers.addObject();
+            try {
+                run(test, answer);
+            } catch (Exception error) {
+                answer.put("error", error.toString());
+            }
+        }
+        System.out.println("ANSWERS" + JSON.writeValueAsString(answers));
+        System.out.flush();
+        Runtime.getRuntime().halt(0);
+    }
+
+    static void run(JsonNode test, ObjectNode answer) {
+        Build build = new Build();
+        for (JsonNode step : test.get("steps")) {
+            build.add(step);
+        }
+        Topology topology = build.builder.build();
+        answer.put("describe", topology.describe().toString());
+        Properties settings = new Properties();
+        settings.put("application.id", "oracle");
+        settings.put("bootstrap.servers", "none:1");
+        settings.put("default.key.serde", Serdes.StringSerde.class);
+        settings.put("default.value.serde", Serdes.StringSerde.class);
+        settings.put("statestore.cache.max.bytes", "0");
+        settings.put("__emit.interval.ms.kstreams.windowed.aggregation__", 0L);
+        settings.put("__emit.interval.ms.kstreams.outer.join.spurious.results.fix__", 0L);
+        settings.put("state.dir", System.getProperty("java.io.tmpdir"));
+        StringSerializer write = new StringSerializer();
+        StringDeserializer read = new StringDeserializer();
+        try (TopologyTestDriver driver = new TopologyTestDriver(topology, settings)) {
+            Map<String, TestInputTopic<String, String>> inputs = new HashMap<>();
+            for (JsonNode one : test.get("inputs")) {
+                String topic = one.get(0).asText();
+                inputs.computeIfAbsent(topic, name -> driver.createInputTopic(name, write, write))
+                    .pipeInput(new TestRecord<>(text(one.get(1)), text(one.get(2)),
+                        new RecordHeaders(), one.get(3).asLong()));
+            }
+            ArrayNode outputs = answer.putArray("outputs");
+            for (JsonNode topic : test.get("outputs")) {
+                TestOutputTopic<String, String> output =
+                    driver.createOutputTopic(topic.asText(), read, read);
+                while (!output.isEmpty()) {
+                    TestRecord<String, String> record = output.readRecord();
+                    outputs.addArray().add(topic.asText()).add(record.key()).add(record.value())
+                        .add(record.timestamp());
+                }
+            }
+        }
+    }
+
+    static String text(JsonNode node) {
+        return node.isNull() ? null : node.asText();
+    }
+
+    static String join(String left, String right) {
+        return "(" + left + "+" + right + ")";
+    }
+
+    static <K> String windowed(Windowed<K> key) {
+        return key.key() + "@" + key.window().start() + "/" + key.window().end();
+    }
+
+    @SuppressWarnings({"unchecked", "rawtypes"})
+    static class Build {
+        final StreamsBuilder builder = new StreamsBuilder();
+        final Map<String, Object> made = new HashMap<>();
+
+        <T> T of(JsonNode step, String name) {
+            return (T) made.get(step.get(name).asText());
+        }
+
+        void add(JsonNode step) {
+            Object result = make(step);
+            if (step.has("id")) {
+                made.put(step.get("id").asText(), result);
+            }
+        }
+
+        Duration ms(JsonNode step, String name) {
+            return Duration.ofMillis(step.get(name).asLong());
+        }
+
+        Materialized stored(JsonNode step) {
+            Materialized found = step.has("store")
+                ? Materialized.as(step.get("store").asText()) : Materialized.with(null, null);
+            return found.withKeySerde(Serdes.String()).withValueSerde(Serdes.String());
+        }
+
+        Materialized counted(JsonNode step) {
+            return stored(step).withValueSerde(Serdes.Long());
+        }
+
+        Object make(JsonNode step) {
+            switch (step.get("op").asText()) {
+                case "stream": return builder.stream(step.get("topic").asText());
+                case "table":
+                    return step.has("store")
+                        ? builder.table(step.get("topic").asText(), stored(step))
+                        : builder.table(step.get("topic").asText());
+                case "global_table": return builder.globalTable(step.get("topic").asText());
+                case "to": ((KStream<String, String>) of(step, "of")).to(step.get("topic").asText()); return null;
+                case "filter": return ((KStream<String, String>) of(step, "of")).filter((k, v) -> v != null && v.length() % 2 == 1);
+                case "map_values": return ((KStream<String, String>) of(step, "of")).mapValues(v -> v + "m");
+                case "select_key": return ((KStream<String, String>) of(step, "of")).selectKey((k, v) -> v == null ? null : v.substring(0, 1));
+                case "flat_map_values": return ((KStream<String, String>) of(step, "of")).flatMapValues(v -> v == null ? List.of() : Arrays.asList(v.split("")));
+                case "map": return ((KStream<String, String>) of(step, "of")).map((k, v) -> KeyValue.pair(k + "k", v));
+                case "merge": return ((KStream<String, String>) of(step, "of")).merge(of(step, "with"));
+                case "repartition": return ((KStream<String, String>) of(step, "of")).repartition();
+                case "branch": return ((KStream<String, String>) of(step, "of")).split().branch((k, v) -> v != null && v.length() == 1).defaultBranch().entrySet().stream().filter(one -> one.getKey().endsWith("1")).findFirst().get().getValue();
+                case "to_table": return ((KStream<String, String>) of(step, "of")).toTable();
+                case "group_by_key": return ((KStream<String, String>) of(step, "of")).groupByKey();
+                case "group_by": return ((KStream<String, String>) of(step, "of")).groupBy((k, v) -> v == null ? null : v.substring(0, 1));
+                case "count": return counts(((KGroupedStream<String, String>) of(step, "of")).count(counted(step)));
+                case "reduce": return ((KGroupedStream<String, String>) of(step, "of")).reduce((a, v) -> a + v, stored(step));
+                case "aggregate": return ((KGroupedStream<String, String>) of(step, "of")).aggregate(() -> "", (k, v, a) -> a + "," + v, stored(step));
+                case "time_windows": {
+                    TimeWindows windows = TimeWindows.ofSizeAndGrace(ms(step, "size"), ms(step, "grace")).advanceBy(ms(step, "advance"));
+                    TimeWindowedKStream found = ((KGroupedStream<String, String>) of(step, "of")).windowedBy(windows);
+                    return windowed(step, found);
+                }
+                case "sliding_windows": {
+                    SlidingWindows windows = SlidingWindows.ofTimeDifferenceAndGrace(ms(step, "size"), ms(step, "grace"));
+                    return windowed(step, ((KGroupedStream<String, String>) of(step, "of")).windowedBy(windows));
+                }
+                case "session_windows": {
+                    SessionWindows windows = SessionWindows.ofInactivityGapAndGrace(ms(step, "size"), ms(step, "grace"));
+                    SessionWindowedKStream<String, String> found = ((KGroupedStream<String, String>) of(step, "of")).windowedBy(windows);
+                    if (step.get("close").asBoolean()) {
+                        found = found.emitStrategy(EmitStrategy.onWindowClose());
+                    }
+                    return found.aggregate(() -> "", (k, v, a) -> a + "," + v, (k, a, b) -> a + b, stored(step));
+                }
+                case "suppress": return ((KTable<Windowed, String>) of(step, "of")).suppress((Suppressed) Suppressed.untilWindowCloses(Suppressed.BufferConfig.unbounded()));
+                case "suppress_time": return ((KTable<String, String>) of(step, "of")).suppress(Suppressed.untilTimeLimit(ms(step, "size"), Suppressed.BufferConfig.maxRecords(step.get("records").asLong())));
+                case "windowed_to_stream": return ((KTable<Windowed<String>, String>) of(step, "of")).toStream((k, v) -> StreamsOracle.windowed(k));
+                case "to_stream": return ((KTable<String, String>) of(step, "of")).toStream();
+                case "table_filter": {
+                    KTable<String, String> table = of(step, "of");
+                    Predicate<String, String> odd = (k, v) -> v.length() % 2 == 1;
+                    return step.has("store") ? table.filter(odd, stored(step)) : table.filter(odd);
+                }
+                case "table_map_values": {
+                    KTable<String, String> table = of(step, "of");
+                    return step.has("store") ? table.mapValues(v -> v + "t", stored(step)) : table.mapValues(v -> v + "t");
+                }
+                case "table_group_by": return ((KTable<String, String>) of(step, "of")).groupBy((k, v) -> KeyValue.pair(v.substring(0, 1), v));
+                case "table_aggregate": return ((KGroupedTable<String, String>) of(step, "of")).aggregate(() -> "", (k, v, a) -> a + "+" + v, (k, v, a) -> a + "-" + v, stored(step));
+                case "table_count": return counts(((KGroupedTable<String, String>) of(step, "of")).count(counted(step)));
+                case "table_reduce": return ((KGroupedTable<String, String>) of(step, "of")).reduce((a, v) -> a + "+" + v, (a, v) -> a + "-" + v, stored(step));
+                case "stream_join": {
+                    KStream<String, String> left = of(step, "of"), right = of(step, "with");
+                    JoinWindows windows = JoinWindows.ofTimeDifferenceAndGrace(Duration.ZERO, ms(step, "grace")).before(ms(step, "before")).after(ms(step, "after"));
+                    switch (step.get("kind").asText()) {
+                        case "inner": return left.join(right, StreamsOracle::join, windows);
+                        case "left": return left.leftJoin(right, StreamsOracle::join, windows);
+                        default: return left.outerJoin(right, StreamsOracle::join, windows);
+                    }
+                }
+                case "stream_table_join": {
+                    KStream<String, String> left = of(step, "of");
+                    KTable<String, String> right = of(step, "with");
+                    return step.get("kind").asText().equals("inner") ? left.join(right, StreamsOracle::join) : left.leftJoin(right, StreamsOracle::join);
+                }
+                case "global_join": {
+                    KStream<String, String> left = of(step, "of");
+                    GlobalKTable<String, String> right = of(step, "with");
+                    KeyValueMapper<String, String, String> key = (k, v) -> v == null ? null : v.substring(0, 1);
+                    ValueJoiner<String, String, String> joiner = StreamsOracle::join;
+                    return step.get("kind").asText().equals("inner") ? left.join(right, key, joiner) : left.leftJoin(right, key, joiner);
+                }
+                case "table_join": {
+                    KTable<String, String> left = of(step, "of"), right = of(step, "with");
+                    switch (step.get("kind").asText()) {
+                        case "inner": return step.has("store") ? left.join(right, StreamsOracle::join, stored(step)) : left.join(right, StreamsOracle::join);
+                        case "left": return step.has("store") ? left.leftJoin(right, StreamsOracle::join, stored(step)) : left.leftJoin(right, StreamsOracle::join);
+                        default: return step.has("store") ? left.outerJoin(right, StreamsOracle::join, stored(step)) : left.outerJoin(right, StreamsOracle::join);
+                    }
+                }
+                case "foreign_key_join": {
+                    KTable<String, String> left = of(step, "of"), right = of(step, "with");
+                    java.util.function.Function<String, String> key = v -> v.substring(0, 1).equals("z") ? null : v.substring(0, 1);
+                    ValueJoiner<String, String, String> joiner = StreamsOracle::join;
+                    return step.get("kind").asText().equals("inner") ? left.join(right, key, joiner) : left.leftJoin(right, key, joiner);
+                }
+                case "cogroup": {
+                    KGroupedStream<String, String> left = of(step, "of"), right = of(step, "with");
+                    return left.<String>cogroup((k, v, a) -> a + "l" + v).cogroup(right, (k, v, a) -> a + "r" + v).aggregate(() -> "", stored(step));
+                }
+                default: throw new IllegalArgumentException(step.toString());
+            }
+        }
+
+        Object windowed(JsonNode step, TimeWindowedKStream<String, String> found) {
+            if (step.get("close").asBoolean()) {
+                found = found.emitStrategy(EmitStrategy.onWindowClose());
+            }
+            return found.aggregate(() -> "", (k, v, a) -> a + "," + v, stored(step));
+        }
+
+        KTable<String, String> counts(KTable<String, Long> table) {
+            return table.mapValues(v -> String.valueOf(v));
+        }
+    }
+}

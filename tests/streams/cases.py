@@ -1,0 +1,232 @@
+"""Topologies as lists of steps: built with our DSL here, and with Kafka's by StreamsOracle.java."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.streams import (
+    EmitStrategy,
+    JoinWindows,
+    Materialized,
+    Serdes,
+    SessionWindows,
+    SlidingWindows,
+    StreamsBuilder,
+    StreamsConfig,
+    Suppressed,
+    TimeWindows,
+    Topology,
+)
+from ottla.testing.pipeline_driver import PipelineDriver
+
+Step = dict[str, Any]
+Input = tuple[str, str | None, str | None, int]
+Output = tuple[str, str | None, str | None, int]
+
+
+def join(left: str | None, right: str | None) -> str:
+    """Join two values, of which one may be missing, as the Java side writes them."""
+    return f"({'null' if left is None else left}+{'null' if right is None else right})"
+
+
+def first_letter(_key: Any, value: str | None) -> str | None:
+    """Return the first letter of a value."""
+    return None if value is None else value[0]
+
+
+def foreign_key(_key: Any, value: str) -> str | None:
+    """Return the first letter, but none for z."""
+    return None if value[0] == "z" else value[0]
+
+
+def has_odd_length(_key: Any, value: str | None) -> bool:
+    """Whether a value's length is odd."""
+    return value is not None and len(value) % 2 == 1
+
+
+def listed(_key: Any, value: Any, aggregate: str) -> str:
+    """Append a value to a list."""
+    return f"{aggregate},{'null' if value is None else value}"
+
+
+def windowed_key(key: Any, _value: Any) -> str:
+    """Return a windowed key as text."""
+    return f"{key.key}@{key.window.start}/{key.window.end}"
+
+
+def counts(table: Any) -> Any:
+    """Return counts as text."""
+    return table.map_values(str)
+
+
+class Build:
+    """Builds a topology of steps."""
+
+    def __init__(self) -> None:
+        text = Serdes.string()
+        self.builder = StreamsBuilder(StreamsConfig("oracle", text, text))
+        self.made: dict[str, Any] = {}
+
+    def add(self, step: Step) -> None:
+        """Add a step."""
+        made = getattr(self, "op_" + step["op"], self.plain)(step)
+        if "id" in step:
+            self.made[step["id"]] = made
+
+    def of(self, step: Step, name: str = "of") -> Any:
+        """Return what an earlier step made."""
+        return self.made[step[name]]
+
+    def stored(self, step: Step) -> Materialized:
+        """Return the form of a step's store."""
+        return Materialized(step.get("store"), Serdes.string(), Serdes.string())
+
+    def named(self, step: Step) -> Materialized | None:
+        """Return the form of a step's store if it has a name."""
+        return self.stored(step) if "store" in step else None
+
+    def counted(self, step: Step) -> Materialized:
+        """Return the form of a store of counts."""
+        return Materialized(step.get("store"), Serdes.string(), Serdes.long())
+
+    def plain(self, step: Step) -> Any:
+        """Add one of the steps that only call a method."""
+        builder = self.builder
+        makers: dict[str, Any] = {
+            "stream": lambda _: builder.stream(step["topic"]),
+            "table": lambda _: builder.table(step["topic"], materialized=self.named(step)),
+            "global_table": lambda _: builder.global_table(step["topic"]),
+            "to": lambda it: it.to(step["topic"]),
+            "filter": lambda it: it.filter(has_odd_length),
+            "map_values": lambda it: it.map_values(lambda v: f"{'null' if v is None else v}m"),
+            "select_key": lambda it: it.select_key(first_letter),
+            "flat_map_values": lambda it: it.flat_map_values(lambda v: list(v or "")),
+            "map": lambda it: it.map(lambda k, v: (f"{'null' if k is None else k}k", v)),
+            "merge": lambda it: it.merge(self.of(step, "with")),
+            "repartition": lambda it: it.repartition(),
+            "to_table": lambda it: it.to_table(),
+            "group_by_key": lambda it: it.group_by_key(),
+            "group_by": lambda it: it.group_by(first_letter),
+            "count": lambda it: counts(it.count(materialized=self.counted(step))),
+            "reduce": lambda it: it.reduce(lambda a, v: a + v, materialized=self.stored(step)),
+            "aggregate": lambda it: it.aggregate(str, listed, materialized=self.stored(step)),
+            "suppress": lambda it: it.suppress(Suppressed.until_window_closes()),
+            "windowed_to_stream": lambda it: it.to_stream(windowed_key),
+            "to_stream": lambda it: it.to_stream(),
+            "table_filter": lambda it: it.filter(has_odd_length, materialized=self.named(step)),
+            "table_map_values": lambda it: it.map_values(
+                lambda v: v + "t", materialized=self.named(step)
+            ),
+            "table_group_by": lambda it: it.group_by(lambda _, v: (v[0], v)),
+            "table_count": lambda it: counts(it.count(materialized=self.counted(step))),
+        }
+        return makers[step["op"]](self.made.get(step.get("of", "")))
+
+    def op_branch(self, step: Step) -> Any:
+        """Take the first of two branches."""
+        split = self.of(step).split().branch(lambda _, v: v is not None and len(v) == 1)
+        return next(iter(split.default_branch().values()))
+
+    def op_time_windows(self, step: Step) -> Any:
+        """Aggregate in tumbling or hopping windows."""
+        windows = TimeWindows.of_size_and_grace(step["size"], step["grace"])
+        return self.windowed(step, windows.advance_by(step["advance"]))
+
+    def op_sliding_windows(self, step: Step) -> Any:
+        """Aggregate in sliding windows."""
+        size, grace = step["size"], step["grace"]
+        return self.windowed(step, SlidingWindows.of_time_difference_and_grace(size, grace))
+
+    def windowed(self, step: Step, windows: Any) -> Any:
+        """Aggregate in windows."""
+        found = self.of(step).windowed_by(windows)
+        if step["close"]:
+            found = found.emit_strategy(EmitStrategy.on_window_close())
+        return found.aggregate(str, listed, materialized=self.stored(step))
+
+    def op_session_windows(self, step: Step) -> Any:
+        """Aggregate in sessions."""
+        windows = SessionWindows.of_inactivity_gap_and_grace(step["size"], step["grace"])
+        found = self.of(step).windowed_by(windows)
+        if step["close"]:
+            found = found.emit_strategy(EmitStrategy.on_window_close())
+        stored = self.stored(step)
+        return found.aggregate(str, listed, lambda _, a, b: a + b, materialized=stored)
+
+    def op_suppress_time(self, step: Step) -> Any:
+        """Hold updates back for a time."""
+        given = Suppressed.until_time_limit(step["size"], max_records=step["records"])
+        return self.of(step).suppress(given)
+
+    def op_table_aggregate(self, step: Step) -> Any:
+        """Aggregate rows with a subtractor."""
+        return self.of(step).aggregate(
+            str,
+            lambda _, v, a: f"{a}+{v}",
+            lambda _, v, a: f"{a}-{v}",
+            materialized=self.stored(step),
+        )
+
+    def op_table_reduce(self, step: Step) -> Any:
+        """Reduce rows with a subtractor."""
+        return self.of(step).reduce(
+            lambda a, v: f"{a}+{v}", lambda a, v: f"{a}-{v}", materialized=self.stored(step)
+        )
+
+    def op_stream_join(self, step: Step) -> Any:
+        """Join two streams."""
+        windows = JoinWindows.of_time_difference_and_grace(0, step["grace"])
+        windows = windows.before(step["before"]).after(step["after"])
+        return self.join_of(step)(self.of(step, "with"), join, windows)
+
+    def op_stream_table_join(self, step: Step) -> Any:
+        """Join a stream with a table."""
+        return self.join_of(step)(self.of(step, "with"), join)
+
+    def op_global_join(self, step: Step) -> Any:
+        """Join a stream with a global table."""
+        return self.join_of(step)(self.of(step, "with"), join, key_selector=first_letter)
+
+    def op_table_join(self, step: Step) -> Any:
+        """Join two tables."""
+        return self.join_of(step)(self.of(step, "with"), join, materialized=self.named(step))
+
+    def op_foreign_key_join(self, step: Step) -> Any:
+        """Join two tables by a foreign key."""
+        return self.join_of(step)(self.of(step, "with"), join, foreign_key=foreign_key)
+
+    def op_cogroup(self, step: Step) -> Any:
+        """Aggregate two streams together."""
+        first = self.of(step).cogroup(lambda _, v, a: f"{a}l{v}")
+        both = first.cogroup(self.of(step, "with"), lambda _, v, a: f"{a}r{v}")
+        return both.aggregate(str, materialized=self.stored(step))
+
+    def join_of(self, step: Step) -> Any:
+        """Return the method of a kind of join."""
+        name = {"inner": "join", "left": "left_join", "outer": "outer_join"}[step["kind"]]
+        return getattr(self.of(step), name)
+
+
+def built(steps: list[Step]) -> Topology:
+    """Return the topology of steps."""
+    build = Build()
+    for step in steps:
+        build.add(step)
+    return build.builder.build()
+
+
+def run(
+    steps: list[Step], inputs: list[Input], outputs: list[str], restart_after: int = 0
+) -> list[Output]:
+    """Return what a topology writes; with `restart_after` its state is written in between."""
+    with PipelineDriver(built(steps)) as driver:
+        for number, (topic, key, value, timestamp) in enumerate(inputs, start=1):
+            driver.input_topic(topic).pipe(key, value, timestamp)
+            if restart_after and number % restart_after == 0:
+                driver.restart()
+        text = Serdes.string()
+        return [
+            (name, one.key, one.value, one.timestamp)
+            for name in outputs
+            for one in driver.output_topic(name, text, text).read_all()
+        ]

@@ -1,0 +1,191 @@
+"""Random topologies and inputs, the same for a seed."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.streams.cases import Input, Step
+
+KEYS = ("a", "b", "c")
+
+
+class Generator:
+    """Makes one case."""
+
+    def __init__(self, seed: int, kind: str) -> None:
+        self.random = Random(seed)
+        self.kind = kind
+        self.steps: list[Step] = []
+
+    def step(self, op: str, **fields: Any) -> str:
+        """Add a step and return its id."""
+        name = f"x{len(self.steps)}"
+        self.steps.append({"id": name, "op": op, **fields})
+        return name
+
+    def stream(self, topic: str) -> str:
+        """Return a stream after some operators without state."""
+        it = self.step("stream", topic=topic)
+        kinds = ("filter", "map_values", "select_key", "flat_map_values", "map", "branch")
+        for _ in range(self.random.choice((0, 0, 1, 2))):
+            it = self.step(self.random.choice((*kinds, "repartition")), of=it)
+        return it
+
+    def keyed(self, topic: str) -> str:
+        """Return a stream whose key is that of the topic, or a letter of the value."""
+        it = self.step("stream", topic=topic)
+        return self.step("select_key", of=it) if self.random.random() < 0.3 else it
+
+    def table(self, topic: str) -> str:
+        """Return a table after some operators."""
+        random = self.random
+        store = {"store": f"{topic}-store"} if random.random() < 0.5 else {}
+        it = self.step("table", topic=topic, **store)
+        for number in range(random.choice((0, 0, 1, 2))):
+            store = {"store": f"{topic}-store{number}"} if random.random() < 0.5 else {}
+            it = self.step(random.choice(("table_filter", "table_map_values")), of=it, **store)
+        return it
+
+    def grouped(self, topic: str = "in0") -> str:
+        """Return a grouped stream."""
+        kind = self.random.choice(("group_by_key", "group_by"))
+        return self.step(kind, of=self.stream(topic))
+
+    def write(self, it: str, *, windowed: bool = False) -> None:
+        """Write a table to the output."""
+        it = self.step("windowed_to_stream" if windowed else "to_stream", of=it)
+        self.steps.append({"op": "to", "of": it, "topic": "out"})
+
+    def any_join(self, *kinds: str) -> dict[str, str]:
+        """Return a kind of join."""
+        return {"kind": self.random.choice(kinds or ("inner", "left", "outer"))}
+
+    def make(self) -> list[Step]:
+        """Return the steps."""
+        getattr(self, self.kind)()
+        return self.steps
+
+    def stateless(self) -> None:
+        """Add operators without state, merged."""
+        it = self.step("merge", of=self.stream("in0"), **{"with": self.stream("in1")})
+        self.steps.append({"op": "to", "of": it, "topic": "out"})
+
+    def aggregation(self) -> None:
+        """Add a grouped stream without windows."""
+        op = self.random.choice(("count", "reduce", "aggregate"))
+        self.write(self.step(op, of=self.grouped()))
+
+    def windows(self) -> None:
+        """Add windows of each kind, with results on update, on close, or suppressed."""
+        random = self.random
+        op = random.choice(("time_windows", "sliding_windows", "session_windows"))
+        size = random.choice((5, 10, 20))
+        fields = {"size": size, "grace": random.choice((0, 5, 20))}
+        if op == "time_windows":
+            fields["advance"] = random.choice((size, max(1, size // 2)))
+        close = random.random() < 0.3
+        it = self.step(op, of=self.grouped(), close=close, **fields)
+        if not close and random.random() < 0.4:
+            it = self.step("suppress", of=it)
+        self.write(it, windowed=True)
+
+    def tables(self) -> None:
+        """Add tables, filtered, mapped and regrouped."""
+        it = self.table("in0")
+        if self.random.random() < 0.6:
+            it = self.step("table_group_by", of=it)
+            it = self.step(
+                self.random.choice(("table_aggregate", "table_count", "table_reduce")), of=it
+            )
+        self.write(it)
+
+    def suppressed_table(self) -> None:
+        """Add a table whose updates are held back for a time."""
+        it = self.step("aggregate", of=self.grouped())
+        size, records = self.random.choice((5, 20)), self.random.choice((1, 2, 100))
+        self.write(self.step("suppress_time", of=it, size=size, records=records))
+
+    def stream_join(self) -> None:
+        """Add a join of two streams."""
+        random = self.random
+        fields = {name: random.choice((0, 5, 15)) for name in ("before", "after", "grace")}
+        sides = {"of": self.keyed("in0"), "with": self.keyed("in1")}
+        it = self.step("stream_join", **sides, **self.any_join(), **fields)
+        self.steps.append({"op": "to", "of": it, "topic": "out"})
+
+    def stream_table_join(self) -> None:
+        """Add a join of a stream with a table."""
+        sides = {"of": self.keyed("in0"), "with": self.table("in1")}
+        it = self.step("stream_table_join", **sides, **self.any_join("inner", "left"))
+        self.steps.append({"op": "to", "of": it, "topic": "out"})
+
+    def global_join(self) -> None:
+        """Add a join of a stream with a global table."""
+        sides = {"of": self.keyed("in0"), "with": self.step("global_table", topic="in1")}
+        it = self.step("global_join", **sides, **self.any_join("inner", "left"))
+        self.steps.append({"op": "to", "of": it, "topic": "out"})
+
+    def table_join(self) -> None:
+        """Add a join of two tables, and what may follow."""
+        sides = {"of": self.table("in0"), "with": self.table("in1")}
+        store = {"store": "joined"} if self.random.random() < 0.4 else {}
+        it = self.step("table_join", **sides, **self.any_join(), **store)
+        if self.random.random() < 0.4:
+            it = self.step("table_filter", of=it)
+        if self.random.random() < 0.3:
+            it = self.step("table_group_by", of=it)
+            it = self.step("table_aggregate", of=it)
+        self.write(it)
+
+    def foreign_key_join(self) -> None:
+        """Add a join of two tables by a foreign key."""
+        sides = {"of": self.table("in0"), "with": self.table("in1")}
+        it = self.step("foreign_key_join", **sides, **self.any_join("inner", "left"))
+        self.write(it)
+
+    def cogroup(self) -> None:
+        """Add an aggregation of two streams."""
+        sides = {"of": self.grouped("in0"), "with": self.grouped("in1")}
+        self.write(self.step("cogroup", **sides))
+
+    def to_table(self) -> None:
+        """Add a stream as a table, joined with another stream."""
+        table = self.step("to_table", of=self.stream("in1"))
+        sides = {"of": self.keyed("in0"), "with": table}
+        it = self.step("stream_table_join", **sides, **self.any_join("inner", "left"))
+        self.steps.append({"op": "to", "of": it, "topic": "out"})
+
+    def inputs(self, count: int = 40) -> list[Input]:
+        """Return records, some late, some without key or value."""
+        random, time, found = self.random, 0, []
+        topics = sorted({step["topic"] for step in self.steps if "in" in step.get("topic", "")})
+        for _ in range(count):
+            time += random.choice((0, 1, 1, 3, 7, 12))
+            late = random.choice((0, 0, 0, 2, 9, 25))
+            key = None if random.random() < 0.04 else random.choice(KEYS)
+            letters = "".join(random.choice("abcz") for _ in range(random.choice((1, 1, 2, 3))))
+            value = None if random.random() < 0.1 and self.takes_nulls() else letters
+            found.append((random.choice(topics), key, value, max(0, time - late)))
+        return found
+
+    def takes_nulls(self) -> bool:
+        """Whether the functions of the steps take null values."""
+        return not any(step["op"] in {"map_values", "aggregate_null"} for step in self.steps)
+
+
+KINDS = (
+    "stateless",
+    "aggregation",
+    "windows",
+    "tables",
+    "suppressed_table",
+    "stream_join",
+    "stream_table_join",
+    "global_join",
+    "table_join",
+    "foreign_key_join",
+    "cogroup",
+    "to_table",
+)

@@ -1,0 +1,47 @@
+"""Kafka Streams' TopologyTestDriver on described topologies: many in one JVM."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.conformance.kafka import Kafka, kafka_or_skip
+
+if TYPE_CHECKING:
+    from tests.streams.cases import Input, Step
+
+HERE = Path(__file__).parent
+_MARK = "ANSWERS"
+
+
+def streams_jars() -> Kafka:
+    """Return the jars of Kafka Streams, fetched by Maven on first use."""
+    kafka_or_skip()  # says what is missing: Java or Maven
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    cache = base / "ottla" / "kafka-streams-4.3.0"
+    libraries = cache / "libs"
+    if not libraries.is_dir():
+        cache.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(dir=cache))
+        command = ["mvn", "-q", "-B", "-f", str(HERE / "pom.xml"), "dependency:copy-dependencies"]
+        subprocess.run([*command, f"-DoutputDirectory={made}"], check=True, timeout=600)
+        try:
+            made.rename(libraries)
+        except OSError:  # another process was faster
+            shutil.rmtree(made)
+    return Kafka(libraries, cache)
+
+
+def answers(cases: list[tuple[list[Step], list[Input]]]) -> list[dict[str, Any]]:
+    """Return what Kafka Streams does with each topology: its description, and what it writes."""
+    kafka = streams_jars()
+    classes = kafka.compile(HERE / "StreamsOracle.java")
+    given = [{"steps": steps, "inputs": inputs, "outputs": ["out"]} for steps, inputs in cases]
+    done = kafka.run("StreamsOracle", classes=classes, stdin=json.dumps(given), timeout_s=280)
+    found: list[dict[str, Any]] = json.loads(done.stdout.partition(_MARK)[2])
+    return found
