@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MAX_READ_BYTES: Final = 1 << 20
 """Bytes read at once, however large the load buffer is: reading blocks the event loop."""
 SLICE_RECORDS: Final = 250
-"""Records replayed per slice, up to 20 µs each: this bounds how long loading blocks the event loop."""
+"""Records replayed per slice, up to 20 µs each: this bounds how long loading blocks the loop."""
 WALKED_IN_A_REPLAY: Final = 20
 """Records that are walked over in the time of one replay."""
 MAX_KEYS: Final = 50_000
