@@ -179,6 +179,9 @@ COMMANDS: dict[str, Command] = {
     "storage": Command(
         "ottla.cli.commands.storage", "storage", "Format and inspect log directories."
     ),
+    "streams": Command(
+        "ottla.cli.commands.streams", "streams", "Run and describe a streams application."
+    ),
     "topics": Command(
         "ottla.cli.commands.topics", "topics", "Create, list, describe, change topics."
     ),

@@ -5,6 +5,7 @@ Kafka: org.apache.kafka.streams.KafkaStreams.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.clients.admin.blocking import Admin
@@ -13,6 +14,7 @@ from ottla.errors import KafkaError
 from ottla.spark.checkpoint import Checkpoint
 from ottla.streams.checkpoints import check_topology
 from ottla.streams.errors import StreamsException
+from ottla.streams.progress import Progress, read_progress
 from ottla.streams.stages import StagePlan, plan_stages
 from ottla.types import TopicPartition
 
@@ -44,8 +46,13 @@ class Streams:
         checkpoint: str | Path,
         spark: SparkSession | None = None,
         config: Mapping[str, Any] | None = None,
+        master: str = "local[2]",
     ) -> None:
-        """Take a topology; `config` has client settings and options of the source and the sink."""
+        """Take a topology; `config` has client settings and options of the source and the sink.
+
+        Without a session one is made with `master`, and ended by `stop`.
+        """
+        self._master = master
         self.topology = topology
         self._bootstrap = bootstrap_servers
         self._checkpoint = str(checkpoint)
@@ -70,6 +77,13 @@ class Streams:
     def await_termination(self, timeout_s: int | None = None) -> bool:
         """Wait for the end; raises the error of a failed micro-batch."""
         return bool(self._running().awaitTermination(timeout_s))
+
+    def progress(self) -> Progress | None:
+        """Return the figures of the last micro-batch; None before the first."""
+        report = None if self.query is None else self.query.lastProgress
+        if report is None:
+            return None
+        return read_progress(json.loads(report.json))
 
     def stop(self) -> None:
         """End the query after its micro-batch, and the session if it was made here."""
@@ -133,7 +147,9 @@ class Streams:
         if self._spark is None:
             from ottla.spark.local_session import session
 
-            self._spark = self._owned = session(self.topology.config.application_id)
+            self._spark = self._owned = session(
+                self.topology.config.application_id, master=self._master
+            )
         return self._spark
 
     def _prepare_topics(self, plan: StagePlan) -> None:

@@ -1,0 +1,129 @@
+"""`ottla streams`: run and describe an application of `ottla.streams`.
+
+Kafka: no counterpart; Kafka Streams applications are programs.
+"""
+
+from __future__ import annotations
+
+import runpy
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from ottla.streams.application import Streams
+    from ottla.streams.topology import Topology
+
+EXAMPLES = """
+\b
+Examples:
+  ottla streams describe app.py
+  ottla streams describe app.py --svg app.svg
+  ottla streams run app.py --bootstrap-server localhost:9092 --checkpoint app-checkpoint
+\b
+app.py has a name `topology` or `builder`.
+"""
+_PROGRAM = click.argument("program", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+
+
+@click.group("streams", epilog=EXAMPLES)
+def streams() -> None:
+    """Run and describe an application of ottla.streams."""
+
+
+@streams.command("describe")
+@_PROGRAM
+@click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Write a picture.")
+def describe(program: Path, svg: Path | None) -> None:
+    """Print the topology as Topology.describe() does, or draw it."""
+    topology = load_topology(program)
+    if svg is None:
+        click.echo(topology.describe(), nl=False)
+        return
+    from ottla.streams.picture import draw
+
+    svg.write_text(draw(topology), encoding="utf-8")
+
+
+@streams.command("run")
+@_PROGRAM
+@click.option("--bootstrap-server", required=True, help="Addresses of the cluster.")
+@click.option("--checkpoint", required=True, help="Directory or URI to go on from.")
+@click.option("--master", default="local[2]", show_default=True, help="Spark's master.")
+@click.option("--once", is_flag=True, help="Process what is there, and end.")
+@click.option("--config", "settings", multiple=True, metavar="NAME=VALUE", help="A setting.")
+@click.option("--restarts", type=int, help="Give up after so many failures in a row.")
+def run(
+    program: Path,
+    bootstrap_server: str,
+    checkpoint: str,
+    master: str,
+    once: bool,
+    settings: tuple[str, ...],
+    restarts: int | None,
+) -> None:
+    """Run the application until it is stopped by Ctrl-C; it goes on from its checkpoint."""
+    from ottla.errors import OttlaError
+    from ottla.streams.application import Streams
+
+    config = dict(_setting(one) for one in settings)
+    topology = load_topology(program)
+    app = Streams(
+        topology,
+        bootstrap_servers=bootstrap_server,
+        checkpoint=checkpoint,
+        config=config,
+        master=master,
+    )
+    try:
+        with app:
+            if once:
+                app.process_available()
+            else:
+                _run(app, restarts)
+    except KeyboardInterrupt:
+        click.echo("stopped", err=True)
+    except OttlaError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _run(app: Streams, restarts: int | None) -> None:
+    """Show the progress, and start again after failures."""
+    from rich.live import Live
+
+    from ottla.streams.progress import table_of
+    from ottla.streams.supervisor import supervise
+
+    name = app.topology.config.application_id
+    with Live(table_of(name, None), refresh_per_second=2) as live:
+
+        def show() -> bool:
+            if app.query is None or not app.query.isActive:
+                app.start()
+            app.await_termination(1)
+            live.update(table_of(name, app.progress()))
+            return True
+
+        supervise(show, time.sleep, restarts)
+
+
+def load_topology(program: Path) -> Topology:
+    """Return the topology that a program defines; UsageError when it has none."""
+    from ottla.streams import StreamsBuilder, Topology
+
+    names: dict[str, Any] = runpy.run_path(str(program))
+    found = names.get("topology", names.get("builder"))
+    if isinstance(found, StreamsBuilder):
+        found = found.build()
+    if not isinstance(found, Topology):
+        raise click.UsageError(f"{program} defines neither `topology` nor `builder`")
+    return found
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise click.UsageError(f"--config takes NAME=VALUE, not {text}")
+    return name, value

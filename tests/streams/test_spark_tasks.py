@@ -1,0 +1,119 @@
+"""Tasks as Spark's workers run them, on states in memory: no session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import Row
+
+from ottla.streams import StreamsBuilder
+from ottla.streams.spark_tasks import FIELDS, OUTPUT, StageProcessor, StatelessStage
+from ottla.streams.stages import StagePlan, plan_stages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SCHEMA = pa.schema(
+    [
+        ("stage", pa.int32()),
+        ("task", pa.int32()),
+        ("origin", pa.int32()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("timestamp", pa.int64()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
+
+
+class MapState:
+    """A map as Spark gives it: keys and values are tuples of one field."""
+
+    def __init__(self) -> None:
+        self.data: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+
+    def containsKey(self, key: tuple[Any, ...]) -> bool:  # noqa: N802 - Spark's
+        return key in self.data
+
+    def getValue(self, key: tuple[Any, ...]) -> tuple[Any, ...]:  # noqa: N802 - Spark's
+        return self.data[key]
+
+    def updateValue(self, key: tuple[Any, ...], value: tuple[Any, ...]) -> None:  # noqa: N802 - Spark's
+        self.data[key] = value
+
+    def removeKey(self, key: tuple[Any, ...]) -> None:  # noqa: N802 - Spark's
+        del self.data[key]
+
+    def iterator(self) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+        return iter(list(self.data.items()))
+
+
+class Handle:
+    """Gives the same map for a name, as over micro-batches."""
+
+    def __init__(self) -> None:
+        self.maps: dict[str, MapState] = {}
+
+    def getMapState(self, name: str, key: str, value: str) -> MapState:  # noqa: N802 - Spark's
+        return self.maps.setdefault(name, MapState())
+
+
+def plan() -> StagePlan:
+    """Return two stages: one without state, and counts."""
+    builder = StreamsBuilder()
+    numbers = builder.stream("in").filter(lambda _, value: value > 0)
+    numbers.to("positive")
+    numbers.group_by(lambda _, value: str(value % 2)).count().to_stream().to("counts")
+    made = plan_stages(builder.build())
+    made.spread({"in": 1, "counts": 3})
+    return made
+
+
+def flow(stage: int, topic: str, offset: int, key: bytes, value: bytes) -> dict[str, Any]:
+    """Return a row of the query."""
+    headers = [{"key": "h", "value": b"1"}]
+    place = (stage, 0, 0, topic, 0, offset)
+    return dict(zip(FIELDS, (*place, key, value, 10 * offset, headers), strict=True))
+
+
+def test_a_stage_without_state_runs_over_arrow() -> None:
+    """Rows of other stages pass; results are addressed to the next stage or out of the query."""
+    made = plan()
+    rows = [flow(0, "in", n, b"k", b"%d" % n) for n in range(3)]
+    rows.append(flow(1, "other", 0, b"k", b"v"))
+    batch = pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
+    (found,) = StatelessStage(made, made.stages[0])([batch])
+    (target,) = made.targets
+    assert [(one["stage"], one["topic"], one["value"]) for one in found.to_pylist()] == [
+        (1, "other", b"v"),
+        (OUTPUT, "positive", b"1"),
+        (1, target, b"1"),
+        (OUTPUT, "positive", b"2"),
+        (1, target, b"2"),
+    ]
+    assert found.to_pylist()[1]["headers"] == [{"key": "h", "value": b"1"}]
+
+
+def test_state_lasts_over_micro_batches() -> None:
+    """Each is processed by a new processor, in the order of offsets; other rows pass."""
+    made, handle = plan(), Handle()
+    (target,) = made.targets
+    found = []
+    for batch in range(2):
+        processor = StageProcessor(made, made.stages[1])
+        processor.init(handle)
+        rows = []
+        for n in (1, 0):
+            row = flow(1, target, 2 * batch + n, b"0", b"4")
+            row["headers"] = [Row(key="h", value=b"1")]
+            rows.append(Row(**row))
+        found += list(processor.handleInputRows((0,), iter(rows), None))
+    counts = [(one["stage"], one["topic"], one["value"], one["timestamp"]) for one in found]
+    assert counts == [(OUTPUT, "counts", n.to_bytes(8), 10 * (n - 1)) for n in (1, 2, 3, 4)]
+    assert found[0]["partition"] in range(3)
+    others = [Row(stage=0)]
+    assert list(processor.handleInputRows((-1,), iter(others), None)) == others

@@ -1,0 +1,70 @@
+"""Restarts after failures, and the figures of a progress report."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.streams import StreamsException
+from ottla.streams.progress import Progress, read_progress
+from ottla.streams.supervisor import supervise
+
+
+def test_pauses_grow_until_there_is_progress() -> None:
+    """Twice as long after each failure in a row."""
+    outcomes: list[Exception | bool] = [
+        OSError("a"), OSError("b"), True, OSError("c"), False,
+    ]  # fmt: skip
+    pauses: list[float] = []
+
+    def run() -> bool:
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    supervise(run, pauses.append)
+    assert pauses == [1.0, 2.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    "error", [StreamsException("bad record"), RuntimeError("task failed: PRODUCER_FENCED")]
+)
+def test_a_final_error_ends_the_application(error: Exception) -> None:
+    """A restart would not help."""
+
+    def run() -> bool:
+        raise error
+
+    with pytest.raises(type(error)):
+        supervise(run, lambda _: None)
+
+
+def test_restarts_are_limited() -> None:
+    """The last error is raised."""
+    calls: list[int] = []
+
+    def run() -> bool:
+        calls.append(1)
+        raise OSError("away")
+
+    with pytest.raises(OSError, match="away"):
+        supervise(run, lambda _: None, restarts=2)
+    assert len(calls) == 3
+
+
+def test_progress_has_the_lag_of_all_sources() -> None:
+    """Offsets that the micro-batch's end is short of."""
+    report = {
+        "batchId": 3,
+        "numInputRows": 10,
+        "processedRowsPerSecond": 2.5,
+        "durationMs": {"triggerExecution": 40},
+        "stateOperators": [{"numRowsTotal": 7}],
+        "sources": [
+            {
+                "endOffset": {"t": {"0": 5, "1": 2, "id": "x"}},
+                "latestOffset": {"t": {"0": 8, "1": 2, "id": "x"}},
+            }
+        ],
+    }
+    assert read_progress(report) == Progress(3, 10, 2.5, 3, 7, 40)
