@@ -102,9 +102,19 @@ def _find_member(
 def _with_request(
     member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerMember:
-    """Return the member with the fields that the request sets."""
+    """Return the member with the fields that the request sets: itself where it has no news."""
     timeout_ms = request.rebalance_timeout_ms
     names, pattern = request.subscribed_topic_names, request.subscribed_topic_regex
+    is_idle = names is None and pattern is None and timeout_ms == -1
+    has_no_news = is_idle and request.server_assignor is None and request.rack_id is None
+    is_same_client = (
+        member.client_id == context.client_id
+        and member.client_host == context.client_host
+        and member.classic is None
+        and request.instance_id in (None, member.instance_id)
+    )
+    if has_no_news and is_same_client:
+        return member
     return replace(
         member,
         instance_id=request.instance_id or member.instance_id,
