@@ -56,7 +56,11 @@ def consume(bootstrap: str, joined: Event, stop: Event, **settings: Any) -> None
 
 
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize("settings", [{}, {"group_instance_id": "inst"}], ids=["dynamic", "static"])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"group_instance_id": "inst"}, {"group_protocol": "consumer", "client_rack": "r"}],
+    ids=["dynamic", "static", "consumer"],
+)
 def test_groups_with_members(
     settings: dict[str, str], places: list[Place], tool_jvm: ToolJvm, tmp_path: Path
 ) -> None:
