@@ -237,6 +237,7 @@ class Positions:
         client: Client,
         subscription: Subscription,
         coordinator: Coordinator | None,
+        *,
         wall_ms: Callable[[], int],
         member: Callable[[], CommitIdentity] = CommitIdentity,
     ) -> None:

@@ -56,7 +56,7 @@ def heartbeat(
     updated = _with_request(member, request, context)
     has_changed = change.write_subscription(member, updated)
     has_new_pattern, is_resolved = patterns.update(
-        groups, group, member, updated, change.records, context.may_describe_topic
+        groups, group, member, updated, change.records, may_describe=context.may_describe_topic
     )
     has_raised = has_changed or is_resolved
     epoch = change.group_epoch(member, updated, has_changed=has_raised)

@@ -74,6 +74,7 @@ def update(
     member: ConsumerMember,
     updated: ConsumerMember,
     output: list[CoordinatorRecord],
+    *,
     may_describe: Callable[[str], bool],
 ) -> tuple[bool, bool]:
     """Follow a member's pattern: whether it has changed, and whether its topics are known already.

@@ -87,7 +87,12 @@ def _apply(
     consumer, group = groups.consumer, change.group
     has_changed = change.write_subscription(member, updated)
     has_new_pattern, _ = patterns.update(
-        consumer, group, member, updated, change.records, call.context.may_describe_topic
+        consumer,
+        group,
+        member,
+        updated,
+        change.records,
+        may_describe=call.context.may_describe_topic,
     )
     has_changed |= has_new_pattern
     replaced = change.replaced
