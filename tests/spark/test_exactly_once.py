@@ -135,6 +135,9 @@ def test_a_written_frame_is_committed_as_a_whole(pipeline: Pipeline) -> None:
         write(frame.selectExpr("IF(value = '29', raise_error('planted'), value) AS value"))
     assert committed(pipeline.bootstrap, topic) == []
     write(frame)
+    reader = spark.read.format("ottla").option("kafka.bootstrap.servers", pipeline.bootstrap)
+    found = reader.option("subscribe", topic).option("kafka.isolation.level", "read_committed")
+    assert found.load().count() == 30
     assert committed(pipeline.bootstrap, topic) == list(range(30))
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from ottla.clients.consumer.coordinator import GROUP, TRANSACTION, Coordinator
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnRequest
+from ottla.protocol.apis.describe_transactions import DescribeTransactionsRequest
 from ottla.protocol.apis.end_txn import EndTxnRequest
 from ottla.protocol.apis.init_producer_id import InitProducerIdRequest
 from ottla.protocol.apis.list_transactions import ListTransactionsRequest
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from ottla.spark.decision import Participant
 
 PURPOSE: Final = "transaction"
+NEVER_BEGUN_MS: Final = 60_000
+"""The timeout of a producer whose transaction never begins."""
 _TWO_PHASE_VERSION: Final = 6
 _EPOCH_BUMP_VERSION: Final = 2
 _OLD_END, _OLD_OFFSETS = 4, 4
@@ -130,6 +133,20 @@ class Coordination:
         version = None if one.bumps_epoch else _OLD_END
         self._ask(coordinator, request, _code, max_version=version)
 
+    def wait_until_complete(self, one: Participant) -> None:
+        """Wait for the markers of an ended transaction: its records are visible from then on."""
+        name = one.transactional_id
+        coordinator = self._found(TRANSACTION, name)
+        request = DescribeTransactionsRequest(transactional_ids=[name])
+        self._ask(coordinator, request, _completion_code)
+
+    def is_known(self, transactional_id: str) -> bool:
+        """Whether an id has a producer."""
+        request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+        coordinator = self._found(TRANSACTION, transactional_id)
+        answer = self._ask(coordinator, request, _code_unless_unknown)
+        return not answer.transaction_states[0].error_code
+
     def open_transactions(self, prefix: str) -> list[str]:
         """Return the ids with this prefix whose transaction is open, of all brokers."""
         request = ListTransactionsRequest(state_filters=["Ongoing"], producer_id_filters=[])
@@ -138,6 +155,16 @@ class Coordination:
             answer = self._ask_node(node_id, request)
             found += [one.transactional_id for one in answer.transaction_states]
         return sorted(name for name in found if name.startswith(prefix))
+
+    def abort_open(self, prefix: str) -> int:
+        """Abort the open transactions with this prefix: the next epoch of an id ends its own.
+
+        Returns how many there were.
+        """
+        names = self.open_transactions(prefix)
+        for name in names:
+            self.init_producer(name, NEVER_BEGUN_MS)
+        return len(names)
 
     # ------------------------------------------------------------ groups
 
@@ -248,6 +275,18 @@ def is_passing(error: KafkaError) -> bool:
 
 def _code(answer: Answer) -> int:
     return answer.error_code
+
+
+def _completion_code(answer: Any) -> int:
+    """Return CONCURRENT_TRANSACTIONS, which is asked again, until the markers are written."""
+    found = answer.transaction_states[0]
+    is_ending = found.transaction_state in ("PrepareCommit", "PrepareAbort")
+    return ErrorCode.CONCURRENT_TRANSACTIONS if is_ending else found.error_code
+
+
+def _code_unless_unknown(answer: Any) -> int:
+    code = answer.transaction_states[0].error_code
+    return 0 if code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND else code
 
 
 def _fetch_code(answer: Any) -> int:

@@ -105,9 +105,8 @@ class ExactlyOnce:
         )
 
     def _abort_open(self) -> None:
-        """Abort what attempts left that are lost: the next epoch of an id ends its transaction."""
-        for name in self._coordination.open_transactions(f"{self._group_id}-task-"):
-            self._coordination.init_producer(name, DRIVER_TIMEOUT_MS)
+        """Abort what attempts left that are lost."""
+        self._coordination.abort_open(f"{self._group_id}-task-")
 
     # ------------------------------------------------------------ after a batch
 

@@ -36,6 +36,8 @@ class Transaction(NamedTuple):
     transactional_id: str
     two_phase: bool
     """Whether it is to have no timeout, where the broker allows that."""
+    failure_mark: str = ""
+    """A transactional id that exists once the write has failed; "" where nobody marks it."""
 
 
 REQUESTS_IN_MEMORY = 4
@@ -96,7 +98,7 @@ class BatchSender:
     def begin_transaction(self) -> None:
         """Begin the transaction; an earlier one of its id ends."""
         assert self._transaction is not None
-        name, two_phase = self._transaction
+        name, two_phase, _ = self._transaction
         self._producer = self._coordination.init_producer(
             name, self._options.transaction_timeout_ms, two_phase=two_phase
         )
@@ -110,6 +112,14 @@ class BatchSender:
         if self._producer is None or self._transaction is None or not self.records_sent:
             return None
         return Participant(self._transaction.transactional_id, *self._producer[:3])
+
+    def check_not_failed(self) -> None:
+        """Raise KafkaError if the write has failed meanwhile: nobody ends this transaction then."""
+        if self._producer is None or self._transaction is None:
+            return
+        mark = self._transaction.failure_mark
+        if mark and self._coordination.is_known(mark):
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "another task of this write has failed")
 
     @property
     def has_timeout(self) -> bool:

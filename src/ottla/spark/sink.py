@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 )
 
 from ottla.spark.cluster import FIRST_ANSWER_MS, ClusterReader, open_cluster
-from ottla.spark.coordination import Coordination
+from ottla.spark.coordination import NEVER_BEGUN_MS, Coordination
 from ottla.spark.error_text import short_errors
 from ottla.spark.exactly_once import ExactlyOnce, Plan
 from ottla.spark.options import write_options
@@ -107,15 +107,32 @@ class BatchWriter(Writer, DataSourceArrowWriter):
         if not self._options.exactly_once:
             return self._write(iterator, None)
         # a driver that dies leaves these to their timeout: nothing repeats the write
-        return self._write(iterator, Transaction(f"{self._name}-{_attempt()}", two_phase=False))
+        name = f"{self._name}-{_attempt()}"
+        return self._write(iterator, Transaction(name, two_phase=False, failure_mark=self._mark))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit the tasks' transactions."""
         self._end(messages, committed=True)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Abort the tasks' transactions."""
+        """Abort the tasks' transactions, those of tasks that Spark ends in their middle as well."""
         self._end(messages, committed=False)
+        if self._options.exactly_once:
+            with short_errors(), self._cluster() as cluster:
+                self._abort_open(Coordination(cluster))
+
+    def _abort_open(self, coordination: Coordination) -> None:
+        """Abort open transactions; Spark does not wait for its tasks.
+
+        A task that begins its transaction later finds the mark when it is done, and aborts.
+        """
+        coordination.init_producer(self._mark, NEVER_BEGUN_MS)
+        coordination.abort_open(f"{self._name}-")
+
+    @property
+    def _mark(self) -> str:
+        """A transactional id that only exists once the write has failed."""
+        return f"{self._name}-failed"
 
     def _end(self, messages: Sequence[WriterCommitMessage | None], *, committed: bool) -> None:
         participants = participants_of(messages)
@@ -125,6 +142,8 @@ class BatchWriter(Writer, DataSourceArrowWriter):
             coordination = Coordination(cluster)
             for one in participants:
                 coordination.end(one, committed=committed)
+            for one in participants:  # what was written is read by whoever reads next
+                coordination.wait_until_complete(one)
 
 
 class StreamWriter(Writer, DataSourceStreamArrowWriter):
