@@ -26,12 +26,16 @@ OTHER_NAMES = {
     "list_consumer_group_offsets": "list_group_offsets",
     "alter_consumer_group_offsets": "alter_group_offsets",
     "delete_consumer_group_offsets": "delete_group_offsets",
+    "delete_streams_groups": "delete_groups",
+    "list_streams_group_offsets": "list_group_offsets",
+    "alter_streams_group_offsets": "alter_group_offsets",
+    "delete_streams_group_offsets": "delete_group_offsets",
     "remove_members_from_consumer_group": "remove_group_members",
 }
 """One method for groups of all types; Kafka 4 has no other way to alter settings."""
 
 LATER = re.compile(
-    r"acls|delegation|transaction|fence_producers|share_group|streams_group|"
+    r"acls|delegation|transaction|fence_producers|share_group|"
     r"alter_partition_reassignments|alter_user_scram|metric_(for|from)_sub"
 )
 """APIs that the node does not implement, and the metrics registry for unsupported pushes."""

@@ -182,6 +182,11 @@ COMMANDS: dict[str, Command] = {
     "streams": Command(
         "ottla.cli.commands.streams", "streams", "Run and describe a streams application."
     ),
+    "streams-groups": Command(
+        "ottla.cli.commands.streams_groups",
+        "streams_groups",
+        "List, describe, reset, delete streams groups.",
+    ),
     "topics": Command(
         "ottla.cli.commands.topics", "topics", "Create, list, describe, change topics."
     ),

@@ -29,6 +29,7 @@ from tests.conformance.differential import (
     quorum_cases,
     record_cases,
     security_cases,
+    streams_group_cases,
     topic_cases,
     transaction_cases,
 )
@@ -56,6 +57,7 @@ FAMILIES = (
     transaction_cases,
     consumer_group_cases,
     security_cases,
+    streams_group_cases,
 )
 # Both nodes: no timer of these may fire while the cases run.
 SETTINGS = {

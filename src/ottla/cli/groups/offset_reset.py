@@ -53,9 +53,9 @@ def reset_offsets(admin: Admin, groups: list[str], flags: GroupFlags) -> None:
             )
             plans[group] = {}
             continue
-        plans[group] = _plan(admin, group, flags)
+        plans[group] = plan_reset(admin, group, flags)
         if flags.execute:
-            _commit(admin, group, plans[group])
+            commit_plan(admin, group, plans[group])
     if flags.export:
         export_plans(plans, many=flags.has_many)
     else:
@@ -78,13 +78,15 @@ def check_scenario(options: Mapping[str, Any]) -> None:
         raise click.UsageError("One of the reset scopes should be defined: --all-topics, --topic.")
 
 
-def _commit(admin: Admin, group: str, plan: Plan) -> None:
+def commit_plan(admin: Admin, group: str, plan: Plan) -> None:
+    """Commit the planned offsets; raises the first error."""
     for error in admin.alter_group_offsets(group, plan).values() if plan else ():
         if error is not None:
             raise error
 
 
-def _plan(admin: Admin, group: str, flags: GroupFlags) -> Plan:
+def plan_reset(admin: Admin, group: str, flags: GroupFlags) -> Plan:
+    """Return the new offset of each partition that the flags select."""
     if flags.from_file:
         return _within(admin, read_plan(flags.from_file, group, many=flags.has_many))
     partitions = _partitions(admin, group, flags)

@@ -12,9 +12,9 @@ from ottla.clients.admin.acls import AclsAdmin
 from ottla.clients.admin.configs import ConfigsAdmin
 from ottla.clients.admin.credentials import CredentialsAdmin
 from ottla.clients.admin.delegation_tokens import DelegationTokensAdmin
-from ottla.clients.admin.groups import GroupsAdmin
 from ottla.clients.admin.quorum import QuorumAdmin
 from ottla.clients.admin.quotas import QuotasAdmin
+from ottla.clients.admin.streams_groups import StreamsGroupsAdmin
 from ottla.clients.admin.transactions import TransactionsAdmin
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class AsyncAdmin(
     TransactionsAdmin,
     ConfigsAdmin,
-    GroupsAdmin,
+    StreamsGroupsAdmin,
     QuotasAdmin,
     QuorumAdmin,
     CredentialsAdmin,

@@ -64,6 +64,7 @@ class Admin(Blocking):
     list_config_resources = blocking(AsyncAdmin.list_config_resources)
     list_groups = blocking(AsyncAdmin.list_groups)
     describe_groups = blocking(AsyncAdmin.describe_groups)
+    describe_streams_groups = blocking(AsyncAdmin.describe_streams_groups)
     delete_groups = blocking(AsyncAdmin.delete_groups)
     list_group_offsets = blocking(AsyncAdmin.list_group_offsets)
     alter_group_offsets = blocking(AsyncAdmin.alter_group_offsets)

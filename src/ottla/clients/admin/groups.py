@@ -146,7 +146,7 @@ class GroupsAdmin(AdminCalls):
             groups=[group_id], include_authorized_operations=with_operations
         )
         answer = await self._coordinator_call(
-            group_id, request, error_of=_retriable_group_code, timeout=timeout
+            group_id, request, error_of=retriable_group_code, timeout=timeout
         )
         group = answer.groups[0]
         if group.error_code:
@@ -173,7 +173,7 @@ class GroupsAdmin(AdminCalls):
             group_ids=[group_id], include_authorized_operations=with_operations
         )
         answer = await self._coordinator_call(
-            group_id, request, error_of=_retriable_group_code, timeout=timeout
+            group_id, request, error_of=retriable_group_code, timeout=timeout
         )
         group = answer.groups[0]
         if group.error_code:
@@ -385,7 +385,8 @@ def _retriable(codes: Iterable[int]) -> int:
     return next((code for code in codes if code and KafkaError(code).is_retriable), 0)
 
 
-def _retriable_group_code(answer: Any) -> int:
+def retriable_group_code(answer: Any) -> int:
+    """Return the first code of an answer after which the request is sent again, or 0."""
     return _retriable(group.error_code for group in answer.groups)
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.coordinator.group.classic.group import ClassicState
 from ottla.coordinator.group.consumer.group import ConsumerState
+from ottla.coordinator.group.streams.group import StreamsState
 from ottla.coordinator.runtime.active import ShardState
 from ottla.metrics.families import Series, client_gauge, gauge, label_text, own
 
@@ -53,11 +54,23 @@ _IN_STATE = {
 }
 _GROUP_COUNT = client_gauge("group-coordinator-metrics", "group-count", "Groups by protocol.")
 _GROUP_COUNT_NAME = _GROUP_COUNT._replace(classic=_GROUP_COUNT.reporter)
-_PROTOCOLS = (label_text(protocol="classic"), label_text(protocol="consumer"))
+_PROTOCOLS = tuple(label_text(protocol=name) for name in ("classic", "consumer", "streams"))
 _CONSUMER_COUNT = client_gauge(
     "group-coordinator-metrics", "consumer-group-count", "Consumer groups by state."
 )
 _CONSUMER_COUNT_NAME = _CONSUMER_COUNT._replace(classic=_CONSUMER_COUNT.reporter)
+_STREAMS_COUNT = client_gauge(
+    "group-coordinator-metrics", "streams-group-count", "Streams groups by state."
+)
+_STREAMS_COUNT_NAME = _STREAMS_COUNT._replace(classic=_STREAMS_COUNT.reporter)
+_STREAMS_REBALANCES = client_gauge(
+    "group-coordinator-metrics", "streams-group-rebalance-count", "Raised streams group epochs."
+)
+_STREAMS_REBALANCES_NAME = _STREAMS_REBALANCES._replace(classic=_STREAMS_REBALANCES.reporter)
+_STREAMS_LABELS = tuple(
+    label_text(state="not_ready" if state is StreamsState.NOT_READY else state.value.lower())
+    for state in StreamsState
+)
 _CONSUMER_LABELS = tuple(label_text(state=state.value.lower()) for state in ConsumerState)
 
 
@@ -174,22 +187,31 @@ class GroupMetrics:
         ids = [group_id for shard in shards for group_id in shard.groups.ids()]
         live = [group for shard in shards for group in shard.classic.live.values()]
         consumer = [group for shard in shards for group in shard.consumer.by_id.values()]
-        classic_count = len(ids) - len(consumer)
+        streams = [group for shard in shards for group in shard.streams.by_id.values()]
+        classic_count = len(ids) - len(consumer) - len(streams)
         states = Counter(group.state for group in live)
         states[ClassicState.EMPTY] += classic_count - len(live)  # those that only have offsets
         consumer_states = Counter(group.state_at() for group in consumer)
+        streams_states = Counter(group.state_at() for group in streams)
         offset_count = sum(
             len(offsets) for shard in shards for offsets in shard.offsets.by_group.values()
         )
         sizes = {group.group_id: len(group.members) for group in live}
         sizes.update((group.group_id, len(group.members)) for group in consumer)
+        sizes.update((group.group_id, len(group.members)) for group in streams)
         labels = tuple(label_text(consumergroup=group_id) for group_id in sizes)
         yield Series(_MEMBERS, labels, list(sizes.values()))
         yield Series(_GROUPS, _ONE, (len(ids),))
         yield Series(_OFFSETS, _ONE, (offset_count,))
         for state, family in _IN_STATE.items():
             yield Series(family, _ONE, (states[state],))
-        yield Series(_GROUP_COUNT_NAME, _PROTOCOLS, (classic_count, len(consumer)))
+        kinds = (classic_count, len(consumer), len(streams))
+        yield Series(_GROUP_COUNT_NAME, _PROTOCOLS, kinds)
+        yield Series(
+            _STREAMS_COUNT_NAME, _STREAMS_LABELS, [streams_states[one] for one in StreamsState]
+        )
+        rebalances = sum(shard.streams.rebalances for shard in shards)
+        yield Series(_STREAMS_REBALANCES_NAME, _ONE, (rebalances,))
         counts = [consumer_states[state] for state in ConsumerState]
         yield Series(_CONSUMER_COUNT_NAME, _CONSUMER_LABELS, counts)
 

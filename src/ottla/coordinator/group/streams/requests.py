@@ -44,7 +44,7 @@ def refused(code: ErrorCode, text: str | None = None) -> StreamsGroupHeartbeatRe
         heartbeat_interval_ms=0,
         acceptable_recovery_lag=0,
         task_offset_interval_ms=0,
-        status=None,
+        status=[],
         endpoint_information_epoch=0,
     )
 

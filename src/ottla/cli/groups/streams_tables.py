@@ -1,0 +1,183 @@
+"""Tables of `streams-groups --describe`: lag of input topics, members with tasks, states.
+
+Kafka: the print methods of org.apache.kafka.tools.streams.StreamsGroupCommand.StreamsGroupService.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from ottla.errors import KafkaError
+from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ottla.clients.admin.streams_groups import StreamsGroupDescription, StreamsTasks
+    from ottla.clients.blocking import Admin
+
+MISSING = "-"
+
+
+def print_problem(text: str) -> None:
+    """Print an error that does not end the tool."""
+    click.echo(f"\nError: {text}")
+
+
+def source_topics(group: StreamsGroupDescription) -> set[str]:
+    """Return the topics that a group reads, repartition topics included."""
+    return {
+        name
+        for one in group.subtopologies
+        for name in (*one.source_topics, *one.repartition_source_topics)
+    }
+
+
+def input_topics(group: StreamsGroupDescription) -> set[str]:
+    """Return the topics of others that a group reads."""
+    return {name for one in group.subtopologies for name in one.source_topics}
+
+
+def _has_table(group: StreamsGroupDescription) -> bool:
+    """Print what is above a group's table; return whether there is a table."""
+    if not group.members:
+        return False
+    _print_empty(group)
+    return True
+
+
+def _print_empty(group: StreamsGroupDescription) -> None:
+    if group.state == "Dead":
+        print_problem(f"Streams group '{group.group_id}' does not exist.")
+    elif group.state == "Empty":
+        print_problem(f"Streams group '{group.group_id}' has no active members.")
+
+
+class _Offset(NamedTuple):
+    """What the group has committed of a partition, and the end of the log."""
+
+    offset: int | None
+    leader_epoch: int | None
+    end_offset: int
+    lag: int
+
+
+def _offsets(admin: Admin, group: StreamsGroupDescription) -> dict[TopicPartition, _Offset]:
+    """Return the offsets of the partitions behind all active tasks."""
+    sources = {
+        one.subtopology_id: (*one.source_topics, *one.repartition_source_topics)
+        for one in group.subtopologies
+    }
+    partitions = sorted(
+        {
+            TopicPartition(topic, number)
+            for member in group.members
+            for key, numbers in member.assignment.active.items()
+            for topic in sources[key]
+            for number in numbers
+        }
+    )
+    first = _ends(admin, partitions, EARLIEST_TIMESTAMP)
+    last = _ends(admin, partitions, LATEST_TIMESTAMP)
+    committed = admin.list_group_offsets(group.group_id) if partitions else {}
+    found = {}
+    for partition in partitions:
+        place = committed.get(partition)
+        start = first[partition] if place is None else place.offset
+        found[partition] = _Offset(
+            None if place is None else place.offset,
+            None if place is None or place.leader_epoch < 0 else place.leader_epoch,
+            last[partition],
+            last[partition] - start,
+        )
+    return found
+
+
+def _ends(
+    admin: Admin, partitions: Iterable[TopicPartition], timestamp: int
+) -> dict[TopicPartition, int]:
+    requested = dict.fromkeys(partitions, timestamp)
+    ends = {}
+    for partition, found in (admin.list_offsets(requested) if requested else {}).items():
+        if isinstance(found, KafkaError):
+            raise found
+        ends[partition] = found.offset
+    return ends
+
+
+def print_offsets(admin: Admin, group: StreamsGroupDescription, *, verbose: bool) -> None:
+    """Print the lag of each partition; with verbose, the offsets too."""
+    rows = _offsets(admin, group)
+    if not _has_table(group):
+        return
+    name = max(15, len(group.group_id))
+    topic = max([15, *(len(partition.topic) for partition in rows)])
+    titles = f"{'GROUP':<{name}} {'TOPIC':<{topic}} {'PARTITION':<10} "
+    if verbose:
+        titles += f"{'CURRENT-OFFSET':<15} {'LEADER-EPOCH':<15} {'LOG-END-OFFSET':<15} "
+    click.echo(titles + (f"{'OFFSET-LAG':<15}" if verbose else "OFFSET-LAG"))
+    for partition, row in rows.items():
+        start = f"{group.group_id:<{name}} {partition.topic:<{topic}} {partition.partition:<10} "
+        if verbose:
+            start += f"{_cell(row.offset):<15} {_cell(row.leader_epoch):<15} {row.end_offset:<15} "
+        click.echo(start + (f"{row.lag:<15}" if verbose else f"{row.lag}"))
+
+
+def _cell(value: int | None) -> str:
+    return MISSING if value is None else str(value)
+
+
+def print_members(group: StreamsGroupDescription, *, verbose: bool) -> None:
+    """Print the members with their tasks; with verbose, the target and the epochs too."""
+    if not _has_table(group):
+        return
+    name = max(15, len(group.group_id))
+    member = max([15, *(len(one.member_id) for one in group.members)])
+    process = max([15, *(len(one.process_id) for one in group.members)])
+    client = max([15, *(len(one.client_id) for one in group.members)])
+    epochs = f"{'TARGET-ASSIGNMENT-EPOCH':<25} {'TOPOLOGY-EPOCH':<15}" if verbose else ""
+    more = f"{'MEMBER-PROTOCOL':<15} {'MEMBER-EPOCH':<15} " if verbose else ""
+    click.echo(
+        f"{'GROUP':<{name}} {epochs}{'MEMBER':<{member}} {more}{'PROCESS':<{process}} "
+        f"{'CLIENT-ID':<{client}} ASSIGNMENTS"
+    )
+    for one in group.members:
+        tasks = _tasks_text(one.assignment)
+        if verbose:
+            protocol = "classic" if one.is_classic else "streams"
+            epochs = f"{group.assignment_epoch:<25} {group.topology_epoch:<15}"
+            more = f"{protocol:<15} {one.member_epoch:<15} "
+            tasks += _tasks_text(one.target_assignment, "TARGET-")
+        click.echo(
+            f"{group.group_id:<{name}} {epochs}{one.member_id:<{member}} {more}"
+            f"{one.process_id:<{process}} {one.client_id:<{client}} {tasks}"
+        )
+
+
+def _tasks_text(tasks: StreamsTasks, prefix: str = "") -> str:
+    kinds = {"ACTIVE": tasks.active, "STANDBY": tasks.standby, "WARMUP": tasks.warmup}
+    return "".join(f"{prefix}{kind}: {_listed(found)}" for kind, found in kinds.items() if found)
+
+
+def _listed(tasks: Mapping[str, tuple[int, ...]]) -> str:
+    return "".join(f"{key}:[{','.join(map(str, numbers))}]; " for key, numbers in tasks.items())
+
+
+def print_states(admin: Admin, group: StreamsGroupDescription, *, verbose: bool) -> None:
+    """Print the coordinator and the state of a group."""
+    _print_empty(group)
+    nodes = {node.node_id: node for node in admin.describe_cluster().brokers}
+    node = nodes.get(group.coordinator)
+    where = f"{node.host}:{node.port}" if node else MISSING
+    coordinator = f"{where} ({group.coordinator})"
+    name, width = max(15, len(group.group_id)), max(25, len(coordinator))
+    titles = f"{'GROUP-EPOCH':<15} {'TARGET-ASSIGNMENT-EPOCH':<25} " if verbose else ""
+    epochs = f"{group.group_epoch:<15} {group.assignment_epoch:<25} " if verbose else ""
+    click.echo(f"{'GROUP':<{name}} {'COORDINATOR (ID)':<{width}} {'STATE':<25} {titles}#MEMBERS")
+    click.echo(
+        f"{group.group_id:<{name}} {coordinator:<{width}} {group.state:<25} {epochs}"
+        f"{len(group.members)}"
+    )
