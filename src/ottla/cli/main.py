@@ -182,6 +182,11 @@ COMMANDS: dict[str, Command] = {
     "streams": Command(
         "ottla.cli.commands.streams", "streams", "Run and describe a streams application."
     ),
+    "streams-application-reset": Command(
+        "ottla.cli.commands.streams_application_reset",
+        "streams_application_reset",
+        "Let a Kafka Streams application begin again.",
+    ),
     "streams-groups": Command(
         "ottla.cli.commands.streams_groups",
         "streams_groups",

@@ -26,6 +26,11 @@ _INTERNAL = re.compile(
 )
 
 
+def is_internal_name(name: str, group_id: str) -> bool:
+    """Whether a topic has the name of an internal topic of an application."""
+    return name.startswith(f"{group_id}-") and _INTERNAL.fullmatch(name) is not None
+
+
 def internal_topics(group: StreamsGroupDescription) -> list[str]:
     """Return the internal topics of a group; those with other names are reported and kept."""
     inputs = input_topics(group)
@@ -34,7 +39,7 @@ def internal_topics(group: StreamsGroupDescription) -> list[str]:
         for name in (*one.repartition_source_topics, *one.state_changelog_topics):
             if name in inputs:
                 continue
-            if name.startswith(f"{group.group_id}-") and _INTERNAL.fullmatch(name):
+            if is_internal_name(name, group.group_id):
                 found.append(name)
             else:
                 print_problem(
