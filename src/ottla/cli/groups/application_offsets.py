@@ -76,10 +76,10 @@ def _report_unknown(kind: str, names: list[str], prefix: str) -> None:
 
 def _partitions(admin: Admin, names: list[str]) -> list[TopicPartition]:
     found = []
-    for name, described in admin.describe_topics(names).items() if names else ():
+    for described in admin.describe_topics(names).values() if names else ():
         if isinstance(described, KafkaError):
             raise described
-        found += [TopicPartition(name, one.partition) for one in described.partitions]
+        found += [TopicPartition(described.name, one.partition) for one in described.partitions]
     return found
 
 
