@@ -45,7 +45,7 @@ async def _transact(
     bootstrap: str, number: int, records: int, until_s: float, took_ms: list[float]
 ) -> None:
     async with AsyncProducer(
-        bootstrap_servers=bootstrap, transactional_id=f"t{number}-{records}"
+        bootstrap_servers=bootstrap, transactional_id=f"t{number}-{records}", linger_ms=5
     ) as producer:
         await producer.init_transactions()
         while time.monotonic() < until_s:

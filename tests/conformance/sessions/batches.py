@@ -44,7 +44,7 @@ def encode(records: Records, producer_id: int, epoch: int, sequence: int) -> byt
         options = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": sequence}
     options["compression"] = Compression(records.codec)
     options["control"] = records.flaw == "control"
-    options["transactional"] = records.flaw == TRANSACTIONAL
+    options["transactional"] = records.is_transactional or records.flaw == TRANSACTIONAL
     batch = encode_batch(entries, **options)
     return _FLAWED.get(records.flaw, bytes)(batch)
 

@@ -11,7 +11,13 @@ from typing import Any
 
 from ottla.protocol.api_keys import ApiKey
 from ottla.server.requests.api import served_apis
-from tests.conformance.sessions import admin_steps, cluster_steps, group_steps, log_steps
+from tests.conformance.sessions import (
+    admin_steps,
+    cluster_steps,
+    group_steps,
+    log_steps,
+    transaction_steps,
+)
 from tests.conformance.sessions.choices import CLIENTS, TOPICS, Choices
 from tests.conformance.sessions.steps import Step
 
@@ -62,12 +68,19 @@ def _session(seed: int, count: int) -> list[Step]:
     rng = Random(seed)
     pick = Choices(rng)
     steps = _first_steps()
+    families, weights = list(_FAMILIES), _WEIGHTS
+    if seed >= transaction_steps.TRANSACTIONAL_FROM:
+        families += transaction_steps.STEPS
+        weights = [weight for weight, _, _ in families]
     while len(steps) < count:
-        (_, key, fields) = rng.choices(_FAMILIES, _WEIGHTS)[0]
+        (_, key, fields) = rng.choices(families, weights)[0]
         version = pick.version(key)
         made = fields(pick, version)
         client = rng.randrange(CLIENTS)
-        if key == ApiKey.INIT_PRODUCER_ID:
+        slot = made.pop("slot", None)
+        if slot is not None:
+            client = slot
+        elif key == ApiKey.INIT_PRODUCER_ID:
             client = rng.randrange(3)
         steps.append(_step(len(steps), client, key, version, made))
     return steps

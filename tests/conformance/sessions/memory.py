@@ -14,6 +14,8 @@ from tests.conformance.sessions.steps import Records, Ref, Step
 UNKNOWN_ID = Uuid(b"no such topic id")
 _MEMBER_ID_REQUIRED = 79
 _RECENT = 5
+_BUMPS_FROM = 5
+"""The first version of EndTxn that gives the producer its next epoch."""
 
 
 class Memory:
@@ -76,9 +78,9 @@ class Memory:
         """Return the id that the last InitProducerId of a slot was answered with."""
         return self._producers.get(slot, (-1, -1))[0]
 
-    def producer_epoch(self, slot: int) -> int:
-        """Return the epoch of a slot's producer."""
-        return self._producers.get(slot, (-1, -1))[1]
+    def producer_epoch(self, slot: int, step: int = 0) -> int:
+        """Return the epoch of a slot's producer, or one next to it."""
+        return self._producers.get(slot, (-1, -1))[1] + step
 
     def fetch_session(self, slot: int) -> int:
         """Return the id of a slot's fetch session; 0 without one."""
@@ -134,6 +136,10 @@ class Memory:
             slot = step.client
             self._producers[slot] = (response.producer_id, response.producer_epoch)
             self._sequences = {key: n for key, n in self._sequences.items() if key[0] != slot}
+
+    def _learn_end_txn(self, step: Step, fields: dict[str, Any], response: Any) -> None:
+        if step.version >= _BUMPS_FROM and response.error_code == 0 and response.producer_id >= 0:
+            self._learn_init_producer_id(step, fields, response)
 
     def _learn_produce(self, step: Step, _fields: dict[str, Any], response: Any) -> None:
         names = {topic_id: name for name, topic_id in self.topic_ids.items()}

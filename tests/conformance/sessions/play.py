@@ -18,6 +18,7 @@ from tests.conformance.sessions.links import Link, wait_for
 from tests.conformance.sessions.memory import Memory
 from tests.conformance.sessions.settle import Settling, read_back
 from tests.conformance.sessions.steps import Step
+from tests.conformance.sessions.transaction_steps import SLOTS
 
 if TYPE_CHECKING:
     from tests.conformance.differential.run import Difference
@@ -35,6 +36,9 @@ _CHANGES = {
 }
 _GROUP_CHANGES = {ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.LEAVE_GROUP}
 """Members are answered before the group's record is committed, and others see it after that."""
+
+_TRANSACTION_CHANGES = {ApiKey.END_TXN, ApiKey.INIT_PRODUCER_ID}
+"""They are answered before the markers are written."""
 
 
 @dataclass
@@ -99,6 +103,9 @@ class Player:
             if step.key in _GROUP_CHANGES:
                 for settling in self._settling:
                     settling.settle_groups()
+            if step.key in _TRANSACTION_CHANGES and step.client in SLOTS:
+                for settling in self._settling:
+                    settling.settle_transactions()
             if found is None and self._is_changed:
                 for settling in self._settling:
                     settling.settle()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ottla.protocol.api_keys import ApiKey
+from tests.conformance.sessions.transaction_steps import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -52,6 +53,16 @@ class Settling:
     def settle_groups(self) -> None:
         """Wait until all that is known of groups is committed."""
         self._side.wait_until_groups_are_committed()
+
+    def settle_transactions(self) -> None:
+        """Wait until the markers of all decided transactions are written."""
+        self._side.until(self._are_complete, "transactions are complete")
+
+    def _are_complete(self) -> bool:
+        names = [name.replace("{}", self._memory.prefix) for name in NAMES]
+        answer = self._side.ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, transactional_ids=names)
+        states = [one.transaction_state for one in answer.transaction_states]
+        return not any(state.startswith("Prepare") for state in states)
 
     def settle_records(self, fields: dict[str, Any]) -> None:
         """Wait until all that a Produce has appended is committed, and all replicas know it."""

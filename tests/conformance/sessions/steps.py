@@ -38,6 +38,7 @@ class Records:
     epoch_step: int = 0
     flaw: str = ""
     time_step_ms: int = 0
+    is_transactional: bool = False
 
 
 @dataclass(frozen=True)

@@ -185,6 +185,8 @@ class ActivePartition(Generic[S]):
 
     def _log_loaded(self, duration_ms: int) -> None:
         name, count = self._environment.name, self._loader.record_count
+        if not count:
+            return
         log.info(
             "%s coordinator loaded partition %d: %d records in %d ms",
             name,

@@ -151,8 +151,13 @@ def _append(
 def _verified(
     ctx: Context, request: ProduceValues, partition: Partition, records: memoryview
 ) -> Pending[Verification | None]:
-    """Return the guard of a transaction's first batch in a partition (KIP-890); None later."""
+    """Return the guard of a transaction's first batch in a partition (KIP-890); None later.
+
+    A transactional batch without a producer id is appended as it is: it begins nothing.
+    """
     batch = RecordBatch(records)
+    if not batch.has_producer_id:
+        return Pending.of(None)
     support = TransactionSupport.DEFAULT
     if ctx.api_version >= _ADDS_PARTITIONS_FROM:
         support = TransactionSupport.ADDS_PARTITIONS

@@ -43,7 +43,7 @@ def fetch(
     response = ResponseGroup(group_id=request.group_id, topics=[])
     if request.topics is None:
         topics: dict[str, ResponseTopic] = {}
-        for key, committed in offsets.items():
+        for key, committed in sorted(offsets.items(), key=lambda item: item[0].partition):
             topic = topics.setdefault(key.topic, ResponseTopic(name=key.topic, partitions=[]))
             topic.partitions.append(_answer(key.partition, committed, is_staged=key in staged))
         response.topics = list(topics.values())
