@@ -70,19 +70,16 @@ class TransactionPartitions:
 
 
 def _result(transaction: _Transaction, codes: Mapping[TopicPartition, ErrorCode]) -> _Result:
+    """Answer each partition once, however often it was named."""
+    topics: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
+    for (name, index), code in codes.items():
+        topics.setdefault(name, []).append(
+            AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=int(code))
+        )
     return _Result(
         transactional_id=transaction.transactional_id,
         topic_results=[
-            AddPartitionsToTxnTopicResult(
-                name=topic.name,
-                results_by_partition=[
-                    AddPartitionsToTxnPartitionResult(
-                        partition_index=index,
-                        partition_error_code=int(codes[TopicPartition(topic.name, index)]),
-                    )
-                    for index in topic.partitions
-                ],
-            )
-            for topic in transaction.topics
+            AddPartitionsToTxnTopicResult(name=name, results_by_partition=partitions)
+            for name, partitions in topics.items()
         ],
     )
