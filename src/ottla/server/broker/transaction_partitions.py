@@ -66,7 +66,7 @@ class TransactionPartitions:
             verified = self._transactions.verify_partitions(name, producer, partitions)
             return verified.then(lambda found: _result(transaction, found))
         added = self._transactions.add_partitions(name, producer, partitions, client_version)
-        return added.then(lambda code: _result(transaction, dict.fromkeys(partitions, code)))
+        return added.then(lambda code: _as_named(transaction, code))
 
 
 def _result(transaction: _Transaction, codes: Mapping[TopicPartition, ErrorCode]) -> _Result:
@@ -81,5 +81,24 @@ def _result(transaction: _Transaction, codes: Mapping[TopicPartition, ErrorCode]
         topic_results=[
             AddPartitionsToTxnTopicResult(name=name, results_by_partition=partitions)
             for name, partitions in topics.items()
+        ],
+    )
+
+
+def _as_named(transaction: _Transaction, code: ErrorCode) -> _Result:
+    """Answer the whole transaction: each topic and partition as often as it was named."""
+    return _Result(
+        transactional_id=transaction.transactional_id,
+        topic_results=[
+            AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=[
+                    AddPartitionsToTxnPartitionResult(
+                        partition_index=index, partition_error_code=int(code)
+                    )
+                    for index in topic.partitions
+                ],
+            )
+            for topic in transaction.topics
         ],
     )
