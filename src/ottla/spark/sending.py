@@ -37,7 +37,7 @@ class Transaction(NamedTuple):
     two_phase: bool
     """Whether it is to have no timeout, where the broker allows that."""
     failure_mark: str = ""
-    """A transactional id that exists once the write has failed; "" where nobody marks it."""
+    """A transactional id that exists once the write has failed; "" for none."""
 
 
 REQUESTS_IN_MEMORY = 4
@@ -114,7 +114,7 @@ class BatchSender:
         return Participant(self._transaction.transactional_id, *self._producer[:3])
 
     def check_not_failed(self) -> None:
-        """Raise KafkaError if the write has failed meanwhile: nobody ends this transaction then."""
+        """Raise KafkaError if the write has failed meanwhile: the driver ends this transaction no longer."""
         if self._producer is None or self._transaction is None:
             return
         mark = self._transaction.failure_mark

@@ -478,6 +478,17 @@ SECOND_ROUND: dict[tuple[ApiKey, int], ErrorCode] = (
         for version in range(3)
     }
     | {
+        (key, version): ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED  # without a login
+        for key in (
+            ApiKey.CREATE_DELEGATION_TOKEN,
+            ApiKey.RENEW_DELEGATION_TOKEN,
+            ApiKey.EXPIRE_DELEGATION_TOKEN,
+            ApiKey.DESCRIBE_DELEGATION_TOKEN,
+        )
+        for version in range(1, 4)
+    }
+    | {(ApiKey.STREAMS_GROUP_HEARTBEAT, 0): ErrorCode.INVALID_REQUEST}  # without a member id
+    | {
         (key, version): ErrorCode.INVALID_REQUEST  # an empty transactional id
         for key in (ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.END_TXN)
         for version in range(6)
