@@ -21,6 +21,7 @@ from ottla.security.acl import (
 )
 from ottla.security.authorizer import StandardAuthorizer
 from ottla.security.principal import Principal
+from ottla.server.metrics.authorization import AuthorizationMetrics
 
 ALICE = Principal("User", "alice")
 TOPIC = ResourceType.TOPIC
@@ -224,3 +225,29 @@ def test_filters(pattern: PatternType, name: str | None, fits: set[str]) -> None
     }
     wanted = AclFilter(TOPIC, pattern, name, None, None, Operation.ANY, Permission.ANY)
     assert {shown for shown, one in entries.items() if wanted.fits(one)} == fits
+
+
+def test_decisions_are_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Each one, remembered or not; what is allowed is a line at DEBUG only."""
+    authorizer = StandardAuthorizer(["User:root"])
+    authorizer.is_loaded = True
+    caplog.set_level(logging.DEBUG, "ottla.authorizer")
+    for user in ("root", "alice", "alice"):
+        principal = Principal("User", user)
+        authorizer.authorize(principal, "h", Operation.READ, ResourceType.TOPIC, "t")
+    assert (authorizer.decision_count, authorizer.denied_count) == (3, 2)
+    assert [(one.levelname, one.getMessage()) for one in caplog.records[:2]] == [
+        (
+            "DEBUG",
+            "Principal = User:root is Allowed operation = READ from host = h on resource = TOPIC:t",
+        ),
+        (
+            "INFO",
+            "Principal = User:alice is Denied operation = READ from host = h on resource = TOPIC:t",
+        ),
+    ]
+    metrics = AuthorizationMetrics(authorizer, now_s=0.0)
+    metrics.tick(5.0)
+    assert next(metrics.collect()).values == (0,)
+    assert len(list(metrics.collect())) == 4
+    assert list(AuthorizationMetrics(None, now_s=0.0).collect()) == []

@@ -62,6 +62,8 @@ class StandardAuthorizer:
         """Whether the entries are complete; until then only super users may do anything."""
         self.version = 0
         """Grows with each change."""
+        self.decision_count = 0
+        self.denied_count = 0
         self._by_id: dict[Hashable, Acl] = {}
         self._literal: dict[tuple[int, str], dict[Hashable, Acl]] = {}
         self._prefixed: dict[tuple[int, str], dict[Hashable, Acl]] = {}
@@ -125,11 +127,12 @@ class StandardAuthorizer:
             if len(self._remembered) >= _MAX_REMEMBERED:
                 self._remembered.clear()
             self._remembered[key] = known
+        self.decision_count += 1
         if not known:
-            text = "Principal = %s is Denied operation = %s from host = %s on resource = %s:%s"
-            extra = {"event": "acl.denied", "client": host}
-            kind = ResourceType(resource_type).name
-            log.info(text, principal, Operation(operation).name, host, kind, name, extra=extra)
+            self.denied_count += 1
+            _log(logging.INFO, "Denied", key)
+        elif log.isEnabledFor(logging.DEBUG):
+            _log(logging.DEBUG, "Allowed", key)
         return known
 
     def decide(
@@ -207,6 +210,22 @@ class StandardAuthorizer:
             and acl.operation in {operation, Operation.ALL}
             for acl in self._literal.get((resource_type, WILDCARD), {}).values()
         )
+
+
+def _log(level: int, outcome: str, decided: tuple[Principal, str, int, int, str]) -> None:
+    """Write a line about a decision; the log escapes what is not printable in names."""
+    principal, host, operation, resource_type, name = decided
+    log.log(
+        level,
+        "Principal = %s is %s operation = %s from host = %s on resource = %s:%s",
+        principal,
+        outcome,
+        Operation(operation).name,
+        host,
+        ResourceType(resource_type).name,
+        name,
+        extra={"event": f"acl.{outcome.lower()}", "client": host},
+    )
 
 
 def str_of(principal: Principal) -> str:

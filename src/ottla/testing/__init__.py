@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ottla.testing.expectation import Expectation
     from ottla.testing.kafka import Kafka, KafkaFactory
     from ottla.testing.pipeline_driver import PipelineDriver
+    from ottla.testing.secured import SecuredCluster
     from ottla.testing.simulation.cluster import SimulatedCluster
     from ottla.testing.topic import TestTopic
 
@@ -25,6 +26,7 @@ __all__ = [
     "Kafka",
     "KafkaFactory",
     "PipelineDriver",
+    "SecuredCluster",
     "SimulatedCluster",
     "TestTopic",
 ]
@@ -38,6 +40,7 @@ _MODULES = {
     "Kafka": "ottla.testing.kafka",
     "KafkaFactory": "ottla.testing.kafka",
     "PipelineDriver": "ottla.testing.pipeline_driver",
+    "SecuredCluster": "ottla.testing.secured",
     "SimulatedCluster": "ottla.testing.simulation.cluster",
     "TestTopic": "ottla.testing.topic",
 }

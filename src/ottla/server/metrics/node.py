@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.metrics.families import Kind, Series, client_gauge, gauge, label_text, meter, own
+from ottla.server.metrics.authorization import AuthorizationMetrics
 from ottla.server.metrics.cleaner import cleaner_series
 from ottla.server.metrics.cluster import ClusterMetrics
 from ottla.server.metrics.groups import GroupMetrics
@@ -128,6 +129,7 @@ class NodeMetrics:
         self._groups = GroupMetrics(broker.groups, broker.replicas, broker.clock)
         self._cluster = ClusterMetrics(broker.node_id, controller, broker.replication, now_s=now_s)
         self._transactions = TransactionMetrics(broker, now_s=now_s)
+        self._authorization = AuthorizationMetrics(broker.authorizer, now_s=now_s)
         self._quotas = QuotaMetrics(broker.quotas, broker.clock)
         self._requests = requests
         self._watch = LoopWatch(
@@ -157,6 +159,7 @@ class NodeMetrics:
         self._partitions.tick(now_s)
         self._cluster.tick(now_s)
         self._transactions.tick(now_s)
+        self._authorization.tick(now_s)
 
     def collect(self) -> Iterator[Series | None]:
         """Yield all series; the loop may take a turn between two of them."""
@@ -170,6 +173,7 @@ class NodeMetrics:
         yield from self._partitions.collect()
         yield from self._groups.collect()
         yield from self._transactions.collect()
+        yield from self._authorization.collect()
         yield from self._quotas.collect()
         yield Series(_SCRAPE, _ONE, (self.last_scrape_s,))
         yield Series(_SCRAPES, _ONE, (self._scrapes,))
