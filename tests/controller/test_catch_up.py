@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -59,11 +60,14 @@ class Standby:
         self.turns: list[Callable[[], None]] = []
         self.caught_up: list[int] = []
         self.failures: list[Exception] = []
+        self.worker_error: Exception | None = None
+        """Of the next job of a worker."""
         self.published: list[int] = []
         self.catch_up = CatchUp(
             self.replayed,
             self.log,
             call_soon=self.turns.append,
+            run_in_worker=self._run_in_worker,
             on_caught_up=lambda: self.caught_up.append(self.replayed.committed_offset),
             on_failure=self.failures.append,
         )
@@ -71,6 +75,12 @@ class Standby:
         self.loader.add_listener(
             lambda delta, _image: self.published.append(len(delta.quotas_changed))
         )
+
+    def _run_in_worker(
+        self, job: Callable[[], Any], done: Callable[[Any, Exception | None], None]
+    ) -> None:
+        error, self.worker_error = self.worker_error, None
+        done(None if error else job(), error)
 
     @property
     def users(self) -> set[str]:
@@ -207,3 +217,18 @@ def test_a_record_that_cannot_be_applied_ends_it(place: int) -> None:
     assert isinstance(failure, UnsupportedVersion)
     assert len(standby.users) == place
     assert standby.caught_up == []
+
+
+def test_a_snapshot_for_which_no_descriptor_was_left_is_loaded_later() -> None:
+    """The node goes on: it does not halt, and tries again with its periodic tasks."""
+    standby = Standby()
+    snapshot_id = standby.restart_at(7, "a", "b")
+    standby.worker_error = OSError(errno.EMFILE, "too many open files")
+    standby.catch_up.snapshot_loaded(snapshot_id)
+    standby.run()
+    assert standby.failures == []
+    assert not standby.catch_up.is_done
+    standby.catch_up.read_again()
+    standby.run()
+    assert standby.users == {"a", "b"}
+    assert standby.catch_up.is_done

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.coordinator.group import GroupCoordinatorConfig
+from ottla.coordinator.group.sweeps import RECORDS_PER_SLICE
 from ottla.coordinator.runtime import Result
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.offset_commit import OffsetCommitRequest
 from tests.coordinator.harness import Topics, World, context
 from tests.coordinator.test_runtime import Bench, Counter, code_of, count_record
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 Committed = OffsetCommitRequest.OffsetCommitRequestTopic
 BATCH_BYTES = 300
 GROUPS = [f"group-{number}" for number in range(50)]
 
 
-def _with_offsets(retention_ms: int) -> World:
+def _with_offsets(retention_ms: int, group_ids: Sequence[str] = GROUPS) -> World:
     """Return a coordinator of groups that each have one offset, then with small batches."""
     config = GroupCoordinatorConfig(
         offsets_topic_num_partitions=1, offsets_retention_ms=retention_ms
     )
     world = World(config).elect()
-    for group_id in GROUPS:
+    for group_id in group_ids:
         partition = Committed.OffsetCommitRequestPartition(
             partition_index=0, committed_offset=7, committed_metadata=""
         )
@@ -31,7 +37,7 @@ def _with_offsets(retention_ms: int) -> World:
             topics=[Committed(name="t", partitions=[partition])],
         )
         assert world.coordinator.offset_commit(request, context(8)).done
-    assert len(world.shard().offsets.by_group) == len(GROUPS)
+    assert len(world.shard().offsets.by_group) == len(group_ids)
     world.log.batch_bytes = BATCH_BYTES
     return world
 
@@ -57,6 +63,18 @@ def test_expired_offsets_go_in_as_many_batches_as_they_take() -> None:
     world.advance(world.config.offsets_retention_check_interval_ms)
     _assert_gone(world)
     assert not world.shard().groups.ids()
+
+
+def test_many_offsets_go_in_slices() -> None:
+    """No turn of the loop looks at all offsets of a shard, or writes all tombstones."""
+    count = 2 * RECORDS_PER_SLICE + 10
+    world = _with_offsets(1_000_000_000, [f"group-{number}" for number in range(count)])
+    world.coordinator.on_topics_deleted([("t", Topics.id_of("t"))])
+    left = [len(world.shard().offsets.by_group)]
+    while left[-1]:
+        world.advance(1)
+        left.append(len(world.shard().offsets.by_group))
+    assert left == [count - RECORDS_PER_SLICE, 10, 0]
 
 
 def test_a_refused_part_is_reported_and_the_others_stay() -> None:

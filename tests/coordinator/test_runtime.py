@@ -14,6 +14,7 @@ from ottla.coordinator.runtime import (
     ShardEnvironment,
 )
 from ottla.coordinator.runtime.active import Environment, ShardState
+from ottla.coordinator.runtime.load_turns import LoadTurns
 from ottla.coordinator.runtime.loader import SLICE_RECORDS
 from ottla.coordinator.runtime.result import empty_result
 from ottla.errors import ErrorCode, KafkaError
@@ -77,8 +78,16 @@ class Bench:
         self.timer = TimingWheel(0)
         self.clock = VirtualClock()
         self.faults: list[Exception] = []
+        load_turns = LoadTurns(self.timer, self.clock)
         environment = Environment(
-            self.log, self.timer, self.clock, 5000, self.faults.append, "test", 1 << 20
+            self.log,
+            self.timer,
+            self.clock,
+            5000,
+            self.faults.append,
+            "test",
+            1 << 20,
+            load_turns,
         )
         self.runtime: CoordinatorRuntime[Counter] = CoordinatorRuntime(environment, Counter)
         self.log.on_high_watermark = self.runtime.on_high_watermark
@@ -239,6 +248,24 @@ def test_loads_what_others_wrote() -> None:
     shard = bench.runtime.shard(0)
     assert dict(shard.counts) == {"a": 1, "c": 1}
     assert shard.events == ["end 7 True", "end 7 False", "loaded"]
+
+
+def test_many_partitions_that_load_share_the_turns() -> None:
+    """A broker that takes over thirty partitions loads one slice in a millisecond, not thirty."""
+    bench = Bench()
+    batch = encode_batch([(0, b"%d" % n, None, ()) for n in range(100)], leader_epoch=1)
+    loaded: list[int] = []
+    for partition in range(30):
+        bench.log.append(partition, bytearray(batch), 1)
+    for partition in range(30):
+        bench.runtime.on_elected(partition, 1)
+    for now_ms in range(1, 30):
+        before = sum(state is ShardState.LOADING for state in bench.runtime.partitions.values())
+        bench.advance(now_ms)
+        after = sum(state is ShardState.LOADING for state in bench.runtime.partitions.values())
+        loaded.append(before - after)
+    assert max(loaded) <= SLICE_RECORDS // 100 + 1
+    assert set(bench.runtime.partitions.values()) <= {ShardState.ACTIVE, ShardState.FAILED}
 
 
 @pytest.mark.parametrize("slice_bytes", [70, 100, 150, 200, 333])

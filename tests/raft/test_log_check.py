@@ -210,7 +210,7 @@ def test_a_damaged_newest_snapshot_leaves_the_older_one_and_the_log(at: int) -> 
     log = open_log(disk)
     assert log.snapshots == [OffsetAndEpoch(8, 1)]
     assert (log.start_offset, log.end_offset) == (0, 20)
-    found = log.newest_readable_snapshot()
+    found = log.checked_snapshot
     assert found is not None
     assert found[0].offset == 8
     assert disk.exists(path)

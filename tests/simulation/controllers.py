@@ -85,7 +85,7 @@ class SimulatedController(SimulatedMember):
         )
         self.runtime.driver._listener = self
         self.runtime._catch_up.records_per_turn = 1 + quorum.seed % 3
-        found = log.newest_readable_snapshot()
+        found = log.checked_snapshot
         if found is not None and found[0].offset > 0:
             self.runtime.snapshot_loaded(found[0])
         return self.runtime.driver

@@ -168,7 +168,7 @@ class SimulatedMember:
 
     def _voters(self, log: ReplicatedLog) -> VoterHistory:
         history = VoterHistory(VoterSet(map(voter, self.quorum.first_voters)), 1)
-        found = log.newest_readable_snapshot()
+        found = log.checked_snapshot
         position = 0
         if found is not None:
             position = found[0].offset

@@ -21,6 +21,12 @@ def test_whole_clusters_survive_bad_days(seed: int) -> None:
         assert run.checks.markers.count > 0
 
 
+def test_a_cluster_survives_faults_that_last() -> None:
+    """Among them a pause or a broker with empty disks; the cluster works again soon after each."""
+    run = run_seed(13, rounds=4, lasting=True)
+    assert len(run.work.acknowledged) > 50
+
+
 _DIGEST = """
 from tests.simulation.cluster_seeds import run_seed
 print(run_seed(8, rounds=4).cluster.trace.digest())

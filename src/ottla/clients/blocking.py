@@ -315,8 +315,7 @@ class Consumer(Blocking):
         core = self._core
         assert core.group is not None
         if step.kind in ("prepare", "revoked") and core.auto_commit and step.partitions:
-            with suppress(Exception):  # at least once: uncommitted records are read again
-                self.commit(timeout=5.0)
+            self._thread.call(self._async.commit_before_revocation())
         if step.kind == "assigned":
             with core.runtime.lock:
                 is_member = core.group.step_done(step)

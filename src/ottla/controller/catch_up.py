@@ -8,14 +8,19 @@ Kafka: the event queues of QuorumController and MetadataLoader, which are thread
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
+
+from ottla.storage.disk_errors import is_exhaustion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ottla.controller.replayed_log import ReplayedLog
+    from ottla.raft.driver import RunInWorker
     from ottla.raft.replicated_log import ReplicatedLog
+    from ottla.raft.snapshot import SnapshotReader
     from ottla.records.batch import RecordBatch
     from ottla.types import OffsetAndEpoch
 
@@ -32,6 +37,7 @@ class CatchUp:
         log: ReplicatedLog,
         *,
         call_soon: Callable[[Callable[[], None]], object],
+        run_in_worker: RunInWorker,
         on_caught_up: Callable[[], None],
         on_failure: Callable[[Exception], None],
     ) -> None:
@@ -44,11 +50,15 @@ class CatchUp:
         self._replayed = replayed
         self._log = log
         self._call_soon = call_soon
+        self._run_in_worker = run_in_worker
         self._on_caught_up = on_caught_up
         self._on_failure = on_failure
         self._end_offset = 0
         self._snapshot_id: OffsetAndEpoch | None = None
         """Of the snapshot that is to be loaded next."""
+        self._reader: tuple[OffsetAndEpoch, SnapshotReader] | None = None
+        """What a worker has read for it."""
+        self._is_reading = False
         self._job: Iterator[None] | None = None
         self._is_in_turn = False
         """Whether a turn runs, or is to come."""
@@ -121,15 +131,53 @@ class CatchUp:
 
     def _next_job(self) -> Iterator[None] | None:
         if self._job is None and self._snapshot_id is not None:
-            self._job, self._snapshot_id = self._load(self._snapshot_id), None
+            self._job = self._next_load(self._snapshot_id)
         elif self._job is None:
             self._job = self._replay()
         return self._job
 
-    def _load(self, snapshot_id: OffsetAndEpoch) -> Iterator[None]:
-        if snapshot_id not in self._log.snapshots:
-            return  # a newer one took its place already, and will be announced
-        reader = self._log.snapshot_reader(snapshot_id)
+    def _next_load(self, snapshot_id: OffsetAndEpoch) -> Iterator[None] | None:
+        """Return what loads a snapshot; None while a worker reads it."""
+        if snapshot_id not in self._log.snapshots:  # a newer one, which will be announced, has
+            self._snapshot_id = None  # taken its place already
+            return iter(())
+        reader = None
+        if self._log.has_read(snapshot_id):
+            reader = self._log.snapshot_reader(snapshot_id)
+        elif self._reader is not None and self._reader[0] == snapshot_id:
+            reader = self._reader[1]
+        self._reader = None
+        if reader is None:
+            self.read_again()
+            return None
+        self._snapshot_id = None
+        return self._load(reader, snapshot_id)
+
+    def read_again(self) -> None:
+        """Read the snapshot that is to be loaded, unless a worker does; called periodically too."""
+        snapshot_id = self._snapshot_id
+        if snapshot_id is None or self._is_reading or self._is_closed or self._job is not None:
+            return
+        self._is_reading = True
+        read = partial(self._log.snapshot_reader, snapshot_id)
+        self._run_in_worker(read, partial(self._read, snapshot_id))
+
+    def _read(
+        self, snapshot_id: OffsetAndEpoch, reader: SnapshotReader | None, error: Exception | None
+    ) -> None:
+        self._is_reading = False
+        if is_exhaustion(error) or self._is_closed:
+            return  # `read_again` is called later
+        is_known = snapshot_id in self._log.snapshots
+        if reader is not None:
+            self._reader = snapshot_id, reader
+        elif error is not None and is_known:
+            self.close()
+            self._on_failure(error)
+            return
+        self._begin()
+
+    def _load(self, reader: SnapshotReader, snapshot_id: OffsetAndEpoch) -> Iterator[None]:
         yield from self._replayed.load_snapshot(reader.values(), snapshot_id)
         self._replayed.last_timestamp = reader.last_contained_log_timestamp
 

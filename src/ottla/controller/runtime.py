@@ -110,6 +110,7 @@ class ControllerRuntime:
             replayed,
             metadata_log,
             call_soon=call_soon,
+            run_in_worker=run_in_worker,
             on_caught_up=self._caught_up,
             on_failure=self.failed,
         )
@@ -125,6 +126,11 @@ class ControllerRuntime:
         self._sliced: deque[_Sliced] = deque()
         self._awaits_commit = False
         """Whether the next slice waits until fewer records are uncommitted."""
+
+    def try_again(self) -> None:
+        """Do again what failed for lack of file descriptors; called periodically."""
+        self.driver.flush_again()
+        self._catch_up.read_again()
 
     # Events of the quorum
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
@@ -45,7 +46,7 @@ from ottla.raft.messages import (
     TruncateLog,
     VerifySnapshot,
 )
-from ottla.raft.replicated_log import READ_BYTES
+from ottla.raft.replicated_log import READ_BYTES, whole_batches
 from ottla.raft.requests import (
     NO_LEADER,
     FetchResponse,
@@ -58,6 +59,7 @@ from ottla.raft.roles import Resigned
 from ottla.raft.snapshot_download import PART_BYTES
 from ottla.storage.disk_errors import is_exhaustion
 from ottla.storage.log.append_info import UnexpectedAppendOffset
+from ottla.types import FileSlice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -134,6 +136,7 @@ class RaftDriver:
         "_stopped",
         "_store",
         "_unreachable",
+        "_unwritten",
         "commit_latencies_ms",
         "failure",
         "log",
@@ -172,6 +175,8 @@ class RaftDriver:
         self._is_persisting = False
         self._is_running = False
         self._flush_is_due = False
+        self._unwritten: StoreSnapshotPart | VerifySnapshot | None = None
+        """What no descriptor was left for."""
         self._stopped: Pending[None] | None = None
         self._unreachable: set[int] = set()
         """Nodes that did not hear of the resignation: they are down, or stop as well."""
@@ -277,8 +282,8 @@ class RaftDriver:
                 self._flush(truncation_count)
             case StoreSnapshotPart() | VerifySnapshot():
                 self._write_snapshot(effect)
-            case Respond(token, response):
-                self._show(Respond(token, self._filled(response)))
+            case Respond():
+                self._respond(effect)
             case _:
                 self._show(effect)
 
@@ -292,16 +297,51 @@ class RaftDriver:
         else:
             self._effects.extend(self._handle(RecordsAppended(control)))
 
-    def _filled(self, response: Response) -> Response:
-        """Return a response with what is read for it."""
+    def _respond(self, effect: Respond) -> None:
+        """Answer with what is read for it; a worker reads what may wait for the disk."""
+        token, response = effect
         if isinstance(response, FetchResponse) and response.read_offset >= 0:
-            records = self.log.read_bytes(response.read_offset, self._read_bytes)
-            return response._replace(records=records)
-        if isinstance(response, FetchSnapshotResponse) and response.size_bytes:
-            snapshot_id, position = response.snapshot_id, response.position
-            data = self.log.read_snapshot_part(snapshot_id, position, self._part_bytes)
-            return response._replace(data=data)
-        return response
+            found = self.log.find_bytes(response.read_offset, self._read_bytes)
+            if isinstance(found, FileSlice):
+                self._read_cold(token, response, found)
+                return
+            response = response._replace(records=found)
+        elif isinstance(response, FetchSnapshotResponse) and response.size_bytes:
+            self._read_part(token, response)
+            return
+        self._show(Respond(token, response))
+
+    def _read_cold(self, token: Pending[Any], response: FetchResponse, piece: FileSlice) -> None:
+        piece.file.pin()
+
+        def read(data: bytes | None, error: Exception | None) -> None:
+            piece.file.unpin()
+            if error is not None and not is_exhaustion(error):
+                self._fail(error)
+            elif data is not None and self.node.epoch == response.leader.epoch:
+                self._show(Respond(token, response._replace(records=whole_batches(data))))
+            else:  # the log may have been cut meanwhile; the follower asks again
+                self._show(Respond(token, response))
+
+        self.run_in_worker(piece.read, read)
+
+    def _read_part(self, token: Pending[Any], response: FetchSnapshotResponse) -> None:
+        snapshot_id, position = response.snapshot_id, response.position
+
+        def read(data: bytes | None, error: Exception | None) -> None:
+            if data is not None:
+                self._show(Respond(token, response._replace(data=data)))
+            elif is_exhaustion(error) or isinstance(error, FileNotFoundError):
+                text = "a part of snapshot %s cannot be read for a follower, which tries again: %s"
+                log.warning(text, snapshot_id, error, extra={"event": "snapshot.unread"})
+                code = ErrorCode.UNKNOWN_SERVER_ERROR
+                refused = FetchSnapshotResponse(code, response.leader, snapshot_id)
+                self._show(Respond(token, refused))
+            elif error is not None:
+                self._fail(error)
+
+        part = partial(self.log.read_snapshot_part, snapshot_id, position, self._part_bytes)
+        self.run_in_worker(part, read)
 
     # What others see
 
@@ -362,9 +402,12 @@ class RaftDriver:
     # The disk
 
     def flush_again(self) -> None:
-        """Retry a flush that failed for lack of file descriptors; called periodically."""
+        """Retry what failed for lack of file descriptors; called periodically."""
         if self._flush_is_due and self.failure is None:
             self._flush(self.node.truncation_count)
+        effect, self._unwritten = self._unwritten, None
+        if effect is not None and self.failure is None:
+            self._write_snapshot(effect)
 
     def _flush(self, truncation_count: int) -> None:
         end_offset = self.log.end_offset
@@ -401,6 +444,8 @@ class RaftDriver:
         def done(result: Any, error: Exception | None) -> None:
             if isinstance(error, CorruptMessage):
                 self._happened(SnapshotRejected(snapshot_id))
+            elif is_exhaustion(error):
+                self._unwritten = effect
             elif error is not None:
                 self._fail(error)
             elif result is None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.raft.recovery_point import RECOVERY_POINT_PATH, read_recovery_point
-from ottla.raft.snapshot import parse_snapshot_name, snapshot_name, verify_snapshot
+from ottla.raft.snapshot import SnapshotReader, parse_snapshot_name, snapshot_name
 from ottla.storage.directory import join
 from ottla.storage.log.inspection import inspect_log
 
@@ -38,6 +38,8 @@ class LogCheck(NamedTuple):
     """The end of the valid batches."""
     begins_at_snapshot: bool
     """Whether the newest snapshot is newer than the log, which restarts at its end."""
+    newest: SnapshotReader | None
+    """What was read of the newest snapshot."""
 
     @property
     def snapshot_offset(self) -> int:
@@ -53,7 +55,7 @@ def check_log(directory: Directory, path: str) -> LogCheck:
     snapshots = find_snapshots(directory)
     recovery_point = read_recovery_point(directory)
     while True:
-        found, problem = _inspect(directory, snapshots)
+        found, reader, problem = _inspect(directory, snapshots)
         if not problem:
             break
         damaged = snapshots.pop()
@@ -63,7 +65,7 @@ def check_log(directory: Directory, path: str) -> LogCheck:
             problem,
         )
     checker = _Checker(path, found, snapshots[-1] if snapshots else None, recovery_point)
-    return LogCheck(snapshots, found.end_offset, checker.begins_at_snapshot())
+    return LogCheck(snapshots, found.end_offset, checker.begins_at_snapshot(), reader)
 
 
 def find_snapshots(directory: Directory) -> list[OffsetAndEpoch]:
@@ -72,14 +74,18 @@ def find_snapshots(directory: Directory) -> list[OffsetAndEpoch]:
     return sorted(snapshot_id for snapshot_id in found if snapshot_id is not None)
 
 
-def _inspect(directory: Directory, snapshots: list[OffsetAndEpoch]) -> tuple[LogInspection, str]:
+def _inspect(
+    directory: Directory, snapshots: list[OffsetAndEpoch]
+) -> tuple[LogInspection, SnapshotReader | None, str]:
     """Inspect the log from the newest snapshot on; return what is wrong with that snapshot too."""
     if not snapshots:
-        return inspect_log(directory, METADATA_LOG, may_have_gaps=False), ""
+        return inspect_log(directory, METADATA_LOG, may_have_gaps=False), None, ""
     latest = snapshots[-1]
     problem = ""
+    path = join(METADATA_LOG, snapshot_name(latest))
+    reader = SnapshotReader(directory.read_file(path), latest)
     try:
-        verify_snapshot(directory.read_file(join(METADATA_LOG, snapshot_name(latest))), latest)
+        reader.check()
     except CorruptMessage as error:
         problem = str(error)
     last_offset = max(latest.offset - 1, 0)
@@ -87,7 +93,7 @@ def _inspect(directory: Directory, snapshots: list[OffsetAndEpoch]) -> tuple[Log
     epoch = found.epoch_at(last_offset)
     if not problem and latest.offset > 0 and epoch not in (-1, latest.leader_epoch):
         problem = f"the log has epoch {epoch} at offset {last_offset}"
-    return found, problem
+    return found, reader, problem
 
 
 class _Checker(NamedTuple):

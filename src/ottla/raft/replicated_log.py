@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from ottla.types import Buffer
 
 READ_BYTES: Final = 8 * 1024 * 1024
+REPLAY_BYTES: Final = 1024 * 1024
+"""What a replay reads at once: of a cold disk that takes milliseconds."""
 _HEAD_BYTES: Final = 1 << 16
 RECOVERY_POINT_INTERVAL_MS: Final = 60_000
 RECOVERY_POINT_INTERVAL_RECORDS: Final = 10_000
@@ -65,6 +67,7 @@ class ReplicatedLog:
     """Owns the directory `__cluster_metadata-0` but for quorum-state."""
 
     __slots__ = (
+        "_checked",
         "_directory",
         "_is_storing",
         "_stored_ms",
@@ -81,6 +84,7 @@ class ReplicatedLog:
         self._stored_recovery_point = 0
         self._stored_ms = 0
         self._is_storing = False
+        self._checked: tuple[OffsetAndEpoch, SnapshotReader] | None = None
 
     @classmethod
     def open(
@@ -115,6 +119,8 @@ class ReplicatedLog:
         )
         self = cls(directory, log)
         self.snapshots = found.snapshots
+        if found.newest is not None:
+            self._checked = found.snapshots[-1], found.newest
         if found.begins_at_snapshot:
             log.truncation.truncate_fully_and_start_at(found.snapshots[-1].offset, now_ms=now_ms)
         elif log.log_end_offset > found.end_offset:
@@ -276,13 +282,19 @@ class ReplicatedLog:
         finally:
             file.close()
 
-    def read_bytes(self, offset: int, size: int) -> Buffer:
-        """Return whole batches from offset on, at least one."""
+    def find_bytes(self, offset: int, size: int) -> Buffer | FileSlice:
+        """Return whole batches from offset on, at least one; a piece of a file if they are cold.
+
+        That one is read in a worker, pinned meanwhile, and passed to `whole_batches`.
+        """
         found = self.log.reads.read(
             offset, size, isolation=FetchIsolation.LOG_END, min_one_message=True
         ).records
-        view = memoryview(found.read() if isinstance(found, FileSlice) else found)
-        return view[: sum(batch.size for batch in iterate_batches(view, partial_tail=True))]
+        if not isinstance(found, FileSlice):
+            return whole_batches(found)
+        file, position, size = found
+        is_cached: bool = file.is_cached(position, size)  # type: ignore[attr-defined] # a log's own file
+        return whole_batches(found.read()) if is_cached else found
 
     def download(self, snapshot_id: OffsetAndEpoch) -> SnapshotDownload:
         """Return the file of a snapshot that is fetched from the leader."""
@@ -335,7 +347,7 @@ class ReplicatedLog:
         """Yield whole batches from offset to the end; CorruptMessage for a wrong checksum."""
         while offset < self.end_offset:
             found = self.log.reads.read(
-                offset, READ_BYTES, isolation=FetchIsolation.LOG_END, min_one_message=True
+                offset, REPLAY_BYTES, isolation=FetchIsolation.LOG_END, min_one_message=True
             ).records
             view = found.read() if isinstance(found, FileSlice) else found
             before = offset
@@ -349,33 +361,20 @@ class ReplicatedLog:
                 raise CorruptMessage(f"the metadata log cannot be read at offset {offset}")
 
     def snapshot_reader(self, snapshot_id: OffsetAndEpoch) -> SnapshotReader:
-        """Return what reads a snapshot batch by batch."""
-        return SnapshotReader(self._directory.read_file(_path(snapshot_id)))
+        """Read a snapshot's file; in a worker, unless it is the one that the start has read."""
+        checked, self._checked = self._checked, None
+        if checked is not None and checked[0] == snapshot_id:
+            return checked[1]
+        return SnapshotReader(self._directory.read_file(_path(snapshot_id)), snapshot_id)
 
-    def newest_readable_snapshot(self) -> tuple[OffsetAndEpoch, SnapshotReader] | None:
-        """Return the newest snapshot that is whole; an older one serves while the log reaches it.
+    def has_read(self, snapshot_id: OffsetAndEpoch) -> bool:
+        """Whether the start has read this snapshot, so that nothing waits for the disk."""
+        return self._checked is not None and self._checked[0] == snapshot_id
 
-        Its records are not decoded yet.
-
-        CorruptMessage when one that is damaged or missing cannot be done without.
-        """
-        damage: CorruptMessage | None = None
-        for snapshot_id in reversed(self.snapshots):
-            if snapshot_id.offset < self.start_offset:
-                break
-            try:
-                reader = self.snapshot_reader(snapshot_id)
-                reader.check()
-            except CorruptMessage as error:
-                damage = damage or error
-            else:
-                return snapshot_id, reader
-        if self.start_offset > 0:
-            raise damage or CorruptMessage(
-                f"the metadata log begins at offset {self.start_offset}, and no snapshot holds "
-                "what was before"
-            )
-        return None
+    @property
+    def checked_snapshot(self) -> tuple[OffsetAndEpoch, SnapshotReader] | None:
+        """The newest snapshot, which the start has read and found whole, until it is loaded."""
+        return self._checked
 
     def snapshot_writer(
         self, snapshot_id: OffsetAndEpoch, parts: Sequence[Buffer]
@@ -469,3 +468,9 @@ def _remove_incomplete_snapshots(directory: Directory) -> None:
     for name in directory.list(METADATA_LOG):
         if any(name.endswith(SUFFIX + leftover) for leftover in _LEFTOVERS):
             directory.remove(f"{METADATA_LOG}/{name}")
+
+
+def whole_batches(data: Buffer) -> Buffer:
+    """Return bytes without a batch at their end that is cut off."""
+    view = memoryview(data)
+    return view[: sum(batch.size for batch in iterate_batches(view, partial_tail=True))]

@@ -150,13 +150,16 @@ class SnapshotReader:
         "_data",
         "_has_footer",
         "_has_header",
+        "_snapshot_id",
         "kraft_version",
         "last_contained_log_timestamp",
         "voters",
     )
 
-    def __init__(self, data: Buffer) -> None:
+    def __init__(self, data: Buffer, snapshot_id: OffsetAndEpoch | None = None) -> None:
+        """Take the file's bytes, and the id in its name where its batches have to agree with it."""
         self._data = data
+        self._snapshot_id = snapshot_id
         self._has_header = self._has_footer = False
         self.last_contained_log_timestamp = 0
         self.kraft_version = 0
@@ -165,7 +168,8 @@ class SnapshotReader:
     def values(self) -> Iterator[bytes]:
         """Yield the metadata records.
 
-        CorruptMessage when a checksum is wrong, at the end when the footer is missing.
+        CorruptMessage when a checksum is wrong, a batch or the header is missing, batches are of
+        another epoch than the file's name, at the end when the footer is missing.
         """
         for batch in self._batches():
             for record in batch.records():
@@ -186,16 +190,22 @@ class SnapshotReader:
     def _batches(self) -> Iterator[RecordBatch]:
         """Yield the batches of metadata records; the other ones are read."""
         self._has_header = self._has_footer = False
+        next_offset = 0
         for batch in iterate_batches(self._data):
+            batch.check_crc()
             if self._has_footer:
                 raise CorruptMessage("a snapshot continues after its footer")
-            batch.check_crc()
+            if self._snapshot_id is not None:
+                _check_place(batch, next_offset, self._snapshot_id.leader_epoch)
+            next_offset = batch.next_offset
             if batch.is_control:
                 self._read_control(batch)
-            else:
+            if not self._has_header:
+                raise CorruptMessage("a snapshot without a header")
+            if not batch.is_control:
                 yield batch
-        if not self._has_header or not self._has_footer:
-            raise CorruptMessage("a snapshot without a header or a footer")
+        if not self._has_footer:
+            raise CorruptMessage("a snapshot without a footer")
 
     def _read_control(self, batch: RecordBatch) -> None:
         for record in batch.records():
@@ -211,35 +221,20 @@ class SnapshotReader:
                 self._has_footer = True
 
 
+def _check_place(batch: RecordBatch, next_offset: int, leader_epoch: int) -> None:
+    if batch.base_offset != next_offset:
+        raise CorruptMessage(f"offset {batch.base_offset} instead of {next_offset}")
+    if batch.leader_epoch != leader_epoch:
+        raise CorruptMessage(
+            f"a batch of epoch {batch.leader_epoch} in a snapshot of epoch {leader_epoch}"
+        )
+
+
 def decode_snapshot(data: Buffer) -> SnapshotContent:
     """Read a snapshot; CorruptMessage when a checksum is wrong or the footer is missing."""
     return SnapshotReader(data).content()
 
 
 def verify_snapshot(data: Buffer, snapshot_id: OffsetAndEpoch) -> None:
-    """Read through a snapshot without decoding its records.
-
-    CorruptMessage when a checksum is wrong, a batch, the header or the footer is missing, or the
-    batches are of another epoch than the file's name.
-    """
-    next_offset = 0
-    has_footer = False
-    for batch in iterate_batches(data):
-        batch.check_crc()
-        if has_footer:
-            raise CorruptMessage("a snapshot continues after its footer")
-        if batch.base_offset != next_offset:
-            raise CorruptMessage(f"offset {batch.base_offset} instead of {next_offset}")
-        if batch.leader_epoch != snapshot_id.leader_epoch:
-            raise CorruptMessage(
-                f"a batch of epoch {batch.leader_epoch} in a snapshot of epoch "
-                f"{snapshot_id.leader_epoch}"
-            )
-        next_offset = batch.next_offset
-        messages = map(decode_control_message, batch.records() if batch.is_control else ())
-        kinds = [type(message) for message in messages]
-        if batch.base_offset == 0 and kinds[:1] != [SnapshotHeaderRecord]:
-            raise CorruptMessage("a snapshot without a header")
-        has_footer = SnapshotFooterRecord in kinds
-    if not has_footer:
-        raise CorruptMessage("a snapshot without a footer")
+    """Read through a snapshot without decoding its records; CorruptMessage as for `values`."""
+    SnapshotReader(data, snapshot_id).check()

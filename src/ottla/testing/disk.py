@@ -91,8 +91,9 @@ class SimulatedFile:
     def read(self, position: int, size: int) -> bytes:
         """Return the bytes that are there."""
         self._check()
-        self._disk.count_read(self._path)
-        return self._content.read(position, size)
+        data = self._content.read(position, size)
+        self._disk.count_read(self._path, len(data))
+        return data
 
     def is_cached(self, position: int, size: int) -> bool:
         """Whether the bytes are there and, by `cold_probability`, in memory."""
@@ -109,7 +110,7 @@ class SimulatedFile:
     def truncate(self, size: int) -> None:
         """Cut or grow."""
         self._check()
-        self._disk.change("truncate", self._path)
+        self._disk.change("truncate", self._path, max(len(self._content.data) - size, 0))
         self._content.truncate(size)
         self._content.modified_ms = self._disk.now_ms
         self._end = size
@@ -222,7 +223,8 @@ class SimulatedDisk:
         self.on_crash: Callable[[], None] | None = None
         """Called when a crash strikes, before it is raised."""
         self.on_call: Callable[[str, str, int], None] | None = None
-        """Called with kind, path and size of every operation, reads too."""
+        """Called with kind, path and size of every operation, reads too; the size is that of what
+        was written, read or freed."""
         self.cold_probability = 0.0
         """Of a read that would have to wait for the disk."""
         self.locks: set[str] = set()
@@ -255,13 +257,13 @@ class SimulatedDisk:
         """Forget all faults that did not strike yet."""
         self._faults.clear()
 
-    def count(self, kind: str, path: str, size: int) -> Fault | None:
+    def count(self, kind: str, path: str, size: int, freed: int = 0) -> Fault | None:
         """Take a number for a call and return the fault that strikes it."""
         if self.is_down:
             raise SimulatedCrash
         self.calls += 1
         if self.on_call is not None:
-            self.on_call(kind, path, size)
+            self.on_call(kind, path, size or freed)
         if self.trace is not None or self._faults:
             fault = self._fault_of(Call(self.calls, kind, path))
             if fault is not None:
@@ -287,21 +289,21 @@ class SimulatedDisk:
                 return fault
         return None
 
-    def count_read(self, path: str) -> None:
+    def count_read(self, path: str, size: int) -> None:
         """Count a read; faults match it as kind "read" without a number."""
         if self.is_down:
             raise SimulatedCrash
         self.reads += 1
         if self.on_call is not None:
-            self.on_call("read", path, 0)
+            self.on_call("read", path, size)
         for place, fault in enumerate(self._faults):
             if fault.matches(Call(-1, "read", path)):
                 del self._faults[place]
                 self.strike(fault)
 
-    def change(self, kind: str, path: str) -> None:
-        """Take a number for a call that writes no bytes, or fail it."""
-        fault = self.count(kind, path, 0)
+    def change(self, kind: str, path: str, freed: int = 0) -> None:
+        """Take a number for a call that writes no bytes and may free some, or fail it."""
+        fault = self.count(kind, path, 0, freed)
         if fault is not None:
             self.strike(fault)
 
@@ -328,6 +330,11 @@ class SimulatedDisk:
         self.is_down = False
         self.locks.clear()
         self._faults.clear()
+
+    def erase(self) -> None:
+        """Take another disk, which is empty."""
+        self.kill()
+        self._root = DirectoryNode()
 
     def files(self) -> list[str]:
         """Return the paths of all files, sorted."""
@@ -428,8 +435,7 @@ class SimulatedDisk:
 
     def remove(self, path: str) -> None:
         """Remove a file."""
-        self._file(path)
-        self.change("remove", path)
+        self.change("remove", path, len(self._file(path).data))
         folder, name = self._parent(path)
         folder.put(name, None)
 
@@ -438,7 +444,7 @@ class SimulatedDisk:
         folder, name = self._parent(path)
         entry = folder.names.get(name)
         if entry is not None:
-            self.change("remove", path)
+            self.change("remove", path, _length(entry))
             folder.put(name, None)
             if isinstance(entry, DirectoryNode):
                 entry.is_removed = True
@@ -499,7 +505,7 @@ class SimulatedDisk:
     def read_file(self, path: str) -> bytes:
         """Return a file's content."""
         content = self._file(path)
-        self.count_read(path)
+        self.count_read(path, content.length)
         return content.read(0, content.length)
 
     def write_file_atomically(
@@ -523,6 +529,12 @@ def _used(folder: DirectoryNode) -> int:
     for entry in folder.names.values():
         total += _used(entry) if isinstance(entry, DirectoryNode) else len(entry.data.rstrip(b"\0"))
     return total
+
+
+def _length(entry: DirectoryNode | FileNode) -> int:
+    if isinstance(entry, DirectoryNode):
+        return sum(map(_length, entry.names.values()))
+    return len(entry.data)
 
 
 def _paths(folder: DirectoryNode, prefix: str) -> list[str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from contextlib import suppress
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -19,18 +20,20 @@ from ottla.raft.log_check import METADATA_LOG
 from ottla.testing.disk import UNLIMITED, SimulatedCrash
 from ottla.testing.simulation.network import CLIENTS, Settings
 from tests.simulation.clusters.chosen import choose, end_at_commit
+from tests.simulation.clusters.lasting_faults import empty_disk, hang, lose_directory, pause
 from tests.simulation.clusters.rot import damage, damage_records, start_damaged
 from tests.simulation.clusters.settings import change_settings
 from tests.simulation.clusters.work import PARTITIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from ottla.metadata.image.image import MetadataImage
     from ottla.metadata.partition import PartitionRegistration
     from ottla.testing.disk import Call
     from ottla.testing.simulation import SimulatedCluster
     from ottla.testing.simulation.node import SimulatedNode
+    from tests.simulation.clusters.bounds import Bounds
     from tests.simulation.clusters.rot import Damage
 
 MAX_DRIFT = 0.02
@@ -41,6 +44,8 @@ SUPERVISED_S = 0.5
 ALONE_S = 1.5
 """How long a leader of the quorum writes alone."""
 SUCCESSION_S = 8.0
+BOUNDS_SHARE = 0.3
+"""Of rounds after which the cluster has to work again before the next fault."""
 LAST_DISK_SHARE = 0.3
 """Of seeds in which the last fault is a write of a partition that fails."""
 _UNKNOWN_EPOCH = 1 << 62
@@ -49,29 +54,33 @@ _UNKNOWN_EPOCH = 1 << 62
 class ClusterFaults:
     """Takes nodes down and starts them again; `heal` ends it all."""
 
-    def __init__(self, seed: int, cluster: SimulatedCluster) -> None:
+    def __init__(self, seed: int, cluster: SimulatedCluster, bounds: Bounds | None = None) -> None:
+        """With bounds, lasting faults are among the others, and the cluster works soon after."""
         self.rng = Random(f"{seed}/faults")
         self.cluster = cluster
+        self._bounds = bounds
         self.is_over = False
         self.counts: dict[str, int] = {}
         """How often each happened."""
-        self._held: dict[SimulatedNode, int] = {}
+        self.held: dict[SimulatedNode, int] = {}
         """Nodes that are to stay down, by how many faults."""
-        self._starting: dict[SimulatedNode, asyncio.Task[None]] = {}
+        self.starting: dict[SimulatedNode, asyncio.Task[None]] = {}
         self._is_rotten = False
-        self._stopping: dict[SimulatedNode, None] = {}
+        self.stopping: dict[SimulatedNode, None] = {}
         self._lost: dict[int, int] = {}
         """Node → its broker epoch when it lost power."""
         self._unclean: dict[int, int] = {}
         """Node → its broker epoch when it last ended other than by a clean stop."""
         self._images: list[MetadataImage] = []
         """The newest metadata that any node had: those that start have none yet."""
+        self.degraded: dict[SimulatedNode, None] = {}
+        """Nodes that live on with a directory offline."""
         self._armed: dict[SimulatedNode, None] = {}
         """Nodes whose disk may fail them at any moment."""
         if self.rng.random() < 0.25:
             for host in cluster:
                 host.clock_rate = 1.0 + self.rng.uniform(-MAX_DRIFT, MAX_DRIFT)
-        self._kinds = (
+        self._kinds: tuple[tuple[int, Callable[[], Coroutine[Any, Any, None]]], ...] = (
             (4, self._restart),
             (3, self._partition),
             (3, self._isolate),
@@ -91,6 +100,9 @@ class ClusterFaults:
             (1, self._rot),
             (2, self._rot_records),
         )
+        if bounds is not None:
+            lasting = ((2, pause), (1, hang), (2, lose_directory), (2, empty_disk))
+            self._kinds += tuple((weight, partial(kind, self)) for weight, kind in lasting)
 
     async def run(self, rounds: int) -> None:
         """Let faults happen, some of them together."""
@@ -101,8 +113,11 @@ class ClusterFaults:
             count = self.rng.choice((1, 1, 2))
             kinds = self.rng.choices([kind for _, kind in self._kinds], weights, k=count)
             for kind in kinds:
-                self.counts[kind.__name__] = self.counts.get(kind.__name__, 0) + 1
+                name = kind.func.__name__ if isinstance(kind, partial) else kind.__name__
+                self.counts[name] = self.counts.get(name, 0) + 1
             await asyncio.gather(*(kind() for kind in kinds))
+            if self._bounds is not None and self.rng.random() < BOUNDS_SHARE:
+                await self._bounds.check(self._is_up)
         if self.rng.random() < LAST_DISK_SHARE:
             await self._fail_appends()
         self.heal()
@@ -115,8 +130,9 @@ class ClusterFaults:
         """End all faults but for nodes that are down: the supervisor starts them."""
         self.cluster.heal()
         self.cluster.network.settings = Settings()
-        self._held.clear()
+        self.held.clear()
         for host in self.cluster:
+            host.resume()
             host.disk_latency_us = DISK_LATENCY_US
             for disk in host.disks.values():
                 disk.heal()
@@ -125,7 +141,7 @@ class ClusterFaults:
 
     def _is_up(self) -> bool:
         return all(
-            host.is_alive and host not in self._starting and not _is_broken(host)
+            host.is_alive and host not in self.starting and not _is_broken(host)
             for host in self.cluster
         )
 
@@ -135,23 +151,26 @@ class ClusterFaults:
         """Start what is down, as a service manager does."""
         while not self.is_over:
             for host in self.cluster:
-                if host.is_alive and _is_broken(host) and host not in self._starting:
-                    self._kill(host)
-                if not host.is_alive and host not in self._held:
+                if host.is_alive and self._must_end(host):
+                    self.kill(host)
+                if not host.is_alive and host not in self.held:
                     self._start(host)
             await asyncio.sleep(SUPERVISED_S)
 
+    def _must_end(self, host: SimulatedNode) -> bool:
+        return _is_broken(host) and host not in self.starting and host not in self.degraded
+
     def _start(self, host: SimulatedNode) -> None:
         """Begin to start; without a majority a start waits for the others."""
-        if host in self._starting:
+        if host in self.starting:
             return
         if host in self._armed:
-            self._disarm(host)
+            self.disarm(host)
         self._newest_image()
         self._begin_start(host, self._started(host))
 
     def _begin_start(self, host: SimulatedNode, start: Coroutine[Any, Any, None]) -> None:
-        task = self._starting[host] = self.cluster.loop.create_task(start)
+        task = self.starting[host] = self.cluster.loop.create_task(start)
         task.add_done_callback(raise_failure)
 
     async def _started(self, host: SimulatedNode) -> None:
@@ -160,48 +179,48 @@ class ClusterFaults:
         except CorruptMessage:
             raise
         except (SimulatedCrash, KafkaError, OSError):  # down again, no majority, a bad disk
-            self._kill(host)
+            self.kill(host)
         finally:
-            del self._starting[host]
+            del self.starting[host]
 
-    def _any(self) -> SimulatedNode:
+    def any(self) -> SimulatedNode:
         return self.rng.choice(list(self.cluster))
 
-    async def _wait(self, *limits_s: float) -> None:
+    async def wait(self, *limits_s: float) -> None:
         await asyncio.sleep(self.rng.random() * self.rng.choice(limits_s))
 
-    def _hold(self, host: SimulatedNode) -> None:
-        self._held[host] = self._held.get(host, 0) + 1
+    def hold(self, host: SimulatedNode) -> None:
+        self.held[host] = self.held.get(host, 0) + 1
 
-    def _release(self, host: SimulatedNode) -> None:
-        count = self._held.pop(host, 1)
+    def release(self, host: SimulatedNode) -> None:
+        count = self.held.pop(host, 1)
         if count > 1:
-            self._held[host] = count - 1
+            self.held[host] = count - 1
 
     async def _restart(self) -> None:
         """Take one to three nodes down in some way, and back after a while."""
         count = self.rng.choice((1, 1, 1, 2, 3))
         victims = self.rng.sample(list(self.cluster), count)
         for victim in victims:
-            self._hold(victim)
+            self.hold(victim)
             await self._take_down(victim)
-            await self._wait(0.01, 1, 5)
-        await self._wait(0.2, 2, 8)
+            await self.wait(0.01, 1, 5)
+        await self.wait(0.2, 2, 8)
         for victim in victims:
-            self._release(victim)
+            self.release(victim)
 
     async def _take_down(self, victim: SimulatedNode) -> None:
         if not victim.is_alive:
             return
         kind = self.rng.choice(("kill", "power", "power", "stop"))
-        if kind == "power" and self._may_end(victim, loses=True):
-            self._kill(victim, power=True)
-        elif kind != "stop" and self._may_end(victim):
-            self._kill(victim)
-        elif victim not in self._starting:
+        if kind == "power" and self.may_end(victim, loses=True):
+            self.kill(victim, power=True)
+        elif kind != "stop" and self.may_end(victim):
+            self.kill(victim)
+        elif victim not in self.starting:
             await self._stop(victim)
 
-    def _kill(self, host: SimulatedNode, *, power: bool = False) -> None:
+    def kill(self, host: SimulatedNode, *, power: bool = False) -> None:
         self._unclean[_id(host)] = self._broker_epoch(_id(host))
         if power:
             self._lost[_id(host)] = self._broker_epoch(_id(host))
@@ -209,31 +228,31 @@ class ClusterFaults:
 
     async def _stop(self, victim: SimulatedNode) -> None:
         """Stop a node that is not being stopped: a second one would end the first half-way."""
-        if victim in self._stopping:
+        if victim in self.stopping:
             return
-        self._stopping[victim] = None
+        self.stopping[victim] = None
         stopping = self.cluster.loop.create_task(self._stopped(victim))
         await asyncio.wait((stopping,), timeout=STOP_LIMIT_S)
-        if not stopping.done() and self._may_end(victim):
-            self._kill(victim)
+        if not stopping.done() and self.may_end(victim):
+            self.kill(victim)
         await stopping
-        del self._stopping[victim]
+        del self.stopping[victim]
 
     async def _stopped(self, victim: SimulatedNode) -> None:
         try:
             await victim.stop()
         except (SimulatedCrash, KafkaError, OSError):
-            self._kill(victim)
+            self.kill(victim)
 
     async def _roll(self) -> None:
         """Stop and start each node in turn."""
         for host in self.cluster:
-            if not host.is_alive or host in self._starting:
+            if not host.is_alive or host in self.starting:
                 continue
-            self._hold(host)
+            self.hold(host)
             await self._stop(host)
-            self._release(host)
-            await self._wait(1, 5)
+            self.release(host)
+            await self.wait(1, 5)
 
     # Power
 
@@ -246,7 +265,7 @@ class ClusterFaults:
         found = self._newest_image().cluster.brokers.get(node_id)
         return -1 if found is None else found.broker_epoch
 
-    def _may_end(self, victim: SimulatedNode, *, loses: bool = False) -> bool:
+    def may_end(self, victim: SimulatedNode, *, loses: bool = False) -> bool:
         """Whether a node may end uncleanly, and lose its power: see the head of this module."""
         image, victim_id = self._newest_image(), _id(victim)
         for topic in image.topics.by_name.values():
@@ -270,9 +289,9 @@ class ClusterFaults:
         is_back = lost_epoch < self._broker_epoch(node_id) and node_id in partition.isr
         return lost_epoch > -2 and not is_back
 
-    def _arm(self, victim: SimulatedNode, *, loses: bool = False) -> bool:
+    def arm(self, victim: SimulatedNode, *, loses: bool = False) -> bool:
         """Begin a fault of the disk that may end a node; whether it is allowed."""
-        if not victim.is_alive or victim in self._armed or not self._may_end(victim, loses=loses):
+        if not victim.is_alive or victim in self._armed or not self.may_end(victim, loses=loses):
             return False
         self._armed[victim] = None
         self._unclean[_id(victim)] = _UNKNOWN_EPOCH
@@ -280,7 +299,7 @@ class ClusterFaults:
             self._lost[_id(victim)] = _UNKNOWN_EPOCH
         return True
 
-    def _disarm(self, victim: SimulatedNode) -> None:
+    def disarm(self, victim: SimulatedNode) -> None:
         """End it; a node that lives on counts as one that ended: it may halt yet."""
         self._armed.pop(victim, None)
         for epochs in (self._unclean, self._lost):
@@ -289,21 +308,21 @@ class ClusterFaults:
 
     async def _crash_at_write(self) -> None:
         """Let a node crash half-way through one of its next file operations, with its power."""
-        victim = self._any()
-        if not self._arm(victim, loses=True):
+        victim = self.any()
+        if not self.arm(victim, loses=True):
             return
-        self._hold(victim)
+        self.hold(victim)
         disk = self.rng.choice(list(victim.disks.values()))
         disk.crash_at(disk.calls + self.rng.randrange(1, 60))
-        await self._wait(1, 4)
+        await self.wait(1, 4)
         disk.heal()
-        if victim.is_alive and victim not in self._starting:
-            self._kill(victim, power=True)
+        if victim.is_alive and victim not in self.starting:
+            self.kill(victim, power=True)
         elif not victim.is_alive:
             for one in victim.disks.values():
                 one.crash()
-        self._disarm(victim)
-        self._release(victim)
+        self.disarm(victim)
+        self.release(victim)
 
     # Links
 
@@ -324,7 +343,7 @@ class ClusterFaults:
                 ends.insert(0, _id(active))
                 at = 1
         self.cluster.partition(ends[:at], ends[at:])
-        await self._wait(1, 5, 10)
+        await self.wait(1, 5, 10)
         self.cluster.heal()
 
     async def _write_alone(self) -> None:
@@ -333,44 +352,44 @@ class ClusterFaults:
         Its log may be the longest then, and is not the newest.
         """
         active = self.cluster.active_controller
-        if active is None or active in self._starting or not self._may_end(active):
+        if active is None or active in self.starting or not self.may_end(active):
             return
         near = [active, *(one for one in self.cluster if _roles(one) == "broker")]
         far = [one for one in self.cluster if one not in near]
         self.cluster.partition([CLIENTS, *map(_id, near)], map(_id, far))
         await self._change_settings(active, near)
-        if not active.is_alive or not self._may_end(active):
+        if not active.is_alive or not self.may_end(active):
             self.cluster.heal()
             return
-        self._hold(active)
-        self._kill(active)
+        self.hold(active)
+        self.kill(active)
         self.cluster.heal()
         await asyncio.sleep(SUCCESSION_S * self.rng.random())
         successor = self.cluster.active_controller
-        if successor is not None and self._may_end(successor):
-            self._hold(successor)
-            self._kill(successor)
-            self._release(active)
+        if successor is not None and self.may_end(successor):
+            self.hold(successor)
+            self.kill(successor)
+            self.release(active)
             await asyncio.sleep(SUCCESSION_S)
-            self._release(successor)
+            self.release(successor)
         else:
-            self._release(active)
+            self.release(active)
 
     async def _miss_epochs(self) -> None:
         """Cut a node off while the metadata change, until the quorum has another epoch.
 
         It gets what the former leader committed from the next one, and writes snapshots of that.
         """
-        active, victim = self.cluster.active_controller, self._any()
-        if active is None or victim is active or active in self._starting:
+        active, victim = self.cluster.active_controller, self.any()
+        if active is None or victim is active or active in self.starting:
             return
         epoch, near = self._quorum_epoch(), [one for one in self.cluster if one is not victim]
         self.cluster.partition([_id(victim)], map(_id, near))
         await self._change_settings(active, near)
-        self._hold(active)
+        self.hold(active)
         await self._take_down(active)
-        await self._wait(0.2, 2)
-        self._release(active)
+        await self.wait(0.2, 2)
+        self.release(active)
         with suppress(TimeoutError):
             async with asyncio.timeout(SUCCESSION_S):
                 while self._quorum_epoch() <= epoch:  # noqa: ASYNC110 - virtual time costs nothing
@@ -402,7 +421,7 @@ class ClusterFaults:
 
         Clients reach it: it appends records that are never committed, and has to cut them.
         """
-        victim = self._any()
+        victim = self.any()
         others = [_id(host) for host in self.cluster if host is not victim]
         self.cluster.partition([_id(victim)], others)
         await asyncio.sleep(4 + self.rng.random() * 4)
@@ -413,13 +432,13 @@ class ClusterFaults:
         for _ in range(self.rng.randrange(1, 4)):
             one, other = self.rng.sample(ends, 2)
             self.cluster.cut(one, other, one_way=True)
-        await self._wait(1, 5, 10)
+        await self.wait(1, 5, 10)
         self.cluster.heal()
 
     async def _break_links(self) -> None:
         for _ in range(self.rng.randrange(1, 6)):
             self.cluster.network.break_links()
-            await self._wait(0.1, 1)
+            await self.wait(0.1, 1)
 
     async def _slow_network(self) -> None:
         settings = Settings()
@@ -427,33 +446,33 @@ class ClusterFaults:
         settings.slow_us = self.rng.choice((200_000, 3_000_000))
         settings.split_probability = 0.3
         self.cluster.network.settings = settings
-        await self._wait(2, 8)
+        await self.wait(2, 8)
         self.cluster.network.settings = Settings()
 
     # Disks and clocks
 
     async def _slow_disk(self) -> None:
         """Let flushes take long, or hang for seconds."""
-        victim = self._any()
+        victim = self.any()
         longest_us = self.rng.choice((50_000, 1_000_000, 10_000_000))
         victim.disk_latency_us = (longest_us // 10, longest_us)
-        await self._wait(2, 8)
+        await self.wait(2, 8)
         victim.disk_latency_us = DISK_LATENCY_US
 
     async def _fill_disk(self) -> None:
-        victim = self._any()
-        if not self._arm(victim):
+        victim = self.any()
+        if not self.arm(victim):
             return
         disk = self.rng.choice(list(victim.disks.values()))
         disk.capacity_bytes = disk.used_bytes() + self.rng.randrange(20_000)
-        await self._wait(2, 8)
+        await self.wait(2, 8)
         disk.capacity_bytes = UNLIMITED
-        self._disarm(victim)
+        self.disarm(victim)
 
     async def _break_disk(self) -> None:
         """Let writes of a disk fail, or only flushes."""
-        victim = self._any()
-        if not self._arm(victim):
+        victim = self.any()
+        if not self.arm(victim):
             return
         disk = self.rng.choice(list(victim.disks.values()))
         only_syncs = self.rng.random() < 0.5
@@ -463,55 +482,55 @@ class ClusterFaults:
             errno.EIO,
             times=count,
         )
-        await self._wait(1, 4)
+        await self.wait(1, 4)
         disk.heal()
-        self._disarm(victim)
+        self.disarm(victim)
 
     async def _fail_appends(self) -> None:
         """Let writes of a partition fail on some node; nothing restarts it but what it reports."""
-        victim = self._any()
-        if victim in self._starting or not self._arm(victim):
+        victim = self.any()
+        if victim in self.starting or not self.arm(victim):
             return
         for disk in victim.disks.values():
             disk.fail(_is_append_to_partition, errno.EIO)
-        await self._wait(4, 8)
+        await self.wait(4, 8)
         for disk in victim.disks.values():
             disk.heal()
-        self._disarm(victim)
+        self.disarm(victim)
 
     async def _rot(self) -> None:
         """Let a bit of a node's metadata rot while it is down; `rot` says what must hold."""
-        victim = self._any()
-        if victim in self._armed or victim in self._starting or victim in self._held:
+        victim = self.any()
+        if victim in self._armed or victim in self.starting or victim in self.held:
             return
-        self._hold(victim)
+        self.hold(victim)
         await self._take_down(victim)
-        if not victim.is_alive and victim not in self._starting:
+        if not victim.is_alive and victim not in self.starting:
             for disk in victim.disks.values():
                 disk.heal()
             offset = self._newest_image().offset_and_epoch.offset
             found = damage(victim, self.rng, offset)
             if found is not None:
                 self._begin_start(victim, self._started_damaged(victim, found))
-        await self._wait(2, 8)
-        self._release(victim)
+        await self.wait(2, 8)
+        self.release(victim)
 
     async def _rot_records(self) -> None:
         """Let a bit of a stored batch rot in a node that runs, and restore it."""
-        victim = self._any()
+        victim = self.any()
         if self._is_rotten or victim.node is None or not victim.is_alive:
             return
-        if victim in self._starting or victim in self._stopping:
+        if victim in self.starting or victim in self.stopping:
             return
         found, life = damage_records(victim, self.rng, PARTITIONS), victim.life_count
         if found is None:
             return
         self._is_rotten = True
         self.counts["rotten batches"] = self.counts.get("rotten batches", 0) + 1
-        await self._wait(5, 10)
+        await self.wait(5, 10)
         found.restore()
         self._is_rotten = False
-        if victim.is_alive and victim.life_count != life and victim not in self._starting:
+        if victim.is_alive and victim.life_count != life and victim not in self.starting:
             await self._stop(victim)
 
     async def _started_damaged(self, host: SimulatedNode, found: Damage) -> None:
@@ -520,21 +539,21 @@ class ClusterFaults:
             what = "started" if is_started else "refused"
             self.counts[f"rot, {what}"] = self.counts.get(f"rot, {what}", 0) + 1
         except (SimulatedCrash, KafkaError, OSError):  # no majority, or stopped meanwhile
-            self._kill(host)
+            self.kill(host)
         finally:
             found.restore()
-            del self._starting[host]
+            del self.starting[host]
 
     async def _cold_reads(self) -> None:
-        victim = self._any()
+        victim = self.any()
         for disk in victim.disks.values():
             disk.cold_probability = 0.5
-        await self._wait(2, 8)
+        await self.wait(2, 8)
         for disk in victim.disks.values():
             disk.cold_probability = 0.0
 
     async def _step_clock(self) -> None:
-        self._any().clock_step_ms = self.rng.randrange(-MAX_STEP_MS, MAX_STEP_MS)
+        self.any().clock_step_ms = self.rng.randrange(-MAX_STEP_MS, MAX_STEP_MS)
 
 
 def raise_failure(job: asyncio.Task[None]) -> None:

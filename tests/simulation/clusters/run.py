@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla import TopicPartition
 from ottla.records.batches import iterate_batches
 from ottla.testing.simulation import SimulatedCluster
+from tests.simulation.clusters.bounds import Bounds
 from tests.simulation.clusters.bug_reports import BugReports
 from tests.simulation.clusters.checks import ClusterChecks
 from tests.simulation.clusters.faults import ClusterFaults, raise_failure
@@ -18,6 +20,7 @@ from tests.simulation.clusters.transactions import (
     has_transactions,
 )
 from tests.simulation.clusters.work import KEPT, ClusterWork
+from tests.simulation.clusters.work_costs import charged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,7 +90,8 @@ LAYOUTS = (
 class ClusterRun:
     """A seed decides all of it; `run` raises AssertionError when something does not hold."""
 
-    def __init__(self, seed: int, *, rounds: int = ROUNDS) -> None:
+    def __init__(self, seed: int, *, rounds: int = ROUNDS, lasting: bool = False) -> None:
+        """With lasting, faults that last are among the others, with bounds after them."""
         self.seed = seed
         self._rounds = rounds
         layout = LAYOUTS[seed % len(LAYOUTS)]
@@ -109,11 +113,14 @@ class ClusterRun:
         )
         self.checks = ClusterChecks(self.cluster)
         self.bug_reports = BugReports()
-        self.work = ClusterWork(seed, self.cluster, self.checks)
+        self.work = ClusterWork(seed, self.cluster, self.checks, changes_what_runs=lasting)
         self.transactions: TransactionWork | None = None
         if has_transactions(seed):
             self.transactions = TransactionWork(seed, self.cluster, self.checks)
-        self.faults = ClusterFaults(seed, self.cluster)
+        bounds = None
+        if lasting:
+            bounds = Bounds(self.cluster, self.work, Random(f"{seed}/bounds"))
+        self.faults = ClusterFaults(seed, self.cluster, bounds)
 
     @property
     def events(self) -> int:
@@ -123,7 +130,12 @@ class ClusterRun:
     def run(self) -> ClusterRun:
         """Run to the end."""
         checks = self.checks
-        with checks.served.watching(), checks.markers.watching(), self.bug_reports.watching():
+        with (
+            checks.served.watching(),
+            checks.markers.watching(),
+            self.bug_reports.watching(),
+            charged(self.cluster.loop),
+        ):
             self.cluster.run(self._run())
         self.bug_reports.check()
         return self

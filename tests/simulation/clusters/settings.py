@@ -1,4 +1,4 @@
-"""Changes of topics' settings that matter to nothing: metadata for quorums that do not agree."""
+"""Changes of settings: some matter to nothing, others change what brokers do under faults."""
 
 from __future__ import annotations
 
@@ -13,6 +13,13 @@ if TYPE_CHECKING:
 
     from ottla.clients.admin.admin import AsyncAdmin
 
+_BROKERS = ConfigResource(ResourceType.BROKER, "")
+"""The dynamic settings of all brokers."""
+_RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+_THROTTLED = (
+    "leader.replication.throttled.replicas",
+    "follower.replication.throttled.replicas",
+)
 _NAMES = (
     "delete.retention.ms",
     "file.delete.delay.ms",
@@ -35,3 +42,27 @@ async def change_settings(
         for _ in range(count)
     ]
     await asyncio.gather(*(admin.alter_configs(one, timeout=timeout_s) for one in changes))
+
+
+async def change_what_runs(admin: AsyncAdmin, rng: Random, topics: Iterable[str]) -> None:
+    """Change the number of fetchers, the throttles of replication or a topic's min ISR."""
+    rate = str(rng.choice((2_000, 50_000, 1_000_000)))
+    topic = ConfigResource(ResourceType.TOPIC, rng.choice(sorted(topics)))
+    kind = rng.choice(("fetchers", "throttles", "min ISR"))
+    if kind == "fetchers":
+        await admin.alter_configs({_BROKERS: {"num.replica.fetchers": str(rng.randrange(1, 4))}})
+    elif kind == "min ISR":
+        await admin.alter_configs({topic: {"min.insync.replicas": str(rng.choice((2, 3)))}})
+    else:
+        await admin.alter_configs({_BROKERS: dict.fromkeys(_RATES, rate)})
+        await admin.alter_configs({topic: dict.fromkeys(_THROTTLED, "*")})
+
+
+async def restore_what_runs(admin: AsyncAdmin, topics: Iterable[str]) -> None:
+    """Take back all changes of `change_what_runs`."""
+    without = dict.fromkeys((*_THROTTLED, "min.insync.replicas"))
+    changes: dict[ConfigResource, dict[str, str | None]] = {
+        ConfigResource(ResourceType.TOPIC, topic): {**without} for topic in topics
+    }
+    changes[_BROKERS] = dict.fromkeys((*_RATES, "num.replica.fetchers"))
+    await admin.alter_configs(changes)

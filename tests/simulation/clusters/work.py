@@ -11,7 +11,11 @@ from ottla import TopicPartition
 from ottla.clients.admin.quorum import VoterEndpoint
 from ottla.errors import CorruptMessage, KafkaError
 from tests.simulation.clusters.chosen import cancel_move, choose, registration
-from tests.simulation.clusters.settings import change_settings
+from tests.simulation.clusters.settings import (
+    change_settings,
+    change_what_runs,
+    restore_what_runs,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
@@ -42,7 +46,15 @@ _LAST_WRITES_S = 1.0
 class ClusterWork:
     """What clients do and learn; `is_calm` and then `is_over` end it."""
 
-    def __init__(self, seed: int, cluster: SimulatedCluster, checks: ClusterChecks) -> None:
+    def __init__(
+        self,
+        seed: int,
+        cluster: SimulatedCluster,
+        checks: ClusterChecks,
+        *,
+        changes_what_runs: bool = False,
+    ) -> None:
+        self._changes_what_runs = changes_what_runs
         self.cluster = cluster
         self.rng = Random(f"{seed}/work")
         self.checks = checks
@@ -230,6 +242,7 @@ class ClusterWork:
     async def administer(self) -> None:
         """Create and delete topics, move replicas and leaders, change the voters."""
         async with self.cluster.admin() as admin:
+            last = (self._change_what_runs,) if self._changes_what_runs else ()
             while not self.is_calm:
                 await asyncio.sleep(self.rng.random() * 4)
                 action = self.rng.choice(
@@ -242,6 +255,7 @@ class ClusterWork:
                         self._cancel_move,
                         self._elect,
                         self._change_voters,
+                        *last,
                     )
                 )
                 try:
@@ -249,6 +263,8 @@ class ClusterWork:
                         await action(admin)
                 except (KafkaError, TimeoutError):
                     continue
+            if self._changes_what_runs:
+                await self._restore_settings(admin)
             await self._move_last(admin)
 
     async def _create_topic(self, admin: AsyncAdmin) -> None:
@@ -343,6 +359,21 @@ class ClusterWork:
 
     async def _elect(self, admin: AsyncAdmin) -> None:
         await admin.elect_leaders()
+
+    async def _change_what_runs(self, admin: AsyncAdmin) -> None:
+        await change_what_runs(admin, self.rng, PARTITIONS)
+        self._count("running settings changed")
+
+    async def _restore_settings(self, admin: AsyncAdmin) -> None:
+        """Take the changes back: in the end two of three replicas must do, at full rate."""
+        async with asyncio.timeout(_ADMIN_LIMIT_S):
+            while True:
+                try:
+                    await restore_what_runs(admin, PARTITIONS)
+                except KafkaError:
+                    await asyncio.sleep(0.1)
+                else:
+                    return
 
     async def _change_voters(self, admin: AsyncAdmin) -> None:
         """Remove a voter, or add one that was removed before, while the metadata change."""

@@ -260,7 +260,7 @@ class AsyncConsumer:
         core = self._core
         assert core.group is not None
         if step.kind in ("prepare", "revoked") and core.auto_commit and step.partitions:
-            await self._commit_quietly()
+            await self.commit_before_revocation()
         if step.kind == "assigned" and not core.group.step_done(step):
             return  # the membership has ended
         try:
@@ -271,11 +271,16 @@ class AsyncConsumer:
             if step.kind != "assigned":
                 core.group.step_done(step)
 
-    async def _commit_quietly(self) -> None:
+    async def commit_before_revocation(self) -> None:
+        """Commit what was read of partitions that go to others; also what `Consumer` calls.
+
+        An error of the cluster is no reason to keep them: uncommitted records are read again. Any
+        other one is raised.
+        """
         try:
             await self.commit(timeout=min(self._core.settings.default_api_timeout_ms / 1000, 5.0))
         except KafkaError:
-            return  # at least once: uncommitted records are read again
+            return
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         while True:
@@ -369,7 +374,7 @@ class AsyncConsumer:
             return None
         self._is_leaving = True
         if core.auto_commit and core.client.is_reachable:
-            await self._commit_quietly()
+            await self.commit_before_revocation()
         return core.group.leave_step()
 
     async def _notify_listener(self, step: Step | None) -> None:

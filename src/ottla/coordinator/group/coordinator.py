@@ -12,7 +12,6 @@ from ottla.coordinator.group.classic.join_call import make_join
 from ottla.coordinator.group.consumer import describe as consumer_describe
 from ottla.coordinator.group.consumer.validation import check_request, check_size_of_names
 from ottla.coordinator.group.context import RequestContext, allow_all
-from ottla.coordinator.group.offsets import removal
 from ottla.coordinator.group.offsets.requests import OffsetRequests
 from ottla.coordinator.group.offsets.transactional import TransactionalOffsets
 from ottla.coordinator.group.responses import join_error, sync_error
@@ -22,6 +21,7 @@ from ottla.coordinator.runtime import CoordinatorRuntime, Result
 from ottla.coordinator.runtime.active import Environment, ShardState
 from ottla.coordinator.runtime.answers import gather, recover
 from ottla.coordinator.runtime.java_hash import partition_for
+from ottla.coordinator.runtime.load_turns import LoadTurns
 from ottla.coordinator.runtime.log_errors import error_text, operation_error
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.consumer_group_describe import (
@@ -97,6 +97,7 @@ class GroupCoordinator:
                 on_fault,
                 "group",
                 config.load_buffer_bytes,
+                LoadTurns(timer, clock),
             ),
             lambda environment: GroupShard(environment, config, new_uuid, consumer),
         )
@@ -132,13 +133,7 @@ class GroupCoordinator:
         """Delete the offsets of deleted topics, given by name and id."""
         deleted = tuple(topics)
 
-        def delete(shard: GroupShard) -> Result[None]:
-            tombstones = []
-            for name, topic_id in deleted:
-                tombstones += removal.delete_topic(shard.groups, name, topic_id)
-            return Result(None, tombstones, atomic=False)
-
-        self._runtime.write_all(delete)
+        self._runtime.write_all(lambda shard: shard.delete_topics(deleted))
 
     def on_topics_changed(self, names: Iterable[str]) -> None:
         """Assign the groups that read these topics again: they are new or have changed."""

@@ -1,4 +1,4 @@
-"""ListGroups, DescribeGroups, DeleteGroups, and the cleanup of expired groups.
+"""ListGroups, DescribeGroups, DeleteGroups, and the expiry of groups.
 
 Kafka: GroupMetadataManager.{listGroups, describeGroups, maybeDeleteGroup},
 GroupCoordinatorShard.{deleteGroups, cleanupGroupMetadata}.
@@ -121,15 +121,16 @@ def delete_groups(groups: Groups, group_ids: Iterable[str]) -> Result[list[Delet
     return result
 
 
-def cleanup_group_metadata(groups: Groups) -> list[CoordinatorRecord]:
-    """Return the tombstones of all expired offsets, and of the empty groups left without any."""
-    tombstones: list[CoordinatorRecord] = []
-    for group_id in groups.ids():
-        group = groups.find(group_id)
-        if group is None:
-            continue
-        expired, is_all = removal.expire(groups, group)
-        tombstones += expired
-        if is_all and group.is_empty:
-            tombstones += groups.tombstones(group)
-    return tombstones
+def expired_of_group(groups: Groups, group_id: str) -> tuple[list[CoordinatorRecord], int]:
+    """Return the tombstones of a group's expired offsets, and of an empty group without others.
+
+    And the number of offsets that it had.
+    """
+    group = groups.find(group_id)
+    if group is None:
+        return [], 1
+    count = len(groups.offsets.by_group.get(group_id, ()))
+    tombstones, is_all = removal.expire(groups, group)
+    if is_all and group.is_empty:
+        tombstones += groups.tombstones(group)
+    return tombstones, count + 1

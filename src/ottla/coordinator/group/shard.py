@@ -18,16 +18,18 @@ from ottla.coordinator.group.consumer import timeouts
 from ottla.coordinator.group.consumer.groups import ConsumerGroups
 from ottla.coordinator.group.groups import Groups
 from ottla.coordinator.group.migration import downgrade
+from ottla.coordinator.group.offsets import removal
 from ottla.coordinator.group.offsets.committed import Offsets
 from ottla.coordinator.group.responses import join_error, sync_error
 from ottla.coordinator.group.streams import replay as streams_replay
 from ottla.coordinator.group.streams import timeouts as streams_timeouts
 from ottla.coordinator.group.streams.groups import StreamsGroups
-from ottla.coordinator.runtime.result import Result, empty_result
+from ottla.coordinator.group.sweeps import Sweep
+from ottla.coordinator.runtime.result import Result
 from ottla.errors import ErrorCode
 from ottla.protocol.records import group as schemas
 from ottla.timeline import TimelineDict, TimelineSet
-from ottla.types import TopicPartition
+from ottla.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,10 +40,11 @@ if TYPE_CHECKING:
         StreamsGroupConfig,
     )
     from ottla.coordinator.group.context import TopicNames
-    from ottla.coordinator.runtime import CoordinatorRecord, ShardEnvironment
+    from ottla.coordinator.runtime import CoordinatorRecord, Result, ShardEnvironment
 
 log = logging.getLogger("ottla.groups")
 EXPIRY_KEY: Final = "expire-group-metadata"
+_EXPIRY_SLICE_KEY: Final = "expire-more-group-metadata"
 
 
 class ConsumerDependencies(NamedTuple):
@@ -188,5 +191,11 @@ class GroupShard:
 
     def _expire(self) -> Result[None]:
         self._schedule_expiry()
-        tombstones = group_admin.cleanup_group_metadata(self.groups)
-        return Result(None, tombstones, atomic=False) if tombstones else empty_result()
+        examine = partial(group_admin.expired_of_group, self.groups)
+        return Sweep(self._timers, _EXPIRY_SLICE_KEY, self.groups.ids(), examine).step()
+
+    def delete_topics(self, topics: tuple[tuple[str, Uuid], ...]) -> Result[None]:
+        """Delete the offsets of deleted topics, given by name and id."""
+        examine = partial(removal.deleted_of_group, self.groups, topics)
+        group_ids = self.groups.offsets.group_ids()
+        return Sweep(self._timers, ("deleted", topics), group_ids, examine).step()

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from ottla.clock import Clock
     from ottla.coordinator.runtime.load_times import LoadTimes
+    from ottla.coordinator.runtime.load_turns import LoadTurns
     from ottla.coordinator.runtime.log import CoordinatorLog
     from ottla.coordinator.runtime.result import (
         CoordinatorRecord,
@@ -68,6 +69,7 @@ class Environment:
     name: str
     """Of the coordinator: "group"."""
     load_buffer_bytes: int
+    load_turns: LoadTurns
 
 
 @dataclass(slots=True, eq=False)
@@ -123,7 +125,6 @@ class ActivePartition(Generic[S]):
         self._load_times = load_times
         self._start_ms = environment.clock.monotonic_ms()
         self._loader = Loader(environment.log, partition, self.shard, environment.load_buffer_bytes)
-        self._load_task: TimerTask | None = None
         self._deferred: deque[_Deferred] = deque()
         self._written_offset = -1
         self._high_watermark = environment.log.high_watermark(partition)
@@ -133,16 +134,14 @@ class ActivePartition(Generic[S]):
     # ---------------------------------------------------------------- life
 
     def start(self) -> None:
-        """Start loading; further slices are scheduled by timer."""
-        self._load_step(0)
+        """Start loading, in turns with other partitions."""
+        self._environment.load_turns.add(self._load_step)
 
     def close(self) -> None:
         """Stop; pending responses fail with NOT_COORDINATOR."""
         if self.state == ShardState.CLOSED:
             return
         was_active, self.state = self.state == ShardState.ACTIVE, ShardState.CLOSED
-        if self._load_task is not None:
-            self._load_task.cancel()
         self._timers.cancel_all()
         deferred, self._deferred = self._deferred, deque()
         for waiting in deferred:
@@ -151,22 +150,24 @@ class ActivePartition(Generic[S]):
             self.shard.on_unloaded()
         self._timers.cancel_all()  # timers that the responses above may have scheduled
 
-    def _load_step(self, _now_ms: int) -> None:
+    def _load_step(self) -> bool:
+        """Load a slice; return whether more are left."""
+        if self.state != ShardState.LOADING:
+            return False
         try:
             complete = self._loader.step()
         except CorruptMessage as error:
             text = f"partition {self.partition} is damaged after offset {self._loader.position}"
             self._fail(CorruptMessage(f"{text}: {error.message}"))
-            return
+            return False
         except Exception as error:  # noqa: BLE001 - a log that cannot be replayed must not kill the node
             self._fail(error)
-            return
+            return False
+        self._environment.load_turns.loaded(self._loader.spent)
         if complete:
             self._loader.position = max(self._loader.position, self._loader.target)
             self._maybe_activate()
-        else:
-            next_turn_ms = self._environment.clock.monotonic_ms() + 1
-            self._load_task = self._environment.timer.add(next_turn_ms, self._load_step)
+        return not complete
 
     def _maybe_activate(self) -> None:
         target = self._loader.target

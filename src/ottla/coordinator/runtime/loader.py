@@ -61,6 +61,11 @@ class Loader:
         self._newest: dict[bytes, tuple[int, bytes | None]] = {}
         self._replays: Iterator[tuple[bytes, tuple[int, bytes | None]]] | None = None
 
+    @property
+    def spent(self) -> int:
+        """How many records of a slice the last step took."""
+        return SLICE_RECORDS - self._left
+
     def step(self) -> bool:
         """Work for one turn of the event loop; return whether loading is complete.
 

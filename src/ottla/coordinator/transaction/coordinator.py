@@ -11,6 +11,7 @@ from ottla.coordinator.runtime import CoordinatorRuntime
 from ottla.coordinator.runtime.active import Environment
 from ottla.coordinator.runtime.answers import recover
 from ottla.coordinator.runtime.java_hash import partition_for
+from ottla.coordinator.runtime.load_turns import LoadTurns
 from ottla.coordinator.runtime.log_errors import operation_error
 from ottla.coordinator.transaction.decisions import (
     EndRequest,
@@ -81,6 +82,7 @@ class TransactionCoordinator:
                 on_fault,
                 "transaction",
                 config.load_buffer_bytes,
+                LoadTurns(timer, clock),
             ),
             lambda environment: TransactionShard(
                 environment, config, transaction_version, self._prepared

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 TRUNCATIONS_AT_ONCE: Final = 20
 """Logs that are truncated in one go: some milliseconds."""
+TRUNCATION_MS: Final = 5
+"""After so long the others are truncated in a later turn: one may read a producer snapshot."""
 
 
 class RegisteredBrokers:
@@ -275,7 +277,11 @@ class Replication:
             return
         now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
         is_lowering = self._replicas.logs.checkpoints.is_lowering
-        if fetcher.truncate(TRUNCATIONS_AT_ONCE, now_ms, wall_ms, is_lowering):
+        for _ in range(TRUNCATIONS_AT_ONCE):
+            are_left = fetcher.truncate(1, now_ms, wall_ms, is_lowering)
+            if not are_left or self._clock.monotonic_ms() >= now_ms + TRUNCATION_MS:
+                break
+        if are_left:
             self._call_later(0, lambda: self._truncate(fetcher))
         else:
             self._drive(fetcher)

@@ -119,7 +119,7 @@ class ControllerNode:
         )
         replayed = ReplayedLog(controller, loader, _snapshot_policy(config, clock))
         store = QuorumStateStore(directory, METADATA_LOG)
-        snapshot = metadata_log.newest_readable_snapshot()
+        snapshot = metadata_log.checked_snapshot
         raft = take_part(
             metadata_log,
             store,
@@ -239,7 +239,7 @@ class ControllerNode:
         runtime = self._runtime
         if self._is_stopped:
             return None
-        runtime.driver.flush_again()
+        runtime.try_again()
         if not runtime.active:
             return None
         self._log.remove_deleted(self._clock.now_ms())

@@ -50,13 +50,15 @@ class SimulatedCluster:
         feature_levels has what `storage format --feature` would be given.
         """
         self.seed = seed
+        self._disk_count = 0
+        """Disks that were replaced."""
         self.loop = SimulatedLoop(Trace(keep_lines=keep_lines))
         self.network = SimulatedNetwork(self.loop, Random(f"{seed}/network"))  # noqa: S311 - repeatable
         rng = Random(f"{seed}/format")  # noqa: S311 - repeatable
         voters = [
             number for number in range(1, nodes + 1) if "controller" in roles.get(number, BOTH)
         ]
-        quorum = new_quorum(
+        quorum = self._quorum = new_quorum(
             {number: (f"node{number}", CONTROLLER_PORT) for number in voters},
             lambda: Uuid(rng.randbytes(16)),
             now_ms=START_MS,
@@ -154,6 +156,24 @@ class SimulatedCluster:
     def kill(self, node_id: int, *, power: bool = False) -> None:
         """End a node's process, or cut its power: then its disk loses what was not synced."""
         self[node_id].kill(power=power)
+
+    def pause(self, node_id: int) -> None:
+        """Stop a node's process as SIGSTOP does: it is silent, and its connections stay open."""
+        self[node_id].pause()
+
+    def resume(self, node_id: int) -> None:
+        """Let a paused process go on."""
+        self[node_id].resume()
+
+    def replace_disks(self, node_id: int) -> None:
+        """Give a broker that is down empty disks, formatted as an operator does."""
+        node = self[node_id]
+        assert not node.is_alive, "a process has the disks"
+        for disk in node.disks.values():
+            disk.erase()
+        self._disk_count += 1
+        ids = Random(f"{self.seed}/ids/{node_id}/{self._disk_count}")  # noqa: S311 - repeatable
+        format_node(node.config, self._quorum, node.disks, lambda: Uuid(ids.randbytes(16)))
 
     def cut(self, one: int | str, other: int | str, *, one_way: bool = False) -> None:
         """Let nothing arrive between two nodes, or a node and "clients", until `heal`.

@@ -54,7 +54,7 @@ class SimulatedClock:
 
 
 class SimulatedStopwatch:
-    """Work costs no time."""
+    """Virtual time, which passes in a turn as its work is charged."""
 
     is_real = False
 
@@ -97,17 +97,18 @@ class SimulatedWorkers:
             self._running[job] = None
             self._after(self._carry_out, job)
 
-    def _after(self, action: Callable[[_Job], None], job: _Job) -> None:
-        delay_us = self._rng.randint(*self._latency_us())
+    def _after(self, action: Callable[[_Job], None], job: _Job, work_us: int = 0) -> None:
+        delay_us = self._rng.randint(*self._latency_us()) + work_us
         self._loop.happen_after(delay_us, _enter, self._loop, job, action)
 
     def _carry_out(self, job: _Job) -> None:
         if job in self._running:
             self._carry_out_now(job)
-            self._after(self._finish, job)
+            self._after(self._finish, job, self._loop.worker_ns // 1000)
 
     def _carry_out_now(self, job: _Job) -> None:
         self._loop.is_in_worker = True
+        self._loop.worker_ns = 0
         try:
             job.carry_out()
         finally:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from contextvars import Context
 
+    from ottla.testing.simulation.process import Process
+
 _WorldEvent: TypeAlias = "tuple[Callable[..., object], tuple[Any, ...]]"
 """A callback of the world itself, which belongs to no process, with its arguments."""
 T = TypeVar("T")
@@ -122,12 +124,25 @@ def _none() -> None:
     """Stand in for the callback of a cancelled handle."""
 
 
+def _shares(charges: list[tuple[str, int]]) -> str:
+    """Return what the work of a turn was, the longest first."""
+    total: dict[str, list[int]] = {}
+    for what, duration_ns in charges:
+        total.setdefault(what, []).append(duration_ns)
+    shares = sorted(total.items(), key=lambda one: -sum(one[1]))
+    return ", ".join(f"{len(ns)} {what} {sum(ns) // 1000} us" for what, ns in shares[:8])
+
+
 class Deadlock(RuntimeError):
     """Nothing is left to happen, and the awaited coroutine is not done."""
 
 
 class Livelock(RuntimeError):
     """Callbacks schedule each other without end, and nothing else happens."""
+
+
+class LongTurn(RuntimeError):
+    """A turn of a node's event loop took longer than the limit, so that others waited."""
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
@@ -140,6 +155,12 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """Virtual microseconds since the loop was made."""
         self.is_in_worker = False
         """Whether a worker's job runs: what it waits for delays no one else."""
+        self.turn_limit_us: int | None = None
+        """A turn of a node that serves fails the run when its work takes longer."""
+        self.longest_turn_us = 0
+        """Of all nodes that serve."""
+        self.worker_ns = 0
+        """What the job that runs in a worker has taken so far."""
         self.failures: list[BaseException] = []
         """What callbacks raised; `run_until_complete` raises the first of them."""
         self.on_turn: Callable[[], None] | None = None
@@ -151,6 +172,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._timer_count = 0
         self._busy_turns = 0
         self._cancelled_count = 0
+        self._owed_ns = 0
+        self._charges: list[tuple[str, int]] = []
+        """What the turn that runs has cost: what for, and nanoseconds."""
 
     def __del__(self) -> None:
         """Do nothing, where the base class warns: the loop holds nothing of the system."""
@@ -164,6 +188,16 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def advance(self, duration_us: int) -> None:
         """Let a running callback take time: what is due meanwhile is late."""
         self.now_us += duration_us
+
+    def charge(self, what: str, duration_ns: int) -> None:
+        """Let work of the running callback, or of the worker's job, take time."""
+        if self.is_in_worker:
+            self.worker_ns += duration_ns
+            return
+        owed_ns = self._owed_ns + duration_ns
+        self.now_us += owed_ns // 1000
+        self._owed_ns = owed_ns % 1000
+        self._charges.append((what, duration_ns))
 
     def call_later(
         self,
@@ -231,7 +265,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     # Running
 
-    def _run_once(self) -> None:  # noqa: C901 - a function more costs each turn its call
+    def _run_once(self) -> None:  # noqa: C901, PLR0912 - a function more costs each turn its call
         """Run turns until the loop is to stop; the base class asks for them one at a time."""
         ready: Any = self._ready  # type: ignore[attr-defined] # the base class's queue
         while True:
@@ -248,8 +282,15 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                     elif not handle._cancelled:  # noqa: SLF001 - as the base class does
                         context = handle._context  # noqa: SLF001 - whose callback it is
                         process = context.get(PROCESS)
-                        if process is None or process.is_alive:
+                        if process is None:
                             context.run(handle._callback, *handle._args)  # noqa: SLF001 - as Handle._run does
+                        elif process.is_running:
+                            begin_us = self.now_us
+                            context.run(handle._callback, *handle._args)  # noqa: SLF001 - as above
+                            if self.now_us != begin_us:
+                                self._turn_ended(process, begin_us)
+                        else:
+                            process.hold(handle)
                 except (SystemExit, KeyboardInterrupt):
                     raise
                 except BaseException as error:  # noqa: BLE001 - as Handle._run does
@@ -258,6 +299,33 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 self.on_turn()
             if self._stopping:  # type: ignore[attr-defined] # as above
                 return
+
+    def deliver(self, context: Context, callback: Callable[[Any], object], argument: Any) -> None:
+        """Let a message arrive in a turn of its process; it waits while that is paused."""
+        process = context.get(PROCESS)
+        if process is None:
+            context.run(callback, argument)
+        elif process.is_running:
+            begin_us = self.now_us
+            context.run(callback, argument)
+            if self.now_us != begin_us:
+                self._turn_ended(process, begin_us)
+        else:
+            process.hold(asyncio.Handle(self.deliver, (context, callback, argument), self))
+
+    def _turn_ended(self, process: Process, begin_us: int) -> None:
+        """Look how long a turn's work took."""
+        charges, self._charges = self._charges, []
+        duration_us = self.now_us - begin_us
+        if not process.is_serving or duration_us <= self.longest_turn_us:
+            return
+        self.longest_turn_us = duration_us
+        if self.turn_limit_us is not None and duration_us > self.turn_limit_us:
+            raise LongTurn(f"a turn of {process.name} took {duration_us} us: {_shares(charges)}")
+
+    def resume(self, process: Process) -> None:
+        """Let a paused process go on with what has become due."""
+        self._ready.extend(process.resume())  # type: ignore[attr-defined] # the base class's queue
 
     def _step(self, ready: Any) -> None:
         """Let a busy turn take its time."""

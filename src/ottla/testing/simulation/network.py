@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _FIRST_PORT = 20_000
 _CLIENT_HOST = "10.0.0.9"
+_CALL_NS, _BYTE_NS = 10_000, 1  # for a call, and copies and checksums of a byte
 CLIENTS = "clients"
 """The host of what belongs to no node."""
 
@@ -174,6 +175,7 @@ class SimulatedSocket(_End):
         if room <= 0:
             raise BlockingIOError
         part = bytes(data[:room])
+        self._network.charge(len(part))
         self.out.send(part)
         return len(part)
 
@@ -188,6 +190,7 @@ class SimulatedSocket(_End):
         count = min(len(buffer), len(inbox))
         buffer[:count] = inbox if count == len(inbox) else inbox[:count]
         del inbox[:count]
+        self._network.charge(count)
         assert self.incoming is not None
         self.incoming.unread_bytes -= count
         return count
@@ -335,11 +338,11 @@ class SimulatedTransport(asyncio.Transport, _End):
 
     def arrived(self, data: bytes) -> None:
         """Hand bytes to the protocol in its own context."""
-        process = self._context.get(PROCESS)
-        if not self._is_closed and (process is None or process.is_alive):
-            self._context.run(self._receive, data)
+        if not self._is_closed:
+            self._network.loop.deliver(self._context, self._receive, data)
 
     def _receive(self, data: bytes) -> None:
+        self._network.charge(len(data))
         protocol: asyncio.BufferedProtocol = self._protocol  # type: ignore[assignment] # clients and nodes use no other
         rest = data
         while rest and not self._is_closed:
@@ -356,6 +359,9 @@ class SimulatedTransport(asyncio.Transport, _End):
 
     def ended(self, is_reset: bool) -> None:  # noqa: FBT001 - called by the loop
         """Take note that the other end closed or reset the link."""
+        self._network.loop.deliver(self._context, self._peer_ended, is_reset)
+
+    def _peer_ended(self, is_reset: bool) -> None:  # noqa: FBT001 - called by the loop
         error = ConnectionResetError(errno.ECONNRESET, "reset by peer") if is_reset else None
         self._end(error, is_reset=False)
 
@@ -485,6 +491,11 @@ class SimulatedNetwork:
         self._descriptor_count += 1
         self.loop.sockets[self._descriptor_count] = sock
         return self._descriptor_count
+
+    def charge(self, size: int) -> None:
+        """Charge a call that sends or takes bytes, with what is done with them."""
+        if PROCESS.get() is not None:
+            self.loop.charge("bytes of the network", _CALL_NS + size * _BYTE_NS)
 
     def latency_us(self) -> int:
         """Return how long the next message takes."""

@@ -33,6 +33,12 @@ PORT = 9092
 CONTROLLER_PORT = 9093
 _DISK_SEEDS = 1_000_003
 _FOR_EVER_US = 1 << 50
+_FILE_CALL_NS = 8_000
+"""What a file call takes that waits for no disk: for names, and for bytes of the page cache."""
+_SYNC_NS = 2_000_000
+"""What the loop of a node that serves waits for a flush."""
+_FILE_BYTE_NS = 0.3
+"""For each byte that is copied, or given back to the file system."""
 
 
 def defaults_of(host: str) -> dict[str, str]:
@@ -160,6 +166,10 @@ class SimulatedNode:
         loop = self.loop
         disk.now_ms = loop.now_us // 1000
         loop.trace.add(loop.now_us, "file", kind, mount + path, size)
+        if not kind.startswith("sync"):
+            loop.charge(kind, _FILE_CALL_NS + int(size * _FILE_BYTE_NS))
+        elif self._process is not None and self._process.is_serving and not loop.is_in_worker:
+            loop.charge(kind, _SYNC_NS)
 
     def _crashed(self) -> None:
         if self._process is not None:
@@ -185,6 +195,7 @@ class SimulatedNode:
         self._environment = environment
         self._set_environment()
         await self._in_process(process, self._serve(environment))
+        process.is_serving = True
 
     async def _serve(self, environment: SimulatedEnvironment) -> None:
         self.node = Node(parse_broker_config(self.config), environment, may_format=True)
@@ -198,6 +209,7 @@ class SimulatedNode:
         assert self.node is not None
         if not self._process.is_alive:
             raise SimulatedCrash
+        self._process.is_serving = False
         await self._in_process(self._process, self.node.stop())
         self._process.kill()
         for disk in self.disks.values():
@@ -212,6 +224,16 @@ class SimulatedNode:
             self._dead += [task, self.node]
             raise SimulatedCrash
         task.result()
+
+    def pause(self) -> None:
+        """Stop the process as SIGSTOP does, or its virtual machine is frozen, until `resume`."""
+        if self._process is not None:
+            self._process.pause()
+
+    def resume(self) -> None:
+        """Let a paused process go on: its timers are late, and its connections may be closed."""
+        if self._process is not None and self._process.is_alive:
+            self.loop.resume(self._process)
 
     def kill(self, *, power: bool) -> None:
         """End the process, or cut the power: then the disk loses what was not synced.

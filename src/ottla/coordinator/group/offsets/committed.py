@@ -75,16 +75,18 @@ class Offsets:
         """Return the partitions with offsets in open transactions."""
         return tuple(self._stagers.get(group_id, ()))
 
-    def all_of_topic(self, topic: str) -> Iterator[tuple[str, TopicPartition, CommittedOffset]]:
-        """Yield group, partition and offset of all committed and staged offsets of a topic."""
-        for group_id, offsets in self.by_group.items():
-            for partition, committed in offsets.items():
-                if partition.topic == topic:
-                    yield group_id, partition, committed
-        for staged in self._staged.values():
-            for (group_id, partition), committed in staged.items():
-                if partition.topic == topic and self.get(group_id, partition) is None:
-                    yield group_id, partition, committed
+    def group_ids(self) -> list[str]:
+        """Return the ids of all groups with committed or staged offsets."""
+        return list(dict.fromkeys((*self.by_group, *self._stagers)))
+
+    def all_of_group(self, group_id: str) -> Iterator[tuple[TopicPartition, CommittedOffset]]:
+        """Yield all committed offsets of a group, and staged ones of other partitions."""
+        committed = self.by_group.get(group_id, {})
+        yield from committed.items()
+        for partition, producers in self._stagers.get(group_id, {}).items():
+            if partition not in committed:
+                for producer_id in producers:
+                    yield partition, self._staged[producer_id][group_id, partition]
 
     # ---------------------------------------------------------------- replay
 

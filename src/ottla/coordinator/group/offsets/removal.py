@@ -16,7 +16,7 @@ from ottla.protocol.apis.offset_delete import OffsetDeleteRequest, OffsetDeleteR
 from ottla.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from ottla.coordinator.group.group import Group
     from ottla.coordinator.group.groups import Groups
@@ -62,15 +62,24 @@ def delete_all(groups: Groups, group_id: str) -> list[CoordinatorRecord]:
     return [records.offset_tombstone(group_id, *partition) for partition in known]
 
 
-def delete_topic(groups: Groups, topic: str, topic_id: Uuid) -> list[CoordinatorRecord]:
-    """Return the tombstones of a deleted topic's offsets, not those of a new topic of its name."""
-    return list(
-        {
-            (group_id, partition): records.offset_tombstone(group_id, *partition)
-            for group_id, partition, committed in groups.offsets.all_of_topic(topic)
-            if not committed.topic_id or not topic_id or committed.topic_id == topic_id
-        }.values()
-    )
+def deleted_of_group(
+    groups: Groups, topics: Collection[tuple[str, Uuid]], group_id: str
+) -> tuple[list[CoordinatorRecord], int]:
+    """Return the tombstones of a group's offsets of deleted topics, and how many offsets it had.
+
+    Not those of a new topic of the same name.
+    """
+    ids: dict[str, list[Uuid]] = {}
+    for name, topic_id in topics:
+        ids.setdefault(name, []).append(topic_id)
+    found: dict[TopicPartition, None] = {}
+    count = 1
+    for partition, committed in groups.offsets.all_of_group(group_id):
+        count += 1
+        for topic_id in ids.get(partition.topic, ()):
+            if not committed.topic_id or not topic_id or committed.topic_id == topic_id:
+                found[partition] = None
+    return [records.offset_tombstone(group_id, *partition) for partition in found], count
 
 
 def expire(groups: Groups, group: Group) -> tuple[list[CoordinatorRecord], bool]:
