@@ -30,7 +30,7 @@ class Member:
             epoch=3,
             role=None,
             deadline_ms=0,
-            handle=lambda event, _now_ms: self.events.append(event) or [],
+            handle=self._handle,
             poll=lambda _now_ms: [],
         )
         log: Any = SimpleNamespace(
@@ -46,6 +46,10 @@ class Member:
         }
         nothing: Any = None
         self.driver = RaftDriver(node, log, nothing, **environment)
+
+    def _handle(self, event: object, _now_ms: int) -> list[object]:
+        self.events.append(event)
+        return []
 
     def _open(self, result: bytes | None) -> bytes | None:
         if not self.has_descriptors:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.clients.blocking import Consumer
-from ottla.clients.consumer.classic_group import Step
 from ottla.clients.consumer.consumer import AsyncConsumer
+from ottla.clients.consumer.membership import Step
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 
