@@ -114,7 +114,7 @@ class BatchSender:
         return Participant(self._transaction.transactional_id, *self._producer[:3])
 
     def check_not_failed(self) -> None:
-        """Raise KafkaError if the write has failed meanwhile: the driver ends this transaction no longer."""
+        """Raise KafkaError if the write has failed: the driver no longer ends this transaction."""
         if self._producer is None or self._transaction is None:
             return
         mark = self._transaction.failure_mark
