@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.coordinator.group import (
     ConsumerDependencies,
@@ -14,6 +14,11 @@ from ottla.coordinator.group import (
 )
 from ottla.coordinator.runtime.active import ShardState
 from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis import (
+    delete_share_group_state,
+    initialize_share_group_state,
+    read_share_group_state_summary,
+)
 from ottla.purgatory.pending import Pending
 from ottla.purgatory.timing_wheel import TimingWheel
 from ottla.records.batch import RecordBatch
@@ -152,6 +157,60 @@ class Topics:
         return next((name for name, known in self.ids.items() if known == topic_id), None)
 
 
+class MemoryPersister:
+    """Share coordinators that do all they are asked to, or fail with a code."""
+
+    def __init__(self) -> None:
+        self.code = ErrorCode.NONE
+        self.requests: list[Any] = []
+        self.states: dict[tuple[Uuid, int], Any] = {}
+
+    def initialize(self, request: Any) -> Pending[Any]:
+        return self._answer(request, initialize_share_group_state.InitializeShareGroupStateResponse)
+
+    def delete(self, request: Any) -> Pending[Any]:
+        return self._answer(request, delete_share_group_state.DeleteShareGroupStateResponse)
+
+    def read_summary(self, request: Any) -> Pending[Any]:
+        return self._answer(
+            request,
+            read_share_group_state_summary.ReadShareGroupStateSummaryResponse,
+            state_epoch=0,
+            leader_epoch=0,
+            start_offset=-1,
+        )
+
+    def _answer(self, request: Any, response: Any, **fields: Any) -> Pending[Any]:
+        self.requests.append(request)
+        result = results_class(response)
+        return Pending.of(
+            response(
+                results=[
+                    result(
+                        topic_id=topic.topic_id,
+                        partitions=[
+                            result.PartitionResult(
+                                partition=part.partition,
+                                **(
+                                    fields
+                                    | {"error_code": int(self.code)}
+                                    | self.states.get((topic.topic_id, part.partition), {})
+                                ),
+                            )
+                            for part in topic.partitions
+                        ],
+                    )
+                    for topic in request.topics
+                ]
+            )
+        )
+
+
+def results_class(response: Any) -> Any:
+    """Return the class of a response's results by topic."""
+    return next(one for name, one in vars(response).items() if name.endswith("Result"))
+
+
 class World:
     """One coordinator that leads every partition, all in one partition by default."""
 
@@ -166,6 +225,7 @@ class World:
         self.faults: list[Exception] = []
         self.leader_epoch = 0
         self.uuid_count = 0
+        self.persister = MemoryPersister()
         self.coordinator = self.make()
 
     def make(self) -> GroupCoordinator:
@@ -180,6 +240,7 @@ class World:
                 self._new_member_id,
                 lambda _group_id: self.streams_config,
             ),
+            persister=self.persister,
             new_uuid=self._new_uuid,
             on_fault=self._fault,
             offsets_partitions=lambda: None,

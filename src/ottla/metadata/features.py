@@ -76,7 +76,7 @@ METADATA_VERSIONS_NEEDED: Final[Mapping[tuple[str, int], int]] = MappingProxyTyp
 )
 """By feature and level: the lowest metadata.version that supports it."""
 
-UNBUILT_FEATURES: Final = (SHARE_VERSION,)
+UNBUILT_FEATURES: Final[tuple[str, ...]] = ()
 """Not implemented: a directory that Kafka or `ottla storage format`, which writes Kafka's levels,
 has formatted may set their levels. They are neither advertised to clients nor set where a node
 formats its own directory."""

@@ -109,15 +109,6 @@ def _update(peer: Peer, name: str, level: int, *, only_check: bool, kind: int = 
     return peer.ask(request, 2)
 
 
-def test_features_that_are_not_built_cannot_be_raised(peer: Peer) -> None:
-    """A level that nothing here would serve is refused, also when it is only checked."""
-    name = "share.version"
-    for only_check in (True, False):
-        answer = _update(peer, name, 1, only_check=only_check)
-        assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
-        assert "does not support this feature" in answer.error_message
-
-
 def test_a_checked_update_changes_nothing(peer: Peer) -> None:
     """validate_only tells what would happen; the level stays."""
     name = "eligible.leader.replicas.version"

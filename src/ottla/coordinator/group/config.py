@@ -61,3 +61,14 @@ class GroupCoordinatorConfig:
     def is_downgrade_enabled(self) -> bool:
         """Whether a consumer group may become a classic one with its last consumer member."""
         return self.group_consumer_migration_policy.lower() in ("downgrade", "bidirectional")
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupConfig:
+    """The settings of a share group (KIP-932): the broker's, or the group's own (KIP-1240)."""
+
+    max_size: int = 200  # group.share.max.size
+    session_timeout_ms: int = 45_000  # share.session.timeout.ms
+    heartbeat_interval_ms: int = 5_000  # share.heartbeat.interval.ms
+    assignment_interval_ms: int = 1_000  # share.assignment.interval.ms
+    initialize_retry_interval_ms: int = 30_000  # group.share.initialize.retry.interval.ms

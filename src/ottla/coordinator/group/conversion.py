@@ -45,7 +45,7 @@ def consumer_heartbeat_of(
 ) -> Result[ConsumerGroupHeartbeatResponse]:
     """Apply a ConsumerGroupHeartbeat; a classic group becomes a consumer group where it joins."""
     group_id = request.group_id
-    if groups.streams.find(group_id) is not None:
+    if groups.streams.find(group_id) is not None or groups.share.find(group_id) is not None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
     classic = groups.classic.find(group_id)
     if classic is None:
@@ -80,6 +80,7 @@ def streams_heartbeat_of(
     classic = groups.classic.find(group_id)
     is_replaced = request.member_epoch == JOIN_EPOCH and classic is not None and classic.is_empty
     is_other = classic is not None and not is_replaced
+    is_other |= groups.share.find(group_id) is not None
     if is_other or groups.consumer.find(group_id) is not None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
     result = streams_heartbeat.heartbeat(groups.streams, request, context)
@@ -90,6 +91,8 @@ def streams_heartbeat_of(
 
 def join(groups: Groups, call: Join) -> Result[None]:
     """Apply a JoinGroup; an empty consumer or streams group becomes a classic group."""
+    if groups.share.find(call.request.group_id) is not None:
+        return call.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, call.request.member_id)
     streams = groups.streams.find(call.request.group_id)
     if streams is not None:
         if not streams.is_empty:

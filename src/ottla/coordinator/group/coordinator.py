@@ -16,6 +16,9 @@ from ottla.coordinator.group.offsets.requests import OffsetRequests
 from ottla.coordinator.group.offsets.transactional import TransactionalOffsets
 from ottla.coordinator.group.responses import join_error, sync_error
 from ottla.coordinator.group.shard import ConsumerDependencies, GroupShard
+from ottla.coordinator.group.share import initialization
+from ottla.coordinator.group.share.offset_requests import ShareOffsetRequests
+from ottla.coordinator.group.share.requests import ShareGroupRequests
 from ottla.coordinator.group.streams.requests import StreamsRequests
 from ottla.coordinator.runtime import CoordinatorRuntime, Result
 from ottla.coordinator.runtime.active import Environment, ShardState
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
 
     from ottla.clock import Clock
     from ottla.coordinator.group.config import GroupCoordinatorConfig
+    from ottla.coordinator.group.share.persister import SharePersister
     from ottla.coordinator.runtime import CoordinatorLog, EndTransaction
     from ottla.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse
     from ottla.protocol.apis.offset_commit import OffsetCommitRequest, OffsetCommitResponse
@@ -68,10 +72,10 @@ class GroupCoordinator:
     for internal errors; the client receives UNKNOWN_SERVER_ERROR. offsets_partitions returns the
     partition count of `__consumer_offsets`, None before it exists: the setting applies only to the
     creation of the topic, which may have been created with another one. consumer is what consumer
-    groups need in addition.
+    groups need in addition, persister reaches the share coordinators.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - its environment, by name
         self,
         config: GroupCoordinatorConfig,
         *,
@@ -79,6 +83,7 @@ class GroupCoordinator:
         timer: TimingWheel,
         clock: Clock,
         consumer: ConsumerDependencies,
+        persister: SharePersister,
         new_uuid: Callable[[], str],
         on_fault: Callable[[Exception], None],
         offsets_partitions: Callable[[], int | None],
@@ -100,6 +105,10 @@ class GroupCoordinator:
                 LoadTurns(timer, clock),
             ),
             lambda environment: GroupShard(environment, config, new_uuid, consumer),
+        )
+        self.share = ShareGroupRequests(self._runtime, self.partition_for, persister)
+        self.share_offsets = ShareOffsetRequests(
+            self._runtime, self.partition_for, persister, self.share, topics.topic_name
         )
         self._offsets = OffsetRequests(self._runtime, self.partition_for, topics)
         self.streams = StreamsRequests(self._runtime, self.partition_for)
@@ -134,6 +143,12 @@ class GroupCoordinator:
         deleted = tuple(topics)
 
         self._runtime.write_all(lambda shard: shard.delete_topics(deleted))
+        ids = [topic_id for _, topic_id in deleted]
+
+        def forget(shard: GroupShard) -> Result[None]:
+            return Result(None, initialization.forget_topics(shard.share, ids), atomic=False)
+
+        self._runtime.write_all(forget)
 
     def on_topics_changed(self, names: Iterable[str]) -> None:
         """Assign the groups that read these topics again: they are new or have changed."""
@@ -142,6 +157,7 @@ class GroupCoordinator:
             if state is ShardState.ACTIVE:
                 self._runtime.shard(partition).consumer.on_topics_changed(changed)
                 self._runtime.shard(partition).streams.on_topics_changed(changed)
+                self._runtime.shard(partition).share.on_topics_changed(changed)
 
     def end_transaction(self, partition: int, end: EndTransaction) -> Pending[None]:
         """Write the marker that ends a transaction's pending offsets in a partition."""
@@ -399,8 +415,23 @@ class GroupCoordinator:
     def delete_groups(
         self, request: DeleteGroupsRequest, _context: RequestContext
     ) -> Pending[DeleteGroupsResponse]:
-        """Delete groups that have no members."""
+        """Delete groups that have no members; of share groups their states first."""
         named = dict.fromkeys(request.groups_names)
+        prepared = {name: self.share_offsets.prepare_group_deletion(name) for name in named}
+        answer: Pending[DeleteGroupsResponse] = Pending()
+
+        def delete(_done: object) -> None:
+            failed = {name: one.value for name, one in prepared.items() if one.value}
+            deleted = self._delete_groups([name for name in named if name not in failed])
+            deleted.on_done(lambda done: finish(done.value, failed))
+
+        def finish(response: DeleteGroupsResponse, failed: dict[str, ErrorCode]) -> None:
+            answer.complete(_with_failed(response, failed))
+
+        gather(list(prepared.values()), lambda _: None).on_done(delete)
+        return answer
+
+    def _delete_groups(self, named: Iterable[str]) -> Pending[DeleteGroupsResponse]:
 
         def delete(partition: int, ids: list[str]) -> Pending[list[group_admin.DeletedGroup]]:
             pending = self._runtime.write(
@@ -442,6 +473,15 @@ class GroupCoordinator:
                 refuse(operation_error(done.error))
 
         self._runtime.write(self.partition_for(group_id), operation).on_done(finished)
+
+
+def _with_failed(
+    response: DeleteGroupsResponse, failed: dict[str, ErrorCode]
+) -> DeleteGroupsResponse:
+    """Add the share groups whose states could not be deleted."""
+    for name, code in failed.items():
+        response.results.append(group_admin.DeletedGroup(group_id=name, error_code=code))
+    return response
 
 
 def _fail_join(

@@ -17,6 +17,7 @@ class GroupType(StrEnum):
 
     CLASSIC = "Classic"
     CONSUMER = "Consumer"
+    SHARE = "Share"
     STREAMS = "Streams"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
+from ottla.coordinator.group.group import GroupType
 from ottla.coordinator.group.offsets import removal
 from ottla.coordinator.runtime import CoordinatorRecord, Result
 from ottla.errors import ErrorCode, KafkaError
@@ -127,7 +128,7 @@ def expired_of_group(groups: Groups, group_id: str) -> tuple[list[CoordinatorRec
     And the number of offsets that it had.
     """
     group = groups.find(group_id)
-    if group is None:
+    if group is None or group.group_type is GroupType.SHARE:
         return [], 1
     count = len(groups.offsets.by_group.get(group_id, ()))
     tombstones, is_all = removal.expire(groups, group)

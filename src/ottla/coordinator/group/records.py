@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.coordinator.runtime import CoordinatorRecord
 from ottla.errors import CorruptMessage
 from ottla.protocol import codec
-from ottla.protocol.records import consumer_group, streams_group
+from ottla.protocol.records import consumer_group, share_group, streams_group
 from ottla.protocol.records import group as schemas
 
 if TYPE_CHECKING:
@@ -52,6 +52,24 @@ _SCHEMAS: dict[int, tuple[type[Struct], type[Struct]]] = {
     8: (
         consumer_group.ConsumerGroupCurrentMemberAssignmentKey,
         consumer_group.ConsumerGroupCurrentMemberAssignmentValue,
+    ),
+    10: (share_group.ShareGroupMemberMetadataKey, share_group.ShareGroupMemberMetadataValue),
+    11: (share_group.ShareGroupMetadataKey, share_group.ShareGroupMetadataValue),
+    12: (
+        share_group.ShareGroupTargetAssignmentMetadataKey,
+        share_group.ShareGroupTargetAssignmentMetadataValue,
+    ),
+    13: (
+        share_group.ShareGroupTargetAssignmentMemberKey,
+        share_group.ShareGroupTargetAssignmentMemberValue,
+    ),
+    14: (
+        share_group.ShareGroupCurrentMemberAssignmentKey,
+        share_group.ShareGroupCurrentMemberAssignmentValue,
+    ),
+    15: (
+        share_group.ShareGroupStatePartitionMetadataKey,
+        share_group.ShareGroupStatePartitionMetadataValue,
     ),
     16: (
         consumer_group.ConsumerGroupRegularExpressionKey,

@@ -13,6 +13,7 @@ from ottla.coordinator.group import group_admin, records
 from ottla.coordinator.group.classic import rebalance
 from ottla.coordinator.group.classic.group import ClassicState
 from ottla.coordinator.group.classic.groups import ClassicGroups
+from ottla.coordinator.group.config import ShareGroupConfig
 from ottla.coordinator.group.consumer import replay as consumer_replay
 from ottla.coordinator.group.consumer import timeouts
 from ottla.coordinator.group.consumer.groups import ConsumerGroups
@@ -21,6 +22,9 @@ from ottla.coordinator.group.migration import downgrade
 from ottla.coordinator.group.offsets import removal
 from ottla.coordinator.group.offsets.committed import Offsets
 from ottla.coordinator.group.responses import join_error, sync_error
+from ottla.coordinator.group.share import heartbeat as share_heartbeat
+from ottla.coordinator.group.share import replay as share_replay
+from ottla.coordinator.group.share.groups import ShareGroups
 from ottla.coordinator.group.streams import replay as streams_replay
 from ottla.coordinator.group.streams import timeouts as streams_timeouts
 from ottla.coordinator.group.streams.groups import StreamsGroups
@@ -47,6 +51,11 @@ EXPIRY_KEY: Final = "expire-group-metadata"
 _EXPIRY_SLICE_KEY: Final = "expire-more-group-metadata"
 
 
+def default_share_settings(_group_id: str) -> ShareGroupConfig:
+    """Return Kafka's defaults for every share group."""
+    return ShareGroupConfig()
+
+
 class ConsumerDependencies(NamedTuple):
     """What the consumer groups of all shards share; see `ConsumerGroups`."""
 
@@ -54,6 +63,7 @@ class ConsumerDependencies(NamedTuple):
     settings: Callable[[str], ConsumerGroupConfig]
     new_member_id: Callable[[], str]
     streams_settings: Callable[[str], StreamsGroupConfig]
+    share_settings: Callable[[str], ShareGroupConfig] = default_share_settings
 
 
 class GroupShard:
@@ -94,13 +104,21 @@ class GroupShard:
             settings=consumer.streams_settings,
             consumer=self.consumer,
         )
+        self.share = ShareGroups(
+            registry=environment.registry,
+            timers=environment.timers,
+            clock=environment.clock,
+            topics=consumer.topics,
+            settings=consumer.share_settings,
+            consumer=self.consumer,
+        )
         self.offsets = Offsets(environment.registry)
-        self.groups = Groups(self.classic, self.consumer, self.streams, self.offsets)
+        self.groups = Groups(self.classic, self.consumer, self.streams, self.share, self.offsets)
         self.consumer.downgrade = partial(downgrade.after_leave, self.groups)
 
     def _has_modern_group(self, group_id: str) -> bool:
         found = self.consumer.find(group_id) or self.streams.find(group_id)
-        return found is not None
+        return found is not None or group_id in self.share.by_id
 
     # ---------------------------------------------------------------- replay
 
@@ -128,7 +146,7 @@ class GroupShard:
         elif isinstance(key, schemas.GroupMetadataKey):
             assert value is None or isinstance(value, schemas.GroupMetadataValue)
             self._replay_group(key.group, value)
-        else:
+        elif not share_replay.replay(self.share, key, value):
             group_id = consumer_replay.replay(self.consumer, key, value) or streams_replay.replay(
                 self.streams, key, value
             )
@@ -173,6 +191,7 @@ class GroupShard:
                 rebalance.prepare_rebalance(self.classic, group)
         timeouts.start_all(self.consumer)
         streams_timeouts.start_all(self.streams)
+        share_heartbeat.start_all(self.share)
         self._schedule_expiry()
 
     def on_unloaded(self) -> None:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from ottla.server.controller.quorum_requests import QuorumRequests
     from ottla.server.controller.quorum_view import QuorumView
     from ottla.server.requests.decompression import Decompression
+    from ottla.server.share.partitions import SharePartitions
     from ottla.server.system.environment import RunOnVolume
     from ottla.storage.log_set.log_set import LogSet
 
@@ -86,6 +87,7 @@ class Broker:
         "replication",
         "rng",
         "run_on_volume",
+        "share",
         "streams_topic_creation",
         "telemetry",
         "timer",
@@ -113,6 +115,7 @@ class Broker:
         replication: Replication,
         groups: GroupCoordinator,
         transactions: TransactionCoordinator,
+        share: SharePartitions,
         coordinators: Coordinators,
         verification: TransactionVerification,
         channel: BrokerChannel,
@@ -151,7 +154,7 @@ class Broker:
         self.timer = timer
         self.logs: LogSet = replicas.logs
         self.groups = groups
-        self.transactions = transactions
+        self.transactions, self.share = transactions, share
         self.coordinators = coordinators
         self.verification = verification
         self.channel = channel

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.coordinator.group.config import (
     ConsumerGroupConfig,
     GroupCoordinatorConfig,
+    ShareGroupConfig,
     StreamsGroupConfig,
 )
 from ottla.coordinator.group.coordinator import GroupCoordinator
 from ottla.coordinator.group.shard import ConsumerDependencies
+from ottla.coordinator.share.config import ShareCoordinatorConfig
+from ottla.coordinator.share.coordinator import ShareCoordinator
 from ottla.coordinator.transaction.config import TransactionCoordinatorConfig
 from ottla.coordinator.transaction.coordinator import TransactionCoordinator
 from ottla.coordinator.transaction.state import EPOCH_BUMP_VERSION
@@ -23,8 +26,15 @@ from ottla.metadata.resources import ConfigResourceType
 from ottla.server.broker.broker_channel import BrokerChannel
 from ottla.server.broker.coordinator_log import TopicLog, log_fault
 from ottla.server.broker.coordinators import Coordinators
-from ottla.server.broker.internal_topics import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.server.broker.internal_topics import (
+    OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+)
+from ottla.server.broker.topic_auto_creation import TopicAutoCreation
 from ottla.server.broker.transaction_verification import TransactionVerification
+from ottla.server.share.partitions import SharePartitions
+from ottla.server.share.persister import StatePersister
 from ottla.types import Uuid
 
 if TYPE_CHECKING:
@@ -37,6 +47,7 @@ if TYPE_CHECKING:
     from ottla.replication.replica_set import ReplicaSet
     from ottla.server.broker.metadata import BrokerMetadata
     from ottla.server.broker.producer_ids import ProducerIds
+    from ottla.server.controller.channel import ControllerChannel
 
 _MINUTE_MS = 60_000
 MAX_INT = 2**31 - 1
@@ -47,6 +58,7 @@ class CoordinatorParts(NamedTuple):
 
     groups: GroupCoordinator
     transactions: TransactionCoordinator
+    share: SharePartitions
     registry: Coordinators
     verification: TransactionVerification
     channel: BrokerChannel
@@ -57,6 +69,7 @@ def make_coordinators(
     replicas: ReplicaSet,
     nodes: NodeChannel,
     producer_ids: ProducerIds,
+    controller: ControllerChannel,
     *,
     timer: TimingWheel,
     clock: Clock,
@@ -72,6 +85,21 @@ def make_coordinators(
         clock,
         lambda: metadata.config,
     )
+    share = ShareCoordinator(
+        share_coordinator_config(config),
+        log=TopicLog(SHARE_STATE_TOPIC, replicas, clock, verification),
+        timer=timer,
+        clock=clock,
+        has_partition=partial(_has_partition, metadata),
+        delete_before=partial(_delete_before, replicas),
+        partition_count=partial(metadata.partition_count, SHARE_STATE_TOPIC),
+        on_fault=log_fault,
+    )
+    create = TopicAutoCreation(metadata, controller).create
+    persister = StatePersister(
+        channel, timer, clock, share.partition_for, partial(create, [SHARE_STATE_TOPIC])
+    )
+    persister.serve_locally(share)
     groups = GroupCoordinator(
         group_coordinator_config(config),
         log=TopicLog(OFFSETS_TOPIC, replicas, clock, verification),
@@ -82,7 +110,9 @@ def make_coordinators(
             partial(consumer_group_config, metadata),
             lambda: str(Uuid.drawn(new_uuid)),
             partial(streams_group_config, metadata),
+            partial(share_group_config, metadata),
         ),
+        persister=persister,
         new_uuid=lambda: _java_text(new_uuid()),
         on_fault=log_fault,
         offsets_partitions=partial(metadata.partition_count, OFFSETS_TOPIC),
@@ -99,8 +129,27 @@ def make_coordinators(
         partition_count=partial(metadata.partition_count, TRANSACTION_STATE_TOPIC),
         on_fault=log_fault,
     )
-    registry = Coordinators({OFFSETS_TOPIC: groups, TRANSACTION_STATE_TOPIC: transactions})
-    return CoordinatorParts(groups, transactions, registry, verification, channel)
+    registry = Coordinators(
+        {
+            OFFSETS_TOPIC: groups,
+            TRANSACTION_STATE_TOPIC: transactions,
+            SHARE_STATE_TOPIC: share,
+        }
+    )
+    partitions = SharePartitions(metadata, replicas, share, persister, timer=timer, clock=clock)
+    return CoordinatorParts(groups, transactions, partitions, registry, verification, channel)
+
+
+def _has_partition(metadata: BrokerMetadata, topic_id: Uuid, partition: int) -> bool:
+    name = metadata.topic_name(topic_id)
+    return name is not None and metadata.has_partition(name, partition)
+
+
+def _delete_before(replicas: ReplicaSet, partition: int, offset: int) -> None:
+    """Delete the records of a led partition of the share state topic below an offset."""
+    replica = replicas.find(SHARE_STATE_TOPIC, partition)
+    if replica is not None and replica.is_leader and offset <= replica.log.high_watermark:
+        replica.log.truncation.delete_records_before(offset)
 
 
 def _may_take_over(metadata: BrokerMetadata) -> bool:
@@ -205,6 +254,52 @@ def streams_group_config(metadata: BrokerMetadata, group_id: str) -> StreamsGrou
             config.group_streams_num_standby_replicas,
             config.group_streams_max_standby_replicas,
         ),
+    )
+
+
+def share_group_config(metadata: BrokerMetadata, group_id: str) -> ShareGroupConfig:
+    """Return the settings of a share group: its own within limits, or else the broker's."""
+    config = metadata.config
+    own = metadata.image.configs.of(ConfigResourceType.GROUP, group_id)
+
+    def bounded(name: str, low: int, value: int, high: int) -> int:
+        """Return the group's setting within the broker's limits."""
+        text = own.get(f"share.{name}")
+        return value if text is None else max(low, min(int(text), high))
+
+    return ShareGroupConfig(
+        max_size=config.group_share_max_size,
+        session_timeout_ms=bounded(
+            "session.timeout.ms",
+            config.group_share_min_session_timeout_ms,
+            config.group_share_session_timeout_ms,
+            config.group_share_max_session_timeout_ms,
+        ),
+        heartbeat_interval_ms=bounded(
+            "heartbeat.interval.ms",
+            config.group_share_min_heartbeat_interval_ms,
+            config.group_share_heartbeat_interval_ms,
+            config.group_share_max_heartbeat_interval_ms,
+        ),
+        assignment_interval_ms=bounded(
+            "assignment.interval.ms",
+            config.group_share_min_assignment_interval_ms,
+            config.group_share_assignment_interval_ms,
+            config.group_share_max_assignment_interval_ms,
+        ),
+        initialize_retry_interval_ms=config.group_share_initialize_retry_interval_ms,
+    )
+
+
+def share_coordinator_config(config: BrokerConfig) -> ShareCoordinatorConfig:
+    """Return the settings of the share coordinator."""
+    return ShareCoordinatorConfig(
+        num_partitions=config.share_coordinator_state_topic_num_partitions,
+        updates_per_snapshot=config.share_coordinator_snapshot_update_records_per_snapshot,
+        write_timeout_ms=config.share_coordinator_write_timeout_ms,
+        cold_snapshot_interval_ms=config.share_coordinator_cold_partition_snapshot_interval_ms,
+        load_buffer_bytes=config.share_coordinator_load_buffer_size,
+        prune_interval_ms=config.share_coordinator_state_topic_prune_interval_ms,
     )
 
 

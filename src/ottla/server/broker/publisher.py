@@ -178,6 +178,7 @@ class MetadataPublisher:
             partition = self._replicas.find(topic.name, index)
             if partition is not None:
                 partition.resign(-1, partition.leader_epoch)
+                self._broker.share.leader_changed(partition)
             self._dropped[TopicPartition(topic.name, index)] = None
         self._coordinators.topic_deleted(topic.name, topic.topic_id)
 
@@ -275,6 +276,7 @@ class MetadataPublisher:
         if partition.is_leader:
             self._coordinators.resigned(*partition.topic_partition, leader_epoch)
         self._replicas.resign(partition, leader, leader_epoch)
+        self._broker.share.leader_changed(partition)
         self._replication.follow(partition, leader, leader_epoch)
 
     def _lead(self, partition: Partition, leader_epoch: int) -> None:
@@ -285,6 +287,7 @@ class MetadataPublisher:
         partition.become_leader(self._node_id, leader_epoch, on_commit, now_ms=now_ms)
         if is_new:
             self._coordinators.elected(partition)
+            self._broker.share.leader_changed(partition)
 
     def _reconfigure(self, name: str) -> None:
         topic = self._metadata.image.topics.by_name.get(name)

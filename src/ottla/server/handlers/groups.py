@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.coordinator.group.context import RequestContext
+from ottla.coordinator.share.state import ShareKey
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.protocol.apis.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -23,7 +24,7 @@ from ottla.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchResp
 from ottla.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.protocol.apis.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from ottla.security.acl import Operation, ResourceType
-from ottla.server.broker.coordinators import KEY_TYPES
+from ottla.server.broker.coordinators import KEY_TYPES, SHARE_KEY
 from ottla.server.requests.api import handles
 
 if TYPE_CHECKING:
@@ -68,9 +69,8 @@ def _coordinator(ctx: Context, key_type: int, key: str) -> Coordinator:
     if key_type not in KEY_TYPES:
         return _not_found(key, ErrorCode.INVALID_REQUEST, None)
     found = ctx.broker.coordinators.of_key_type(key_type)
-    if found is None:
-        text = "Share groups are not supported by this version of Ottla."
-        return _not_found(key, ErrorCode.INVALID_REQUEST, text)
+    if found is None or (key_type == SHARE_KEY and not _is_share_key(key)):
+        return _not_found(key, ErrorCode.INVALID_REQUEST, None)
     leader = _coordinator_node(ctx, found, key)
     if leader is None:
         return _not_found(
@@ -79,6 +79,14 @@ def _coordinator(ctx: Context, key_type: int, key: str) -> Coordinator:
     return Coordinator(
         key=key, node_id=leader.node_id, host=leader.host, port=leader.port, error_message=""
     )
+
+
+def _is_share_key(key: str) -> bool:
+    try:
+        ShareKey.parse(key)
+    except ValueError:
+        return False
+    return True
 
 
 def _coordinator_node(ctx: Context, found: FoundCoordinator, key: str) -> Node | None:

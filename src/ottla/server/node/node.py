@@ -242,6 +242,7 @@ class Node:
     def _make_broker(self, replicas: ReplicaSet) -> Broker:
         config, resources = self.config, self._resources
         workers, environment = resources.workers, resources.environment
+        cluster_id = resources.identity.cluster_id
         producer_ids = ProducerIds(
             config.node_id, lambda: self._lifecycle.broker_epoch, self._forwarding
         )
@@ -256,27 +257,27 @@ class Node:
             replicas,
             nodes,
             producer_ids,
+            self._forwarding,
             timer=resources.timer,
             clock=self.clock,
             new_uuid=environment.new_uuid,
         )
         return Broker(
             self._metadata,
-            cluster_id=resources.identity.cluster_id,
+            cluster_id=cluster_id,
             clock=self.clock,
             rng=environment.rng,
             timer=resources.timer,
             controller=self._forwarding,
             own_controller=self.controller.apis,
             quorum=self.controller.quorum,
-            quorum_requests=QuorumRequests(
-                self.controller.driver, cluster_id=resources.identity.cluster_id
-            ),
+            quorum_requests=QuorumRequests(self.controller.driver, cluster_id=cluster_id),
             failure_detection=self._failure_detection,
             replicas=replicas,
             replication=self._replication,
             groups=coordinators.groups,
             transactions=coordinators.transactions,
+            share=coordinators.share,
             coordinators=coordinators.registry,
             verification=coordinators.verification,
             channel=coordinators.channel,

@@ -55,6 +55,7 @@ class Dispatcher:
         """Forget whose metrics came over it, and probe the broker that it was of."""
         self._broker.failure_detection.connection_closed(connection)
         self._broker.telemetry.connection_closed(connection.connection_id)
+        self._broker.share.connection_closed(connection)
 
     def handle_frame(  # noqa: C901 - each further function costs half a microsecond here
         self, connection: Connection, frame: memoryview

@@ -26,7 +26,14 @@ if TYPE_CHECKING:
     Finish = Callable[[Any], Any]
     Guard = Callable[[Context, Any], "Finish | Denied | None"]
 
-GUARD_MODULES: Final = ("topics", "configs", "groups", "transactions", "cluster")
+GUARD_MODULES: Final = (
+    "topics",
+    "configs",
+    "groups",
+    "share_groups",
+    "transactions",
+    "cluster",
+)
 _guards: dict[int, Guard] = {}
 
 

@@ -72,7 +72,7 @@ def transactional_commit(
     groups: Groups, request: TxnOffsetCommitRequest, topics: TopicNames
 ) -> Result[TxnOffsetCommitResponse]:
     """Commit offsets for a transaction; ILLEGAL_GENERATION for an unknown group's generation."""
-    group = groups.find(request.group_id)
+    group = groups.committer(request.group_id)
     check: PartitionCheck | None = None
     if isinstance(group, ConsumerGroup):
         check = consumer_offsets.transactional_validator(
@@ -149,7 +149,7 @@ def _validate(
 ) -> PartitionCheck | None:
     """Raise for a wrong committer; return a check of each partition, None where all are good."""
     generation_id = request.generation_id_or_member_epoch
-    group = groups.find(request.group_id)
+    group = groups.committer(request.group_id)
     if group is None:
         if generation_id >= 0:
             raise KafkaError(

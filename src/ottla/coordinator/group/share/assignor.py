@@ -1,0 +1,81 @@
+"""The `simple` assignor: every partition has readers, and members read about equally many.
+
+Several members may read one partition. A member keeps what it has, as far as that stays even.
+
+Kafka: org.apache.kafka.coordinator.group.assignor.SimpleAssignor.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ottla.types import Uuid
+
+    Partition = tuple[Uuid, int]
+
+
+def assign_simple(
+    subscriptions: Mapping[str, tuple[Uuid, ...]],
+    partitions: Mapping[Uuid, Iterable[int]],
+    owned: Mapping[str, Mapping[Uuid, tuple[int, ...]]],
+) -> dict[str, dict[Uuid, tuple[int, ...]]]:
+    """Return the partitions of each member; subscriptions by member id, partitions assignable.
+
+    Topics that the same members read are assigned together.
+    """
+    readers: dict[Uuid, list[str]] = {}
+    for member_id in sorted(subscriptions):
+        for topic_id in subscriptions[member_id]:
+            readers.setdefault(topic_id, []).append(member_id)
+    together: dict[tuple[str, ...], list[Partition]] = {}
+    for topic_id, names in readers.items():
+        indexes = sorted(partitions.get(topic_id, ()))
+        together.setdefault(tuple(names), []).extend((topic_id, index) for index in indexes)
+    found: dict[str, dict[Uuid, list[int]]] = {name: {} for name in subscriptions}
+    for same, targets in together.items():
+        for name, own in _assign(same, targets, owned).items():
+            for topic_id, index in sorted(own):
+                found[name].setdefault(topic_id, []).append(index)
+    return {
+        name: {topic_id: tuple(indexes) for topic_id, indexes in own.items()}
+        for name, own in found.items()
+    }
+
+
+def _assign(
+    names: tuple[str, ...],
+    targets: list[Partition],
+    owned: Mapping[str, Mapping[Uuid, tuple[int, ...]]],
+) -> dict[str, dict[Partition, None]]:
+    """Assign partitions to members who all read them."""
+    own: dict[str, dict[Partition, None]] = {name: {} for name in names}
+    if not targets:
+        return own
+    sharing = -(-len(names) // len(targets))
+    readers = dict.fromkeys(targets, 0)
+    limits = _even_parts(sharing * len(targets), len(names))
+    for name, limit in zip(names, limits, strict=True):
+        for topic_id, indexes in owned.get(name, {}).items():
+            for index in indexes:
+                key = (topic_id, index)
+                if readers.get(key, sharing) < sharing and len(own[name]) < limit:
+                    own[name][key] = None
+                    readers[key] += 1
+    for name, limit in zip(names, limits, strict=True):
+        for key in sorted(targets, key=readers.__getitem__):
+            if len(own[name]) >= limit:
+                break
+            if readers[key] < sharing and key not in own[name]:
+                own[name][key] = None
+                readers[key] += 1
+    return own
+
+
+def _even_parts(total: int, count: int) -> list[int]:
+    """Return count numbers that differ by one at most and add up to total."""
+    bounds = [-(-total * index // count) for index in range(count + 1)]
+    return [end - begin for begin, end in pairwise(bounds)]

@@ -1,0 +1,84 @@
+"""ShareGroupDescribe.
+
+Kafka: GroupMetadataManager.shareGroupDescribe, ShareGroup.asDescribedGroup.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.errors import ErrorCode
+from ottla.protocol.apis import share_group_describe as api
+
+if TYPE_CHECKING:
+    from ottla.coordinator.group.groups import Groups
+    from ottla.coordinator.group.share.group import ShareGroup
+    from ottla.coordinator.group.share.groups import ShareGroups
+    from ottla.coordinator.group.share.member import ShareMember
+
+DescribedGroup = api.ShareGroupDescribeResponse.DescribedGroup
+_ASSIGNOR: Final = "simple"
+
+
+def describe_one(groups: Groups, group_id: str, epoch: int) -> DescribedGroup:
+    """Describe a group; GROUP_ID_NOT_FOUND for an unknown one and for other kinds.
+
+    INVALID_GROUP_ID without a name.
+    """
+    if not group_id:
+        return undescribed(group_id, ErrorCode.INVALID_GROUP_ID)
+    group = groups.share.by_id.at(epoch).get(group_id)
+    if group is not None:
+        return _describe(groups.share, group, epoch)
+    is_other = groups.exists_at(group_id, epoch)
+    text = f"Group {group_id} is not a share group." if is_other else f"Group {group_id} not found."
+    return undescribed(group_id, ErrorCode.GROUP_ID_NOT_FOUND, text)
+
+
+def _describe(groups: ShareGroups, group: ShareGroup, epoch: int) -> DescribedGroup:
+    group_epoch, assignment_epoch = group.epochs_at(epoch)
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state_at(epoch).value,
+        group_epoch=group_epoch,
+        assignment_epoch=assignment_epoch,
+        assignor_name=_ASSIGNOR,
+        members=[_member(groups, one) for one in group.members.at(epoch).values()],
+    )
+
+
+def undescribed(group_id: str, code: ErrorCode, text: str | None = None) -> DescribedGroup:
+    """Return the description of a group that cannot be described."""
+    return DescribedGroup(
+        error_code=code,
+        error_message=text,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=[],
+    )
+
+
+def _member(groups: ShareGroups, member: ShareMember) -> DescribedGroup.Member:
+    named = ((topic_id, groups.topics.topic_name(topic_id)) for topic_id in member.assigned)
+    return DescribedGroup.Member(
+        member_id=member.member_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.subscribed_topics),
+        assignment=api.Assignment(
+            topic_partitions=[
+                api.TopicPartitions(
+                    topic_id=topic_id,
+                    topic_name=name,
+                    partitions=list(member.assigned[topic_id]),
+                )
+                for topic_id, name in named
+                if name is not None
+            ]
+        ),
+    )

@@ -1,0 +1,152 @@
+"""A share group: replayed state in timelines.
+
+Kafka: org.apache.kafka.coordinator.group.modern.share.ShareGroup.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from ottla.coordinator.group.group import GroupType
+from ottla.coordinator.group.share.member import ShareMember
+from ottla.errors import ErrorCode, KafkaError
+from ottla.timeline import LATEST_EPOCH, TimelineDict, TimelineObject
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ottla.timeline import SnapshotRegistry
+    from ottla.types import Uuid
+
+SHARE_PROTOCOL_TYPE: Final = "share"
+
+
+class ShareGroupState(StrEnum):
+    """States in Kafka's spelling."""
+
+    EMPTY = "Empty"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicParts:
+    """Partitions of a topic, with its name and the time of the record."""
+
+    name: str
+    partitions: frozenset[int]
+    timestamp_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StatePartitions:
+    """Which share partitions the share coordinator knows, begins to know, or forgets."""
+
+    initializing: Mapping[Uuid, TopicParts] = field(default_factory=dict)
+    initialized: Mapping[Uuid, TopicParts] = field(default_factory=dict)
+    deleting: frozenset[Uuid] = frozenset()
+
+
+class ShareGroup:
+    """The members, the target assignment, the epochs and the share partitions of a group.
+
+    fresh_epoch is soft: the group epoch in which the metadata hash was last compared with the
+    metadata; None requests another comparison.
+    """
+
+    group_type = GroupType.SHARE
+    protocol_type: str | None = SHARE_PROTOCOL_TYPE
+
+    def __init__(self, group_id: str, registry: SnapshotRegistry) -> None:
+        self.group_id = group_id
+        self.fresh_epoch: int | None = None
+        self._epoch: TimelineObject[tuple[int, int]] = TimelineObject(registry, (0, 0))
+        self._assignment_epoch: TimelineObject[tuple[int, int]] = TimelineObject(registry, (0, 0))
+        self._state_partitions: TimelineObject[StatePartitions | None] = TimelineObject(
+            registry, None
+        )
+        self.members: TimelineDict[str, ShareMember] = TimelineDict(registry)
+        self.target: TimelineDict[str, Mapping[Uuid, tuple[int, ...]]] = TimelineDict(registry)
+
+    # ---------------------------------------------------------------- queries
+
+    @property
+    def epoch(self) -> int:
+        """The group epoch: it rises with subscriptions, metadata and share partitions."""
+        return self._epoch.value[0]
+
+    @property
+    def metadata_hash(self) -> int:
+        """The hash of the subscribed topics' metadata at the group epoch."""
+        return self._epoch.value[1]
+
+    @property
+    def assignment_epoch(self) -> int:
+        """The group epoch for which the target assignment was computed."""
+        return self._assignment_epoch.value[0]
+
+    @property
+    def assignment_timestamp_ms(self) -> int:
+        """The time at which the target assignment was computed; 0 when unknown."""
+        return self._assignment_epoch.value[1]
+
+    @property
+    def state_partitions(self) -> StatePartitions | None:
+        """The share partitions; None before the first of them."""
+        return self._state_partitions.value
+
+    def state_partitions_at(self, epoch: int) -> StatePartitions:
+        """Return the share partitions in a state of the log."""
+        return self._state_partitions.at(epoch) or StatePartitions()
+
+    def epochs_at(self, epoch: int) -> tuple[int, int]:
+        """Return group epoch and assignment epoch in a state of the log."""
+        return self._epoch.at(epoch)[0], self._assignment_epoch.at(epoch)[0]
+
+    def state_at(self, epoch: int = LATEST_EPOCH) -> ShareGroupState:
+        """Return the group's state."""
+        return ShareGroupState.STABLE if self.members.at(epoch) else ShareGroupState.EMPTY
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the group has no members."""
+        return not self.members
+
+    def member(self, member_id: str) -> ShareMember:
+        """Return a member; raises UNKNOWN_MEMBER_ID."""
+        found = self.members.get(member_id)
+        if not isinstance(found, ShareMember):
+            raise KafkaError(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"Member {member_id} is not a member of group {self.group_id}.",
+            )
+        return found
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member subscribes to a topic."""
+        return any(topic in one.subscribed_topics for one in self.members.values())
+
+    def subscribed_topics(
+        self, replaced: Mapping[str, ShareMember | None] | None = None
+    ) -> set[str]:
+        """Return the topics of all members; replaced overrides members by id, None removes them."""
+        members: dict[str, ShareMember | None] = {**self.members, **(replaced or {})}
+        return {
+            name for one in members.values() if one is not None for name in one.subscribed_topics
+        }
+
+    # ---------------------------------------------------------------- replay
+
+    def set_epoch(self, epoch: int, metadata_hash: int) -> None:
+        """Apply a group epoch."""
+        self._epoch.value = (epoch, metadata_hash)
+
+    def set_assignment_epoch(self, epoch: int, timestamp_ms: int) -> None:
+        """Apply the epoch of a target assignment."""
+        self._assignment_epoch.value = (epoch, timestamp_ms)
+
+    def set_state_partitions(self, partitions: StatePartitions | None) -> None:
+        """Apply the share partitions."""
+        self._state_partitions.value = partitions

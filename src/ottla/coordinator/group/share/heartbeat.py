@@ -1,0 +1,218 @@
+"""ShareGroupHeartbeat: join, stay, change the subscription, leave.
+
+Kafka: GroupMetadataManager.{shareGroupHeartbeat, shareGroupLeave, shareGroupFenceMember,
+scheduleShareGroupSessionTimeout}.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.coordinator.group.consumer.subscription import metadata_hash
+from ottla.coordinator.group.share import initialization, records
+from ottla.coordinator.group.share.groups import session_key
+from ottla.coordinator.group.share.member import JOIN_EPOCH, LEAVE_EPOCH, ShareMember
+from ottla.coordinator.group.share.target import update_target
+from ottla.coordinator.group.share.validation import check_epoch, check_size
+from ottla.coordinator.runtime.result import Result, empty_result
+from ottla.protocol.apis.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ottla.coordinator.group.context import RequestContext
+    from ottla.coordinator.group.share.group import ShareGroup
+    from ottla.coordinator.group.share.groups import ShareGroups
+    from ottla.coordinator.group.share.initialization import Initialization
+    from ottla.coordinator.runtime import CoordinatorRecord
+    from ottla.types import Uuid
+
+log = logging.getLogger("ottla.groups")
+_RETRY_MS: Final = 1000
+
+
+class Heartbeat(NamedTuple):
+    """The response, and the share partitions that are to be initialised after it."""
+
+    response: ShareGroupHeartbeatResponse
+    initialization: Initialization | None = None
+
+
+def heartbeat(
+    groups: ShareGroups, request: ShareGroupHeartbeatRequest, context: RequestContext
+) -> Result[Heartbeat]:
+    """Apply a heartbeat whose request is valid."""
+    group_id, epoch = request.group_id, request.member_epoch
+    if epoch == LEAVE_EPOCH:
+        return _leave(groups, request)
+    is_joining = epoch == JOIN_EPOCH
+    group = (
+        groups.get(group_id) if not is_joining else groups.find(group_id) or groups.new(group_id)
+    )
+    check_size(group, request.member_id, groups.settings(group_id).max_size)
+    is_new = is_joining and request.member_id not in group.members
+    member = ShareMember(request.member_id) if is_new else group.member(request.member_id)
+    check_epoch(member, epoch)
+    output: list[CoordinatorRecord] = []
+    updated = _with_request(member, request, context)
+    has_changed = updated.subscribed_topics != member.subscribed_topics
+    if updated != member:
+        output.append(records.member_subscription(group_id, updated))
+    if group.assignment_epoch >= group.epoch:
+        has_changed |= initialization.is_assignment_due(group)
+    topics = group.subscribed_topics({updated.member_id: updated})
+    group_epoch, has_changed = _group_epoch(groups, group, topics, output, has_changed=has_changed)
+    target_epoch, target = update_target(groups, group, group_epoch, updated, output)
+    reconciled = _reconciled(groups, updated, target_epoch, target, has_changed=has_changed)
+    if reconciled != updated:
+        output.append(records.current_assignment(group_id, reconciled))
+    start_session(groups, group_id, request.member_id)
+    response = _response(groups, request, member, reconciled)
+    begun = initialization.begin(groups, group, group_epoch, topics, output)
+    return Result(Heartbeat(response, begun), output)
+
+
+def _with_request(
+    member: ShareMember, request: ShareGroupHeartbeatRequest, context: RequestContext
+) -> ShareMember:
+    """Return the member with the fields that the request sets."""
+    names = request.subscribed_topic_names
+    return replace(
+        member,
+        rack_id=request.rack_id or member.rack_id,
+        subscribed_topics=(
+            member.subscribed_topics if names is None else tuple(sorted(dict.fromkeys(names)))
+        ),
+        client_id=context.client_id,
+        client_host=context.client_host,
+    )
+
+
+def _group_epoch(
+    groups: ShareGroups,
+    group: ShareGroup,
+    topics: set[str],
+    output: list[CoordinatorRecord],
+    *,
+    has_changed: bool,
+) -> tuple[int, bool]:
+    """Return the group epoch and whether it was raised: a change, also of the topics' metadata."""
+    is_fresh = group.fresh_epoch is not None and group.epoch >= group.fresh_epoch
+    if not has_changed and is_fresh:
+        return group.epoch, False
+    new_hash = metadata_hash(groups.consumer, topics)
+    epoch = group.epoch
+    has_changed |= new_hash != group.metadata_hash
+    if has_changed:
+        epoch += 1
+        output.append(records.group_epoch(group.group_id, epoch, new_hash))
+    group.fresh_epoch = epoch
+    return epoch, has_changed
+
+
+def _reconciled(
+    groups: ShareGroups,
+    member: ShareMember,
+    target_epoch: int,
+    target: Mapping[Uuid, tuple[int, ...]],
+    *,
+    has_changed: bool,
+) -> ShareMember:
+    """Return the member at the target; partitions move at once, no member has to give them up."""
+    if target_epoch != member.member_epoch:
+        return replace(
+            member,
+            previous_member_epoch=member.member_epoch,
+            member_epoch=target_epoch,
+            assigned=dict(target),
+        )
+    if not has_changed:
+        return member
+    kept = {
+        topic_id: indexes
+        for topic_id, indexes in member.assigned.items()
+        if groups.topics.topic_name(topic_id) in member.subscribed_topics
+    }
+    return member if kept == member.assigned else replace(member, assigned=kept)
+
+
+def _response(
+    groups: ShareGroups,
+    request: ShareGroupHeartbeatRequest,
+    member: ShareMember,
+    reconciled: ShareMember,
+) -> ShareGroupHeartbeatResponse:
+    """Return the response; the assignment is in it where the client cannot know it."""
+    response = ShareGroupHeartbeatResponse(
+        member_id=reconciled.member_id,
+        member_epoch=reconciled.member_epoch,
+        heartbeat_interval_ms=groups.settings(request.group_id).heartbeat_interval_ms,
+    )
+    is_full = request.member_epoch == JOIN_EPOCH or request.subscribed_topic_names is not None
+    if is_full or reconciled.assigned != member.assigned:
+        response.assignment = ShareGroupHeartbeatResponse.Assignment(
+            topic_partitions=[
+                TopicPartitions(topic_id=topic_id, partitions=list(indexes))
+                for topic_id, indexes in reconciled.assigned.items()
+            ]
+        )
+    return response
+
+
+# -------------------------------------------------------------------- the end of a member
+
+
+def _leave(groups: ShareGroups, request: ShareGroupHeartbeatRequest) -> Result[Heartbeat]:
+    group = groups.get(request.group_id)
+    member = group.member(request.member_id)
+    response = ShareGroupHeartbeatResponse(
+        member_id=request.member_id, member_epoch=LEAVE_EPOCH, heartbeat_interval_ms=0
+    )
+    return Result(Heartbeat(response), _remove(groups, group, member))
+
+
+def _remove(groups: ShareGroups, group: ShareGroup, member: ShareMember) -> list[CoordinatorRecord]:
+    """Return the records that remove a member; the group epoch rises."""
+    groups.timers.cancel(session_key(group.group_id, member.member_id))
+    topics = group.subscribed_topics({member.member_id: None})
+    new_hash = metadata_hash(groups.consumer, topics)
+    return [
+        *records.member_tombstones(group.group_id, member.member_id),
+        records.group_epoch(group.group_id, group.epoch + 1, new_hash),
+    ]
+
+
+def start_session(groups: ShareGroups, group_id: str, member_id: str) -> None:
+    """Fence the member unless another heartbeat comes within its session."""
+    groups.timers.schedule(
+        session_key(group_id, member_id),
+        groups.settings(group_id).session_timeout_ms,
+        lambda: _expire(groups, group_id, member_id),
+        retry_ms=_RETRY_MS,
+    )
+
+
+def start_all(groups: ShareGroups) -> None:
+    """Start full sessions after the log was loaded."""
+    for group_id, group in groups.by_id.items():
+        for member_id in group.members:
+            start_session(groups, group_id, member_id)
+
+
+def _expire(groups: ShareGroups, group_id: str, member_id: str) -> Result[None]:
+    group = groups.find(group_id)
+    if group is None or member_id not in group.members:
+        return empty_result()
+    log.info(
+        "member %s of group %s is fenced: the member session expired.",
+        member_id,
+        group_id,
+        extra={"event": "member.fenced"},
+    )
+    return Result(None, _remove(groups, group, group.member(member_id)))

@@ -1,0 +1,204 @@
+"""Which share partitions have a state at the share coordinator, and which are to get one.
+
+A partition is assigned only once it is initialised. The record of those that are being initialised
+is written first; the state is requested then, and the record changes again with the answer. What is
+not answered within the retry interval is requested again by a heartbeat.
+
+Kafka: GroupMetadataManager.{maybeCreateInitializeShareGroupStateRequest,
+addInitializingTopicsRecords, initializeShareGroupState, uninitializeShareGroupState,
+initializedAssignmentPending, maybeCleanupShareGroupState}.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.coordinator.group.share import records
+from ottla.coordinator.group.share.group import StatePartitions, TopicParts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ottla.coordinator.group.share.group import ShareGroup
+    from ottla.coordinator.group.share.groups import ShareGroups
+    from ottla.coordinator.runtime import CoordinatorRecord
+    from ottla.types import Uuid
+
+_UNKNOWN_NAME: Final = "<UNKNOWN>"
+
+
+class Initialization(NamedTuple):
+    """Share partitions that are to be initialised: offset -1 lets the leader choose the start."""
+
+    group_id: str
+    state_epoch: int
+    offsets: Mapping[Uuid, Mapping[int, int]]
+
+
+def begin(
+    groups: ShareGroups,
+    group: ShareGroup,
+    epoch: int,
+    topics: Iterable[str],
+    output: list[CoordinatorRecord],
+) -> Initialization | None:
+    """Return the share partitions of subscribed topics that have no state yet; None without any."""
+    missing = _missing(groups, group, topics)
+    if not missing:
+        return None
+    output.append(initializing(groups, group, missing))
+    offsets = {
+        topic_id: dict.fromkeys(sorted(one.partitions), -1) for topic_id, one in missing.items()
+    }
+    return Initialization(group.group_id, epoch, offsets)
+
+
+def initializing(
+    groups: ShareGroups, group: ShareGroup, added: Mapping[Uuid, TopicParts]
+) -> CoordinatorRecord:
+    """Return the record with more share partitions that are being initialised."""
+    known = group.state_partitions or StatePartitions()
+    begun = _combine(known.initializing, added)
+    deleting = known.deleting.difference(begun)
+    return record_of(groups, group.group_id, StatePartitions(begun, known.initialized, deleting))
+
+
+def record_of(groups: ShareGroups, group_id: str, known: StatePartitions) -> CoordinatorRecord:
+    """Return the record of a group's share partitions."""
+    return records.state_partitions(
+        group_id, known.initializing, known.initialized, _named(groups, known.deleting)
+    )
+
+
+def _missing(
+    groups: ShareGroups, group: ShareGroup, topics: Iterable[str]
+) -> dict[Uuid, TopicParts]:
+    now_ms = groups.clock.now_ms()
+    known = group.state_partitions or StatePartitions()
+    retry_ms = groups.settings(group.group_id).initialize_retry_interval_ms
+    in_progress = {
+        topic_id: one
+        for topic_id, one in known.initializing.items()
+        if now_ms - one.timestamp_ms < retry_ms
+    }
+    begun = _combine(known.initialized, in_progress)
+    found = {}
+    for name in sorted(topics):
+        topic_id, count = groups.topics.topic_id(name), groups.topics.partition_count(name)
+        if topic_id is None or count is None:
+            continue
+        left = frozenset(range(count))
+        if topic_id in begun:
+            left -= begun[topic_id].partitions
+        if left:
+            found[topic_id] = TopicParts(name, left, now_ms)
+    return found
+
+
+def complete(
+    groups: ShareGroups, group_id: str, partitions: Mapping[Uuid, Iterable[int]]
+) -> list[CoordinatorRecord]:
+    """Return the record of share partitions that now have a state."""
+    group = groups.find(group_id)
+    if group is None or not partitions:
+        return []
+    known = group.state_partitions or StatePartitions()
+    done = {
+        topic_id: TopicParts(groups.topics.topic_name(topic_id) or _UNKNOWN_NAME, frozenset(parts))
+        for topic_id, parts in partitions.items()
+    }
+    return [
+        records.state_partitions(
+            group_id,
+            _without(known.initializing, done),
+            _combine(known.initialized, done),
+            _named(groups, known.deleting),
+        )
+    ]
+
+
+def give_up(
+    groups: ShareGroups, group_id: str, partitions: Mapping[Uuid, Iterable[int]]
+) -> list[CoordinatorRecord]:
+    """Return the record of share partitions whose state could not be made."""
+    group = groups.find(group_id)
+    known = None if group is None else group.state_partitions
+    if known is None or not known.initializing or not partitions:
+        return []
+    failed = {topic_id: TopicParts("", frozenset(parts)) for topic_id, parts in partitions.items()}
+    return [
+        records.state_partitions(
+            group_id,
+            _without(known.initializing, failed),
+            known.initialized,
+            _named(groups, known.deleting),
+        )
+    ]
+
+
+def is_assignment_due(group: ShareGroup) -> bool:
+    """Whether initialised partitions of subscribed topics are not in the target assignment."""
+    known = group.state_partitions
+    if group.is_empty or known is None or not known.initialized:
+        return False
+    topics = group.subscribed_topics()
+    assigned: dict[Uuid, set[int]] = {}
+    for target in group.target.values():
+        for topic_id, indexes in target.items():
+            assigned.setdefault(topic_id, set()).update(indexes)
+    return any(
+        one.name in topics and assigned.get(topic_id, set()) != set(one.partitions)
+        for topic_id, one in known.initialized.items()
+    )
+
+
+def forget_topics(groups: ShareGroups, topic_ids: Iterable[Uuid]) -> list[CoordinatorRecord]:
+    """Return the records of the share partitions without those of deleted topics."""
+    deleted = frozenset(topic_ids)
+    output = []
+    for group_id, group in groups.by_id.items():
+        known = group.state_partitions
+        if known is None:
+            continue
+        if deleted.isdisjoint((*known.initializing, *known.initialized, *known.deleting)):
+            continue
+        output.append(
+            records.state_partitions(
+                group_id,
+                {key: one for key, one in known.initializing.items() if key not in deleted},
+                {key: one for key, one in known.initialized.items() if key not in deleted},
+                _named(groups, known.deleting - deleted),
+            )
+        )
+    return output
+
+
+def _combine(
+    first: Mapping[Uuid, TopicParts], second: Mapping[Uuid, TopicParts]
+) -> dict[Uuid, TopicParts]:
+    combined = dict(first)
+    for topic_id, one in second.items():
+        before = combined.get(topic_id)
+        partitions = one.partitions if before is None else before.partitions | one.partitions
+        combined[topic_id] = TopicParts(one.name, partitions, one.timestamp_ms)
+    return combined
+
+
+def _without(
+    first: Mapping[Uuid, TopicParts], second: Mapping[Uuid, TopicParts]
+) -> dict[Uuid, TopicParts]:
+    left = {}
+    for topic_id, one in first.items():
+        partitions = one.partitions
+        if topic_id in second:
+            partitions -= second[topic_id].partitions
+        if partitions:
+            left[topic_id] = TopicParts(one.name, partitions, one.timestamp_ms)
+    return left
+
+
+def _named(groups: ShareGroups, topic_ids: Iterable[Uuid]) -> dict[Uuid, str]:
+    return {
+        topic_id: groups.topics.topic_name(topic_id) or _UNKNOWN_NAME
+        for topic_id in sorted(topic_ids)
+    }

@@ -1,0 +1,158 @@
+"""The APIs of share groups about members: ShareGroupHeartbeat, ShareGroupDescribe.
+
+Kafka: GroupCoordinatorService.{shareGroupHeartbeat, shareGroupDescribe, persisterInitialize}.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from ottla.coordinator.group.share import describe, heartbeat, initialization
+from ottla.coordinator.group.share.validation import check_request
+from ottla.coordinator.runtime.answers import gather, recover
+from ottla.coordinator.runtime.log_errors import error_text, operation_error
+from ottla.coordinator.runtime.result import Result
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.initialize_share_group_state import InitializeShareGroupStateRequest
+from ottla.protocol.apis.share_group_describe import (
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+)
+from ottla.protocol.apis.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
+from ottla.purgatory.pending import Pending
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ottla.coordinator.group.context import RequestContext
+    from ottla.coordinator.group.shard import GroupShard
+    from ottla.coordinator.group.share.heartbeat import Heartbeat
+    from ottla.coordinator.group.share.initialization import Initialization
+    from ottla.coordinator.group.share.persister import SharePersister
+    from ottla.coordinator.runtime import CoordinatorRuntime
+    from ottla.protocol.apis.initialize_share_group_state import InitializeShareGroupStateResponse
+    from ottla.types import Uuid
+
+log = logging.getLogger("ottla.groups")
+_Topic: Final = InitializeShareGroupStateRequest.InitializeStateData
+
+
+class ShareGroupRequests:
+    """One method per API, request in, pending response out."""
+
+    def __init__(
+        self,
+        runtime: CoordinatorRuntime[GroupShard],
+        partition_for: Callable[[str], int],
+        persister: SharePersister,
+    ) -> None:
+        self._runtime = runtime
+        self._partition_for = partition_for
+        self._persister = persister
+
+    def heartbeat(
+        self, request: ShareGroupHeartbeatRequest, context: RequestContext
+    ) -> Pending[ShareGroupHeartbeatResponse]:
+        """Join, stay in, change or leave a share group."""
+
+        def refuse(error: Exception) -> ShareGroupHeartbeatResponse:
+            return ShareGroupHeartbeatResponse(
+                error_code=operation_error(error),
+                error_message=error_text(error),
+                member_epoch=0,
+                heartbeat_interval_ms=0,
+            )
+
+        def answered(done: Heartbeat) -> ShareGroupHeartbeatResponse:
+            if done.initialization is not None:
+                self.initialize(done.initialization)
+            return done.response
+
+        def apply(shard: GroupShard) -> Result[Heartbeat]:
+            group_id = request.group_id
+            if shard.share.find(group_id) is None and shard.groups.find(group_id) is not None:
+                text = f"Group {group_id} is not a share group."
+                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
+            return heartbeat.heartbeat(shard.share, request, context)
+
+        try:
+            check_request(request)
+        except KafkaError as error:
+            return Pending.of(refuse(error))
+        pending = self._runtime.write(self._partition_for(request.group_id), apply)
+        return recover(pending.then(answered), refuse)
+
+    def describe(
+        self, request: ShareGroupDescribeRequest, _context: RequestContext
+    ) -> Pending[ShareGroupDescribeResponse]:
+        """Describe share groups."""
+
+        def one(partition: int, ids: list[str]) -> Pending[list[describe.DescribedGroup]]:
+            pending = self._runtime.read(
+                partition,
+                lambda shard, epoch: [
+                    describe.describe_one(shard.groups, name, epoch) for name in ids
+                ],
+            )
+            return recover(
+                pending,
+                lambda error: [describe.undescribed(name, operation_error(error)) for name in ids],
+            )
+
+        return gather(
+            [one(*part) for part in self._by_partition(request.group_ids).items()],
+            lambda results: ShareGroupDescribeResponse(
+                groups=[group for part in results for group in part.value]
+            ),
+        )
+
+    def _by_partition(self, group_ids: Iterable[str]) -> dict[int, list[str]]:
+        found: dict[int, list[str]] = {}
+        for group_id in group_ids:
+            found.setdefault(self._partition_for(group_id), []).append(group_id)
+        return found
+
+    def initialize(self, begun: Initialization) -> Pending[InitializeShareGroupStateResponse]:
+        """Have the share coordinators begin states, and write which have one."""
+        request = InitializeShareGroupStateRequest(
+            group_id=begun.group_id,
+            topics=[
+                _Topic(
+                    topic_id=topic_id,
+                    partitions=[
+                        _Topic.PartitionData(
+                            partition=index, state_epoch=begun.state_epoch, start_offset=offset
+                        )
+                        for index, offset in offsets.items()
+                    ],
+                )
+                for topic_id, offsets in begun.offsets.items()
+            ],
+        )
+        states = self._persister.initialize(request)
+        states.on_done(lambda done: self._initialized(begun.group_id, done.value))
+        return states
+
+    def _initialized(self, group_id: str, response: InitializeShareGroupStateResponse) -> None:
+        partitions: dict[Uuid, list[int]] = {}
+        failed = ErrorCode.NONE
+        for topic in response.results:
+            partitions[topic.topic_id] = [one.partition for one in topic.partitions]
+            for one in topic.partitions:
+                failed = ErrorCode(one.error_code) or failed
+        change = initialization.give_up if failed else initialization.complete
+        if failed:
+            log.warning(
+                "the share partitions of group %s are not initialised: %s; a heartbeat tries again",
+                group_id,
+                failed.name,
+                extra={"event": "share.not_initialized"},
+            )
+        self._runtime.write(
+            self._partition_for(group_id),
+            lambda shard: Result(None, change(shard.share, group_id, partitions)),
+        )

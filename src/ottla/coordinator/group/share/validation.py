@@ -1,0 +1,60 @@
+"""What a heartbeat must look like, and which member may send it.
+
+Kafka: GroupCoordinatorService.throwIfShareGroupHeartbeatRequestIsInvalid,
+GroupMetadataManager.{throwIfShareGroupIsFull, throwIfShareGroupMemberEpochIsInvalid}.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.coordinator.group.share.member import JOIN_EPOCH, LEAVE_EPOCH, ShareMember
+from ottla.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.coordinator.group.share.group import ShareGroup
+    from ottla.protocol.apis.share_group_heartbeat import ShareGroupHeartbeatRequest
+
+
+def check_request(request: ShareGroupHeartbeatRequest) -> None:
+    """Raise INVALID_REQUEST."""
+    for name, text in (
+        ("MemberId", request.member_id),
+        ("GroupId", request.group_id),
+        ("RackId", request.rack_id),
+    ):
+        if text is not None and not text.strip():
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} can't be empty.")
+    if request.member_epoch == JOIN_EPOCH:
+        if not request.subscribed_topic_names:
+            text = "SubscribedTopicNames must be set in first request."
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+    elif request.member_epoch < LEAVE_EPOCH:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "MemberEpoch is invalid.")
+
+
+def check_size(group: ShareGroup, member_id: str, limit: int) -> None:
+    """Raise GROUP_MAX_SIZE_REACHED for a new member of a full group."""
+    if len(group.members) >= limit and member_id not in group.members:
+        raise KafkaError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"The share group has reached its maximum capacity of {limit} members.",
+        )
+
+
+def check_epoch(member: ShareMember, epoch: int) -> None:
+    """Raise FENCED_MEMBER_EPOCH unless the member is at this epoch, or was before the last one."""
+    if epoch in (JOIN_EPOCH, member.member_epoch):
+        return
+    known = f"({epoch}) than the one known by the group coordinator ({member.member_epoch})"
+    must = "The member must abandon all its partitions and rejoin."
+    if epoch > member.member_epoch:
+        text = f"The share group member has a greater member epoch {known}. {must}"
+        raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, text)
+    previous = member.previous_member_epoch
+    if epoch != previous:
+        raise KafkaError(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"The share group member has a smaller member epoch {known}, and it does not match the "
+            f"previous member epoch ({previous}). {must}",
+        )

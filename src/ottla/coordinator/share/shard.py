@@ -1,0 +1,282 @@
+"""One partition of `__share_group_state` as a state machine.
+
+Kafka: org.apache.kafka.coordinator.share.ShareCoordinatorShard.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from ottla.coordinator.runtime.result import Result, empty_result
+from ottla.coordinator.share import records
+from ottla.coordinator.share.combine import combine_batches
+from ottla.coordinator.share.redundant import SnapshotOffsets
+from ottla.coordinator.share.state import (
+    UNINITIALIZED_OFFSET,
+    UNKNOWN_COUNT,
+    ShareKey,
+    ShareState,
+    StateBatch,
+)
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.records import share as schemas
+from ottla.timeline import TimelineDict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ottla.coordinator.runtime import CoordinatorRecord, ShardEnvironment
+    from ottla.coordinator.share.config import ShareCoordinatorConfig
+    from ottla.types import Uuid
+
+    HasPartition: TypeAlias = "Callable[[Uuid, int], bool]"
+
+_NO_EPOCH: Final = -1
+_COLD_KEY: Final = "cold-snapshots"
+_READ_UNKNOWN = "Read operation on uninitialized share partition not allowed."
+_WRITE_UNKNOWN = "Write operation on uninitialized share partition not allowed."
+
+
+class StateChange(NamedTuple):
+    """What the leader of a share partition writes; -1 leaves the start offset as it is."""
+
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    batches: tuple[StateBatch, ...]
+
+
+class ShareShard:
+    """Replayed: states, epochs, updates since the last snapshot. Soft: the timer of snapshots."""
+
+    def __init__(
+        self,
+        environment: ShardEnvironment,
+        config: ShareCoordinatorConfig,
+        has_partition: HasPartition,
+    ) -> None:
+        registry = environment.registry
+        self._config = config
+        self._timers = environment.timers
+        self._clock = environment.clock
+        self._has_partition = has_partition
+        self.states: TimelineDict[ShareKey, ShareState] = TimelineDict(registry)
+        self._leader_epochs: TimelineDict[ShareKey, int] = TimelineDict(registry)
+        self._state_epochs: TimelineDict[ShareKey, int] = TimelineDict(registry)
+        self._update_counts: TimelineDict[ShareKey, int] = TimelineDict(registry)
+        self.snapshot_offsets = SnapshotOffsets(registry)
+
+    # ---------------------------------------------------------------- replay
+
+    def replay(self, offset: int, producer_id: int, record: CoordinatorRecord) -> None:
+        """Apply one record."""
+        del producer_id  # the topic has no transactions
+        if isinstance(record.key, schemas.ShareSnapshotKey):
+            value = record.value
+            assert value is None or isinstance(value, schemas.ShareSnapshotValue)
+            self._replay_snapshot(records.key_of(record.key), value, offset)
+        else:
+            assert isinstance(record.key, schemas.ShareUpdateKey)
+            if isinstance(record.value, schemas.ShareUpdateValue):
+                self._replay_update(records.key_of(record.key), record.value)
+
+    def _replay_snapshot(
+        self, key: ShareKey, value: schemas.ShareSnapshotValue | None, offset: int
+    ) -> None:
+        self.snapshot_offsets.replay(key, offset, is_deleted=value is None)
+        if value is None:
+            for known in (self.states, self._leader_epochs, self._state_epochs):
+                known.pop(key, None)
+            self._update_counts.pop(key, None)
+            return
+        _raise_to(self._leader_epochs, key, value.leader_epoch)
+        _raise_to(self._state_epochs, key, value.state_epoch)
+        self.states[key] = records.state_of(value)
+        if self._update_counts.get(key, 0) >= self._config.updates_per_snapshot:
+            self._update_counts[key] = 0
+
+    def _replay_update(self, key: ShareKey, value: schemas.ShareUpdateValue) -> None:
+        _raise_to(self._leader_epochs, key, value.leader_epoch)
+        count = self._update_counts.get(key)
+        self._update_counts[key] = 0 if count is None else count + 1
+        known = self.states.get(key) or ShareState(
+            value.snapshot_epoch, 0, value.leader_epoch, value.start_offset, UNKNOWN_COUNT, (), 0, 0
+        )
+        start_offset = value.start_offset
+        if start_offset == UNINITIALIZED_OFFSET:
+            start_offset = known.start_offset
+        is_known = value.leader_epoch != _NO_EPOCH
+        self.states[key] = replace(
+            known,
+            start_offset=start_offset,
+            leader_epoch=value.leader_epoch if is_known else known.leader_epoch,
+            delivery_complete_count=value.delivery_complete_count,
+            batches=combine_batches(
+                known.batches, records.batches_of(value.state_batches), start_offset
+            ),
+        )
+
+    def replay_end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """Ignore markers: the topic has no transactions."""
+
+    def encode(self, record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
+        """Return the record's bytes."""
+        return records.encode(record)
+
+    def decode(self, key: bytes, value: bytes | None) -> CoordinatorRecord | None:
+        """Return the record of bytes; None for kinds not known here."""
+        return records.decode(key, value)
+
+    def on_loaded(self) -> None:
+        """Schedule the snapshots of share partitions without writes."""
+        self._schedule_snapshots()
+
+    def on_unloaded(self) -> None:
+        """Nothing waits in this shard."""
+
+    # ---------------------------------------------------------------- operations
+
+    def initialize(self, key: ShareKey, state_epoch: int, start_offset: int) -> Result[None]:
+        """Begin a share partition, or begin it again with a later state epoch."""
+        _check_partition(key)
+        if state_epoch != _NO_EPOCH and self._state_epochs.get(key, _NO_EPOCH) > state_epoch:
+            raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
+        self._check_exists(key)
+        now_ms = self._clock.now_ms()
+        known = self.states.get(key)
+        state = ShareState(
+            snapshot_epoch=0 if known is None else known.snapshot_epoch + 1,
+            state_epoch=state_epoch,
+            leader_epoch=0,
+            start_offset=start_offset,
+            delivery_complete_count=UNKNOWN_COUNT if start_offset == UNINITIALIZED_OFFSET else 0,
+            batches=(),
+            create_timestamp_ms=now_ms,
+            write_timestamp_ms=now_ms,
+        )
+        return Result(None, [records.snapshot(key, state)])
+
+    def read(self, key: ShareKey, leader_epoch: int) -> Result[ShareState]:
+        """Return the state to the leader of an epoch, which fences earlier ones."""
+        _check_partition(key)
+        state = self._known(key, _READ_UNKNOWN)
+        if self._leader_epochs.get(key, _NO_EPOCH) > leader_epoch:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+        self._check_exists(key)
+        if self._leader_epochs.get(key) == leader_epoch:
+            return Result(state)
+        change = StateChange(
+            state.state_epoch, leader_epoch, state.start_offset, state.delivery_complete_count, ()
+        )
+        new_epoch = state.leader_epoch if leader_epoch == _NO_EPOCH else leader_epoch
+        return Result(state, [self._record(key, state, change, new_epoch)])
+
+    def write(self, key: ShareKey, change: StateChange) -> Result[None]:
+        """Apply a leader's change."""
+        _check_partition(key)
+        state = self._known(key, _WRITE_UNKNOWN)
+        if _NO_EPOCH != change.leader_epoch < self._leader_epochs.get(key, _NO_EPOCH):
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+        if _NO_EPOCH != change.state_epoch < self._state_epochs.get(key, _NO_EPOCH):
+            raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
+        self._check_exists(key)
+        return Result(None, [self._record(key, state, change, state.leader_epoch)])
+
+    def summary(self, key: ShareKey) -> Result[ShareState | None]:
+        """Return the state, None for a share partition that was never initialised."""
+        _check_partition(key)
+        self._check_exists(key)
+        return Result(self.states.get(key))
+
+    def delete(self, key: ShareKey) -> Result[None]:
+        """Forget a share partition; one that is not known is deleted already."""
+        _check_partition(key)
+        self._check_exists(key)
+        return Result(None, [records.tombstone(key)] if key in self.states else [])
+
+    def forget_topics(self, topic_ids: Iterable[Uuid]) -> Result[None]:
+        """Forget the share partitions of deleted topics."""
+        deleted = frozenset(topic_ids)
+        tombstones = [records.tombstone(key) for key in self.states if key.topic_id in deleted]
+        return Result(None, tombstones, atomic=False)
+
+    def _known(self, key: ShareKey, problem: str) -> ShareState:
+        state: ShareState | None = self.states.get(key)
+        if state is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
+        return state
+
+    def _check_exists(self, key: ShareKey) -> None:
+        if not self._has_partition(key.topic_id, key.partition):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def _record(
+        self, key: ShareKey, state: ShareState, change: StateChange, leader_epoch: int
+    ) -> CoordinatorRecord:
+        """Return an update, or a snapshot where there were many updates."""
+        changed = replace(
+            state,
+            leader_epoch=leader_epoch,
+            delivery_complete_count=change.delivery_complete_count,
+        )
+        if self._update_counts.get(key, 0) < self._config.updates_per_snapshot:
+            batches = combine_batches((), change.batches, change.start_offset)
+            return records.update(key, changed, change.start_offset, batches)
+        start_offset = change.start_offset
+        if start_offset == UNINITIALIZED_OFFSET:
+            start_offset = state.start_offset
+        now_ms = self._clock.now_ms()
+        complete = replace(
+            changed,
+            snapshot_epoch=state.snapshot_epoch + 1,
+            start_offset=start_offset,
+            batches=combine_batches(state.batches, change.batches, start_offset),
+            create_timestamp_ms=now_ms,
+            write_timestamp_ms=now_ms,
+        )
+        return records.snapshot(key, complete)
+
+    # ---------------------------------------------------------------- cold snapshots
+
+    def _schedule_snapshots(self) -> None:
+        interval_ms = self._config.cold_snapshot_interval_ms
+        self._timers.schedule(_COLD_KEY, interval_ms, self._snapshot_cold, retry_ms=interval_ms)
+
+    def _snapshot_cold(self) -> Result[None]:
+        """Write snapshots again that are old, so that the log before them can be pruned.
+
+        Not where all were written again since the last change: nothing would be gained.
+        """
+        self._schedule_snapshots()
+        states = self.states.items()
+        if all(one.write_timestamp_ms != one.create_timestamp_ms for _, one in states):
+            return empty_result()
+        now_ms = self._clock.now_ms()
+        oldest_ms = now_ms - self._config.cold_snapshot_interval_ms
+        return Result(
+            None,
+            [
+                records.snapshot(
+                    key,
+                    replace(
+                        state, snapshot_epoch=state.snapshot_epoch + 1, write_timestamp_ms=now_ms
+                    ),
+                )
+                for key, state in states
+                if state.write_timestamp_ms <= oldest_ms
+            ],
+            atomic=False,
+        )
+
+
+def _raise_to(epochs: TimelineDict[ShareKey, int], key: ShareKey, epoch: int) -> None:
+    if key not in epochs or epochs[key] < epoch:
+        epochs[key] = epoch
+
+
+def _check_partition(key: ShareKey) -> None:
+    if key.partition < 0:
+        text = "The partition id cannot be a negative number."
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)

@@ -1,0 +1,243 @@
+"""Acknowledgements: accept, release, reject and renew; sessions and locks that end.
+
+Kafka: SharePartition.{acknowledge, releaseAcquiredRecords, releaseAcquisitionLockOnTimeout}.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.replication.share.partition import PersistedBatch
+from ottla.replication.share.states import (
+    ACQUIRED,
+    ARCHIVED,
+    AVAILABLE,
+    NO_MEMBER,
+    InFlightBatch,
+    InFlightState,
+    RecordState,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ottla.purgatory.pending import Pending
+    from ottla.replication.share.partition import SharePartition
+
+
+class AcknowledgeType(IntEnum):
+    """Kafka's numbers; a gap is an offset without a record."""
+
+    GAP = 0
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
+
+
+_STATES: Final = {
+    AcknowledgeType.GAP: ARCHIVED,
+    AcknowledgeType.ACCEPT: RecordState.ACKNOWLEDGED,
+    AcknowledgeType.RELEASE: AVAILABLE,
+    AcknowledgeType.REJECT: ARCHIVED,
+}
+_NOT_ACQUIRED = "The batch cannot be acknowledged. The batch is not in the acquired state."
+_CHANGING = "The record state is invalid. The acknowledgement of delivery could not be completed."
+_NO_RENEW = "Renewing acquisition locks is not enabled for the group."
+
+
+class Acknowledgement(NamedTuple):
+    """Offsets with one type for all of them, or one for each."""
+
+    first_offset: int
+    last_offset: int
+    types: Sequence[int]
+
+    def type_at(self, offset: int) -> AcknowledgeType:
+        """Return the type of an offset."""
+        index = 0 if len(self.types) == 1 else offset - self.first_offset
+        return AcknowledgeType(self.types[index])
+
+
+def acknowledge(
+    partition: SharePartition, member_id: str, batches: Sequence[Acknowledgement]
+) -> Pending[None]:
+    """Apply a member's acknowledgements together; all are undone where one is wrong."""
+    changes: list[PersistedBatch] = []
+    error: KafkaError | None = None
+    try:
+        for batch in batches:
+            if batch.last_offset >= partition.start_offset:  # else archived already
+                _acknowledge(partition, member_id, batch, changes)
+    except KafkaError as problem:
+        error = problem
+    return partition.finish_changes(changes, error)
+
+
+def _acknowledge(
+    partition: SharePartition,
+    member_id: str,
+    acknowledged: Acknowledgement,
+    changes: list[PersistedBatch],
+) -> None:
+    for batch in _batches_of(partition, acknowledged):
+        if batch.last_offset < partition.start_offset:
+            continue
+        whole = batch.whole
+        if whole is not None:
+            _check_whole(whole, member_id)
+            is_complete = (
+                batch.is_within(acknowledged.first_offset, acknowledged.last_offset)
+                and len(acknowledged.types) == 1
+                and not _holds_start(partition, batch)
+            )
+            if is_complete:
+                kind = acknowledged.type_at(batch.first_offset)
+                change = PersistedBatch(batch.first_offset, batch.last_offset, whole)
+                _apply(partition, change, kind, changes)
+                continue
+            partition.split(batch)
+        _acknowledge_offsets(partition, member_id, acknowledged, batch, changes)
+
+
+def _acknowledge_offsets(
+    partition: SharePartition,
+    member_id: str,
+    acknowledged: Acknowledgement,
+    batch: InFlightBatch,
+    changes: list[PersistedBatch],
+) -> None:
+    for offset, state in batch.offsets.items():
+        if offset > acknowledged.last_offset:
+            break
+        if offset < max(acknowledged.first_offset, partition.start_offset):
+            continue
+        if state.state is not ACQUIRED:
+            raise _invalid("The offset cannot be acknowledged. The offset is not acquired.")
+        if state.is_changing:
+            raise _invalid(_CHANGING)
+        if state.member_id != member_id:
+            raise _invalid("Member is not the owner of offset")
+        change = PersistedBatch(offset, offset, state)
+        _apply(partition, change, acknowledged.type_at(offset), changes)
+
+
+def _batches_of(partition: SharePartition, acknowledged: Acknowledgement) -> list[InFlightBatch]:
+    """Return the batches in flight with acknowledged offsets."""
+    first_offset, last_offset = acknowledged.first_offset, acknowledged.last_offset
+    floor = partition.batches.floor(first_offset)
+    if floor is None and first_offset < partition.start_offset <= last_offset:
+        floor = partition.batches.floor(partition.start_offset)
+    if floor is None:
+        text = "Batch record not found. The request batch offsets are not found in the cache."
+        raise _invalid(text)
+    found = partition.batches.between(floor.first_offset, last_offset)
+    for offset, name in ((first_offset, "first"), (last_offset, "last")):
+        if found[-1].last_offset < offset:
+            text = f"Batch record not found. The {name} offset in request is past acquired records."
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+    return found
+
+
+def _check_whole(state: InFlightState, member_id: str) -> None:
+    if state.member_id == NO_MEMBER:
+        raise _invalid(_NOT_ACQUIRED)
+    if state.member_id != member_id:
+        raise _invalid("Member is not the owner of batch record")
+    if state.is_changing:
+        raise _invalid(_CHANGING)
+    if state.state is not ACQUIRED:
+        raise _invalid(_NOT_ACQUIRED)
+
+
+def _holds_start(partition: SharePartition, batch: InFlightBatch) -> bool:
+    """Whether the start offset has moved into a batch: what is before it counts no more."""
+    return batch.first_offset < partition.start_offset <= batch.last_offset
+
+
+def _apply(
+    partition: SharePartition,
+    change: PersistedBatch,
+    kind: AcknowledgeType,
+    changes: list[PersistedBatch],
+) -> None:
+    state = change.state
+    if kind is AcknowledgeType.RENEW:
+        if not partition.settings.is_renew_enabled:
+            raise _invalid(_NO_RENEW)
+        state.cancel_lock()
+        state.lock = partition.lock(state.member_id, change.first_offset, change.last_offset)
+        return
+    if not state.begin_release(_STATES[kind], partition.settings.delivery_count_limit):
+        raise _invalid("Unable to acknowledge records for the batch")
+    changes.append(change)
+    if state.is_terminal:
+        count = change.last_offset - change.first_offset + 1
+        partition.delivery_complete_count += count
+
+
+def _invalid(text: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD_STATE, text)
+
+
+def release_member(partition: SharePartition, member_id: str) -> Pending[None]:
+    """Release all that a member has acquired: its session has ended."""
+    changes: list[PersistedBatch] = []
+    limit = partition.settings.delivery_count_limit
+    for batch in partition.batches:
+        whole = batch.whole
+        if whole is not None and whole.member_id == member_id and _holds_start(partition, batch):
+            partition.split(batch)
+        for first, last, state in batch.states():
+            if state.member_id != member_id or state.state is not ACQUIRED:
+                continue
+            target = ARCHIVED if last < partition.start_offset else AVAILABLE
+            if state.begin_release(target, limit):
+                changes.append(PersistedBatch(first, last, state))
+                if state.is_terminal:
+                    partition.delivery_complete_count += partition.count_in(first, last)
+    return partition.finish_changes(changes, None)
+
+
+def expire_lock(
+    partition: SharePartition, member_id: str, first_offset: int, last_offset: int
+) -> None:
+    """Release records whose lock has expired; what is being acknowledged is left to that."""
+    del member_id  # what the offsets' states say of their members counts
+    floor = partition.batches.floor(first_offset)
+    if floor is None:
+        return
+    changes: list[PersistedBatch] = []
+    limit = partition.settings.delivery_count_limit
+    for batch in partition.batches.between(floor.first_offset, last_offset):
+        whole = batch.whole
+        if whole is not None and whole.state is ACQUIRED and _holds_start(partition, batch):
+            partition.split(batch)
+        for first, last, state in batch.states():
+            is_other = batch.whole is None and not first_offset <= first <= last_offset
+            if not is_other and _expire(partition, last, state, limit):
+                changes.append(PersistedBatch(first, last, state))
+                if state.is_terminal:
+                    partition.delivery_complete_count += partition.count_in(first, last)
+                else:
+                    partition.may_find_available = True
+    if changes:
+
+        def persisted(_done: Pending[None]) -> None:
+            partition.advance_start()
+
+        partition.persist(changes).on_done(persisted)
+        partition.environment.on_available(partition.key)
+
+
+def _expire(partition: SharePartition, last_offset: int, state: InFlightState, limit: int) -> bool:
+    """Release a state whose lock has expired; False for others and for what is changing."""
+    if state.lock is None or not state.lock.has_expired:
+        return False
+    target = ARCHIVED if last_offset < partition.start_offset else AVAILABLE
+    if not state.release(target, limit):
+        return False
+    state.cancel_lock()
+    return True

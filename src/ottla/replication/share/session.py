@@ -1,0 +1,128 @@
+"""Share sessions: the partitions that a member fetches, with an epoch for each request.
+
+A member has one session at a broker; it ends with the member's last epoch, its connection, or a new
+session of the member.
+
+Kafka: org.apache.kafka.server.share.session.{ShareSession, ShareSessionCache},
+SharePartitionManager.{newContext, acknowledgeSessionUpdate}.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ottla.types import Uuid
+
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+_MAX_EPOCH: Final = 2**31 - 1
+
+
+class TopicIdPartition(NamedTuple):
+    """A partition by topic id."""
+
+    topic_id: Uuid
+    partition: int
+
+
+class MemberKey(NamedTuple):
+    """A member of a group."""
+
+    group_id: str
+    member_id: str
+
+
+@dataclass(slots=True, eq=False)
+class ShareSession:
+    """The partitions, each with whether the next response has to name it."""
+
+    key: MemberKey
+    connection: object
+    epoch: int = 1
+    partitions: dict[TopicIdPartition, bool] = field(default_factory=dict)
+
+    def update(
+        self, added: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]
+    ) -> None:
+        """Apply the changes of a request."""
+        for one in added:
+            self.partitions.setdefault(one, True)
+        for one in forgotten:
+            self.partitions.pop(one, None)
+
+    def must_respond(self, one: TopicIdPartition, *, has_records: bool, has_error: bool) -> bool:
+        """Whether a response has to name a partition; the next one does so after an error."""
+        is_due = has_records or has_error or self.partitions.get(one, False)
+        if one in self.partitions:
+            self.partitions[one] = has_error
+        return is_due
+
+    def raise_epoch(self) -> None:
+        """Expect the next request."""
+        self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
+
+
+class ShareSessionCache:
+    """The sessions of a broker, at most max_count."""
+
+    def __init__(self, max_count: int) -> None:
+        self._max_count = max_count
+        self._sessions: dict[MemberKey, ShareSession] = {}
+        self.eviction_count = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def partition_count(self) -> int:
+        """Partitions in all sessions."""
+        return sum(len(one.partitions) for one in self._sessions.values())
+
+    def find(self, key: MemberKey) -> ShareSession | None:
+        """Return a member's session."""
+        return self._sessions.get(key)
+
+    def begin(
+        self, key: MemberKey, partitions: Iterable[TopicIdPartition], connection: object
+    ) -> ShareSession:
+        """Begin a session in place of an earlier one; SHARE_SESSION_LIMIT_REACHED for too many."""
+        self._sessions.pop(key, None)
+        if len(self._sessions) >= self._max_count:
+            raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+        session = ShareSession(key, connection)
+        session.partitions.update(dict.fromkeys(partitions, False))
+        self._sessions[key] = session
+        return session
+
+    def expect(self, key: MemberKey, epoch: int) -> ShareSession:
+        """Return the session of a request with this epoch, and expect the next one.
+
+        The last epoch is good for every session, which does not end yet.
+        """
+        session = self._sessions.get(key)
+        if session is None:
+            raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND)
+        if epoch == FINAL_EPOCH:
+            return session
+        if session.epoch != epoch:
+            raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+        session.raise_epoch()
+        return session
+
+    def remove(self, key: MemberKey) -> ShareSession | None:
+        """End a member's session."""
+        return self._sessions.pop(key, None)
+
+    def of_connection(self, connection: object) -> list[ShareSession]:
+        """Return the sessions of a connection that is closed."""
+        return [one for one in self._sessions.values() if one.connection is connection]
+
+    def clear(self) -> None:
+        """End all sessions: share groups are not enabled any more."""
+        self._sessions.clear()

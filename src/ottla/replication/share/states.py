@@ -1,0 +1,172 @@
+"""The state of a record, or of a batch of records in the same state.
+
+Kafka: org.apache.kafka.server.share.fetch.{RecordState, InFlightState, InFlightBatch}.
+
+| from | to | by |
+|---|---|---|
+| AVAILABLE | ACQUIRED | a fetch |
+| ACQUIRED | ACKNOWLEDGED | accept |
+| ACQUIRED | AVAILABLE | release, lock expiry, end of the session |
+| ACQUIRED | ARCHIVED | reject, gap; any of the line above after the last delivery |
+| AVAILABLE | ARCHIVED | the log start moves past it, its transaction was aborted |
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from ottla.purgatory.timing_wheel import TimerTask
+
+NO_MEMBER: Final = ""
+
+
+class RecordState(IntEnum):
+    """Kafka's numbers; ARCHIVING belongs to dead-letter queues, which Kafka 4.3 has not."""
+
+    AVAILABLE = 0
+    ACQUIRED = 1
+    ACKNOWLEDGED = 2
+    ARCHIVING = 3
+    ARCHIVED = 4
+
+
+AVAILABLE: Final = RecordState.AVAILABLE
+ACQUIRED: Final = RecordState.ACQUIRED
+ARCHIVED: Final = RecordState.ARCHIVED
+TERMINAL: Final = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
+
+
+class RecordLock:
+    """The time for which a member has records to itself."""
+
+    __slots__ = ("deadline_ms", "has_expired", "task")
+
+    def __init__(self, deadline_ms: int) -> None:
+        self.deadline_ms = deadline_ms
+        self.has_expired = False
+        self.task: TimerTask | None = None
+
+
+class InFlightState:
+    """A state with its owner, its lock and the number of deliveries.
+
+    A change that has to be persisted is made at once, and undone where that fails: `is_changing`
+    in between. Nothing else may change the state then.
+    """
+
+    __slots__ = ("_before", "delivery_count", "is_archived", "lock", "member_id", "state")
+
+    def __init__(
+        self,
+        state: RecordState,
+        delivery_count: int,
+        member_id: str = NO_MEMBER,
+        lock: RecordLock | None = None,
+    ) -> None:
+        self.state = state
+        self.delivery_count = delivery_count
+        self.member_id = member_id
+        self.lock = lock
+        self.is_archived = False
+        """Whether it was archived for good, whatever becomes of a change in progress."""
+        self._before: tuple[RecordState, str, int] | None = None
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether a change is not persisted yet."""
+        return self._before is not None
+
+    @property
+    def is_available(self) -> bool:
+        """Whether the records can be acquired."""
+        return self.state is AVAILABLE and self._before is None
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether no delivery follows."""
+        return self.state in TERMINAL
+
+    def acquire(self, member_id: str, lock: RecordLock) -> None:
+        """Give available records to a member."""
+        assert self.is_available
+        self.state, self.member_id, self.lock = ACQUIRED, member_id, lock
+        self.delivery_count += 1
+
+    def release(self, state: RecordState, delivery_limit: int) -> bool:
+        """Take acquired records from their member into a state; False while they change.
+
+        After the last delivery they are archived instead of available.
+        """
+        if self._before is not None or self.state is not ACQUIRED:
+            return False
+        if state is AVAILABLE and self.delivery_count >= delivery_limit:
+            state = ARCHIVED
+        self.state, self.member_id = state, NO_MEMBER
+        return True
+
+    def begin_release(self, state: RecordState, delivery_limit: int) -> bool:
+        """Release, until `complete` says whether that was persisted."""
+        before = self.state, self.member_id, delivery_limit
+        if not self.release(state, delivery_limit):
+            return False
+        self._before = before
+        return True
+
+    def complete(self, *, is_persisted: bool) -> None:
+        """End a change; where it was not persisted the records are their member's again.
+
+        If the lock has expired in between they are available, or archived after the last delivery.
+        """
+        before, self._before = self._before, None
+        if is_persisted or self.is_archived or before is None:
+            self.cancel_lock()
+            return
+        state, member_id, delivery_limit = before
+        if self.lock is not None and self.lock.has_expired:
+            is_last = self.delivery_count >= delivery_limit
+            self.state, self.member_id = ARCHIVED if is_last else AVAILABLE, NO_MEMBER
+            self.cancel_lock()
+            return
+        self.state, self.member_id = state, member_id
+
+    def archive(self) -> None:
+        """End the records for good."""
+        self.is_archived = True
+        self.state, self.member_id = ARCHIVED, NO_MEMBER
+        self.cancel_lock()
+
+    def cancel_lock(self) -> None:
+        """End the lock, if there is one."""
+        lock, self.lock = self.lock, None
+        if lock is not None and lock.task is not None:
+            lock.task.cancel()
+
+
+class InFlightBatch:
+    """Consecutive offsets: one state for all, or one for each once they differ."""
+
+    __slots__ = ("first_offset", "last_offset", "offsets", "whole")
+
+    def __init__(self, first_offset: int, last_offset: int, state: InFlightState) -> None:
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.whole: InFlightState | None = state
+        self.offsets: dict[int, InFlightState] = {}
+        """By offset, rising, where `whole` is None."""
+
+    @property
+    def count(self) -> int:
+        """How many offsets it has."""
+        return self.last_offset - self.first_offset + 1
+
+    def is_within(self, first_offset: int, last_offset: int) -> bool:
+        """Whether all its offsets are in a range."""
+        return self.first_offset >= first_offset and self.last_offset <= last_offset
+
+    def states(self) -> list[tuple[int, int, InFlightState]]:
+        """Return first offset, last offset and state of all its parts."""
+        if self.whole is not None:
+            return [(self.first_offset, self.last_offset, self.whole)]
+        return [(offset, offset, state) for offset, state in self.offsets.items()]

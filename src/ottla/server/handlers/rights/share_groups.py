@@ -1,0 +1,183 @@
+"""Rights of APIs about share groups.
+
+The handlers of ShareFetch and ShareAcknowledge check READ on each topic by its id.
+
+Kafka: kafka.server.KafkaApis.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.coordinator.group.share.describe import undescribed
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.apis.alter_share_group_offsets import AlterShareGroupOffsetsResponse
+from ottla.protocol.apis.delete_share_group_offsets import DeleteShareGroupOffsetsResponse
+from ottla.protocol.apis.describe_share_group_offsets import DescribeShareGroupOffsetsResponse
+from ottla.security.acl import Operation
+from ottla.server.handlers.rights.cluster import require
+from ottla.server.handlers.rights.groups import may_group
+from ottla.server.handlers.rights.topics import may_topic, reduce
+from ottla.server.requests.guards import guards
+from ottla.types import ZERO_UUID
+
+if TYPE_CHECKING:
+    from ottla.server.requests.context import Context
+    from ottla.server.requests.guards import Finish
+
+_DENIED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
+_HIDDEN: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+_HIDDEN_TEXT: Final = (
+    "The group has described topic(s) that the client is not authorized to describe."
+)
+
+
+@guards(ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE)
+def share_member(ctx: Context, request: Any) -> None:
+    """READ on the group, READ on each topic."""
+    if request.group_id is not None and not may_group(ctx, Operation.READ, request.group_id):
+        raise KafkaError(_DENIED)
+
+
+@guards(ApiKey.SHARE_GROUP_DESCRIBE)
+def share_group_describe(ctx: Context, request: Any) -> Finish:
+    """DESCRIBE on each group, and on every topic of its members."""
+    add = reduce(
+        request.group_ids,
+        lambda name: may_group(ctx, Operation.DESCRIBE, name),
+        lambda name: undescribed(name, _DENIED),
+        "groups",
+    )
+
+    def finish(response: Any) -> Any:
+        response.groups = [
+            one if _may_see(ctx, one) else undescribed(one.group_id, _HIDDEN, _HIDDEN_TEXT)
+            for one in response.groups
+        ]
+        return response if add is None else add(response)
+
+    return finish
+
+
+def _may_see(ctx: Context, group: Any) -> bool:
+    names = {
+        part.topic_name for member in group.members for part in member.assignment.topic_partitions
+    }
+    names.update(name for member in group.members for name in member.subscribed_topic_names)
+    return all(may_topic(ctx, Operation.DESCRIBE, name) for name in sorted(names))
+
+
+@guards(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS)
+def describe_share_group_offsets(ctx: Context, request: Any) -> Finish:
+    """DESCRIBE on each group, DESCRIBE on each topic; of all topics the others are left out."""
+    group = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
+    add = reduce(
+        request.groups,
+        lambda one: may_group(ctx, Operation.DESCRIBE, one.group_id),
+        lambda one: group(
+            group_id=one.group_id, topics=[], error_code=int(_DENIED), error_message=_DENIED.text
+        ),
+        "groups",
+    )
+    denied = {one.group_id: _cut_topics(ctx, one) for one in request.groups}
+
+    def finish(response: Any) -> Any:
+        for one in response.groups:
+            one.topics = [
+                topic
+                for topic in one.topics
+                if may_topic(ctx, Operation.DESCRIBE, topic.topic_name)
+            ]
+            one.topics += denied.get(one.group_id, [])
+        return response if add is None else add(response)
+
+    return finish
+
+
+def _cut_topics(ctx: Context, requested: Any) -> list[Any]:
+    """Take the denied topics out of a request; return their results."""
+    group = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
+    topic = group.DescribeShareGroupOffsetsResponseTopic
+    partition = topic.DescribeShareGroupOffsetsResponsePartition
+    denied = [
+        one
+        for one in requested.topics or ()
+        if not may_topic(ctx, Operation.DESCRIBE, one.topic_name)
+    ]
+    if denied:
+        requested.topics = [one for one in requested.topics if one not in denied]
+    return [
+        topic(
+            topic_name=one.topic_name,
+            topic_id=ZERO_UUID,
+            partitions=[
+                partition(
+                    partition_index=index,
+                    start_offset=0,
+                    leader_epoch=0,
+                    error_code=int(_HIDDEN),
+                    error_message=_HIDDEN.text,
+                )
+                for index in one.partitions
+            ],
+        )
+        for one in denied
+    ]
+
+
+@guards(ApiKey.ALTER_SHARE_GROUP_OFFSETS)
+def alter_share_group_offsets(ctx: Context, request: Any) -> Finish | None:
+    """READ on the group, READ on each topic."""
+    if not may_group(ctx, Operation.READ, request.group_id):
+        raise KafkaError(_DENIED)
+    topic = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic
+    partition = topic.AlterShareGroupOffsetsResponsePartition
+    return reduce(
+        request.topics,
+        lambda one: may_topic(ctx, Operation.READ, one.topic_name),
+        lambda one: topic(
+            topic_name=one.topic_name,
+            topic_id=ZERO_UUID,
+            partitions=[
+                partition(
+                    partition_index=part.partition_index,
+                    error_code=int(_HIDDEN),
+                    error_message=_HIDDEN.text,
+                )
+                for part in one.partitions
+            ],
+        ),
+        "responses",
+    )
+
+
+@guards(ApiKey.DELETE_SHARE_GROUP_OFFSETS)
+def delete_share_group_offsets(ctx: Context, request: Any) -> Finish | None:
+    """DELETE on the group, READ on each topic."""
+    if not may_group(ctx, Operation.DELETE, request.group_id):
+        raise KafkaError(_DENIED)
+    topic = DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic
+    return reduce(
+        request.topics,
+        lambda one: may_topic(ctx, Operation.READ, one.topic_name),
+        lambda one: topic(
+            topic_name=one.topic_name,
+            topic_id=ZERO_UUID,
+            error_code=int(_HIDDEN),
+            error_message=_HIDDEN.text,
+        ),
+        "responses",
+    )
+
+
+@guards(
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+    ApiKey.READ_SHARE_GROUP_STATE,
+    ApiKey.WRITE_SHARE_GROUP_STATE,
+    ApiKey.DELETE_SHARE_GROUP_STATE,
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+)
+def share_state(ctx: Context, _request: Any) -> None:
+    """CLUSTER_ACTION: what brokers send to share coordinators."""
+    require(ctx, Operation.CLUSTER_ACTION)

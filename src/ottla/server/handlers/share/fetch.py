@@ -1,0 +1,365 @@
+"""ShareFetch and ShareAcknowledge: the requests of members to the leaders of partitions.
+
+Kafka: KafkaApis.{handleShareFetchRequest, handleFetchFromShareFetchRequest,
+handleShareAcknowledgeRequest, processShareFetchResponse}.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.share_acknowledge import (
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+)
+from ottla.protocol.apis.share_fetch import ShareFetchRequest, ShareFetchResponse
+from ottla.purgatory.pending import Pending
+from ottla.replication.share.environment import SharePartitionKey
+from ottla.replication.share.session import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    MemberKey,
+    ShareSession,
+    TopicIdPartition,
+)
+from ottla.server.handlers.current_leader import current_leader
+from ottla.server.handlers.share.acknowledgements import (
+    acknowledge_all,
+    check_member,
+    partition_error,
+)
+from ottla.server.handlers.share.groups import is_enabled
+from ottla.server.requests.api import handles
+from ottla.server.share.delayed_fetch import (
+    DelayedShareFetch,
+    FetchedRecords,
+    ShareFetchLimits,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ottla.replication.share.partition import SharePartition
+    from ottla.server.requests.context import Context
+    from ottla.types import Uuid
+
+Topic = ShareFetchResponse.ShareFetchableTopicResponse
+PartitionData = Topic.PartitionData
+AcknowledgedTopic = ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse
+AcknowledgedPartition = AcknowledgedTopic.PartitionData
+_LED_ELSEWHERE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+_STRICT: Final = 1
+_RENEW_FROM: Final = 2
+
+
+def _check_enabled(ctx: Context) -> None:
+    if not is_enabled(ctx):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+
+
+# -------------------------------------------------------------------- ShareFetch
+
+
+def _failed_fetch(code: ErrorCode, text: str | None = None) -> ShareFetchResponse:
+    return ShareFetchResponse(
+        error_code=int(code),
+        error_message=code.text if text is None else text,
+        acquisition_lock_timeout_ms=0,
+        responses=[],
+        node_endpoints=[],
+    )
+
+
+@handles(ShareFetchRequest)
+def share_fetch(
+    ctx: Context, request: ShareFetchRequest
+) -> ShareFetchResponse | Pending[ShareFetchResponse]:
+    """Acknowledge what the request brings, then acquire records or wait for some."""
+    try:
+        _check_enabled(ctx)
+        group_id, member_id = check_member(request.group_id, request.member_id)
+        _check_renewal(ctx, request)
+        session = _session(ctx, MemberKey(group_id, member_id), request)
+    except KafkaError as error:
+        failed = _failed_fetch(error.code, str(error))
+        if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
+            return _after(ctx, request.max_wait_ms, failed)
+        return failed
+    acknowledged = acknowledge_all(ctx, group_id, member_id, request)
+    fetched = _fetch(ctx, request, session)
+    answer: Pending[ShareFetchResponse] = Pending()
+
+    def combine(_done: object) -> None:
+        if not (acknowledged.done and fetched.done):
+            return
+        response = _fetch_response(ctx, request, session, fetched.value, acknowledged.value)
+        if request.share_session_epoch == FINAL_EPOCH:
+            ctx.broker.share.end_session(session.key)
+        answer.complete(response)
+
+    acknowledged.on_done(combine)
+    if not answer.done:
+        fetched.on_done(combine)
+    return answer
+
+
+def _check_renewal(ctx: Context, request: ShareFetchRequest) -> None:
+    """INVALID_REQUEST for a renewal of locks that fetches, too."""
+    if ctx.api_version < _RENEW_FROM or not request.is_renew_ack:
+        return
+    names = {
+        "max_bytes": "maxBytes",
+        "min_bytes": "minBytes",
+        "max_records": "maxRecords",
+        "max_wait_ms": "maxWaitMs",
+    }
+    wrong = [name for field, name in names.items() if getattr(request, field) != 0]
+    if wrong:
+        text = f"{', '.join(wrong)} must be set to 0 when isRenewAck is true."
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+
+
+def _after(ctx: Context, wait_ms: int, response: ShareFetchResponse) -> Pending[ShareFetchResponse]:
+    """Answer after a time: a client that is refused must not ask again at once."""
+    answer: Pending[ShareFetchResponse] = Pending()
+    due_ms = ctx.broker.clock.monotonic_ms() + wait_ms
+
+    def complete(_now_ms: int) -> None:
+        answer.complete(response)
+
+    ctx.broker.timer.add(due_ms, complete)
+    return answer
+
+
+def _session(ctx: Context, key: MemberKey, request: ShareFetchRequest) -> ShareSession:
+    """Return the session of a request: a new one, or the next step of the known one."""
+    sessions = ctx.broker.share.sessions
+    added = [
+        TopicIdPartition(topic.topic_id, part.partition_index)
+        for topic in request.topics
+        for part in topic.partitions
+    ]
+    epoch = request.share_session_epoch
+    if epoch == INITIAL_EPOCH:
+        if any(part.acknowledgement_batches for one in request.topics for part in one.partitions):
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        return sessions.begin(key, added, ctx.connection)
+    session = sessions.expect(key, epoch)
+    if epoch != FINAL_EPOCH:
+        forgotten = [
+            TopicIdPartition(topic.topic_id, index)
+            for topic in request.forgotten_topics_data
+            for index in topic.partitions
+        ]
+        session.update(added, forgotten)
+    return session
+
+
+def _fetch(
+    ctx: Context, request: ShareFetchRequest, session: ShareSession
+) -> Pending[dict[Any, FetchedRecords]]:
+    """Acquire records of the session's partitions; none where the request ends the session."""
+    is_renewal = ctx.api_version >= _RENEW_FROM and request.is_renew_ack
+    if request.share_session_epoch == FINAL_EPOCH or is_renewal:
+        return Pending.of({})
+    broker = ctx.broker
+    refused: dict[Any, KafkaError] = {}
+    opened: dict[object, SharePartition] = {}
+    for one in _rotated(list(session.partitions), request.share_session_epoch):
+        code = partition_error(ctx, one)
+        try:
+            if code is not None:
+                raise KafkaError(code)
+            key = SharePartitionKey(session.key.group_id, one.topic_id, one.partition)
+            opened[one] = broker.share.open(key)
+        except KafkaError as error:
+            refused[one] = error
+    is_nothing = not request.max_records or not request.max_bytes
+    if is_nothing or not opened:
+        return Pending.of({one: FetchedRecords(error=error) for one, error in refused.items()})
+    limits = ShareFetchLimits(
+        session.key.member_id,
+        request.max_wait_ms,
+        request.min_bytes,
+        min(request.max_bytes, broker.fetch_max_bytes),
+        request.max_records,
+        request.batch_size,
+        request.share_acquire_mode == _STRICT,
+    )
+    deadline_ms = broker.clock.monotonic_ms() + request.max_wait_ms
+    delayed = DelayedShareFetch(
+        broker.share.failed, opened, limits, deadline_ms, broker.run_on_volume
+    )
+    delayed.failures.update(refused)
+    _load(ctx, delayed, opened)
+    keys: list[Any] = [*opened, *(one.key for one in opened.values())]
+    broker.share.fetches.try_complete_else_watch(delayed, keys)
+    return delayed.answer
+
+
+def _rotated(partitions: list[TopicIdPartition], epoch: int) -> list[TopicIdPartition]:
+    """Begin with another partition each time, so that each is first at some time."""
+    start = epoch % len(partitions) if partitions else 0
+    return partitions[start:] + partitions[:start]
+
+
+def _load(
+    ctx: Context, delayed: DelayedShareFetch, opened: Mapping[object, SharePartition]
+) -> None:
+    """Load share partitions that are new here; the fetch looks again when they are."""
+    share = ctx.broker.share
+
+    def loaded(name: object, partition: SharePartition, error: Exception | None) -> None:
+        if error is not None:
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
+            known = error if isinstance(error, KafkaError) else KafkaError(code)
+            delayed.failed(name, known)
+            share.drop(partition.key)
+        share.fetches.check_and_complete(partition.key)
+
+    for name, partition in opened.items():
+        partition.initialize().on_done(
+            lambda done, name=name, partition=partition: loaded(name, partition, done.error)  # type: ignore[misc] # the loop's values
+        )
+
+
+def _fetch_response(
+    ctx: Context,
+    request: ShareFetchRequest,
+    session: ShareSession,
+    fetched: Mapping[TopicIdPartition, FetchedRecords],
+    acknowledged: Mapping[TopicIdPartition, KafkaError | None],
+) -> ShareFetchResponse:
+    topics: dict[Uuid, list[PartitionData]] = {}
+    leaders: dict[int, int] = {}
+    is_first = request.share_session_epoch == INITIAL_EPOCH
+    names = [one for one in fetched if _is_named(session, one, fetched[one], is_first=is_first)]
+    names += [one for one in acknowledged if one not in names]
+    for one in names:
+        result = fetched.get(one) or FetchedRecords()
+        data = _partition_data(one, result, acknowledged.get(one))
+        leader = _leader(ctx, one, result.error)
+        if leader is not None:
+            data.current_leader.leader_id, data.current_leader.leader_epoch = leader
+            leaders[leader[0]] = leader[0]
+        topics.setdefault(one.topic_id, []).append(data)
+    return ShareFetchResponse(
+        acquisition_lock_timeout_ms=ctx.broker.share.settings(
+            session.key.group_id
+        ).record_lock_duration_ms,
+        responses=[Topic(topic_id=key, partitions=parts) for key, parts in topics.items()],
+        node_endpoints=_endpoints(ctx, leaders, ShareFetchResponse.NodeEndpoint),
+    )
+
+
+def _is_named(
+    session: ShareSession, one: TopicIdPartition, result: FetchedRecords, *, is_first: bool
+) -> bool:
+    has_records = bool(result.acquired)
+    has_error = result.error is not None
+    if is_first:
+        return True
+    return session.must_respond(one, has_records=has_records, has_error=has_error)
+
+
+def _partition_data(
+    one: TopicIdPartition, result: FetchedRecords, acknowledge_error: KafkaError | None
+) -> PartitionData:
+    error = result.error
+    return PartitionData(
+        partition_index=one.partition,
+        error_code=0 if error is None else int(error.code),
+        error_message=None if error is None else error.code.text,
+        acknowledge_error_code=0 if acknowledge_error is None else int(acknowledge_error.code),
+        acknowledge_error_message=None if acknowledge_error is None else str(acknowledge_error),
+        current_leader=PartitionData.LeaderIdAndEpoch(leader_id=0, leader_epoch=0),
+        records=result.records,
+        acquired_records=[
+            PartitionData.AcquiredRecords(
+                first_offset=acquired.first_offset,
+                last_offset=acquired.last_offset,
+                delivery_count=acquired.delivery_count,
+            )
+            for acquired in result.acquired
+        ],
+    )
+
+
+def _leader(
+    ctx: Context, one: TopicIdPartition, error: KafkaError | None
+) -> tuple[int, int] | None:
+    """Return the leader that a client is referred to, where this broker is not it."""
+    if error is None or error.code not in _LED_ELSEWHERE:
+        return None
+    replica = ctx.broker.replicas.by_topic_id.get(one.topic_id, {}).get(one.partition)
+    return current_leader(ctx, one.topic_id, one.partition, replica)
+
+
+def _endpoints(ctx: Context, leaders: Iterable[int], endpoint: type[Any]) -> list[Any]:
+    ids = set(leaders)
+    if not ids:
+        return []
+    return [
+        endpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
+        for node in ctx.broker.nodes(ctx.listener_name)
+        if node.node_id in ids
+    ]
+
+
+# -------------------------------------------------------------------- ShareAcknowledge
+
+
+@handles(ShareAcknowledgeRequest)
+def share_acknowledge(
+    ctx: Context, request: ShareAcknowledgeRequest
+) -> ShareAcknowledgeResponse | Pending[ShareAcknowledgeResponse]:
+    """Accept, release, reject or renew acquired records."""
+    epoch = request.share_session_epoch
+    try:
+        _check_enabled(ctx)
+        group_id, member_id = check_member(request.group_id, request.member_id)
+        if epoch == INITIAL_EPOCH:
+            raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+        session = ctx.broker.share.sessions.expect(MemberKey(group_id, member_id), epoch)
+    except KafkaError as error:
+        return ShareAcknowledgeResponse(
+            error_code=int(error.code),
+            error_message=str(error),
+            responses=[],
+            node_endpoints=[],
+        )
+    done = acknowledge_all(ctx, group_id, member_id, request)
+
+    def answer(results: Mapping[TopicIdPartition, KafkaError | None]) -> ShareAcknowledgeResponse:
+        if epoch == FINAL_EPOCH:
+            ctx.broker.share.end_session(session.key)
+        return _acknowledge_response(ctx, group_id, results)
+
+    return done.then(answer)
+
+
+def _acknowledge_response(
+    ctx: Context, group_id: str, results: Mapping[TopicIdPartition, KafkaError | None]
+) -> ShareAcknowledgeResponse:
+    topics: dict[Uuid, list[AcknowledgedPartition]] = {}
+    leaders: dict[int, int] = {}
+    for one, error in results.items():
+        data = AcknowledgedPartition(
+            partition_index=one.partition,
+            error_code=0 if error is None else int(error.code),
+            error_message=None if error is None else str(error),
+            current_leader=AcknowledgedPartition.LeaderIdAndEpoch(leader_id=0, leader_epoch=0),
+        )
+        leader = _leader(ctx, one, error)
+        if leader is not None:
+            data.current_leader.leader_id, data.current_leader.leader_epoch = leader
+            leaders[leader[0]] = leader[0]
+        topics.setdefault(one.topic_id, []).append(data)
+    return ShareAcknowledgeResponse(
+        acquisition_lock_timeout_ms=ctx.broker.share.settings(group_id).record_lock_duration_ms,
+        responses=[
+            AcknowledgedTopic(topic_id=key, partitions=parts) for key, parts in topics.items()
+        ],
+        node_endpoints=_endpoints(ctx, leaders, ShareAcknowledgeResponse.NodeEndpoint),
+    )

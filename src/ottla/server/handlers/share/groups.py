@@ -1,0 +1,73 @@
+"""ShareGroupHeartbeat and ShareGroupDescribe.
+
+Kafka: KafkaApis.{handleShareGroupHeartbeat, handleShareGroupDescribe}; the decisions are in
+coordinator.group.share.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.coordinator.group.context import RequestContext
+from ottla.coordinator.group.share.describe import undescribed
+from ottla.errors import ErrorCode
+from ottla.metadata.features import SHARE_VERSION
+from ottla.protocol.apis.share_group_describe import (
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+)
+from ottla.protocol.apis.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
+from ottla.purgatory.pending import Pending
+from ottla.security.acl import ResourceType
+from ottla.server.requests.api import handles
+
+if TYPE_CHECKING:
+    from ottla.server.requests.context import Context
+
+
+def is_enabled(ctx: Context) -> bool:
+    """Whether the cluster has share groups."""
+    return ctx.broker.image.features.level(SHARE_VERSION) >= 1
+
+
+@handles(ShareGroupHeartbeatRequest)
+def share_group_heartbeat(
+    ctx: Context, request: ShareGroupHeartbeatRequest
+) -> Pending[ShareGroupHeartbeatResponse]:
+    """Join, stay in, change or leave a share group."""
+    if not is_enabled(ctx):
+        return Pending.of(
+            ShareGroupHeartbeatResponse(
+                error_code=ErrorCode.UNSUPPORTED_VERSION, member_epoch=0, heartbeat_interval_ms=0
+            )
+        )
+    context = RequestContext(ctx.client_id, ctx.client_host, ctx.api_version)
+    return ctx.broker.groups.share.heartbeat(request, context)
+
+
+@handles(ShareGroupDescribeRequest)
+def share_group_describe(
+    ctx: Context, request: ShareGroupDescribeRequest
+) -> Pending[ShareGroupDescribeResponse]:
+    """Describe the states, members and assignments of share groups."""
+    if not is_enabled(ctx):
+        code = ErrorCode.UNSUPPORTED_VERSION
+        groups = [undescribed(name, code) for name in request.group_ids]
+        return Pending.of(ShareGroupDescribeResponse(groups=groups))
+    context = RequestContext(ctx.client_id, ctx.client_host, ctx.api_version)
+    answer = ctx.broker.groups.share.describe(request, context)
+    if not request.include_authorized_operations:
+        return answer
+    return answer.then(lambda response: _with_operations(ctx, response))
+
+
+def _with_operations(
+    ctx: Context, response: ShareGroupDescribeResponse
+) -> ShareGroupDescribeResponse:
+    for group in response.groups:
+        if not group.error_code:
+            group.authorized_operations = ctx.operations(ResourceType.GROUP, group.group_id)
+    return response

@@ -1,0 +1,194 @@
+"""DescribeShareGroupOffsets, AlterShareGroupOffsets and DeleteShareGroupOffsets.
+
+Kafka: KafkaApis.{handleDescribeShareGroupOffsetsRequest, handleAlterShareGroupOffsetsRequest,
+handleDeleteShareGroupOffsetsRequest}; the decisions are in coordinator.group.share.offsets.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.coordinator.runtime.answers import gather
+from ottla.coordinator.runtime.log_errors import error_text, operation_error
+from ottla.errors import ErrorCode
+from ottla.protocol.apis.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+)
+from ottla.protocol.apis.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+)
+from ottla.protocol.apis.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsResponse,
+)
+from ottla.purgatory.pending import Pending
+from ottla.server.handlers.share.groups import is_enabled
+from ottla.server.requests.api import handles
+from ottla.server.share.latest_offsets import latest_offsets
+from ottla.types import ZERO_UUID, TopicPartition, Uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ottla.server.requests.context import Context
+
+Group = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
+Topic = Group.DescribeShareGroupOffsetsResponseTopic
+Partition = Topic.DescribeShareGroupOffsetsResponsePartition
+_UNKNOWN: Final = -1
+
+
+@handles(DescribeShareGroupOffsetsRequest)
+def describe_share_group_offsets(
+    ctx: Context, request: DescribeShareGroupOffsetsRequest
+) -> Pending[DescribeShareGroupOffsetsResponse]:
+    """Return where the deliveries of share groups begin, and their lag."""
+    if not is_enabled(ctx):
+        code = ErrorCode.UNSUPPORTED_VERSION
+        groups = [_refused(one.group_id, code, code.text) for one in request.groups]
+        return Pending.of(DescribeShareGroupOffsetsResponse(groups=groups))
+    return gather(
+        [_describe(ctx, one) for one in request.groups],
+        lambda parts: DescribeShareGroupOffsetsResponse(groups=[part.value for part in parts]),
+    )
+
+
+def _refused(group_id: str, code: ErrorCode, text: str | None) -> Group:
+    return Group(group_id=group_id, topics=[], error_code=int(code), error_message=text)
+
+
+def _describe(ctx: Context, requested: Any) -> Pending[Group]:
+    """Describe one group: the topics of the request, or all that have a state."""
+    answer: Pending[Group] = Pending()
+    group_id: str = requested.group_id
+    unknown: list[Topic] = []
+
+    def known(done: Pending[dict[Uuid, list[int]]]) -> None:
+        if done.error is not None:
+            answer.complete(_refused(group_id, operation_error(done.error), error_text(done.error)))
+            return
+        partitions = {key: one for key, one in done.value.items() if ctx.broker.topic_name(key)}
+        if not partitions:
+            answer.complete(Group(group_id=group_id, topics=unknown))
+            return
+        ctx.broker.groups.share_offsets.summaries(group_id, partitions).on_done(
+            lambda states: _with_lags(ctx, answer, group_id, unknown, states.value)
+        )
+
+    if requested.topics is None:
+        ctx.broker.groups.share_offsets.initialized(group_id).on_done(known)
+        return answer
+    found: dict[Uuid, list[int]] = {}
+    for topic in requested.topics:
+        topic_id = ctx.broker.metadata.topic_id(topic.topic_name)
+        if topic_id is None:
+            unknown.append(_unknown_topic(topic))
+        else:
+            found[topic_id] = list(topic.partitions)
+    known(Pending.of(found))
+    return answer
+
+
+def _unknown_topic(topic: Any) -> Topic:
+    return Topic(
+        topic_name=topic.topic_name,
+        topic_id=ZERO_UUID,
+        partitions=[
+            Partition(partition_index=index, start_offset=_UNKNOWN, leader_epoch=0)
+            for index in topic.partitions
+        ],
+    )
+
+
+def _with_lags(
+    ctx: Context, answer: Pending[Group], group_id: str, topics: list[Topic], states: Any
+) -> None:
+    """Complete the description with the lag of each share partition that has begun."""
+    names = {
+        topic.topic_id: ctx.broker.topic_name(topic.topic_id) or "" for topic in states.results
+    }
+    begun = [
+        TopicPartition(names[topic.topic_id], one.partition)
+        for topic in states.results
+        for one in topic.partitions
+        if _has_lag(one)
+    ]
+
+    def finish(ends: Mapping[TopicPartition, int | ErrorCode]) -> None:
+        topics.extend(
+            Topic(
+                topic_name=names[topic.topic_id],
+                topic_id=topic.topic_id,
+                partitions=[
+                    _partition(one, ends.get(TopicPartition(names[topic.topic_id], one.partition)))
+                    for one in topic.partitions
+                ],
+            )
+            for topic in states.results
+        )
+        answer.complete(Group(group_id=group_id, topics=topics))
+
+    latest_offsets(ctx.broker, begun).on_done(lambda done: finish(done.value))
+
+
+def _has_lag(one: Any) -> bool:
+    is_known = _UNKNOWN not in (one.start_offset, one.delivery_complete_count)
+    return not one.error_code and is_known
+
+
+def _partition(one: Any, end: int | ErrorCode | None) -> Partition:
+    if one.error_code:
+        return Partition(
+            partition_index=one.partition,
+            start_offset=_UNKNOWN,
+            leader_epoch=0,
+            error_code=one.error_code,
+            error_message=one.error_message,
+        )
+    if isinstance(end, ErrorCode):
+        return Partition(
+            partition_index=one.partition,
+            start_offset=0,
+            leader_epoch=0,
+            error_code=int(end),
+            error_message=end.text,
+        )
+    lag = _UNKNOWN if end is None else end - one.start_offset - one.delivery_complete_count
+    return Partition(
+        partition_index=one.partition,
+        start_offset=one.start_offset,
+        leader_epoch=one.leader_epoch,
+        lag=lag,
+    )
+
+
+@handles(AlterShareGroupOffsetsRequest)
+def alter_share_group_offsets(
+    ctx: Context, request: AlterShareGroupOffsetsRequest
+) -> Pending[AlterShareGroupOffsetsResponse]:
+    """Set where the deliveries of a group without members begin."""
+    if not is_enabled(ctx):
+        code = ErrorCode.UNSUPPORTED_VERSION
+        return Pending.of(
+            AlterShareGroupOffsetsResponse(
+                error_code=int(code), error_message=code.text, responses=[]
+            )
+        )
+    return ctx.broker.groups.share_offsets.alter(request)
+
+
+@handles(DeleteShareGroupOffsetsRequest)
+def delete_share_group_offsets(
+    ctx: Context, request: DeleteShareGroupOffsetsRequest
+) -> Pending[DeleteShareGroupOffsetsResponse]:
+    """Delete a group's offsets of topics, while it has no members."""
+    if not is_enabled(ctx):
+        code = ErrorCode.UNSUPPORTED_VERSION
+        return Pending.of(
+            DeleteShareGroupOffsetsResponse(
+                error_code=int(code), error_message=code.text, responses=[]
+            )
+        )
+    return ctx.broker.groups.share_offsets.delete(request)

@@ -1,0 +1,218 @@
+"""A share fetch that waits for records it may acquire, and the acquisition itself.
+
+It reads the log where records may be acquired; what is read is not acquired yet, so that fetches of
+other members do not wait for this one. With enough bytes, or at the deadline, all is acquired that
+is still there.
+
+Kafka: kafka.server.share.{DelayedShareFetch, ShareFetchUtils}.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.purgatory.delayed_operation import DelayedOperation
+from ottla.purgatory.pending import Pending
+from ottla.replication.share import archiving
+from ottla.replication.share.acquiring import AcquireRequest, acquire
+from ottla.replication.share.partition import Phase
+from ottla.replication.share.walk import walk
+from ottla.server.requests.page_cache import when_warm
+from ottla.storage.log.append_info import FetchIsolation
+from ottla.types import FileSlice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ottla.replication.share.environment import SharePartitionKey
+    from ottla.replication.share.partition import SharePartition
+    from ottla.replication.share.walk import Acquired, FetchedBatch
+    from ottla.server.system.environment import RunOnVolume
+    from ottla.storage.log.reads import Found
+
+_DROPPED: Final = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@dataclass(frozen=True, slots=True)
+class ShareFetchLimits:
+    """The limits of a share fetch."""
+
+    member_id: str
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    max_records: int
+    batch_size: int
+    is_strict: bool
+
+
+@dataclass(slots=True)
+class FetchedRecords:
+    """The result for one partition: records with the ranges acquired of them, or an error."""
+
+    records: FileSlice | bytes = b""
+    acquired: list[Acquired] = field(default_factory=list)
+    error: KafkaError | None = None
+
+
+@dataclass(slots=True)
+class _Read:
+    """What the log has from the next offset of a share partition on."""
+
+    partition: SharePartition
+    offset: int
+    found: Found | None = None
+    error: KafkaError | None = None
+
+    @property
+    def size(self) -> int:
+        if self.found is None:
+            return 0
+        records = self.found[0]
+        return records.size if isinstance(records, FileSlice) else len(records)
+
+
+class DelayedShareFetch(DelayedOperation):
+    """Waits for the share partitions of one request; answer gets what each of them gave."""
+
+    def __init__(
+        self,
+        on_error: Callable[[SharePartitionKey, KafkaError], None],
+        partitions: Mapping[object, SharePartition],
+        limits: ShareFetchLimits,
+        deadline_ms: int,
+        run_on_volume: RunOnVolume,
+    ) -> None:
+        super().__init__(deadline_ms)
+        self._on_error = on_error
+        self._partitions = dict(partitions)
+        self._limits = limits
+        self._run_on_volume = run_on_volume
+        self._reads: list[_Read] | None = None
+        self.failures: dict[object, KafkaError] = {}
+        """Share partitions that could not be loaded or opened."""
+        self.answer: Pending[dict[object, FetchedRecords]] = Pending()
+
+    def failed(self, name: object, error: KafkaError) -> None:
+        """Take note that a share partition could not be loaded."""
+        self.failures[name] = error
+        self._partitions.pop(name, None)
+
+    def try_complete(self) -> bool:
+        """Complete with enough bytes, after an error of the log, or without any partition left."""
+        if not self._partitions:
+            return self.force_complete()
+        reads = self._read()
+        size = sum(one.size for one in reads)
+        has_error = any(one.error is not None for one in reads)
+        if has_error or (size and size >= self._limits.min_bytes):
+            self._reads = reads
+            return self.force_complete()
+        return False
+
+    def on_complete(self) -> None:
+        """Acquire and answer, after a worker has read ahead what the page cache lacks."""
+        reads = self._read() if self._reads is None else self._reads
+        cold = [
+            one.found[0]
+            for one in reads
+            if one.found is not None
+            and isinstance(one.found[0], FileSlice)
+            and not one.found[0].file.is_cached(*one.found[0][1:3])  # type: ignore[attr-defined] # a log's own file
+        ]
+        if cold:
+            when_warm(cold, None, self._run_on_volume).on_done(lambda _: self._acquire(reads))
+        else:
+            self._acquire(reads)
+
+    def _read(self) -> list[_Read]:
+        """Read the log of the share partitions from which records may be acquired."""
+        ready = [
+            one
+            for one in self._partitions.values()
+            if one.phase is Phase.FENCED or (one.phase is Phase.ACTIVE and one.can_acquire)
+        ]
+        left = self._limits.max_bytes
+        reads = []
+        for one in ready:
+            read = _Read(one, one.next_fetch_offset())
+            reads.append(read)
+            if one.phase is Phase.FENCED:
+                read.error = KafkaError(_DROPPED)
+                continue
+            try:
+                read.found = self._find(
+                    read,
+                    max(1, left // len(ready)),
+                    is_first=not any(before.size for before in reads),
+                )
+            except KafkaError as error:
+                read.error = error
+        return reads
+
+    def _find(self, read: _Read, max_bytes: int, *, is_first: bool) -> Found:
+        partition = read.partition
+        isolation = FetchIsolation.HIGH_WATERMARK
+        if partition.settings.is_committed_only:
+            isolation = FetchIsolation.TXN_COMMITTED
+        partition.replica.check_leader(partition.leader_epoch)
+        return partition.replica.read(
+            read.offset, max_bytes, isolation, partition.leader_epoch, is_first
+        )
+
+    def _acquire(self, reads: list[_Read]) -> None:
+        results: dict[object, FetchedRecords] = {
+            name: FetchedRecords(error=error) for name, error in self.failures.items()
+        }
+        names = {id(one): name for name, one in self._partitions.items()}
+        left = self._limits.max_records
+        for read in reads:
+            result = self._acquire_one(read, left)
+            left -= _count(result.acquired)
+            results[names[id(read.partition)]] = result
+        self.answer.complete(results)
+
+    def _acquire_one(self, read: _Read, max_records: int) -> FetchedRecords:
+        partition = read.partition
+        if read.error is not None:
+            if read.error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                archiving.move_start(partition, partition.replica.log.log_start_offset)
+                return FetchedRecords()
+            self._on_error(partition.key, read.error)
+            return FetchedRecords(error=read.error)
+        if not read.size or read.found is None:
+            return FetchedRecords()
+        records, aborted = read.found
+        try:
+            fetched = walk(records.read() if isinstance(records, FileSlice) else records, aborted)
+        except (CorruptMessage, OSError) as error:
+            is_corrupt = isinstance(error, CorruptMessage)
+            code = ErrorCode.CORRUPT_MESSAGE if is_corrupt else ErrorCode.KAFKA_STORAGE_ERROR
+            return FetchedRecords(error=KafkaError(code))
+        limits = self._limits
+        request = AcquireRequest(limits.member_id, max_records, limits.batch_size, limits.is_strict)
+        acquired = acquire(partition, request, read.offset, fetched)
+        if not acquired:
+            return FetchedRecords()
+        return FetchedRecords(_cut(records, fetched.batches, acquired), acquired)
+
+
+def _count(acquired: list[Acquired]) -> int:
+    return sum(one.last_offset - one.first_offset + 1 for one in acquired)
+
+
+def _cut(
+    records: FileSlice | bytes, batches: list[FetchedBatch], acquired: list[Acquired]
+) -> FileSlice | bytes:
+    """Return the batches from the first acquired offset to the last one."""
+    first_offset, last_offset = acquired[0].first_offset, acquired[-1].last_offset
+    within = [
+        one for one in batches if one.last_offset >= first_offset and one.base_offset <= last_offset
+    ]
+    begin = within[0].position
+    size = within[-1].position + within[-1].size - begin
+    if isinstance(records, FileSlice):
+        return FileSlice(records.file, records.position + begin, size)
+    return records[begin : begin + size]

@@ -1,0 +1,218 @@
+"""The share partitions of the partitions that this broker leads, and the sessions of members.
+
+Kafka: kafka.server.share.{SharePartitionManager, SharePartitionCache}.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.resources import ConfigResourceType
+from ottla.purgatory.pending import Pending
+from ottla.purgatory.purgatory import Purgatory
+from ottla.replication.share import acknowledging
+from ottla.replication.share.environment import (
+    ShareEnvironment,
+    SharePartitionKey,
+    ShareSettings,
+)
+from ottla.replication.share.partition import Phase, SharePartition
+from ottla.replication.share.session import MemberKey, ShareSessionCache, TopicIdPartition
+from ottla.server.share.offset_reset import reset_offset
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ottla.clock import Clock
+    from ottla.coordinator.share.coordinator import ShareCoordinator
+    from ottla.purgatory.timing_wheel import TimingWheel
+    from ottla.replication.partition import Partition
+    from ottla.replication.replica_set import ReplicaSet
+    from ottla.replication.share.acknowledging import Acknowledgement
+    from ottla.replication.share.environment import StateStore
+    from ottla.server.broker.metadata import BrokerMetadata
+    from ottla.server.share.delayed_fetch import DelayedShareFetch
+
+_DROPPED_AFTER: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_STATE_EPOCH,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+
+
+class SharePartitions:
+    """Share partitions by key; a leader change ends them."""
+
+    def __init__(
+        self,
+        metadata: BrokerMetadata,
+        replicas: ReplicaSet,
+        coordinator: ShareCoordinator,
+        store: StateStore,
+        *,
+        timer: TimingWheel,
+        clock: Clock,
+    ) -> None:
+        self.coordinator = coordinator
+        """Of the share partitions whose state is kept here, by whomever they are led."""
+        self._metadata = metadata
+        self._replicas = replicas
+        self._partitions: dict[SharePartitionKey, SharePartition] = {}
+        self._environment = ShareEnvironment(
+            timer=timer,
+            clock=clock,
+            store=store,
+            settings=self.settings,
+            start_offset=lambda replica, settings: reset_offset(replica, settings, clock.now_ms()),
+            on_available=self._wake,
+        )
+        self.sessions = ShareSessionCache(metadata.config.group_share_max_share_sessions)
+        self.fetches: Purgatory[DelayedShareFetch] = Purgatory("ShareFetch", timer)
+        replicas.on_high_watermark(self._high_watermark_moved)
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def settings(self, group_id: str) -> ShareSettings:
+        """Return a share group's settings in force: its own within limits, or the broker's."""
+        config = self._metadata.config
+        own = self._metadata.image.configs.of(ConfigResourceType.GROUP, group_id)
+
+        def bounded(name: str, low: int, value: int, high: int) -> int:
+            text = own.get(f"share.{name}")
+            return value if text is None else max(low, min(int(text), high))
+
+        return ShareSettings(
+            record_lock_duration_ms=bounded(
+                "record.lock.duration.ms",
+                config.group_share_min_record_lock_duration_ms,
+                config.group_share_record_lock_duration_ms,
+                config.group_share_max_record_lock_duration_ms,
+            ),
+            delivery_count_limit=bounded(
+                "delivery.count.limit",
+                config.group_share_min_delivery_count_limit,
+                config.group_share_delivery_count_limit,
+                config.group_share_max_delivery_count_limit,
+            ),
+            partition_max_record_locks=bounded(
+                "partition.max.record.locks",
+                config.group_share_min_partition_max_record_locks,
+                config.group_share_partition_max_record_locks,
+                config.group_share_max_partition_max_record_locks,
+            ),
+            is_renew_enabled=own.get("share.renew.acknowledge.enable", "true").lower() == "true",
+            is_committed_only=own.get("share.isolation.level") == "read_committed",
+            auto_offset_reset=own.get("share.auto.offset.reset", "latest"),
+        )
+
+    # ---------------------------------------------------------------- share partitions
+
+    def find(self, key: SharePartitionKey) -> SharePartition | None:
+        """Return a share partition that is in use and led in the same epoch."""
+        found = self._partitions.get(key)
+        if found is not None and not self._is_led(found):
+            self.drop(key)
+            return None
+        return found
+
+    def _is_led(self, one: SharePartition) -> bool:
+        replica = one.replica
+        return replica.is_leader and replica.leader_epoch == one.leader_epoch
+
+    def open(self, key: SharePartitionKey) -> SharePartition:
+        """Return a share partition, which begins to load where it was not in use.
+
+        UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER.
+        """
+        found = self.find(key)
+        if found is not None:
+            return found
+        replica = self._replicas.by_topic_id.get(key.topic_id, {}).get(key.partition)
+        if replica is None:
+            name = self._metadata.topic_name(key.topic_id)
+            is_known = name is not None and self._metadata.has_partition(name, key.partition)
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER if is_known else code)
+        replica.check_leader()
+        found = SharePartition(key, replica, replica.leader_epoch, self._environment)
+        found.on_lock_expiry = acknowledging.expire_lock
+        self._partitions[key] = found
+        return found
+
+    def failed(self, key: SharePartitionKey, error: Exception | None) -> None:
+        """Take note of an error; the next fetch begins the share partition again after some."""
+        if isinstance(error, KafkaError) and error.code in _DROPPED_AFTER:
+            self.drop(key)
+
+    def drop(self, key: SharePartitionKey) -> None:
+        """End a share partition and answer the fetches that wait for it."""
+        found = self._partitions.pop(key, None)
+        if found is not None:
+            found.fence()
+            self._wake(key)
+
+    def leader_changed(self, replica: Partition) -> None:
+        """End the share partitions of a partition that has another leader, or is gone."""
+        index = replica.topic_partition.partition
+        for key in [
+            key
+            for key, one in self._partitions.items()
+            if key.topic_id == replica.topic_id and key.partition == index and not self._is_led(one)
+        ]:
+            self.drop(key)
+
+    def clear(self) -> None:
+        """End all share partitions and sessions: share groups are not enabled any more."""
+        self.sessions.clear()
+        for key in list(self._partitions):
+            self.drop(key)
+
+    # ---------------------------------------------------------------- members
+
+    def acknowledge(
+        self, key: SharePartitionKey, member_id: str, batches: Sequence[Acknowledgement]
+    ) -> Pending[None]:
+        """Apply a member's acknowledgements; fails with KafkaError."""
+        partition = self.find(key)
+        if partition is None:
+            pending: Pending[None] = Pending()
+            pending.fail(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            return pending
+        done = acknowledging.acknowledge(partition, member_id, batches)
+        done.on_done(lambda result: self.failed(key, result.error))
+        self._wake(key)
+        return done
+
+    def end_session(self, key: MemberKey) -> None:
+        """Release what a member has acquired, and forget its session."""
+        session = self.sessions.remove(key)
+        for one in () if session is None else session.partitions:
+            self._release(key, one)
+
+    def _release(self, member: MemberKey, one: TopicIdPartition) -> None:
+        key = SharePartitionKey(member.group_id, one.topic_id, one.partition)
+        partition = self.find(key)
+        if partition is not None and partition.phase is Phase.ACTIVE:
+            done = acknowledging.release_member(partition, member.member_id)
+            done.on_done(lambda result: self.failed(key, result.error))
+            self._wake(key)
+
+    def connection_closed(self, connection: object) -> None:
+        """End the sessions of a connection."""
+        for session in self.sessions.of_connection(connection):
+            self.sessions.eviction_count += 1
+            self.end_session(session.key)
+
+    # ---------------------------------------------------------------- waiting fetches
+
+    def _wake(self, key: SharePartitionKey) -> None:
+        self.fetches.check_and_complete(key)
+
+    def _high_watermark_moved(self, replica: Partition) -> None:
+        index = replica.topic_partition.partition
+        self.fetches.check_and_complete(TopicIdPartition(replica.topic_id, index))

@@ -1,0 +1,255 @@
+"""Sends requests about the state of share partitions to their share coordinators.
+
+The coordinator of a share partition is the leader of a partition of `__share_group_state`, as the
+metadata say; this broker's own is called without a connection. What a coordinator cannot do now is
+tried again a few times.
+
+Kafka: org.apache.kafka.server.share.persister.{DefaultStatePersister, PersisterStateManager}.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ottla.coordinator.share.state import ShareKey
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis import delete_share_group_state as delete_api
+from ottla.protocol.apis import initialize_share_group_state as initialize_api
+from ottla.protocol.apis import read_share_group_state as read_api
+from ottla.protocol.apis import read_share_group_state_summary as summary_api
+from ottla.protocol.apis import write_share_group_state as write_api
+from ottla.purgatory.pending import Pending
+from ottla.server.broker.internal_topics import SHARE_STATE_TOPIC
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.clock import Clock
+    from ottla.coordinator.share.coordinator import ShareCoordinator
+    from ottla.protocol.schema import Request
+    from ottla.purgatory.timing_wheel import TimingWheel
+    from ottla.server.broker.broker_channel import BrokerChannel
+    from ottla.types import Uuid
+
+_MAX_ATTEMPTS: Final = 5
+_FIRST_BACKOFF_MS: Final = 1000
+_MAX_BACKOFF_MS: Final = 30_000
+_RETRIED: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+_NO_LEADER: Final = -1
+
+
+class _Api(NamedTuple):
+    """The messages of an API: a request's topics, a response with results."""
+
+    request: type[Any]
+    topic: type[Any]
+    response: type[Any]
+    result: type[Any]
+    unknown: dict[str, Any]
+    """Fields of a result that has an error."""
+
+
+_INITIALIZE: Final = _Api(
+    initialize_api.InitializeShareGroupStateRequest,
+    initialize_api.InitializeShareGroupStateRequest.InitializeStateData,
+    initialize_api.InitializeShareGroupStateResponse,
+    initialize_api.InitializeShareGroupStateResponse.InitializeStateResult,
+    {},
+)
+_READ: Final = _Api(
+    read_api.ReadShareGroupStateRequest,
+    read_api.ReadShareGroupStateRequest.ReadStateData,
+    read_api.ReadShareGroupStateResponse,
+    read_api.ReadShareGroupStateResponse.ReadStateResult,
+    {"state_epoch": 0, "start_offset": 0, "state_batches": []},
+)
+_WRITE: Final = _Api(
+    write_api.WriteShareGroupStateRequest,
+    write_api.WriteShareGroupStateRequest.WriteStateData,
+    write_api.WriteShareGroupStateResponse,
+    write_api.WriteShareGroupStateResponse.WriteStateResult,
+    {},
+)
+_DELETE: Final = _Api(
+    delete_api.DeleteShareGroupStateRequest,
+    delete_api.DeleteShareGroupStateRequest.DeleteStateData,
+    delete_api.DeleteShareGroupStateResponse,
+    delete_api.DeleteShareGroupStateResponse.DeleteStateResult,
+    {},
+)
+_SUMMARY: Final = _Api(
+    summary_api.ReadShareGroupStateSummaryRequest,
+    summary_api.ReadShareGroupStateSummaryRequest.ReadStateSummaryData,
+    summary_api.ReadShareGroupStateSummaryResponse,
+    summary_api.ReadShareGroupStateSummaryResponse.ReadStateSummaryResult,
+    {"state_epoch": 0, "leader_epoch": 0, "start_offset": 0},
+)
+
+
+class StatePersister:
+    """One method for each API of the share coordinator; none fails as a whole.
+
+    partition_for says which partition of the state topic owns a share partition; create_topic
+    begins to create that topic.
+    """
+
+    def __init__(
+        self,
+        channel: BrokerChannel,
+        timer: TimingWheel,
+        clock: Clock,
+        partition_for: Callable[[str], int],
+        create_topic: Callable[[], object],
+    ) -> None:
+        self.channel = channel
+        self.timer = timer
+        self.clock = clock
+        self.partition_for = partition_for
+        self.create_topic = create_topic
+
+    def initialize(self, request: initialize_api.InitializeShareGroupStateRequest) -> Pending[Any]:
+        """Begin the states of share partitions."""
+        return _Call(self, _INITIALIZE, request).begin()
+
+    def read(self, request: read_api.ReadShareGroupStateRequest) -> Pending[Any]:
+        """Return states to the leaders of partitions."""
+        return _Call(self, _READ, request).begin()
+
+    def write(self, request: write_api.WriteShareGroupStateRequest) -> Pending[Any]:
+        """Apply changes of the leaders of partitions."""
+        return _Call(self, _WRITE, request).begin()
+
+    def delete(self, request: delete_api.DeleteShareGroupStateRequest) -> Pending[Any]:
+        """Forget the states of share partitions."""
+        return _Call(self, _DELETE, request).begin()
+
+    def read_summary(self, request: summary_api.ReadShareGroupStateSummaryRequest) -> Pending[Any]:
+        """Return start offsets and counts of completed deliveries."""
+        return _Call(self, _SUMMARY, request).begin()
+
+    def serve_locally(self, coordinator: ShareCoordinator) -> None:
+        """Answer this broker's own requests by its coordinator."""
+        for api, serve in (
+            (_INITIALIZE, coordinator.initialize),
+            (_READ, coordinator.read),
+            (_WRITE, coordinator.write),
+            (_DELETE, coordinator.delete),
+            (_SUMMARY, coordinator.read_summary),
+        ):
+            answer: Callable[[Any], Pending[Any]] = serve
+            self.channel.answer_locally(api.request, answer)
+
+    def coordinator_of(self, key: ShareKey) -> int:
+        """Return the broker that coordinates a share partition; -1 where none does now."""
+        partition = TopicPartition(SHARE_STATE_TOPIC, self.partition_for(str(key)))
+        leader = self.channel.leader_of(partition)
+        if leader is None:
+            self.create_topic()
+        return _NO_LEADER if leader is None else leader
+
+
+class _Call:
+    """A request while parts of it are on their way."""
+
+    def __init__(self, persister: StatePersister, api: _Api, request: Any) -> None:
+        self._persister = persister
+        self._api = api
+        self._group_id: str = request.group_id
+        self._left = {
+            ShareKey(request.group_id, topic.topic_id, part.partition): part
+            for topic in request.topics
+            for part in topic.partitions
+        }
+        self._order = list(self._left)
+        self._results: dict[ShareKey, Any] = {}
+        self._attempt = 0
+        self._open = 0
+        self._answer: Pending[Any] = Pending()
+
+    def begin(self) -> Pending[Any]:
+        """Send what is left, each coordinator its share partitions."""
+        self._attempt += 1
+        by_broker: dict[int, dict[ShareKey, Any]] = {}
+        for key, part in self._left.items():
+            by_broker.setdefault(self._persister.coordinator_of(key), {})[key] = part
+        self._open = len(by_broker) + 1
+        for broker_id, parts in by_broker.items():
+            if broker_id == _NO_LEADER:
+                self._failed(parts, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            else:
+                self._send(broker_id, parts)
+        self._one_is_over()
+        return self._answer
+
+    def _again(self, _now_ms: int) -> None:
+        self.begin()
+
+    def _send(self, broker_id: int, parts: dict[ShareKey, Any]) -> None:
+        topics: dict[Uuid, list[Any]] = {}
+        for key, part in parts.items():
+            topics.setdefault(key.topic_id, []).append(part)
+        request: Request = self._api.request(
+            group_id=self._group_id,
+            topics=[
+                self._api.topic(topic_id=topic_id, partitions=group)
+                for topic_id, group in topics.items()
+            ],
+        )
+
+        def answered(done: Pending[Any]) -> None:
+            if done.error is not None:
+                self._failed(parts, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            else:
+                self._take(parts, done.value)
+
+        self._persister.channel.send(broker_id, request).on_done(answered)
+
+    def _take(self, parts: dict[ShareKey, Any], response: Any) -> None:
+        """Keep the results, except those that are tried again."""
+        for topic in response.results:
+            for result in topic.partitions:
+                key = ShareKey(self._group_id, topic.topic_id, result.partition)
+                if key not in parts:
+                    continue
+                self._results[key] = result
+                if result.error_code not in _RETRIED:
+                    self._left.pop(key, None)
+        self._one_is_over()
+
+    def _failed(self, parts: dict[ShareKey, Any], error: KafkaError) -> None:
+        for key in parts:
+            self._results[key] = self._api.result.PartitionResult(
+                partition=key.partition,
+                error_code=int(error.code),
+                error_message=error.code.text,
+                **self._api.unknown,
+            )
+        self._one_is_over()
+
+    def _one_is_over(self) -> None:
+        self._open -= 1
+        if self._open:
+            return
+        if self._left and self._attempt < _MAX_ATTEMPTS:
+            backoff_ms = min(_MAX_BACKOFF_MS, _FIRST_BACKOFF_MS << (self._attempt - 1))
+            due_ms = self._persister.clock.monotonic_ms() + backoff_ms
+            self._persister.timer.add(due_ms, self._again)
+            return
+        results: dict[Uuid, list[Any]] = {}
+        for key in self._order:
+            results.setdefault(key.topic_id, []).append(self._results[key])
+        self._answer.complete(
+            self._api.response(
+                results=[
+                    self._api.result(topic_id=topic_id, partitions=group)
+                    for topic_id, group in results.items()
+                ]
+            )
+        )

@@ -1,0 +1,51 @@
+"""Kafka's own share consumer with Ottla: records are accepted once, rejected or released."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ottla import Admin, ConfigResource, Producer
+from ottla.clients.admin.configs import ResourceType
+from tests.conformance.clients.target import Target, running_target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.conformance.kafka import Kafka
+
+pytestmark = pytest.mark.conformance
+CONSUMER = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    """Run one node, or a cluster."""
+    with running_target(tmp_path_factory.mktemp("share")) as running:
+        yield running
+
+
+def consume(kafka: Kafka, node: Target, topic: str, group: str, *flags: str) -> list[str]:
+    """Return the values that Kafka's console share consumer prints."""
+    flags = ("--bootstrap-server", node.bootstrap, "--topic", topic, "--group", group, *flags)
+    done = kafka.run(CONSUMER, *flags, "--timeout-ms", "8000")
+    return [line for line in done.stdout.splitlines() if line]
+
+
+def test_kafkas_share_consumer_accepts_and_rejects(node: Target, kafka: Kafka) -> None:
+    """What one group has accepted or rejected does not come again; another group has it all."""
+    topic = node.create_topic("shared", partitions=2)
+    with Producer(bootstrap_servers=node.bootstrap) as producer:
+        for number in range(20):
+            producer.send(topic, str(number).encode())
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        for group in ("accepts", "rejects"):
+            resource = ConfigResource(ResourceType.GROUP, group)
+            admin.alter_configs({resource: {"share.auto.offset.reset": "earliest"}})
+    values = sorted(str(number) for number in range(20))
+    assert sorted(consume(kafka, node, topic, "accepts", "--max-messages", "20")) == values
+    assert consume(kafka, node, topic, "accepts", "--max-messages", "1") == []
+    flags = ("--max-messages", "20", "--reject")
+    assert sorted(consume(kafka, node, topic, "rejects", *flags)) == values
+    assert consume(kafka, node, topic, "rejects", "--max-messages", "1") == []

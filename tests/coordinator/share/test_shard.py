@@ -1,0 +1,147 @@
+"""The shard of the share coordinator: epochs, updates and snapshots, pruning, its records."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ottla.coordinator.runtime import ShardEnvironment, ShardTimers
+from ottla.coordinator.share.combine import combine_batches
+from ottla.coordinator.share.config import ShareCoordinatorConfig
+from ottla.coordinator.share.shard import ShareShard, StateChange
+from ottla.coordinator.share.state import ShareKey, StateBatch
+from ottla.errors import ErrorCode, KafkaError
+from ottla.purgatory.timing_wheel import TimingWheel
+from ottla.timeline import SnapshotRegistry
+from ottla.types import Uuid
+from tests.coordinator.harness import VirtualClock
+
+TOPIC = Uuid(bytes(15) + b"\x07")
+KEY = ShareKey("g", TOPIC, 0)
+
+
+class Shard:
+    """A shard whose records are replayed at once."""
+
+    def __init__(self, config: ShareCoordinatorConfig | None = None) -> None:
+        self.clock = VirtualClock()
+        timers = ShardTimers(TimingWheel(0), self.clock, lambda _operation, _retry: None)
+        environment = ShardEnvironment(0, SnapshotRegistry(), timers, self.clock)
+        self.shard = ShareShard(
+            environment,
+            config or ShareCoordinatorConfig(),
+            lambda topic_id, partition: topic_id == TOPIC and partition < 2,
+        )
+        self.offset = 0
+
+    def apply(self, result: object) -> list[str]:
+        """Replay the records of a result, through their bytes; return the kinds of values."""
+        kinds = []
+        for record in result.records:  # type: ignore[attr-defined] # a Result of any kind
+            decoded = self.shard.decode(*self.shard.encode(record))
+            assert decoded is not None
+            assert decoded == record
+            self.shard.replay(self.offset, -1, decoded)
+            self.offset += 1
+            kinds.append(type(record.value).__name__)
+        return kinds
+
+
+def change(*batches: tuple[int, int, int, int], start: int = -1, leader: int = 1) -> StateChange:
+    return StateChange(0, leader, start, 0, tuple(StateBatch(*one) for one in batches))
+
+
+def fails(code: ErrorCode, call: object) -> None:
+    with pytest.raises(KafkaError) as raised:
+        call()  # type: ignore[operator] # a lambda
+    assert raised.value.code is code
+
+
+def test_a_share_partition_is_initialised_read_and_written() -> None:
+    """Reading raises the leader epoch with an update; an earlier leader is fenced from then on."""
+    world = Shard()
+    shard = world.shard
+    fails(ErrorCode.INVALID_REQUEST, lambda: shard.read(KEY, 1))
+    fails(ErrorCode.INVALID_REQUEST, lambda: shard.write(KEY, change()))
+    fails(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, lambda: shard.summary(KEY._replace(partition=2)))
+    assert world.apply(shard.initialize(KEY, 3, -1)) == ["ShareSnapshotValue"]
+    assert world.apply(shard.read(KEY, 2)) == ["ShareUpdateValue"]
+    assert world.apply(shard.read(KEY, 2)) == []
+    fails(ErrorCode.FENCED_LEADER_EPOCH, lambda: shard.read(KEY, 1))
+    fails(ErrorCode.FENCED_STATE_EPOCH, lambda: shard.write(KEY, change(leader=2)))
+    fails(ErrorCode.FENCED_STATE_EPOCH, lambda: shard.initialize(KEY, 2, -1))
+    world.apply(shard.write(KEY, change((0, 9, 2, 1), start=0, leader=2)._replace(state_epoch=3)))
+    state = shard.states[KEY]
+    assert (state.start_offset, state.leader_epoch, state.batches) == (
+        0,
+        2,
+        (StateBatch(0, 9, 2, 1),),
+    )
+    assert world.apply(shard.delete(KEY)) == ["NoneType"]
+    assert KEY not in shard.states
+    assert world.apply(shard.delete(KEY)) == []
+
+
+def test_after_some_updates_a_snapshot_is_written() -> None:
+    """The snapshot has all batches; below the oldest one that is needed the log can go."""
+    world = Shard(ShareCoordinatorConfig(updates_per_snapshot=2))
+    shard = world.shard
+    world.apply(shard.initialize(KEY, 0, 0))
+    kinds = [
+        world.apply(shard.write(KEY, change((first, first, 2, 1), leader=0)))[0]
+        for first in range(5)
+    ]
+    assert kinds == ["ShareUpdateValue"] * 3 + ["ShareSnapshotValue", "ShareUpdateValue"]
+    assert shard.states[KEY].batches == (StateBatch(0, 4, 2, 1),)
+    assert shard.states[KEY].snapshot_epoch == 1
+    world.apply(shard.forget_topics([TOPIC]))
+    assert not len(shard.states)
+
+
+@pytest.mark.parametrize(
+    ("known", "added", "start", "combined"),
+    [
+        ([(0, 9, 0, 1)], [(10, 19, 0, 1)], -1, [(0, 19, 0, 1)]),
+        ([(0, 9, 0, 1)], [(3, 5, 2, 1)], -1, [(0, 2, 0, 1), (3, 5, 2, 1), (6, 9, 0, 1)]),
+        ([(0, 9, 0, 2)], [(3, 12, 0, 1)], -1, [(0, 9, 0, 2), (10, 12, 0, 1)]),
+        ([(0, 9, 0, 1)], [(5, 12, 0, 2)], -1, [(0, 4, 0, 1), (5, 12, 0, 2)]),
+        ([(0, 9, 0, 1), (20, 29, 4, 1)], [], 5, [(5, 9, 0, 1), (20, 29, 4, 1)]),
+        ([(0, 9, 0, 1)], [(0, 4, 2, 1)], 2, [(2, 4, 2, 1), (5, 9, 0, 1)]),
+        ([(0, 9, 0, 1)], [], 30, []),
+    ],
+)
+def test_batches_are_combined(
+    known: list[tuple[int, int, int, int]],
+    added: list[tuple[int, int, int, int]],
+    start: int,
+    combined: list[tuple[int, int, int, int]],
+) -> None:
+    """Of two states of a record the one after more deliveries counts, then the higher one."""
+    found = combine_batches(
+        (StateBatch(*one) for one in known), (StateBatch(*one) for one in added), start
+    )
+    assert list(found) == [StateBatch(*one) for one in combined]
+
+
+def test_a_key_is_written_as_find_coordinator_reads_it() -> None:
+    """The group may have colons."""
+    key = KEY._replace(group_id="a:b")
+    assert ShareKey.parse(str(key)) == key
+    for text in ("", "g", "g:x:0", ":AAAAAAAAAAAAAAAAAAAAAA:0", "g:AAAAAAAAAAAAAAAAAAAAAA:x"):
+        with pytest.raises(ValueError, match=r"."):
+            ShareKey.parse(text)
+
+
+def test_cold_states_get_a_snapshot_again() -> None:
+    """A snapshot that is old is written again, so that pruning gets past it."""
+    world = Shard()
+    world.apply(world.shard.initialize(KEY, 0, 0))
+    before = world.shard.states[KEY]
+    world.clock.time_ms += 300_000
+    world.apply(world.shard._snapshot_cold())
+    after = world.shard.states[KEY]
+    assert after == replace(
+        before, snapshot_epoch=1, write_timestamp_ms=before.write_timestamp_ms + 300_000
+    )
+    assert world.apply(world.shard._snapshot_cold()) == []

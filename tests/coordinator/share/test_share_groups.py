@@ -1,0 +1,124 @@
+"""Share groups at the group coordinator: members, epochs, initialisation, other kinds of groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.coordinator.group import RequestContext
+from ottla.coordinator.group.share.assignor import assign_simple
+from ottla.errors import ErrorCode
+from ottla.protocol.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.apis.list_groups import ListGroupsRequest
+from ottla.protocol.apis.share_group_describe import ShareGroupDescribeRequest
+from ottla.protocol.apis.share_group_heartbeat import ShareGroupHeartbeatRequest
+from ottla.types import Uuid
+from tests.coordinator.harness import World
+
+if TYPE_CHECKING:
+    from ottla.protocol.apis.share_group_heartbeat import ShareGroupHeartbeatResponse
+
+CONTEXT = RequestContext("client", "/127.0.0.1", 1)
+
+
+def beat(
+    world: World, member: str = "m", epoch: int = 0, names: list[str] | None = None
+) -> ShareGroupHeartbeatResponse:
+    request = ShareGroupHeartbeatRequest(
+        group_id="g", member_id=member, member_epoch=epoch, subscribed_topic_names=names
+    )
+    return world.coordinator.share.heartbeat(request, CONTEXT).value
+
+
+def assigned(answer: ShareGroupHeartbeatResponse) -> dict[Uuid, list[int]] | None:
+    if answer.assignment is None:
+        return None
+    return {one.topic_id: one.partitions for one in answer.assignment.topic_partitions}
+
+
+def described(world: World) -> Any:
+    request = ShareGroupDescribeRequest(group_ids=["g"], include_authorized_operations=False)
+    return world.coordinator.share.describe(request, CONTEXT).value.groups[0]
+
+
+def test_a_member_gets_its_partitions_once_they_are_initialised() -> None:
+    """The first heartbeat has them initialised; a later one assigns them."""
+    world = World().elect()
+    topic_id = world.topics.topic_id("t")
+    count = world.topics.partition_count("t")
+    assert topic_id is not None
+    assert count is not None
+    joined = beat(world, names=["t"])
+    assert (joined.error_code, joined.member_epoch, assigned(joined)) == (0, 1, {})
+    (request,) = world.persister.requests
+    assert [part.start_offset for part in request.topics[0].partitions] == [-1] * count
+    world.advance(1001)
+    answer = beat(world, epoch=1)
+    assert (answer.member_epoch, assigned(answer)) == (2, {topic_id: list(range(count))})
+    assert assigned(beat(world, epoch=2)) is None
+    world.elect()
+    group = described(world)
+    assert (group.group_state, group.group_epoch, group.assignor_name) == ("Stable", 2, "simple")
+    assert len(world.persister.requests) == 1
+
+
+def test_what_could_not_be_initialised_is_tried_again() -> None:
+    """A heartbeat requests it again: it is not among those in progress any more."""
+    world = World().elect()
+    world.persister.code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    beat(world, names=["t"])
+    beat(world, epoch=1)
+    assert len(world.persister.requests) == 2
+
+
+def test_members_are_fenced_leave_and_expire() -> None:
+    """The previous epoch is good: the response with the new one may have been lost."""
+    world = World().elect()
+    beat(world, names=["t"])
+    world.advance(1001)
+    beat(world, epoch=1)
+    assert beat(world, epoch=1).error_code == ErrorCode.NONE
+    assert beat(world, epoch=7).error_code == ErrorCode.FENCED_MEMBER_EPOCH
+    assert beat(world, "x", epoch=1).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert beat(world, epoch=-2).error_code == ErrorCode.INVALID_REQUEST
+    assert beat(world, "n").error_code == ErrorCode.INVALID_REQUEST
+    beat(world, "n", names=["t"])
+    assert beat(world, "n", epoch=-1).member_epoch == -1
+    assert [one.member_id for one in described(world).members] == ["m"]
+    world.advance(45_001)
+    assert described(world).group_state == "Empty"
+
+
+def test_a_group_has_one_kind() -> None:
+    """GROUP_ID_NOT_FOUND for members of other protocols; ListGroups names the type."""
+    world = World().elect()
+    beat(world, names=["t"])
+    request = ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id="c",
+        member_epoch=0,
+        rebalance_timeout_ms=1000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    refused = world.coordinator.consumer_group_heartbeat(request, CONTEXT).value
+    assert refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    listed = world.coordinator.list_groups(
+        ListGroupsRequest(states_filter=[], types_filter=["share"]), CONTEXT
+    ).value.groups
+    assert [(one.group_id, one.group_type, one.protocol_type) for one in listed] == [
+        ("g", "share", "share")
+    ]
+
+
+def test_the_simple_assignor_shares_partitions_evenly() -> None:
+    """More members than partitions share them; members keep what they have."""
+    one, two = (Uuid(bytes([*[0] * 15, index])) for index in (1, 2))
+    alone = assign_simple({"a": (one,)}, {one: range(4)}, {})
+    assert alone == {"a": {one: (0, 1, 2, 3)}}
+    both = assign_simple({"a": (one,), "b": (one,)}, {one: range(4)}, alone)
+    assert both == {"a": {one: (0, 1)}, "b": {one: (2, 3)}}
+    many = assign_simple(dict.fromkeys("abcd", (one,)), {one: [0, 1]}, {})
+    assert [len(own[one]) for own in many.values()] == [1, 1, 1, 1]
+    mixed = assign_simple({"a": (one,), "b": (one, two)}, {one: [0], two: [0]}, {})
+    assert mixed["b"][two] == (0,)
+    assert {"a", "b"} == {name for name, own in mixed.items() if one in own}
