@@ -49,6 +49,9 @@ from ottla.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochRequ
 from ottla.protocol.apis.produce import ProduceRequest
 from ottla.protocol.apis.push_telemetry import PushTelemetryRequest
 from ottla.protocol.apis.remove_raft_voter import RemoveRaftVoterRequest
+from ottla.protocol.apis.share_acknowledge import ShareAcknowledgeRequest
+from ottla.protocol.apis.share_fetch import ShareFetchRequest
+from ottla.protocol.apis.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.protocol.apis.sync_group import SyncGroupRequest
 from ottla.protocol.apis.unregister_broker import UnregisterBrokerRequest
 from ottla.protocol.headers import ResponseHeader
@@ -257,6 +260,39 @@ def consumer_group_describe(speaker: Speaker, version: int, topic: str) -> Reque
     )
 
 
+def share_group_heartbeat(_speaker: Speaker, version: int, topic: str) -> Request:
+    return ShareGroupHeartbeatRequest(
+        group_id=f"shares-{version}-{topic}",
+        member_id="member",
+        member_epoch=0,
+        subscribed_topic_names=[topic],
+    )
+
+
+def share_fetch(_speaker: Speaker, version: int, topic: str) -> Request:
+    return ShareFetchRequest(
+        group_id=f"shares-{version}-{topic}",
+        member_id="member",
+        share_session_epoch=0,
+        max_wait_ms=0,
+        min_bytes=0,
+        max_records=1,
+        batch_size=1,
+        topics=[],
+        forgotten_topics_data=[],
+    )
+
+
+def share_acknowledge(speaker: Speaker, version: int, topic: str) -> Request:
+    speaker.ask(share_fetch(speaker, version, topic), version)
+    return ShareAcknowledgeRequest(
+        group_id=f"shares-{version}-{topic}",
+        member_id="member",
+        share_session_epoch=1,
+        topics=[],
+    )
+
+
 def leave_group(speaker: Speaker, version: int, topic: str) -> Request:
     group, member = _member(speaker)
     if version < 3:
@@ -433,6 +469,9 @@ QUESTIONS = {
         sync_group,
         heartbeat,
         consumer_group_heartbeat,
+        share_group_heartbeat,
+        share_fetch,
+        share_acknowledge,
         consumer_group_describe,
         leave_group,
         describe_groups,
