@@ -283,8 +283,7 @@ def share_fetch(_speaker: Speaker, version: int, topic: str) -> Request:
     )
 
 
-def share_acknowledge(speaker: Speaker, version: int, topic: str) -> Request:
-    speaker.ask(share_fetch(speaker, version, topic), version)
+def share_acknowledge(_speaker: Speaker, version: int, topic: str) -> Request:
     return ShareAcknowledgeRequest(
         group_id=f"shares-{version}-{topic}",
         member_id="member",
@@ -525,6 +524,10 @@ SECOND_ROUND: dict[tuple[ApiKey, int], ErrorCode] = (
             ApiKey.DESCRIBE_DELEGATION_TOKEN,
         )
         for version in range(1, 4)
+    }
+    | {
+        (ApiKey.SHARE_ACKNOWLEDGE, version): ErrorCode.SHARE_SESSION_NOT_FOUND
+        for version in (1, 2)  # a session ends with its connection
     }
     | {(ApiKey.STREAMS_GROUP_HEARTBEAT, 0): ErrorCode.INVALID_REQUEST}  # without a member id
     | {
