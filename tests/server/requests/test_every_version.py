@@ -526,6 +526,10 @@ SECOND_ROUND: dict[tuple[ApiKey, int], ErrorCode] = (
         for version in range(1, 4)
     }
     | {
+        (key, 0): ErrorCode.INVALID_GROUP_ID
+        for key in (ApiKey.ALTER_SHARE_GROUP_OFFSETS, ApiKey.DELETE_SHARE_GROUP_OFFSETS)
+    }
+    | {
         (ApiKey.SHARE_ACKNOWLEDGE, version): ErrorCode.SHARE_SESSION_NOT_FOUND
         for version in (1, 2)  # a session ends with its connection
     }

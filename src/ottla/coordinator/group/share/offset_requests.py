@@ -98,6 +98,10 @@ class ShareOffsetRequests:
                 )
             )
 
+        if not request.group_id:
+            refuse(KafkaError(ErrorCode.INVALID_GROUP_ID))
+            return answer
+
         def finish(alteration: offsets.Alteration, states: Any) -> None:
             failed = {
                 (topic.topic_id, one.partition): one
@@ -144,6 +148,10 @@ class ShareOffsetRequests:
                     responses=[],
                 )
             )
+
+        if not request.group_id:
+            refuse(KafkaError(ErrorCode.INVALID_GROUP_ID))
+            return answer
 
         def finish(found: offsets.Deletion, states: Mapping[Uuid, KafkaError | None]) -> None:
             for topic_id, error in states.items():
