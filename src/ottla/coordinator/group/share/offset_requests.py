@@ -103,17 +103,7 @@ class ShareOffsetRequests:
             return answer
 
         def finish(alteration: offsets.Alteration, states: Any) -> None:
-            failed = {
-                (topic.topic_id, one.partition): one
-                for topic in states.results
-                for one in topic.partitions
-                if one.error_code
-            }
-            for topic in alteration.topics:
-                for part in topic.partitions:
-                    one = failed.get((topic.topic_id, part.partition_index))
-                    if one is not None:
-                        part.error_code, part.error_message = one.error_code, one.error_message
+            _take_errors(alteration, states)
             answer.complete(AlterShareGroupOffsetsResponse(responses=alteration.topics))
 
         def altered(done: Pending[offsets.Alteration]) -> None:
@@ -236,6 +226,21 @@ def _complete(
     answer: Pending[dict[Uuid, KafkaError | None]], errors: dict[Uuid, KafkaError | None]
 ) -> None:
     answer.complete(errors)
+
+
+def _take_errors(alteration: offsets.Alteration, states: Any) -> None:
+    """Put the errors of share coordinators into the response."""
+    failed = {
+        (topic.topic_id, one.partition): one
+        for topic in states.results
+        for one in topic.partitions
+        if one.error_code
+    }
+    for topic in alteration.topics:
+        for part in topic.partitions:
+            one = failed.get((topic.topic_id, part.partition_index))
+            if one is not None:
+                part.error_code, part.error_message = one.error_code, one.error_message
 
 
 def _first_error(topic: Any) -> KafkaError | None:
