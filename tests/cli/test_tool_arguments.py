@@ -179,7 +179,7 @@ def test_json_of_any_depth(tmp_path: Path) -> None:
             "Invalid property: a",
         ),
         ("cluster unreg --i x", "argument --id/-i: could not convert 'x' to Integer"),
-        ("cluster x", "invalid choice: 'x' (choose from 'cluster-id', 'unregister', "),
+        ("cluster x", "invalid choice: 'x' (choose from 'cluster-id', 'health', 'unregister', "),
         ("topics --list --to t", "No such option '--to'"),
     ],
 )

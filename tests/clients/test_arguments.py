@@ -250,6 +250,7 @@ NOT_REFUSED = {
     "start",
     "wakeup",  # has no result
     # parts of other methods, for the blocking façade
+    "commit_before_revocation",
     "finish_close",
     "finish_unsubscribe",
     "prepare_to_leave",

@@ -100,6 +100,8 @@ def test_every_setting_of_kafka_is_one_of_ours(
 ) -> None:
     """One table: only what Python has instead of classes and stores differs from Kafka's."""
     own = {"sasl.username", "sasl.password", "ssl.context", "internal.leave.group.on.close"}
+    # system properties of Java in Kafka
+    own |= {f"org.apache.kafka.sasl.oauthbearer.allowed.{kind}" for kind in ("files", "urls")}
     assert set(ours) - own == set(kafka.keys)
     different = {
         name

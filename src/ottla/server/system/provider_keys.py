@@ -69,6 +69,6 @@ class ProviderKeys:
         if keys is not None:
             self.keys = keys
         elif isinstance(error, FetchFailed | InvalidJwt):
-            log.warning("the keys for tokens are not renewed: %s", error)
+            log.warning("the keys for tokens are not renewed; the last ones stay in use: %s", error)
         elif error is not None:
             raise error

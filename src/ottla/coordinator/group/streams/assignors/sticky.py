@@ -173,7 +173,7 @@ class _Assignment:
             for index in range(count):
                 if not self._add_standby(processes, task):
                     log.warning(
-                        "%d of %d standby tasks of %s_%d find no process: "
+                        "%d of %d standby tasks of %s_%d find no process; "
                         "start more instances or threads",
                         replicas - index,
                         replicas,
