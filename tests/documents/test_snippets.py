@@ -130,7 +130,7 @@ def shell(
 
 def test_readme(node: Cluster, shell: Shell) -> None:
     """Broker, settings file and clients."""
-    broker, settings, clients, _, _ = snippets("README.md")
+    broker, settings, clients, _, _, streams = snippets("README.md")
     assert shell.run(broker, "typed\n")[1:] == ["Created topic events.", "", "typed"]
     formatted, checked, shown = shell.run(settings)
     assert "Formatting" in formatted
@@ -138,6 +138,7 @@ def test_readme(node: Cluster, shell: Shell) -> None:
     assert re.search(r"^KAFKA_LOG_RETENTION_HOURS +log\.retention\.hours=24$", shown, re.MULTILINE)
     printed = first_printed(clients.text, node.bootstrap)
     assert printed.endswith(("b'typed'", "b'value'")), "both may lie in either partition"
+    assert first_printed(streams.text, node.bootstrap).startswith("Topologies:")
 
 
 def test_clients(node: Cluster) -> None:

@@ -190,22 +190,6 @@ def test_61_a_static_member_next_to_one_that_is_not() -> None:
     assert beat(at, static.member_id, generation) != ErrorCode.NONE
 
 
-def test_61_a_static_member_that_comes_back_as_its_coordinator_moves() -> None:
-    """Its new id is stored with the next generation: another coordinator fences it, as Kafka's.
-
-    `tests/coordinator/against_kafka.txt` has the same sequence, with what Kafka loads.
-    """
-    at = world()
-    static = join(at, static="one").value
-    assert sync(at, static.member_id, 1, static.member_id).value.error_code == 0
-    join(at)
-    reborn = join(at, static="one").value
-    at = restarted(at)
-    answer = join(at, reborn.member_id, static="one").value
-    assert answer.error_code == ErrorCode.FENCED_INSTANCE_ID
-    assert join(at, static="one").value.error_code == ErrorCode.NONE
-
-
 def test_62_a_group_never_gets_larger_than_its_limit() -> None:
     """Joins that wait in one rebalance are counted, ids that were handed out too."""
     at = world(group_max_size=3, group_initial_rebalance_delay_ms=1000)
