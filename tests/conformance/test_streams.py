@@ -67,8 +67,7 @@ class WordCounts:
         try:
             yield process
         finally:
-            if process.poll() is None:
-                process.communicate(timeout=30)
+            process.communicate(timeout=30)  # of a killed one, too: it closes the pipe
             log.close()
 
     def send(self, *lines: str) -> None:
