@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla import Admin, Consumer, Producer
+from ottla import Admin, Consumer, Producer, TopicPartition
 from ottla.streams import Serdes, Streams, StreamsBuilder, StreamsConfig, StreamsException
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.conformance,
     pytest.mark.spark,
-    pytest.mark.timeout(240),
+    pytest.mark.timeout(600),
     # Spark's own code, not ours
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
@@ -45,11 +45,11 @@ def builder(name: str) -> StreamsBuilder:
 def latest(bootstrap: str, topic: str, count: int) -> dict[str, Any]:
     """Return the last value of each key among the committed records of a topic."""
     with Consumer(
-        topic,
         bootstrap_servers=bootstrap,
         auto_offset_reset="earliest",
         isolation_level="read_committed",
     ) as consumer:
+        consumer.assign([TopicPartition(topic, 0), TopicPartition(topic, 1)])
         found: list[Any] = []
         while len(found) < count:
             found += consumer.poll(1.0)
