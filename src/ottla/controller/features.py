@@ -15,7 +15,6 @@ from ottla.metadata.features import (
     KRAFT_VERSION,
     METADATA_VERSION,
     MINIMUM_METADATA_VERSION,
-    UNBUILT_FEATURES,
     is_elr_supported,
     partition_record_version,
 )
@@ -184,8 +183,6 @@ class FeatureControl:
     def _check_upgrade(self, name: str, level: int, kind: int) -> None:
         if kind != UpgradeType.UPGRADE:
             raise _invalid(name, level, "Can't downgrade to a newer version.")
-        if name in UNBUILT_FEATURES:
-            raise _invalid(name, level, self._no_such_feature())
 
     def _check_downgrade(self, name: str, level: int, current: int, kind: int) -> None:
         if kind == UpgradeType.UPGRADE:

@@ -76,11 +76,6 @@ METADATA_VERSIONS_NEEDED: Final[Mapping[tuple[str, int], int]] = MappingProxyTyp
 )
 """By feature and level: the lowest metadata.version that supports it."""
 
-UNBUILT_FEATURES: Final[tuple[str, ...]] = ()
-"""Not implemented: a directory that Kafka or `ottla storage format`, which writes Kafka's levels,
-has formatted may set their levels. They are neither advertised to clients nor set where a node
-formats its own directory."""
-
 # The metadata.version from which a level is the default of a fresh cluster.
 _BOOTSTRAP_LEVELS: Final[Mapping[str, tuple[tuple[int, int], ...]]] = MappingProxyType(
     {

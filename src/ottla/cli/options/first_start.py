@@ -23,7 +23,6 @@ def format_empty(config: BrokerConfig, cluster_id: str | None) -> None:
     """
     from ottla.cli.commands.storage import real_environment
     from ottla.errors import CorruptMessage
-    from ottla.metadata.features import UNBUILT_FEATURES
     from ottla.server.node.format import FormatError, FormatRequest, format_directories
 
     is_dynamic = config.is_controller and not config.voters
@@ -35,7 +34,6 @@ def format_empty(config: BrokerConfig, cluster_id: str | None) -> None:
             cluster_id=cluster_id or _known_id(config) or str(target.new_uuid()),
             standalone=is_dynamic and not config.has_other_controllers,
             no_initial_controllers=is_dynamic and config.has_other_controllers,
-            feature_levels=dict.fromkeys(UNBUILT_FEATURES, 0),
             ignore_formatted=True,
         )
         format_directories(config, request, target)

@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode
-from ottla.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES, UNBUILT_FEATURES
+from ottla.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES
 from ottla.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.server.requests.api import handles, served_apis
 
@@ -42,7 +42,7 @@ def api_versions(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsRespon
     response.supported_features = [
         ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=low, max_version=high)
         for name, (low, high) in sorted(SUPPORTED_FEATURES.items())
-        if name not in UNBUILT_FEATURES and (low or ctx.api_version >= _LEVEL_ZERO_FROM)
+        if low or ctx.api_version >= _LEVEL_ZERO_FROM
     ]
     response.finalized_features_epoch = ctx.broker.image.offset_and_epoch.offset
     response.finalized_features = [
@@ -50,7 +50,6 @@ def api_versions(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsRespon
             name=name, max_version_level=level, min_version_level=level
         )
         for name, level in sorted({**features.levels, **_kraft_level(ctx)}.items())
-        if name not in UNBUILT_FEATURES
     ]
     return response
 

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.metadata.features import UNBUILT_FEATURES
 from ottla.server.node.format import FormatRequest, FormatTarget, format_directories
 from ottla.storage.directories.log_dir import META_PROPERTIES, decode_meta_properties
 from ottla.storage.disk_errors import is_exhaustion
@@ -69,7 +68,6 @@ def _format(config: BrokerConfig, log_dirs: list[LogDirectory], environment: Env
         FormatRequest(
             cluster_id=str(environment.new_uuid()),
             standalone=not config.voters,
-            feature_levels=dict.fromkeys(UNBUILT_FEATURES, 0),
         ),
         FormatTarget(
             directories={log_dir.path: log_dir.directory for log_dir in log_dirs},

@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.config.broker import parse_broker_config
-from ottla.metadata.features import UNBUILT_FEATURES
 from ottla.raft.voter_set import Voter, VoterEndpoint
 from ottla.server.node.format import FormatRequest, FormatTarget, format_directories
 
@@ -57,7 +56,7 @@ def format_node(
         FormatRequest(
             cluster_id=quorum.cluster_id,
             initial_controllers=quorum.voters if parsed.is_controller else (),
-            feature_levels={**dict.fromkeys(UNBUILT_FEATURES, 0), **feature_levels},
+            feature_levels=feature_levels,
         ),
         FormatTarget(
             directories=directories,
