@@ -29,6 +29,7 @@ from tests.conformance.differential import (
     quorum_cases,
     record_cases,
     security_cases,
+    share_group_cases,
     streams_group_cases,
     topic_cases,
     transaction_cases,
@@ -58,6 +59,7 @@ FAMILIES = (
     consumer_group_cases,
     security_cases,
     streams_group_cases,
+    share_group_cases,
 )
 # Both nodes: no timer of these may fire while the cases run.
 SETTINGS = {
@@ -65,6 +67,9 @@ SETTINGS = {
     "log.initial.task.delay.ms": "30000",
     "log.message.timestamp.before.max.ms": "9223372036854775807",
     "group.min.session.timeout.ms": "100",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "3",
     "connections.max.idle.ms": "600000",
     "transaction.two.phase.commit.enable": "false",  # Kafka's defaults, not those of development
     "unstable.api.versions.enable": "false",

@@ -26,6 +26,7 @@ CANNOT_FAIL: dict[int | tuple[int, str], tuple[int, str]] = {
     (ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, "controller"): (0, "Kafka does not answer there"),
     (ApiKey.FETCH, "controller"): (6, "the error of the whole answer came with version 7"),
     ApiKey.API_VERSIONS: (2, "the client has no name to be refused before version 3"),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (1, "a group that does not exist has no offsets"),
     ApiKey.FIND_COORDINATOR: (0, "the kind of coordinator came with version 1"),
     ApiKey.LIST_GROUPS: (5, "unknown states and types give an empty list"),
     ApiKey.LIST_TRANSACTIONS: (1, "the pattern came with version 2"),

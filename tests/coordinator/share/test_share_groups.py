@@ -48,16 +48,16 @@ def test_a_member_gets_its_partitions_once_they_are_initialised() -> None:
     assert topic_id is not None
     assert count is not None
     joined = beat(world, names=["t"])
-    assert (joined.error_code, joined.member_epoch, assigned(joined)) == (0, 1, {})
+    assert (joined.error_code, joined.member_epoch, assigned(joined)) == (0, 2, {})
     (request,) = world.persister.requests
     assert [part.start_offset for part in request.topics[0].partitions] == [-1] * count
     world.advance(1001)
-    answer = beat(world, epoch=1)
-    assert (answer.member_epoch, assigned(answer)) == (2, {topic_id: list(range(count))})
-    assert assigned(beat(world, epoch=2)) is None
+    answer = beat(world, epoch=2)
+    assert (answer.member_epoch, assigned(answer)) == (3, {topic_id: list(range(count))})
+    assert assigned(beat(world, epoch=3)) is None
     world.elect()
     group = described(world)
-    assert (group.group_state, group.group_epoch, group.assignor_name) == ("Stable", 2, "simple")
+    assert (group.group_state, group.group_epoch, group.assignor_name) == ("Stable", 3, "simple")
     assert len(world.persister.requests) == 1
 
 
@@ -66,7 +66,7 @@ def test_what_could_not_be_initialised_is_tried_again() -> None:
     world = World().elect()
     world.persister.code = ErrorCode.COORDINATOR_NOT_AVAILABLE
     beat(world, names=["t"])
-    beat(world, epoch=1)
+    beat(world, epoch=2)
     assert len(world.persister.requests) == 2
 
 
@@ -75,10 +75,10 @@ def test_members_are_fenced_leave_and_expire() -> None:
     world = World().elect()
     beat(world, names=["t"])
     world.advance(1001)
-    beat(world, epoch=1)
-    assert beat(world, epoch=1).error_code == ErrorCode.NONE
+    beat(world, epoch=2)
+    assert beat(world, epoch=2).error_code == ErrorCode.NONE
     assert beat(world, epoch=7).error_code == ErrorCode.FENCED_MEMBER_EPOCH
-    assert beat(world, "x", epoch=1).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert beat(world, "x", epoch=2).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert beat(world, epoch=-2).error_code == ErrorCode.INVALID_REQUEST
     assert beat(world, "n").error_code == ErrorCode.INVALID_REQUEST
     beat(world, "n", names=["t"])

@@ -46,6 +46,7 @@ def change(*topics: Any, **parts: Any) -> tuple[Any, Any]:
         "partitions_changed": {},
         "quotas_changed": (),
         "configs_changed": (),
+        "brokers_changed": {},
     }
     image = SimpleNamespace(
         topics=SimpleNamespace(by_id={one.topic_id: one for one in topics}),
@@ -83,6 +84,7 @@ def publisher(*disks: SimulatedDisk) -> tuple[MetadataPublisher, ReplicaSet, lis
             replication=SimpleNamespace(set_replicas=lambda *_: None, set_rates=lambda _: None)
         ),
         coordinators=Coordinators({"__consumer_offsets": groups}),
+        share=SimpleNamespace(leader_changed=lambda _: None),
         metadata=SimpleNamespace(log_config=lambda _: LogConfig()),
     )
     return MetadataPublisher(broker, lambda callback: callback(), at_once), replicas, dropped

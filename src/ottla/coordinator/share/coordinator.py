@@ -12,7 +12,7 @@ from ottla.coordinator.runtime.active import Environment, ShardState
 from ottla.coordinator.runtime.answers import gather, recover
 from ottla.coordinator.runtime.java_hash import partition_for
 from ottla.coordinator.runtime.load_turns import LoadTurns
-from ottla.coordinator.runtime.log_errors import error_text, operation_error
+from ottla.coordinator.runtime.log_errors import operation_error
 from ottla.coordinator.share.shard import ShareShard, StateChange
 from ottla.coordinator.share.state import UNINITIALIZED_OFFSET, ShareKey, StateBatch
 from ottla.protocol.apis.delete_share_group_state import (
@@ -289,7 +289,7 @@ class ShareCoordinator:
             result = done.then(lambda value: found(part, value))
             return recover(
                 result,
-                lambda error: failed(part, int(operation_error(error)), error_text(error)),
+                lambda error: failed(part, int(operation_error(error)), str(error)),
             )
 
         parts = {

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from ottla.types import Uuid
 
 SHARE_PROTOCOL_TYPE: Final = "share"
+FIRST_EPOCH: Final = 1
+"""The epochs of a new group, before its first change."""
 
 
 class ShareGroupState(StrEnum):
@@ -62,8 +64,10 @@ class ShareGroup:
     def __init__(self, group_id: str, registry: SnapshotRegistry) -> None:
         self.group_id = group_id
         self.fresh_epoch: int | None = None
-        self._epoch: TimelineObject[tuple[int, int]] = TimelineObject(registry, (0, 0))
-        self._assignment_epoch: TimelineObject[tuple[int, int]] = TimelineObject(registry, (0, 0))
+        self._epoch: TimelineObject[tuple[int, int]] = TimelineObject(registry, (FIRST_EPOCH, 0))
+        self._assignment_epoch: TimelineObject[tuple[int, int]] = TimelineObject(
+            registry, (FIRST_EPOCH, 0)
+        )
         self._state_partitions: TimelineObject[StatePartitions | None] = TimelineObject(
             registry, None
         )

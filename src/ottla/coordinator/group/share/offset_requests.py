@@ -99,7 +99,12 @@ class ShareOffsetRequests:
             )
 
         if not request.group_id:
-            refuse(KafkaError(ErrorCode.INVALID_GROUP_ID))
+            code = ErrorCode.INVALID_GROUP_ID
+            answer.complete(
+                AlterShareGroupOffsetsResponse(
+                    error_code=int(code), error_message=code.text, responses=[]
+                )
+            )
             return answer
 
         def finish(alteration: offsets.Alteration, states: Any) -> None:

@@ -51,7 +51,9 @@ class Deletion:
 
 def _empty_group(groups: ShareGroups, group_id: str) -> ShareGroup:
     """Return a group without members; GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
-    group = groups.get(group_id)
+    group = groups.find(group_id)
+    if group is None:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
     if not group.is_empty:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
     return group

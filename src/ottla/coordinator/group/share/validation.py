@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 def check_request(request: ShareGroupHeartbeatRequest) -> None:
     """Raise INVALID_REQUEST."""
+    if not request.member_id.strip():
+        raise KafkaError(ErrorCode.INVALID_REQUEST)  # without a text, as Kafka's
     for name, text in (
-        ("MemberId", request.member_id),
         ("GroupId", request.group_id),
         ("RackId", request.rack_id),
     ):

@@ -61,10 +61,10 @@ def _check_enabled(ctx: Context) -> None:
 # -------------------------------------------------------------------- ShareFetch
 
 
-def _failed_fetch(code: ErrorCode, text: str | None = None) -> ShareFetchResponse:
+def _failed_fetch(code: ErrorCode) -> ShareFetchResponse:
     return ShareFetchResponse(
         error_code=int(code),
-        error_message=code.text if text is None else text,
+        error_message=None,
         acquisition_lock_timeout_ms=0,
         responses=[],
         node_endpoints=[],
@@ -82,7 +82,7 @@ def share_fetch(
         _check_renewal(ctx, request)
         session = _session(ctx, MemberKey(group_id, member_id), request)
     except KafkaError as error:
-        failed = _failed_fetch(error.code, str(error))
+        failed = _failed_fetch(error.code)
         if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             return _after(ctx, request.max_wait_ms, failed)
         return failed
@@ -325,7 +325,7 @@ def share_acknowledge(
     except KafkaError as error:
         return ShareAcknowledgeResponse(
             error_code=int(error.code),
-            error_message=str(error),
+            error_message=None,
             responses=[],
             node_endpoints=[],
         )
