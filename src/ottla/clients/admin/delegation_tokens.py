@@ -105,13 +105,13 @@ class DelegationTokensAdmin(AdminCalls):
     ) -> list[DelegationToken]:
         """Return the tokens of owners, or all that this client's user may see."""
         owner = DescribeDelegationTokenRequest.DescribeDelegationTokenOwner
-        wanted = None
+        requested = None
         if owners is not None:
-            wanted = [
+            requested = [
                 owner(principal_type=one.type, principal_name=one.name)
                 for one in map(parse_principal, owners)
             ]
-        answer = await self._token_call(DescribeDelegationTokenRequest(owners=wanted), timeout)
+        answer = await self._token_call(DescribeDelegationTokenRequest(owners=requested), timeout)
         return [_described(one) for one in answer.tokens]
 
     async def _token_call(self, request: Any, timeout: float | None) -> Any:

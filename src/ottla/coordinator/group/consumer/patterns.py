@@ -92,25 +92,25 @@ def update(
             compiled(new)
         else:
             is_resolved = not new or new in group.resolved
-    wanted = {name for name in group.regex_counts if name != old or group.regex_counts[name] > 1}
+    requested = {name for name in group.regex_counts if name != old or group.regex_counts[name] > 1}
     if new:
-        wanted.add(new)
-    if wanted and _is_due(groups, group, wanted):
-        _start(groups, group.group_id, sorted(wanted), may_describe)
+        requested.add(new)
+    if requested and _is_due(groups, group, requested):
+        _start(groups, group.group_id, sorted(requested), may_describe)
     return has_changed, is_resolved
 
 
-def _is_due(groups: ConsumerGroups, group: ConsumerGroup, wanted: set[str]) -> bool:
+def _is_due(groups: ConsumerGroups, group: ConsumerGroup, requested: set[str]) -> bool:
     if group.group_id in groups.resolving:
         return False
-    known = [group.resolved[pattern] for pattern in wanted if pattern in group.resolved]
+    known = [group.resolved[pattern] for pattern in requested if pattern in group.resolved]
     last_ms = max((one.timestamp_ms for one in known), default=0)
     now_ms = groups.clock.now_ms()
     if now_ms <= last_ms + MIN_INTERVAL_MS:
         return False
     interval_ms = groups.settings(group.group_id).regex_refresh_interval_ms
     return (
-        len(known) < len(wanted)
+        len(known) < len(requested)
         or min(one.version for one in known) < groups.topics_version
         or now_ms > last_ms + interval_ms
     )

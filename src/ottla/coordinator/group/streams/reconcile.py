@@ -101,18 +101,18 @@ def _active_difference(current: EpochMap, target: TaskMap) -> tuple[EpochMap, Ep
     """Return the tasks to keep, to give up and to take."""
     kept, revoked = {}, {}
     for key, epochs in current.items():
-        wanted = frozenset(target.get(key, ()))
-        kept[key] = {index: epoch for index, epoch in epochs.items() if index in wanted}
-        revoked[key] = {index: epoch for index, epoch in epochs.items() if index not in wanted}
+        targeted = frozenset(target.get(key, ()))
+        kept[key] = {index: epoch for index, epoch in epochs.items() if index in targeted}
+        revoked[key] = {index: epoch for index, epoch in epochs.items() if index not in targeted}
     return _filled(kept), _filled(revoked), _new(current, target)
 
 
 def _difference(current: TaskMap, target: TaskMap) -> tuple[TaskMap, TaskMap, TaskMap]:
     kept, revoked = {}, {}
     for key, partitions in current.items():
-        wanted = frozenset(target.get(key, ()))
-        kept[key] = tuple(index for index in partitions if index in wanted)
-        revoked[key] = tuple(index for index in partitions if index not in wanted)
+        targeted = frozenset(target.get(key, ()))
+        kept[key] = tuple(index for index in partitions if index in targeted)
+        revoked[key] = tuple(index for index in partitions if index not in targeted)
     return (
         {key: value for key, value in kept.items() if value},
         {key: value for key, value in revoked.items() if value},
