@@ -58,9 +58,14 @@ class Kafka:
         return self.libraries / f"kafka-{name}-{VERSION}.jar"
 
     def definitions(self) -> dict[str, dict[str, Any]]:
-        """Return all live message definitions by name, each with the jar's name as "jar"."""
+        """Return all live message definitions by name, each with the jar's name as "jar".
+
+        Kafka Streams keeps messages of its own in consumer protocol fields: no node reads them.
+        """
         found = {}
         for jar in sorted(self.libraries.glob(f"kafka-*-{VERSION}.jar")):
+            if jar.name.startswith("kafka-streams"):
+                continue
             with zipfile.ZipFile(jar) as archive:
                 for entry in archive.namelist():
                     if re.fullmatch(r"(common/)?(message|metadata)/\w+\.json", entry):
