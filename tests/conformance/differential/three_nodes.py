@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 LEADER, FOLLOWER, OTHER = 1, 2, 3
 _OFFSETS_PARTITIONS = 5
 _TRANSACTIONS_PARTITIONS = 5
+_SHARE_STATE_PARTITIONS = 3
 _FOLLOWERS = {FOLLOWER: "follower", OTHER: "other"}
 _ODD = ("1", "3", "5", "7", "9")
 CONSUMER, DEBUGGER, LATEST = -1, -2, -1
@@ -144,6 +145,8 @@ class ClusterSide(Side):
             "__consumer_offsets", _OFFSETS_PARTITIONS, **settings, compression_type="producer"
         )
         self.topic("__transaction_state", _TRANSACTIONS_PARTITIONS, **settings)
+        kept = {"cleanup_policy": "delete", "retention_ms": "-1", "segment_bytes": "104857600"}
+        self.topic("__share_group_state", _SHARE_STATE_PARTITIONS, **kept)
 
     def check_controller(self) -> None:
         """Check that the first node is the active controller."""

@@ -5,9 +5,10 @@ Kafka: org.apache.kafka.coordinator.share.ShareCoordinatorService.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ottla.coordinator.runtime import CoordinatorRuntime
+from ottla.coordinator.runtime import CoordinatorRuntime, Result
 from ottla.coordinator.runtime.active import Environment, ShardState
 from ottla.coordinator.runtime.answers import gather, recover
 from ottla.coordinator.runtime.java_hash import partition_for
@@ -15,6 +16,7 @@ from ottla.coordinator.runtime.load_turns import LoadTurns
 from ottla.coordinator.runtime.log_errors import operation_error
 from ottla.coordinator.share.shard import ShareShard, StateChange
 from ottla.coordinator.share.state import UNINITIALIZED_OFFSET, ShareKey, StateBatch
+from ottla.errors import KafkaError
 from ottla.protocol.apis.delete_share_group_state import (
     DeleteShareGroupStateRequest,
     DeleteShareGroupStateResponse,
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ottla.clock import Clock
-    from ottla.coordinator.runtime import CoordinatorLog, Result
+    from ottla.coordinator.runtime import CoordinatorLog
     from ottla.coordinator.share.config import ShareCoordinatorConfig
     from ottla.coordinator.share.shard import HasPartition
     from ottla.coordinator.share.state import ShareState
@@ -134,6 +136,7 @@ class ShareCoordinator:
             request,
             InitializeShareGroupStateResponse,
             topic_result,
+            action="initialize share group state",
             operation=lambda shard, key, part: shard.initialize(
                 key, part.state_epoch, part.start_offset
             ),
@@ -162,6 +165,7 @@ class ShareCoordinator:
             request,
             ReadShareGroupStateResponse,
             topic_result,
+            action="read share group state",
             operation=lambda shard, key, part: shard.read(key, part.leader_epoch),
             found=found,
             failed=lambda part, code, text: partition_result(
@@ -200,6 +204,7 @@ class ShareCoordinator:
             request,
             WriteShareGroupStateResponse,
             topic_result,
+            action="write share group state",
             operation=apply,
             found=lambda part, _: topic_result.PartitionResult(partition=part.partition),
             failed=lambda part, code, text: topic_result.PartitionResult(
@@ -216,6 +221,7 @@ class ShareCoordinator:
             request,
             DeleteShareGroupStateResponse,
             topic_result,
+            action="delete share group state",
             operation=lambda shard, key, _: shard.delete(key),
             found=lambda part, _: topic_result.PartitionResult(partition=part.partition),
             failed=lambda part, code, text: topic_result.PartitionResult(
@@ -250,6 +256,7 @@ class ShareCoordinator:
             request,
             ReadShareGroupStateSummaryResponse,
             topic_result,
+            action="read share group state summary",
             operation=lambda shard, key, _: shard.summary(key),
             found=found,
             failed=lambda part, code, text: partition_result(
@@ -268,6 +275,7 @@ class ShareCoordinator:
         response: type[Response],
         topic_result: type[Any],
         *,
+        action: str,
         operation: Callable[[ShareShard, ShareKey, Any], Result[Any]],
         found: Callable[[Any, Any], Any],
         failed: Callable[[Any, int, str | None], Any],
@@ -283,14 +291,18 @@ class ShareCoordinator:
 
         def one(topic_id: Uuid, part: Any) -> Pending[Any]:
             key = ShareKey(request.group_id, topic_id, part.partition)
-            done = self.runtime.write(
-                self.partition_for(str(key)), lambda shard: operation(shard, key, part)
-            )
-            result = done.then(lambda value: found(part, value))
-            return recover(
-                result,
-                lambda error: failed(part, int(operation_error(error)), str(error)),
-            )
+
+            def answered(shard: ShareShard) -> Result[Any]:
+                try:
+                    result = operation(shard, key, part)
+                except KafkaError as error:
+                    return Result(failed(part, int(operation_error(error)), str(error)))
+                return replace(result, response=found(part, result.response))
+
+            def not_written(error: Exception) -> Any:
+                return failed(part, int(operation_error(error)), f"Unable to {action}: {error}")
+
+            return recover(self.runtime.write(self.partition_for(str(key)), answered), not_written)
 
         parts = {
             topic.topic_id: [one(topic.topic_id, part) for part in topic.partitions]
