@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from ottla.clients.producer.batches import Deliveries, Delivery, RecordMetadata
     from ottla.clients.producer.producer import AsyncProducer
     from ottla.clients.producer.transaction_state import PreparedTransaction
+    from ottla.clients.share.blocking import ShareConsumer
+    from ottla.clients.share.consumer import AsyncShareConsumer
+    from ottla.clients.share.records import ShareRecord
     from ottla.errors import (
         AbortableTransactionError,
         AuthenticationError,
@@ -114,16 +117,18 @@ if TYPE_CHECKING:
         UnsupportedVersion,
         WakeupError,
     )
-    from ottla.types import Node, TopicPartition, Uuid
+    from ottla.types import AcknowledgeType, Node, TopicPartition, Uuid
 
 __all__ = [
     "AbortableTransactionError",
+    "AcknowledgeType",
     "Admin",
     "AdminSettings",
     "AlterOperation",
     "AsyncAdmin",
     "AsyncConsumer",
     "AsyncProducer",
+    "AsyncShareConsumer",
     "AuthenticationError",
     "AuthorizationError",
     "BrokerNotAvailableError",
@@ -212,6 +217,8 @@ __all__ = [
     "SaslAuthenticationError",
     "SecurityDisabledError",
     "SerializationError",
+    "ShareConsumer",
+    "ShareRecord",
     "SslAuthenticationError",
     "SubscriptionPattern",
     "ThrottlingQuotaExceededError",
@@ -238,12 +245,14 @@ __all__ = [
 
 # Where the names come from; those that are not listed are exceptions of ottla.errors.
 _MODULES = {
+    "AcknowledgeType": "ottla.types",
     "Admin": "ottla.clients.admin.blocking",
     "AdminSettings": "ottla.clients.keywords",
     "AlterOperation": "ottla.clients.admin.configs",
     "AsyncAdmin": "ottla.clients.admin.admin",
     "AsyncConsumer": "ottla.clients.consumer.consumer",
     "AsyncProducer": "ottla.clients.producer.producer",
+    "AsyncShareConsumer": "ottla.clients.share.consumer",
     "ConfigChange": "ottla.clients.admin.configs",
     "ConfigEntry": "ottla.clients.admin.configs",
     "ConfigResource": "ottla.clients.admin.configs",
@@ -273,6 +282,8 @@ _MODULES = {
     "RebalanceListener": "ottla.clients.consumer.core",
     "RecordMetadata": "ottla.clients.producer.batches",
     "ResourceType": "ottla.clients.admin.configs",
+    "ShareConsumer": "ottla.clients.share.blocking",
+    "ShareRecord": "ottla.clients.share.records",
     "SubscriptionPattern": "ottla.clients.consumer.subscription",
     "TopicDescription": "ottla.clients.admin.topics",
     "TopicListing": "ottla.clients.admin.topics",

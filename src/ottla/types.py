@@ -1,11 +1,13 @@
 """Small value types that every layer shares.
 
-Kafka: org.apache.kafka.common.{Uuid, TopicPartition, TopicIdPartition, Node}.
+Kafka: org.apache.kafka.common.{Uuid, TopicPartition, TopicIdPartition, Node},
+clients.consumer.AcknowledgeType.
 """
 
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -96,6 +98,16 @@ class Node(NamedTuple):
     host: str
     port: int
     rack: str | None = None
+
+
+class AcknowledgeType(IntEnum):
+    """What a member of a share group decides on a record (KIP-932); a gap has no record."""
+
+    GAP = 0
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
 
 
 class ReadableFile(Protocol):

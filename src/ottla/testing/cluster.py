@@ -48,6 +48,9 @@ TEST_DEFAULTS: Mapping[str, str] = {
     "transaction.state.log.num.partitions": "5",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "5",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
     "transaction.two.phase.commit.enable": "true",
     "unstable.api.versions.enable": "true",
 }
@@ -102,6 +105,8 @@ class Cluster:
                 "offsets.topic.replication.factor": replicas,
                 "transaction.state.log.replication.factor": replicas,
                 "transaction.state.log.min.isr": str(min(2, nodes)),
+                "share.coordinator.state.topic.replication.factor": replicas,
+                "share.coordinator.state.topic.min.isr": str(min(2, nodes)),
                 "default.replication.factor": replicas,
                 **given,
             }

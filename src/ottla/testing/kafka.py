@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from ottla.clients.blocking import Admin, Consumer, Producer
     from ottla.clients.keywords import ConsumerSettings
+    from ottla.clients.share.blocking import ShareConsumer
+    from ottla.testing.deliveries import Deliveries
     from ottla.testing.expectation import Expectation
     from ottla.testing.fault_clock import ClusterClock
     from ottla.testing.fault_disk import DiskFaults
@@ -78,7 +80,8 @@ class Kafka:
         self.unchecked: list[Expectation] = []
         self._producer: Producer | None = None
         self._admin: Admin | None = None
-        self._consumers: list[Consumer] = []
+        self._consumers: list[Consumer | ShareConsumer] = []
+        self._deliveries: dict[str, Deliveries] = {}
         self._making = threading.Lock()  # tests have threads: one of two producers was never closed
 
     def __enter__(self) -> Self:
@@ -200,6 +203,31 @@ class Kafka:
         self._consumers.append(consumer)
         return consumer
 
+    @raised_at_the_call
+    def share_consumer(
+        self, *topics: str, group: str, **settings: Unpack[ConsumerSettings]
+    ) -> ShareConsumer:
+        """Return a native share consumer of a group that reads from the beginning.
+
+        `assert_delivered` knows what it returns. Close it, or use it in `with`; the end of the test
+        closes one that is left open.
+        """
+        from ottla.clients.admin.configs import ConfigResource, ResourceType
+        from ottla.testing.deliveries import CountedShareConsumer, Deliveries
+
+        if group not in self._deliveries:
+            self._deliveries[group] = Deliveries()
+            beginning = {"share.auto.offset.reset": "earliest"}
+            self.admin.alter_configs({ConfigResource(ResourceType.GROUP, group): beginning})
+        consumer = CountedShareConsumer(
+            *topics,
+            on_records=self._deliveries[group].note,
+            config=self.client_settings,
+            **{**_TIMEOUTS, **settings, "group_id": group},
+        )
+        self._consumers.append(consumer)
+        return consumer
+
     # Settings for stock clients
 
     def confluent(self, **more: Any) -> dict[str, Any]:
@@ -248,8 +276,11 @@ class Kafka:
         """Return how many records the group has not committed.
 
         They are counted in the topics of this test of which it has committed an offset; of a group
-        that has committed none, in all of them, from the start of each log.
+        that has committed none, in all of them, from the start of each log. Of a share group it is
+        what was not delivered completely.
         """
+        if group in self._deliveries:
+            return sum(self._share_lag(group).values())
         committed = self.committed(group)
         known = {where.topic for where in committed} or set(map(str, self.topics))
         partitions = [p for topic in self.topics if topic in known for p in topic.partitions()]
@@ -262,14 +293,35 @@ class Kafka:
             for where in partitions
         )
 
+    def _share_lag(self, group: str) -> dict[TopicPartition, int]:
+        found = self.admin.list_share_group_offsets(group)
+        return {
+            where: one.lag
+            for where, one in found.items()
+            if one is not None and not isinstance(one, KafkaError) and one.lag is not None
+        }
+
+    @raised_at_the_call
+    def assert_delivered(self, *topics: str, group: str, times: int = 1) -> None:
+        """Check that consumers of `share_consumer` got each record of the topics so many times."""
+        names = set(map(str, topics))
+        records = [r for topic in self.topics if str(topic) in names for r in topic.records()]
+        self._deliveries[group].check(group, records, times)
+
     @raised_at_the_call
     def wait_lag(self, lag: int, *, group: str, timeout: float = 10.0) -> None:
-        """Wait until the group has committed something and lags by no more than `lag` records."""
+        """Wait until the group has committed something and lags by no more than `lag` records.
+
+        Of a share group: until it has begun to read.
+        """
         self.wait(
-            lambda: bool(self.committed(group)) and self.lag(group) <= lag,
+            lambda: self._has_begun(group) and self.lag(group) <= lag,
             timeout,
             lambda: f"group {group} did not reach lag {lag}\n{self.describe()}",
         )
+
+    def _has_begun(self, group: str) -> bool:
+        return bool(self._share_lag(group) if group in self._deliveries else self.committed(group))
 
     @raised_at_the_call
     def wait_assigned(self, group: str, *, members: int = 1, timeout: float = 10.0) -> None:
@@ -404,7 +456,7 @@ class Kafka:
                 closing.callback(_close_consumer, consumer)
 
 
-def _close_consumer(consumer: Consumer) -> None:
+def _close_consumer(consumer: Consumer | ShareConsumer) -> None:
     """Close a consumer that a test has left open, in another thread or without its broker."""
     with suppress(KafkaError, RuntimeError):
         consumer.close()

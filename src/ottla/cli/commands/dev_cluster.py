@@ -208,6 +208,8 @@ def _settings(node: DevNode, members: list[DevNode]) -> dict[str, str]:
         "offsets.topic.replication.factor": str(min(3, len(members))),
         "transaction.state.log.replication.factor": str(min(3, len(members))),
         "transaction.state.log.min.isr": str(min(2, len(members))),
+        "share.coordinator.state.topic.replication.factor": str(min(3, len(members))),
+        "share.coordinator.state.topic.min.isr": str(min(2, len(members))),
         "default.replication.factor": str(min(3, len(members))),
         "min.insync.replicas": str(min(2, len(members))),
         "group.initial.rebalance.delay.ms": "0",

@@ -14,6 +14,7 @@ from ottla.clients.admin.credentials import CredentialsAdmin
 from ottla.clients.admin.delegation_tokens import DelegationTokensAdmin
 from ottla.clients.admin.quorum import QuorumAdmin
 from ottla.clients.admin.quotas import QuotasAdmin
+from ottla.clients.admin.share_groups import ShareGroupsAdmin
 from ottla.clients.admin.streams_groups import StreamsGroupsAdmin
 from ottla.clients.admin.transactions import TransactionsAdmin
 
@@ -28,6 +29,7 @@ class AsyncAdmin(
     TransactionsAdmin,
     ConfigsAdmin,
     StreamsGroupsAdmin,
+    ShareGroupsAdmin,
     QuotasAdmin,
     QuorumAdmin,
     CredentialsAdmin,

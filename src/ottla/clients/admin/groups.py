@@ -365,15 +365,16 @@ def _consumer_member(member: Any) -> MemberDescription:
         member.instance_id,
         member.client_id,
         member.client_host,
-        _partitions(member.assignment),
-        _partitions(member.target_assignment),
+        partitions_of(member.assignment),
+        partitions_of(member.target_assignment),
         member.member_epoch,
         tuple(member.subscribed_topic_names),
         member.rack_id,
     )
 
 
-def _partitions(assignment: Any) -> tuple[TopicPartition, ...]:
+def partitions_of(assignment: Any) -> tuple[TopicPartition, ...]:
+    """Return the partitions of an assignment of consumer or share groups."""
     return tuple(
         TopicPartition(topic.topic_name, partition)
         for topic in assignment.topic_partitions

@@ -44,6 +44,22 @@ def next_offset_after(records: memoryview) -> int | None:
     return found
 
 
+def records_of(batch: RecordBatch, topic_partition: TopicPartition) -> list[ConsumerRecord]:
+    """Decode a batch."""
+    if batch.magic < 2 or not batch.record_count:
+        return with_topic(topic_partition, batch.records())
+    plain = bytes(batch.decompressed_payload(DEFAULT_LIMIT_BYTES))
+    records = simple_records(
+        plain,
+        batch.record_count,
+        batch.base_offset,
+        batch.base_timestamp,
+        batch.max_timestamp if batch.attributes & LOG_APPEND_TIME_FLAG else None,
+        *topic_partition,
+    )
+    return with_topic(topic_partition, batch.records()) if records is None else records
+
+
 class Fetched:
     """The records of one partition in one Fetch response, and the user's position in them."""
 
@@ -177,24 +193,10 @@ class Fetched:
         return batch.records()
 
     def _decode_with_topic(self, batch: RecordBatch) -> list[ConsumerRecord]:
-        records = self._with_topic(batch)
+        records = records_of(batch, self.topic_partition)
         if batch.attributes & LOG_APPEND_TIME_FLAG:
             records = [AppendedRecord(*record) for record in records]
         return records
-
-    def _with_topic(self, batch: RecordBatch) -> list[ConsumerRecord]:
-        if batch.magic < 2 or not batch.record_count:
-            return with_topic(self.topic_partition, batch.records())
-        plain = bytes(batch.decompressed_payload(DEFAULT_LIMIT_BYTES))
-        records = simple_records(
-            plain,
-            batch.record_count,
-            batch.base_offset,
-            batch.base_timestamp,
-            batch.max_timestamp if batch.attributes & LOG_APPEND_TIME_FLAG else None,
-            *self.topic_partition,
-        )
-        return with_topic(self.topic_partition, batch.records()) if records is None else records
 
     def _is_aborted(self, batch: RecordBatch) -> bool:
         """Whether a transactional batch belongs to an aborted transaction (read_committed)."""

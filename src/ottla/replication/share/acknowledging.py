@@ -5,7 +5,6 @@ Kafka: SharePartition.{acknowledge, releaseAcquiredRecords, releaseAcquisitionLo
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
@@ -19,23 +18,13 @@ from ottla.replication.share.states import (
     InFlightState,
     RecordState,
 )
+from ottla.types import AcknowledgeType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ottla.purgatory.pending import Pending
     from ottla.replication.share.partition import SharePartition
-
-
-class AcknowledgeType(IntEnum):
-    """Kafka's numbers; a gap is an offset without a record."""
-
-    GAP = 0
-    ACCEPT = 1
-    RELEASE = 2
-    REJECT = 3
-    RENEW = 4
-
 
 _STATES: Final = {
     AcknowledgeType.GAP: ARCHIVED,

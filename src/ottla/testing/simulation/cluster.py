@@ -88,6 +88,7 @@ class SimulatedCluster:
                 "controller.quorum.bootstrap.servers": ",".join(controllers),
                 "offsets.topic.replication.factor": str(min(3, len(quorum.voters))),
                 "transaction.state.log.replication.factor": str(min(3, len(quorum.voters))),
+                "share.coordinator.state.topic.replication.factor": str(min(3, len(quorum.voters))),
                 **config,
             },
             network=self.network,

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.purgatory.pending import Pending
-from ottla.replication.share.acknowledging import Acknowledgement, AcknowledgeType
+from ottla.replication.share.acknowledging import Acknowledgement
 from ottla.replication.share.environment import SharePartitionKey
 from ottla.replication.share.session import TopicIdPartition
 from ottla.security.acl import Operation, ResourceType
+from ottla.types import AcknowledgeType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -1,0 +1,112 @@
+"""Builds ShareFetch and ShareAcknowledge requests.
+
+Kafka: org.apache.kafka.common.requests.{ShareFetchRequest, ShareAcknowledgeRequest}.Builder.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.clients.share.in_flight import offset_runs
+from ottla.clients.share.session import by_topic
+from ottla.protocol.apis.share_acknowledge import ShareAcknowledgeRequest
+from ottla.protocol.apis.share_fetch import ShareFetchRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ottla.clients.settings import Settings
+    from ottla.clients.share.in_flight import Acknowledgements
+    from ottla.types import Uuid
+
+STRICT = {"batch_optimized": 0, "record_limit": 1}
+_FetchTopic = ShareFetchRequest.FetchTopic
+_FetchPartition = _FetchTopic.FetchPartition
+_AcknowledgeTopic = ShareAcknowledgeRequest.AcknowledgeTopic
+_AcknowledgePartition = _AcknowledgeTopic.AcknowledgePartition
+
+
+def share_fetch(
+    settings: Settings,
+    member_id: str,
+    epoch: int,
+    *,
+    added: Iterable[tuple[Uuid, int]],
+    forgotten: Iterable[tuple[Uuid, int]],
+    sent: Sequence[Acknowledgements],
+) -> ShareFetchRequest:
+    """Return a request that acknowledges, then acquires."""
+    batches = _batches(sent, _FetchPartition.AcknowledgementBatch)
+    names = [*batches, *(one for one in added if one not in batches)]
+    return ShareFetchRequest(
+        group_id=settings.group_id,
+        member_id=member_id,
+        share_session_epoch=epoch,
+        max_wait_ms=settings.fetch_max_wait_ms,
+        min_bytes=settings.fetch_min_bytes,
+        max_bytes=settings.fetch_max_bytes,
+        max_records=settings.max_poll_records,
+        batch_size=settings.max_poll_records,
+        share_acquire_mode=STRICT[settings.share_acquire_mode.lower()],
+        topics=[
+            _FetchTopic(
+                topic_id=topic_id,
+                partitions=[
+                    _FetchPartition(
+                        partition_index=index,
+                        acknowledgement_batches=batches.get((topic_id, index), []),
+                    )
+                    for index in indexes
+                ],
+            )
+            for topic_id, indexes in by_topic(names).items()
+        ],
+        forgotten_topics_data=[
+            ShareFetchRequest.ForgottenTopic(topic_id=topic_id, partitions=indexes)
+            for topic_id, indexes in by_topic(forgotten).items()
+        ],
+    )
+
+
+def share_acknowledge(
+    settings: Settings, member_id: str, epoch: int, sent: Sequence[Acknowledgements]
+) -> ShareAcknowledgeRequest:
+    """Return a request that only acknowledges; the final epoch also ends the session."""
+    batches = _batches(sent, _AcknowledgePartition.AcknowledgementBatch)
+    return ShareAcknowledgeRequest(
+        group_id=settings.group_id,
+        member_id=member_id,
+        share_session_epoch=epoch,
+        is_renew_ack=any(one.renews for one in sent),
+        topics=[
+            _AcknowledgeTopic(
+                topic_id=topic_id,
+                partitions=[
+                    _AcknowledgePartition(
+                        partition_index=index,
+                        acknowledgement_batches=batches[topic_id, index],
+                    )
+                    for index in indexes
+                ],
+            )
+            for topic_id, indexes in by_topic(batches).items()
+        ],
+    )
+
+
+def _batches(sent: Sequence[Acknowledgements], kind: type[Any]) -> dict[tuple[Uuid, int], Any]:
+    merged: dict[tuple[Uuid, int], dict[int, Any]] = {}
+    for one in sent:
+        name = one.key.topic_id, one.key.partition.partition
+        merged.setdefault(name, {}).update(one.types)
+    return {
+        name: [
+            kind(
+                first_offset=run.first_offset,
+                last_offset=run.last_offset,
+                acknowledge_types=run.types,
+            )
+            for run in offset_runs(types)
+        ]
+        for name, types in merged.items()
+    }
