@@ -46,7 +46,7 @@ def frame_of(key: ApiKey, seed: int) -> bytearray:
     return bytearray(b"".join(bytes(part) for part in parts[1:]))  # type: ignore[arg-type] # no slices
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(st.binary(max_size=200))
 @example(b"")
 def test_arbitrary_frames(frame: bytes) -> None:
@@ -54,7 +54,7 @@ def test_arbitrary_frames(frame: bytes) -> None:
     receive_hostile(frame)
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(
     st.sampled_from(list(ApiKey)),
     st.integers(-2, 20),
@@ -66,7 +66,7 @@ def test_arbitrary_bodies(key: ApiKey, version: int, body: bytes) -> None:
     receive_hostile(head + b"\0\0\0\1" + b"\0\1c" + body)
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(st.sampled_from(list(ApiKey)), st.integers(0, 2**32), st.data())
 def test_damaged_frames(key: ApiKey, seed: int, data: st.DataObject) -> None:
     """A mutated frame is refused or decodes to another valid request."""
@@ -86,7 +86,7 @@ def test_damaged_frames(key: ApiKey, seed: int, data: st.DataObject) -> None:
     receive_hostile(bytes(frame))
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.sampled_from(list(ApiKey)), st.integers(0, 20), st.binary(max_size=150))
 def test_arbitrary_responses(key: ApiKey, version: int, body: bytes) -> None:
     """Clients also survive arbitrary responses."""

@@ -48,7 +48,7 @@ def decode_hostile(cls: type[Struct], version: int, data: bytes) -> None:
     codec.encode(message, version)
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(st.sampled_from(VERSIONS), st.binary(max_size=120))
 def test_arbitrary_bytes_raise_only_corrupt_message(
     which: tuple[type[Struct], int], data: bytes
@@ -57,7 +57,7 @@ def test_arbitrary_bytes_raise_only_corrupt_message(
     decode_hostile(*which, data)
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(
     st.sampled_from(VERSIONS),
     st.integers(0, 2**32),

@@ -99,7 +99,7 @@ def expected(entries: list[Acl], operation: Operation, name: str, *, allows: boo
     return any(one.permission == Permission.ALLOW and one.operation in enough for one in fitting)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(acls, max_size=8), st.data(), st.booleans())
 def test_decisions_are_those_of_a_plain_list(
     entries: list[Acl],

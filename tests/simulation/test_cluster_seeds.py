@@ -11,10 +11,10 @@ import pytest
 from tests.simulation.cluster_seeds import run_seed
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3, 12, 15])
+@pytest.mark.parametrize("seed", [1, 2, 3])
 def test_whole_clusters_survive_bad_days(seed: int) -> None:
     """Safe after every turn, live when the faults end; layouts of three to seven nodes."""
-    run = run_seed(seed, rounds=3)
+    run = run_seed(seed, rounds=2)
     assert len(run.work.acknowledged) > 50
     if run.transactions is not None:
         assert run.transactions.counts["copied"] > 0
@@ -23,13 +23,13 @@ def test_whole_clusters_survive_bad_days(seed: int) -> None:
 
 def test_a_cluster_survives_faults_that_last() -> None:
     """Among them a pause or a broker with empty disks; the cluster works again soon after each."""
-    run = run_seed(13, rounds=4, lasting=True)
+    run = run_seed(13, rounds=3, lasting=True)
     assert len(run.work.acknowledged) > 50
 
 
 _DIGEST = """
 from tests.simulation.cluster_seeds import run_seed
-print(run_seed(8, rounds=4).cluster.trace.digest())
+print(run_seed(8, rounds=1).cluster.trace.digest())
 """
 
 

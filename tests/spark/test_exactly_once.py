@@ -31,6 +31,7 @@ def pipeline(
     return Pipeline(spark, node.bootstrap, tmp_path, name)
 
 
+@pytest.mark.conformance
 def test_batches_are_committed_with_their_offsets(pipeline: Pipeline) -> None:
     """The group is an ordinary one, without lag after each run."""
     numbers(pipeline.bootstrap, pipeline.source, 0, 100)

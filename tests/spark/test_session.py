@@ -143,6 +143,7 @@ def test_a_stream_goes_on_where_it_was(spark: SparkSession, node: Cluster, tmp_p
     assert numbers_in(batch(spark, node, "target")) == list(range(150))
 
 
+@pytest.mark.conformance
 def test_a_recreated_topic_ends_the_query(
     spark: SparkSession, node: Cluster, tmp_path: Path
 ) -> None:

@@ -48,10 +48,10 @@ def _written(seed: int) -> tuple[SimulatedDisk, CleanerBed]:
     disk = SimulatedDisk(seed)
     bed = CleanerBed(open_set(disk, config=COMPACT))
     log = make(bed.logs)
-    for number in range(24):
+    for number in range(16):
         _send(log, number)
     bed.clean()
-    for number in range(24, 60):
+    for number in range(16, 40):
         _send(log, number)
     bed.make_durable()
     return disk, bed
