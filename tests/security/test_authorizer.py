@@ -204,6 +204,13 @@ def test_a_right_on_any_resource(entries: tuple[Acl, ...], is_allowed: bool) -> 
     assert found.authorize_any(ALICE, HOST, Operation.WRITE, TOPIC) is is_allowed
 
 
+def test_entries_for_all_resources_end_allow_everyone() -> None:
+    """Of any resource as of one: an entry of another user on the wildcard names them all."""
+    assert authorizer(allows=True).authorize_any(ALICE, HOST, Operation.WRITE, TOPIC)
+    found = authorizer(acl(Operation.WRITE, name="*", principal="User:bob"), allows=True)
+    assert not found.authorize_any(ALICE, HOST, Operation.WRITE, TOPIC)
+
+
 @pytest.mark.parametrize(
     ("pattern", "name", "fits"),
     [

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.authorizer")
 _ANY_USER: Final = "User:*"
+_ANY_NAME: Final = "hardcode"
+"""Stands for all resources of a kind, in Kafka as well."""
 _MAX_REMEMBERED: Final = 50_000
 _IMPLIES: Final[dict[int, frozenset[int]]] = {
     Operation.DESCRIBE: frozenset(
@@ -70,6 +72,7 @@ class StandardAuthorizer:
         self._lengths: dict[int, Counter[int]] = {}
         """How many prefixes of each length there are, by the kind of resource."""
         self._remembered: dict[tuple[Principal, str, int, int, str], bool] = {}
+        self._remembered_any: dict[tuple[Principal, str, int, int], bool] = {}
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -112,6 +115,7 @@ class StandardAuthorizer:
     def _changed(self) -> None:
         self.version += 1
         self._remembered.clear()
+        self._remembered_any.clear()
 
     # Decisions
 
@@ -181,35 +185,34 @@ class StandardAuthorizer:
     ) -> bool:
         """Whether an operation is allowed on at least one resource of a kind.
 
-        There has to be an ALLOW whose pattern no DENY covers as a whole. Implications do not count.
+        Either what is allowed on a resource that no entry names, or an ALLOW whose pattern no DENY
+        covers as a whole; for the second, implications do not count.
         """
-        who = str_of(principal)
-        if who in self._super_users:
-            return True
-        if self._allows_without_acl and self.is_loaded:
-            probe = self._covers_all(who, host, operation, resource_type)
-            return not probe
-        allowed: list[Acl] = []
-        denied: list[Acl] = []
-        for acl in self._by_id.values():
-            if (
-                acl.resource_type == resource_type
-                and acl.principal in {who, _ANY_USER}
-                and acl.host in {host, WILDCARD}
-                and acl.operation in {operation, Operation.ALL}
-            ):
-                (denied if acl.permission == Permission.DENY else allowed).append(acl)
-        return any(not any(_dominates(one, acl) for one in denied) for acl in allowed)
+        key = principal, host, operation, resource_type
+        known = self._remembered_any.get(key)
+        if known is None:
+            if len(self._remembered_any) >= _MAX_REMEMBERED:
+                self._remembered_any.clear()
+            known = self._remembered_any[key] = self._is_any_allowed(*key)
+        return known
 
-    def _covers_all(self, who: str, host: str, operation: int, resource_type: int) -> bool:
-        """Whether a DENY fits every resource of a kind."""
-        return any(
-            acl.permission == Permission.DENY
+    def _is_any_allowed(
+        self, principal: Principal, host: str, operation: int, resource_type: int
+    ) -> bool:
+        who = str_of(principal)
+        if self.decide(who, host, operation, resource_type, _ANY_NAME).is_allowed:
+            return True
+        fitting = [
+            acl
+            for acl in self._by_id.values()
+            if acl.resource_type == resource_type
             and acl.principal in {who, _ANY_USER}
             and acl.host in {host, WILDCARD}
             and acl.operation in {operation, Operation.ALL}
-            for acl in self._literal.get((resource_type, WILDCARD), {}).values()
-        )
+        ]
+        denied = [acl for acl in fitting if acl.permission == Permission.DENY]
+        allowed = [acl for acl in fitting if acl.permission == Permission.ALLOW]
+        return any(not any(_dominates(one, acl) for one in denied) for acl in allowed)
 
 
 def _log(level: int, outcome: str, decided: tuple[Principal, str, int, int, str]) -> None:
