@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+HEADING = re.compile(r"^##{1,2} ", re.MULTILINE)
 ADDRESS = "localhost:9092"
 OWN_TESTS = {
     "docs/security.md": "tests/server/security/test_document.py",
@@ -40,10 +41,10 @@ NOT_RUN = {
 
 
 def section(page: str, title: str) -> list[Snippet]:
-    """Return the snippets below a heading, up to the next one."""
+    """Return the snippets below a heading, up to the next one of its level or above."""
     text = (ROOT / page).read_text(encoding="utf-8")
     _, _, rest = text.partition(f"\n### {title}\n")
-    return [Snippet(*one) for one in BLOCK.findall(rest.partition("\n### ")[0])]
+    return [Snippet(*one) for one in BLOCK.findall(HEADING.split(rest)[0])]
 
 
 class Snippet(NamedTuple):

@@ -113,6 +113,9 @@ COMMANDS: dict[str, Command] = {
     "demo": Command(
         "ottla.cli.commands.demo", "demo", "Send and read a thousand events on a temporary node."
     ),
+    "dev": Command(
+        "ottla.cli.commands.dev", "dev", "Run a node for development, with TLS and logins."
+    ),
     "dev-cluster": Command(
         "ottla.cli.commands.dev_cluster", "dev_cluster", "Run several nodes on this machine."
     ),

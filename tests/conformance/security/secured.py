@@ -17,6 +17,7 @@ from ottla.testing.cluster import Cluster
 from tests.conformance.applied import wait_until_applied
 from tests.conformance.kafka import RealKafka
 from tests.conformance.pair import SHARED, Conversation
+from tests.conformance.security.cells import cells
 from tests.ports import free_ports
 
 if TYPE_CHECKING:
@@ -27,25 +28,31 @@ if TYPE_CHECKING:
     from ottla.security.acl import Acl
     from tests.conformance.kafka import Kafka
 
-USERS = ("root", "alice", "bob", "carol")
+CELLS = tuple(cells())
+SUPER_USERS = ("root", *(one.user for one in CELLS if one.kind == "super"))
+USERS = ("root", "alice", "bob", "carol", *(one.user for one in CELLS))
 JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required " + " ".join(
     f'user_{user}="{user}"' for user in USERS
 )
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 SECURITY = {
     "listener.security.protocol.map": (
-        "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,LOGIN:SASL_PLAINTEXT"
+        "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_PLAINTEXT,LOGIN:SASL_PLAINTEXT"
     ),
+    "sasl.mechanism.controller.protocol": "PLAIN",
+    "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.controller.plain.sasl.jaas.config": (JAAS + ' username="root" password="root";'),
     "inter.broker.listener.name": "PLAINTEXT",
     "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
     "listener.name.login.plain.sasl.jaas.config": JAAS + ";",
     "listener.name.login.scram-sha-256.sasl.jaas.config": SCRAM,
     "listener.name.login.scram-sha-512.sasl.jaas.config": SCRAM,
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:root;User:ANONYMOUS",
+    "super.users": ";".join(f"User:{one}" for one in (*SUPER_USERS, "ANONYMOUS")),
     "delegation.token.secret.key": "secret of all nodes",
 }
 _TIMEOUT_S = 10
+_ACLS_PER_REQUEST = 200
 
 
 class LoginFailed(Exception):
@@ -55,33 +62,39 @@ class LoginFailed(Exception):
 class SecuredSide:
     """One of the two nodes; a connection for each user is kept until the node closes it."""
 
-    def __init__(self, login: tuple[str, int], plain: tuple[str, int]) -> None:
+    def __init__(
+        self, login: tuple[str, int], plain: tuple[str, int], controller: tuple[str, int]
+    ) -> None:
         self.login = login
         self.plain = plain
-        self._connections: dict[str, tuple[socket.socket, Conversation]] = {}
+        self._addresses = {"broker": login, "controller": controller}
+        self._connections: dict[tuple[str, str], tuple[socket.socket, Conversation]] = {}
 
     @property
     def bootstrap(self) -> str:
         """The address of the listener that asks for a login."""
         return f"{self.login[0]}:{self.login[1]}"
 
-    def ask(self, user: str, request: Request, version: int | None = None) -> Any:
+    def ask(
+        self, user: str, request: Request, version: int | None = None, listener: str = "broker"
+    ) -> Any:
         """Return the answer to a user; None when the node hangs up, "silent" when it waits."""
-        if user not in self._connections:
-            self._connections[user] = self._connect(user)
+        key = user, listener
+        if key not in self._connections:
+            self._connections[key] = self._connect(user, listener)
         try:
-            answer = self._connections[user][1].ask(request, version)
+            answer = self._connections[key][1].ask(request, version)
         except TimeoutError:
-            self._forget(user)
+            self._forget(key)
             return "silent"
         except ConnectionResetError:
             answer = None
         if answer is None:
-            self._forget(user)
+            self._forget(key)
         return answer
 
-    def _connect(self, user: str) -> tuple[socket.socket, Conversation]:
-        address = self.plain if user == "ANONYMOUS" else self.login
+    def _connect(self, user: str, listener: str) -> tuple[socket.socket, Conversation]:
+        address = self.plain if user == "ANONYMOUS" else self._addresses[listener]
         connection = socket.create_connection(address, timeout=_TIMEOUT_S)
         conversation = Conversation(connection)
         if user != "ANONYMOUS":
@@ -92,8 +105,8 @@ class SecuredSide:
                 raise LoginFailed(user)
         return connection, conversation
 
-    def _forget(self, user: str) -> None:
-        self._connections.pop(user)[0].close()
+    def _forget(self, key: tuple[str, str]) -> None:
+        self._connections.pop(key)[0].close()
 
     def settle(self) -> None:
         """Wait until all changes so far count."""
@@ -123,15 +136,16 @@ class SecuredSide:
             )
             for one in acls
         ]
-        if creations:
-            answer = self.ask("ANONYMOUS", CreateAclsRequest(creations=creations))
+        for begin in range(0, len(creations), _ACLS_PER_REQUEST):
+            some = creations[begin : begin + _ACLS_PER_REQUEST]
+            answer = self.ask("ANONYMOUS", CreateAclsRequest(creations=some))
             assert all(one.error_code == 0 for one in answer.results), answer
         self.settle()
 
     def close(self) -> None:
         """Close all connections."""
-        for user in list(self._connections):
-            self._forget(user)
+        for key in list(self._connections):
+            self._forget(key)
 
 
 @contextmanager
@@ -149,8 +163,10 @@ def secured_sides(kafka: Kafka, directory: Path) -> Iterator[tuple[SecuredSide, 
             Cluster(config={**SHARED, **SECURITY, "listeners": listeners})
         )
         addresses = cluster.run(lambda node: dict(node.addresses))
-        theirs = SecuredSide(("127.0.0.1", port), ("127.0.0.1", real.port))
-        ours = SecuredSide(addresses["LOGIN"], addresses["PLAINTEXT"])
+        theirs = SecuredSide(
+            ("127.0.0.1", port), ("127.0.0.1", real.port), ("127.0.0.1", real.controller_port)
+        )
+        ours = SecuredSide(addresses["LOGIN"], addresses["PLAINTEXT"], addresses["CONTROLLER"])
         stack.callback(theirs.close)
         stack.callback(ours.close)
         yield theirs, ours

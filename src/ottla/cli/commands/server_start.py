@@ -22,11 +22,11 @@ from ottla.cli.options.first_start import format_empty
 from ottla.cli.options.node_config import load_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     from ottla.server.node.node import Node
     from ottla.server.node.settings import NodeSettings
-    from ottla.server.node.startup import PortTaken
+    from ottla.server.node.startup import Banner, PortTaken
 
 log = logging.getLogger("ottla.node")
 _CLUSTER_ID_VARIABLES = ("CLUSTER_ID", "KAFKA_CLUSTER_ID", "KAFKA_KRAFT_CLUSTER_ID")
@@ -101,11 +101,24 @@ def server_start(  # noqa: PLR0917 - click passes options by name
     from ottla.server.node.startup import PortTaken
 
     try:
-        _run(_serve(settings, ready_file))
+        _run(_serve(settings, ready_file, lambda banner: banner.lines()))
     except PortTaken as error:
         levels = ",".join(log_levels)
         advice = _port_advice(error, file, overrides, (ready_file, levels, log_format, log_file))
         raise click.ClickException(advice) from error
+
+
+def run_node(
+    settings: NodeSettings, ready_file: str | None, lines: Callable[[Banner], Iterable[str]]
+) -> None:
+    """Run a node until a signal; print the lines once it serves."""
+    from ottla.server.node.startup import PortTaken
+
+    _open_log(settings)
+    try:
+        _run(_serve(settings, ready_file, lines))
+    except PortTaken as error:
+        raise click.ClickException(f"{error.reason}; choose another --port") from error
 
 
 def _port_advice(
@@ -164,7 +177,9 @@ def _run(main: Coroutine[Any, Any, None]) -> None:
         uvloop.run(main)
 
 
-async def _serve(settings: NodeSettings, ready_file: str | None) -> None:
+async def _serve(
+    settings: NodeSettings, ready_file: str | None, lines: Callable[[Banner], Iterable[str]]
+) -> None:
     from ottla.errors import OttlaError
     from ottla.server.node.node import Node
     from ottla.server.system.process import keep_freed_memory, raise_descriptor_limit
@@ -182,7 +197,7 @@ async def _serve(settings: NodeSettings, ready_file: str | None) -> None:
         raise click.ClickException(str(error)) from error
     except OSError as error:
         raise click.ClickException(_file_advice(error)) from error
-    for line in node.banner.lines():
+    for line in lines(node.banner):
         click.echo(line)
     sys.stdout.flush()
     if ready_file is not None:

@@ -39,7 +39,7 @@ def describe_acls(ctx: Context, request: DescribeAclsRequest) -> DescribeAclsRes
             by_resource.setdefault(key, []).append(acl)
     resource = DescribeAclsResponse.DescribeAclsResource
     return DescribeAclsResponse(
-        error_message=None,
+        error_message="",
         resources=[
             resource(
                 resource_type=kind,

@@ -514,7 +514,8 @@ class FetchRead:
                 self._leader_ids = (self._leader_ids or set()) | {leader[0]}
         self._replicas.append(replica)
         if is_known or self._was_known:
-            self._results.append((key, int(code), -1, -1, -1, None, b"", 0, None, leader, -1))
+            aborted = () if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED else None
+            self._results.append((key, int(code), -1, -1, -1, aborted, b"", 0, None, leader, -1))
             return
         unknown: FetchedPartition = (key, int(code), -1, -1, -1, (), b"", 0, None, None, -1)
         if self.unknown is None:

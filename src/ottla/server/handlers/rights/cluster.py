@@ -10,10 +10,18 @@ from typing import TYPE_CHECKING, Any
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.apis.alter_client_quotas import AlterClientQuotasResponse
+from ottla.protocol.apis.alter_partition_reassignments import (
+    AlterPartitionReassignmentsResponse,
+)
 from ottla.protocol.apis.alter_replica_log_dirs import AlterReplicaLogDirsResponse
 from ottla.protocol.apis.alter_user_scram_credentials import AlterUserScramCredentialsResponse
 from ottla.protocol.apis.create_acls import CreateAclsResponse
 from ottla.protocol.apis.delete_acls import DeleteAclsResponse
+from ottla.protocol.apis.describe_client_quotas import DescribeClientQuotasResponse
+from ottla.protocol.apis.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsResponse,
+)
+from ottla.protocol.apis.elect_leaders import ElectLeadersResponse
 from ottla.protocol.apis.write_txn_markers import WriteTxnMarkersResponse
 from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
 from ottla.server.requests.guards import Denied, guards
@@ -67,7 +75,6 @@ def describe_cluster(ctx: Context, _request: Any) -> None:
 @guards(
     ApiKey.DESCRIBE_QUORUM,
     ApiKey.LIST_PARTITION_REASSIGNMENTS,
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
     ApiKey.DESCRIBE_LOG_DIRS,
     ApiKey.DESCRIBE_ACLS,
 )
@@ -76,15 +83,75 @@ def describe(ctx: Context, _request: Any) -> None:
     require(ctx, Operation.DESCRIBE)
 
 
-@guards(ApiKey.LIST_CONFIG_RESOURCES, ApiKey.DESCRIBE_CLIENT_QUOTAS)
+@guards(ApiKey.LIST_CONFIG_RESOURCES)
 def describe_configs(ctx: Context, _request: Any) -> None:
     """DESCRIBE_CONFIGS on the cluster."""
     require(ctx, Operation.DESCRIBE_CONFIGS)
 
 
+@guards(ApiKey.DESCRIBE_CLIENT_QUOTAS)
+def describe_client_quotas(ctx: Context, _request: Any) -> Denied | None:
+    """DESCRIBE_CONFIGS on the cluster; the refusal has no text and no list, as in Kafka."""
+    if may(ctx, Operation.DESCRIBE_CONFIGS):
+        return None
+    return Denied(
+        DescribeClientQuotasResponse(error_code=int(_DENIED), error_message=None, entries=None)
+    )
+
+
+@guards(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS)
+def describe_user_scram_credentials(ctx: Context, request: Any) -> Denied | None:
+    """DESCRIBE on the cluster; the refusal names no user, as in Kafka.
+
+    Kafka never answers who asks for all users (users=null) without the right; here it is refused.
+    """
+    if may(ctx, Operation.DESCRIBE):
+        return None
+    answer = DescribeUserScramCredentialsResponse
+    refused = answer.DescribeUserScramCredentialsResult
+    nameless: dict[str, Any] = {"error_code": int(_DENIED), "error_message": None}
+    results = [refused(user="", **nameless, credential_infos=[]) for _ in request.users or ()]
+    return Denied(answer(**nameless, results=results))
+
+
+@guards(ApiKey.ELECT_LEADERS)
+def elect_leaders(ctx: Context, request: Any) -> Denied | None:
+    """ALTER on the cluster; else each partition is refused, too."""
+    if may(ctx, Operation.ALTER):
+        return None
+    topic = ElectLeadersResponse.ReplicaElectionResult
+    results = [
+        topic(
+            topic=named.topic,
+            partition_result=[
+                topic.PartitionResult(partition_id=index, **_ERROR) for index in named.partitions
+            ],
+        )
+        for named in request.topic_partitions or ()
+    ]
+    return Denied(ElectLeadersResponse(error_code=int(_DENIED), replica_election_results=results))
+
+
+@guards(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
+def alter_partition_reassignments(ctx: Context, request: Any) -> Denied | None:
+    """ALTER on the cluster; else each partition is refused, too."""
+    if may(ctx, Operation.ALTER):
+        return None
+    topic = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
+    partition = topic.ReassignablePartitionResponse
+    responses = [
+        topic(
+            name=named.name,
+            partitions=[
+                partition(partition_index=one.partition_index, **_ERROR) for one in named.partitions
+            ],
+        )
+        for named in request.topics
+    ]
+    return Denied(AlterPartitionReassignmentsResponse(**_ERROR, responses=responses))
+
+
 @guards(
-    ApiKey.ELECT_LEADERS,
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
     ApiKey.UPDATE_FEATURES,
     ApiKey.UNREGISTER_BROKER,
     ApiKey.ADD_RAFT_VOTER,

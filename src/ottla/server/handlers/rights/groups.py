@@ -115,7 +115,7 @@ def find_coordinator(ctx: Context, request: Any) -> Finish | None:
             host="",
             port=-1,
             error_code=int(code),
-            error_message=code.text,
+            error_message="",
         ),
         "coordinators",
     )

@@ -237,7 +237,7 @@ def create_partitions(ctx: Context, request: Any) -> Finish | None:
     return reduce(
         request.topics,
         lambda one: may_topic(ctx, Operation.ALTER, one.name),
-        lambda one: result(name=one.name, error_code=DENIED, error_message=_DENIED.text),
+        lambda one: result(name=one.name, error_code=DENIED, error_message=None),
         "results",
     )
 

@@ -1,0 +1,80 @@
+"""`ottla dev`: a node for development, with TLS and logins if they are asked for.
+
+Kafka: none; `server-start` is the tool that Kafka has.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ottla.config.broker import BrokerConfig
+
+EXAMPLES = """
+\b
+Examples:
+  ottla dev
+  ottla dev --tls
+  ottla dev --tls --port 19092 --data-dir ./secured
+"""
+
+
+@click.command("dev", epilog=EXAMPLES)
+@click.option("--tls", is_flag=True, help="Use TLS, SCRAM and an authorizer.")
+@click.option("--port", type=int, default=9092, help="Port of the node; 0 chooses a free one.")
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory of everything; by default ./ottla-data, with --tls ./ottla-secured.",
+)
+@click.option(
+    "--ready-file", type=click.Path(dir_okay=False), help="Write the node's address to this file."
+)
+def dev(tls: bool, port: int, data_dir: Path | None, ready_file: str | None) -> None:
+    """Run a node on this machine and print how Python, Java and kcat clients reach it.
+
+    With --tls it has an authority of its own, a certificate, and a user whose password is drawn at
+    the first start; all of it stays in the directory. For development, not production.
+    """
+    from ottla.cli.commands.server_start import run_node
+    from ottla.cli.dev.files import DevFiles
+    from ottla.cli.dev.lines import plain_lines, secured_lines
+    from ottla.cli.options.node_config import load_settings
+
+    if not tls:
+        overrides = () if data_dir is None else (f"log.dirs={data_dir}",)
+        run_node(load_settings(None, overrides, port=port), ready_file, plain_lines)
+        return
+    files = DevFiles((data_dir or Path("ottla-secured")).absolute())
+    try:
+        users = files.prepare(port)
+        settings = load_settings(str(files.settings))
+        if users:
+            _format(settings.config, users)
+    except OSError as error:
+        raise click.ClickException(f"cannot use {files.root}: {error.strerror}") from error
+    run_node(settings, ready_file, lambda banner: secured_lines(files, banner))
+
+
+def _format(config: BrokerConfig, users: Sequence[str]) -> None:
+    """Format the directory with the first users."""
+    from ottla.cli.commands.storage import real_environment
+    from ottla.metadata.scram_credential import parse_scram_argument
+    from ottla.server.node.format import FormatError, FormatRequest, format_directories
+
+    target = real_environment(config, quiet=True)
+    request = FormatRequest(
+        cluster_id=str(target.new_uuid()),
+        standalone=True,
+        scram_credentials=tuple(parse_scram_argument(one, os.urandom) for one in users),
+    )
+    try:
+        format_directories(config, request, target)
+    except FormatError as error:
+        raise click.ClickException(str(error)) from error

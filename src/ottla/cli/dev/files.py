@@ -1,0 +1,132 @@
+"""The directory of a development node: certificates, passwords, settings and data.
+
+What is there is kept, so that clients go on after a restart.
+
+Kafka: none.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.cli.dev.authority import LOOPBACK, issue, new_authority, write_private
+from ottla.config.broker.unsupported import STANDARD_AUTHORIZER
+from ottla.config.properties import parse_properties, write_properties
+from ottla.server.node.settings import development_defaults
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ADMIN: Final = "admin"
+NODE: Final = "node"
+MECHANISM: Final = "SCRAM-SHA-512"
+_PASSWORD_BYTES: Final = 18
+_DIRECTORY_MODE: Final = 0o700
+
+
+class DevFiles(NamedTuple):
+    """The files by name; `prepare` makes those that are not there."""
+
+    root: Path
+
+    @property
+    def authority(self) -> Path:
+        """The certificate that clients trust."""
+        return self.root / "authority.pem"
+
+    @property
+    def settings(self) -> Path:
+        """The node's server.properties."""
+        return self.root / "server.properties"
+
+    @property
+    def client(self) -> Path:
+        """Settings of Java clients and of the tools, for `--command-config`."""
+        return self.root / "client.properties"
+
+    @property
+    def kcat(self) -> Path:
+        """Settings of librdkafka, for kcat's -F."""
+        return self.root / "kcat.conf"
+
+    @property
+    def password(self) -> str:
+        """The password of the user `admin`."""
+        text = self.kcat.read_text(encoding="utf-8")
+        return parse_properties(text)["sasl.password"]
+
+    def prepare(self, port: int) -> tuple[str, ...]:
+        """Write what is not there; return the users of a new node, as `--add-scram` takes them."""
+        self.root.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+        if self.settings.exists():
+            settings = parse_properties(self.settings.read_text(encoding="utf-8"))
+            settings["listeners"] = _listeners(port)
+            write_private(self.settings, write_properties(settings))
+            return ()
+        self._make_certificates()
+        passwords = {user: secrets.token_urlsafe(_PASSWORD_BYTES) for user in (ADMIN, NODE)}
+        write_private(self.client, write_properties(self._client_settings(passwords[ADMIN])))
+        write_private(self.kcat, write_properties(self._librdkafka_settings(passwords[ADMIN])))
+        write_private(self.settings, write_properties(self._node_settings(port, passwords[NODE])))
+        return tuple(
+            f"{MECHANISM}=[name={user},password={password}]" for user, password in passwords.items()
+        )
+
+    def _make_certificates(self) -> None:
+        authority = new_authority("Ottla development authority")
+        self.authority.write_text(authority.certificate_pem, encoding="utf-8")
+        node = issue(authority, NODE, LOOPBACK)
+        write_private(self._node_keys, node.key_pem + node.certificate_pem)
+
+    @property
+    def _node_keys(self) -> Path:
+        return self.root / "node.pem"
+
+    def _node_settings(self, port: int, password: str) -> dict[str, str]:
+        jaas = f"listener.name.clients.{MECHANISM.lower()}.sasl.jaas.config"
+        return {
+            **development_defaults(port),
+            "listeners": _listeners(port),
+            "listener.security.protocol.map": "CLIENTS:SASL_SSL,CONTROLLER:SSL",
+            "inter.broker.listener.name": "CLIENTS",
+            "log.dirs": str(self.root / "data"),
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self._node_keys),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.authority),
+            "listener.name.controller.ssl.client.auth": "required",
+            "ssl.principal.mapping.rules": "RULE:^CN=([a-z]+)$/$1/,DEFAULT",
+            "sasl.enabled.mechanisms": MECHANISM,
+            "sasl.mechanism.inter.broker.protocol": MECHANISM,
+            jaas: _login(NODE, password),
+            "authorizer.class.name": STANDARD_AUTHORIZER,
+            "super.users": f"User:{ADMIN};User:{NODE}",
+        }
+
+    def _client_settings(self, password: str) -> dict[str, str]:
+        return {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": MECHANISM,
+            "sasl.jaas.config": _login(ADMIN, password),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.authority),
+        }
+
+    def _librdkafka_settings(self, password: str) -> dict[str, str]:
+        return {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanisms": MECHANISM,
+            "sasl.username": ADMIN,
+            "sasl.password": password,
+            "ssl.ca.location": str(self.authority),
+        }
+
+
+def _listeners(port: int) -> str:
+    return f"CLIENTS://localhost:{port},CONTROLLER://localhost:0"
+
+
+def _login(user: str, password: str) -> str:
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    return f'{module} required username="{user}" password="{password}";'
