@@ -245,7 +245,7 @@ class LeaderState:
         follower = self.followers.get(broker_id)
         if follower is None:
             code = ErrorCode.UNKNOWN_LEADER_EPOCH
-            raise KafkaError(code if knows_epoch else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise KafkaError(code if knows_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if broker_epoch != NO_BROKER_EPOCH and (
             broker_epoch < follower.broker_epoch
             or self._environment.is_stale(broker_id, broker_epoch)

@@ -265,7 +265,9 @@ class Partition:
         if not self.is_leader or log.failure is not None or 0 <= epoch != self.leader_epoch:
             self.check_leader(max(NO_EPOCH, epoch))
         if self.leading is None:
-            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+            known = epoch >= 0
+            code = ErrorCode.UNKNOWN_LEADER_EPOCH if known else ErrorCode.NOT_LEADER_OR_FOLLOWER
+            raise KafkaError(code)
         follower = self.leading.check_follower(broker_id, broker_epoch, knows_epoch=epoch >= 0)
         is_within = log.log_start_offset <= fetch_offset <= log.log_end_offset
         if last_fetched_epoch >= 0 and not (is_within and last_fetched_epoch == log.latest_epoch):

@@ -13,7 +13,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ottla.errors import UnsupportedVersion
 from ottla.protocol.api_keys import ApiKey, advertised_versions, request_class
+from ottla.protocol.frames import encode_request
 from ottla.security.acl import (
     CLUSTER_NAME,
     WILDCARD,
@@ -62,12 +64,20 @@ class Row(NamedTuple):
 
     @property
     def versions(self) -> tuple[int, ...]:
-        """The version of the row, or the lowest and the highest that are served."""
+        """The version of the row; else the lowest and the highest that can say it."""
         if self.version is not None:
             return (self.version,)
-        served = advertised_versions(self.key)
-        lowest = max(served.lowest, request_class(self.key).versions.lowest)
-        return tuple(dict.fromkeys((lowest, served.highest)))
+        highest = advertised_versions(self.key).highest
+        lowest = request_class(self.key).versions.lowest
+        able = [version for version in range(lowest, highest + 1) if self._can_be_said(version)]
+        return tuple(dict.fromkeys((able[0], highest)))
+
+    def _can_be_said(self, version: int) -> bool:
+        try:
+            encode_request(self.request(ZERO_UUID, version), version, 0, "")
+        except (ValueError, UnsupportedVersion):
+            return False
+        return True
 
     def request(self, topic_id: Uuid, version: int) -> Request:
         """Return the request; each has its own fields, for a node may change them."""

@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import os
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.apis.init_producer_id import InitProducerIdRequest
 from ottla.protocol.apis.list_groups import ListGroupsRequest
 from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest
@@ -20,7 +20,7 @@ from ottla.protocol.schema import Struct
 from ottla.types import ZERO_UUID
 from tests.conformance.security.cells import KINDS, ROWS
 from tests.conformance.security.secured import CELLS
-from tests.waits import WAIT_S
+from tests.waits import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.conformance, pytest.mark.timeout(600)]
 _NOT_COMPARED = frozenset({"api_keys", "brokers", "supported_features", "finalized_features"})
 _SAMPLE = 5
-_POLL_S = 0.05
+_STABLE = 5
+_AT_CONTROLLER = "DESCRIBE_USER_SCRAM_CREDENTIALS v0 @controller"
+"""Kafka's controller fails with UNKNOWN_SERVER_ERROR at all who ask; ours answers."""
 
 
 def chosen() -> list[Cell]:
@@ -50,7 +52,8 @@ def shape(value: Any) -> Any:
         if name in _NOT_COMPARED:
             continue
         if isinstance(one, list):
-            found[name] = [shape(item) if isinstance(item, Struct) else "-" for item in one]
+            items = [shape(item) if isinstance(item, Struct) else "-" for item in one]
+            found[name] = sorted(items, key=repr)
         elif isinstance(one, Struct):
             found[name] = shape(one)
         elif name.endswith(("error_code", "operations")):
@@ -71,17 +74,16 @@ def prepare(side: SecuredSide, played: Sequence[Cell]) -> Any:
     side.set_acls([acl for cell in played for acl in cell.acls])
     for key_type, key in enumerate(("m-group", "m-transaction", f"m-group:{ZERO_UUID}:0")):
         find_coordinator(side, key_type, key)
+    first = InitProducerIdRequest(transactional_id="m-transaction", transaction_timeout_ms=1000)
+    wait_for(lambda: not side.ask("root", first, _STABLE).error_code)
     request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="m-topic")])
     return side.ask("root", request).topics[0].topic_id
 
 
 def find_coordinator(side: SecuredSide, key_type: int, key: str) -> None:
     """Wait until there is one: its internal topic is made by the first who asks."""
-    deadline_s = time.monotonic() + WAIT_S
     request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
-    while side.ask("root", request).coordinators[0].error_code:
-        assert time.monotonic() < deadline_s, key
-        time.sleep(_POLL_S)
+    wait_for(lambda: not side.ask("root", request).coordinators[0].error_code)
 
 
 def effects(side: SecuredSide) -> Any:
@@ -117,7 +119,7 @@ def test_every_cell_is_the_same(sides: tuple[SecuredSide, SecuredSide]) -> None:
     different = [
         f"{name}\n  Kafka {answer}\n  Ottla {ours[0][name]}"
         for name, answer in theirs[0].items()
-        if answer != ours[0][name]
+        if answer != ours[0][name] and not name.startswith(_AT_CONTROLLER)
     ]
     assert not different, f"{len(different)} of {len(theirs[0])}\n" + "\n".join(different)
     assert theirs[1] == ours[1]

@@ -9,8 +9,18 @@ import pytest
 from ottla import Admin, Producer
 from ottla.clients.admin.topics import NewTopic
 from ottla.config.broker import parse_broker_config
+from ottla.errors import ErrorCode
+from ottla.protocol import codec
+from ottla.protocol.apis.delete_topics import DeleteTopicsRequest
+from ottla.protocol.apis.envelope import EnvelopeRequest
+from ottla.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
+from ottla.protocol.apis.sasl_handshake import SaslHandshakeRequest
+from ottla.protocol.frames import encode_request
+from ottla.protocol.records.principal import DefaultPrincipalData
+from ottla.security.acl import Acl, Operation, PatternType, Permission, ResourceType
 from ottla.server.node.security import security_problems
 from ottla.testing.cluster import Cluster
+from tests.server.requests.untrusted_clients import Peer
 from tests.server.security.certificates import Authority
 from tests.waits import WAIT_S
 
@@ -91,3 +101,61 @@ def test_voters_do_not_wait_for_credentials_in_their_own_log() -> None:
     }
     found = [one.message for one in security_problems(parse_broker_config(given))]
     assert any("which they would wait for" in message for message in found)
+
+
+def test_forwarded_requests_are_decided_once_where_the_controller_is(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One decision for each, with the client's principal; the broker on the way decides nothing."""
+    given = settings("SASL_PLAINTEXT") | {"super.users": "User:node"}
+    with Cluster(nodes=3, config=given) as cluster:
+        standby = next(one for one in cluster.nodes if one.node_id != cluster.controller_id)
+        client: dict[str, Any] = {
+            "bootstrap_servers": standby.address,
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "PLAIN",
+            "sasl_password": "n",
+        }
+        right = Acl(
+            ResourceType.TOPIC,
+            PatternType.PREFIXED,
+            "al",
+            "User:alice",
+            "127.0.0.1",
+            Operation.CREATE,
+            Permission.ALLOW,
+        )
+        with Admin(**client, sasl_username="node") as admin:
+            admin.create_acls([right])
+        client["sasl_password"] = "a"
+        caplog.set_level("DEBUG", "ottla.authorizer")
+        with Admin(**client, sasl_username="alice") as admin:
+            admin.create_topics([NewTopic("allowed", 1, 1), NewTopic("other", 1, 1)])
+    decided = [
+        one.getMessage()
+        for one in caplog.records
+        if "Principal = User:alice" in one.getMessage() and "operation = CREATE " in one.getMessage()
+    ]
+    assert sum("TOPIC:allowed" in line for line in decided) == 1, decided
+    assert sum("TOPIC:other" in line for line in decided) == 1, decided
+
+
+def test_an_envelope_needs_cluster_action() -> None:
+    """A client that speaks for others at a controller is refused (Envelope is not trusted)."""
+    given = settings("SASL_PLAINTEXT") | {"super.users": "User:node"}
+    frame = encode_request(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1), 5, 0, "forged")
+    spoken: list[Any] = []
+    codec.encode_into(DefaultPrincipalData(type="User", name="node"), 0, spoken)
+    forged = EnvelopeRequest(
+        request_data=b"".join(frame[1:]),  # type: ignore[arg-type] # no file slices
+        request_principal=bytes(2) + b"".join(spoken),
+        client_host_address=bytes([127, 0, 0, 1]),
+    )
+    with Cluster(config=given) as cluster:
+        host, port = cluster.run(lambda node: node.addresses["CONTROLLER"])
+        peer = Peer(f"{host}:{port}")
+        peer.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        peer.ask(SaslAuthenticateRequest(auth_bytes=b"\0alice\0a"), 2)
+        answer = peer.ask(forged, 0)
+    assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert answer.response_data is None

@@ -98,10 +98,16 @@ class ActiveController:
     def _try(self, waiting: _Waiting) -> None:
         controller = self._controller
         if controller.active or controller.failure is not None or self._is_closed:
-            sent = controller.apis.send(waiting.request, waiting.requester)
+            sent = self._decide_here(waiting.request, waiting.requester)
         else:
             sent = self._send_remote(waiting)
         sent.on_done(lambda done: self._answered(waiting, done))
+
+    def _decide_here(self, request: Request, requester: Requester | None) -> Pending[Any]:
+        send = self._controller.apis.send
+        if requester is None or requester.guard is None:
+            return send(request, requester)
+        return requester.guard.decide(request, lambda allowed: send(allowed, requester))
 
     def _send_remote(self, waiting: _Waiting) -> Pending[Any]:
         leader = self._controller.driver.node.role.leader

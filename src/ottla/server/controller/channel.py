@@ -11,9 +11,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ottla.protocol.schema import Request
     from ottla.purgatory.pending import Pending
     from ottla.security.principal import Principal
+
+
+class RequestGuard(Protocol):
+    """Checks the rights to a request where it is decided."""
+
+    def decide(self, request: Any, send: Callable[[Any], Pending[Any]]) -> Pending[Any]:
+        """Send what is allowed; return the answer with the refusals."""
 
 
 class Requester(NamedTuple):
@@ -26,6 +35,8 @@ class Requester(NamedTuple):
     api_version: int
     """The version in which the client sent the request."""
     client_host: str
+    guard: RequestGuard | None = None
+    """Checks the client's rights if this node decides; None where they were checked."""
 
 
 class ControllerChannel(Protocol):

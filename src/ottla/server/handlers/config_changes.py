@@ -16,6 +16,7 @@ from ottla.protocol.apis.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
 from ottla.server.handlers.own_settings import check_this_node, refused
 from ottla.server.handlers.refusals import per_item_errors
 from ottla.server.logging.loggers import DELETE, change_levels
@@ -158,6 +159,11 @@ def _change_loggers(
     try:
         if is_repeated:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+        if ctx.listener != "controller" and not ctx.authorize(
+            Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME
+        ):  # at a controller the guard has checked
+            outcome.error_code = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            return outcome
         _check_settings(resource)
         check_this_node(ctx.broker.node_id, resource.resource_name, "node id. Expected")
         changes = [(one.name, one.config_operation, one.value) for one in resource.configs]

@@ -70,7 +70,7 @@ def _coordinator(ctx: Context, key_type: int, key: str) -> Coordinator:
         return _not_found(key, ErrorCode.INVALID_REQUEST, None)
     found = ctx.broker.coordinators.of_key_type(key_type)
     if found is None or (key_type == SHARE_KEY and not _is_share_key(key)):
-        return _not_found(key, ErrorCode.INVALID_REQUEST, None)
+        return _not_found(key, ErrorCode.INVALID_REQUEST, "")
     leader = _coordinator_node(ctx, found, key)
     if leader is None:
         return _not_found(

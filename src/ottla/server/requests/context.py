@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.security.acl import OPERATIONS
 from ottla.server.controller.channel import Requester
+from ottla.server.requests.guards import FORWARDED, ForwardedGuard
 
 if TYPE_CHECKING:
     from ottla.network.connection import Connection
@@ -140,4 +141,10 @@ class Context:
         refused.
         """
         is_strict = self.api_version >= strict_from
-        return Requester(self.principal, self.client_id, is_strict, self.api_version, self.client)
+        guard = None
+        is_checked = self.listener == "controller" or self.api_key not in FORWARDED
+        if not is_checked and self.broker.authorizer is not None:
+            guard = ForwardedGuard(self)
+        return Requester(
+            self.principal, self.client_id, is_strict, self.api_version, self.client, guard
+        )

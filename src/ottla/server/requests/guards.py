@@ -3,18 +3,22 @@
 A guard runs before the handler of its API, and only where an authorizer is configured. It returns
 None where all is allowed, `Denied` with the whole response, or a function that completes the
 response of the request that it has reduced to what is allowed. KafkaError denies the request as a
-whole. An API without a guard is denied.
+whole. An API without a guard is denied. A request that a broker forwards is guarded where it is
+decided: by the active controller of this node (`ForwardedGuard`), or by another node, which has the
+client's principal and address in the envelope.
 
 Kafka: kafka.server.AuthHelper and the checks in KafkaApis and ControllerApis.
 """
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.api_keys import ApiKey
 from ottla.purgatory.pending import Pending
 
 if TYPE_CHECKING:
@@ -34,6 +38,31 @@ GUARD_MODULES: Final = (
     "transactions",
     "cluster",
 )
+FORWARDED: Final = frozenset(
+    {
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        ApiKey.CREATE_ACLS,
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+        ApiKey.DELETE_ACLS,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.UPDATE_FEATURES,
+        ApiKey.UNREGISTER_BROKER,
+        ApiKey.ADD_RAFT_VOTER,
+        ApiKey.REMOVE_RAFT_VOTER,
+    }
+)
+"""What a broker sends on to the active controller, which checks the rights of the client."""
 _guards: dict[int, Guard] = {}
 
 
@@ -62,12 +91,49 @@ def all_guards() -> Mapping[int, Guard]:
     return _guards
 
 
-def call_guarded(ctx: Context, api: Api, request: Any) -> Any:
-    """Call an API's handler with what its guard allows."""
-    guard = all_guards().get(api.key)
+def guard_of(key: int) -> Guard:
+    """Return the guard of an API. Raises KafkaError for one that has none."""
+    guard = all_guards().get(key)
     if guard is None:
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    finish = guard(ctx, request)
+    return guard
+
+
+class ForwardedGuard:
+    """Guards a client's request that the active controller of this node decides."""
+
+    __slots__ = ("_ctx",)
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+
+    def decide(self, request: Any, send: Callable[[Any], Pending[Any]]) -> Pending[Any]:
+        """Send what the client may ask for; add what it may not to the answer.
+
+        The request stays whole: another node may have to decide it in the end.
+        """
+        reduced = copy(request)
+        for field in type(request).fields:
+            value = getattr(request, field.name)
+            if isinstance(value, list):
+                setattr(reduced, field.name, list(value))
+        answer: Pending[Any] = Pending()
+        try:
+            finish = guard_of(self._ctx.api_key)(self._ctx, reduced)
+        except KafkaError as error:
+            answer.fail(error)
+            return answer
+        if isinstance(finish, Denied):
+            answer.complete(finish.response)
+            return answer
+        return send(reduced) if finish is None else send(reduced).then(finish)
+
+
+def call_guarded(ctx: Context, api: Api, request: Any) -> Any:
+    """Call an API's handler with what its guard allows."""
+    if api.key in FORWARDED and ctx.listener != "controller":
+        return api.handler(ctx, request)
+    finish = guard_of(api.key)(ctx, request)
     if finish is None:
         return api.handler(ctx, request)
     if isinstance(finish, Denied):

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.protocol import codec
-from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.apis.envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.protocol.records.principal import DefaultPrincipalData
 from ottla.protocol.request_header import split_header
@@ -18,37 +17,13 @@ from ottla.purgatory.pending import Pending
 from ottla.security.principal import Principal
 from ottla.server.requests.api import handles, served_apis
 from ottla.server.requests.context import Context
-from ottla.server.requests.guards import call_guarded
+from ottla.server.requests.guards import FORWARDED, call_guarded
 
 if TYPE_CHECKING:
     from ottla.protocol.schema import Request
     from ottla.server.controller.channel import ControllerChannel, Requester
     from ottla.server.requests.api import Api
 
-FORWARDED: Final = frozenset(
-    {
-        ApiKey.CREATE_TOPICS,
-        ApiKey.DELETE_TOPICS,
-        ApiKey.CREATE_PARTITIONS,
-        ApiKey.ALTER_CONFIGS,
-        ApiKey.INCREMENTAL_ALTER_CONFIGS,
-        ApiKey.ELECT_LEADERS,
-        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-        ApiKey.LIST_PARTITION_REASSIGNMENTS,
-        ApiKey.ALTER_CLIENT_QUOTAS,
-        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
-        ApiKey.CREATE_ACLS,
-        ApiKey.CREATE_DELEGATION_TOKEN,
-        ApiKey.RENEW_DELEGATION_TOKEN,
-        ApiKey.EXPIRE_DELEGATION_TOKEN,
-        ApiKey.DELETE_ACLS,
-        ApiKey.DESCRIBE_QUORUM,
-        ApiKey.UPDATE_FEATURES,
-        ApiKey.UNREGISTER_BROKER,
-        ApiKey.ADD_RAFT_VOTER,
-        ApiKey.REMOVE_RAFT_VOTER,
-    }
-)
 _ADDRESS_BYTES: Final = (4, 16)
 _VERSION_BYTES: Final = 2
 
@@ -163,8 +138,6 @@ def _answer(ctx: ForwardedContext, response: Any) -> EnvelopeResponse:
 
 def _sender(request: EnvelopeRequest) -> tuple[Principal, str]:
     """Return the principal and the client's address."""
-    if len(request.client_host_address) not in _ADDRESS_BYTES:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Failed to parse client address")
     try:
         data = request.request_principal or b""
         if data[:_VERSION_BYTES] != bytes(_VERSION_BYTES):
@@ -172,5 +145,7 @@ def _sender(request: EnvelopeRequest) -> tuple[Principal, str]:
         principal, _ = codec.decode_at(DefaultPrincipalData, 0, memoryview(data), _VERSION_BYTES)
     except CorruptMessage as error:
         raise KafkaError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE) from error
+    if len(request.client_host_address) not in _ADDRESS_BYTES:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Failed to parse client address")
     found = Principal(principal.type, principal.name, principal.token_authenticated)
     return found, str(ip_address(bytes(request.client_host_address)))

@@ -129,7 +129,8 @@ def elect_leaders(ctx: Context, request: Any) -> Denied | None:
         )
         for named in request.topic_partitions or ()
     ]
-    return Denied(ElectLeadersResponse(error_code=int(_DENIED), replica_election_results=results))
+    code = int(_DENIED) if ctx.api_version else 0  # version 0 has none for the whole request
+    return Denied(ElectLeadersResponse(error_code=code, replica_election_results=results))
 
 
 @guards(ApiKey.ALTER_PARTITION_REASSIGNMENTS)

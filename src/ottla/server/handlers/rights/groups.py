@@ -11,7 +11,7 @@ from ottla.controller.topic_names import is_topic_name
 from ottla.coordinator.group.consumer.describe import undescribed
 from ottla.coordinator.group.streams.describe import undescribed as undescribed_streams
 from ottla.errors import ErrorCode, KafkaError
-from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.api_keys import ApiKey, response_class
 from ottla.protocol.apis.delete_groups import DeleteGroupsResponse
 from ottla.protocol.apis.describe_groups import DescribeGroupsResponse
 from ottla.protocol.apis.find_coordinator import FindCoordinatorResponse
@@ -39,6 +39,7 @@ _HIDDEN_STREAMS_TEXT: Final = (
 )
 _GROUPS_FROM: Final = 8
 _KEYS_FROM: Final = 4
+_NULL_PROTOCOL_FROM: Final = 7
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 
 
@@ -55,24 +56,36 @@ def may_group(ctx: Context, operation: Operation, name: str) -> bool:
     ApiKey.CONSUMER_GROUP_HEARTBEAT,
     ApiKey.SHARE_GROUP_HEARTBEAT,
 )
-def member(ctx: Context, request: Any) -> None:
+def member(ctx: Context, request: Any) -> Denied | None:
     """READ on the group; DESCRIBE on every topic that a heartbeat subscribes to."""
     if not may_group(ctx, Operation.READ, request.group_id):
-        raise KafkaError(_DENIED)
+        return without_text(ctx, _DENIED)
     names = getattr(request, "subscribed_topic_names", None) or ()
     if not all(may_topic(ctx, Operation.DESCRIBE, name) for name in names):
-        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return without_text(ctx, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return None
+
+
+def without_text(ctx: Context, code: ErrorCode) -> Denied:
+    """Return a refusal of the whole request that has a code only, as Kafka's members get it."""
+    response: Any = response_class(ctx.api_key)(error_code=int(code))
+    if hasattr(response, "error_message"):
+        response.error_message = None
+    if ctx.api_key == ApiKey.JOIN_GROUP and ctx.api_version >= _NULL_PROTOCOL_FROM:
+        response.protocol_name = None
+    return Denied(response)
 
 
 @guards(ApiKey.STREAMS_GROUP_HEARTBEAT)
-def streams_member(ctx: Context, request: Any) -> None:
+def streams_member(ctx: Context, request: Any) -> Denied | None:
     """READ on the group; DESCRIBE on every topic of a valid topology."""
     if not may_group(ctx, Operation.READ, request.group_id):
-        raise KafkaError(_DENIED)
+        return without_text(ctx, _DENIED)
     names = topology_topics(request.topology)
     is_valid = all(is_topic_name(name) and name not in INTERNAL_TOPICS for name in names)
     if is_valid and not all(may_topic(ctx, Operation.DESCRIBE, name) for name in names):
-        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return without_text(ctx, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return None
 
 
 def topology_topics(topology: Any) -> list[str]:
@@ -87,14 +100,14 @@ def topology_topics(topology: Any) -> list[str]:
 
 
 @guards(ApiKey.FIND_COORDINATOR)
-def find_coordinator(ctx: Context, request: Any) -> Finish | None:
+def find_coordinator(ctx: Context, request: Any) -> Finish | Denied | None:
     """DESCRIBE on the group or transactional id, CLUSTER_ACTION for share groups."""
     kind = request.key_type
     code = _DENIED
     if kind == _TRANSACTION:
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     elif kind == _SHARE and not may(ctx, Operation.CLUSTER_ACTION):
-        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return _no_share_coordinators(ctx, request)
 
     def is_allowed(key: str) -> bool:
         if kind == _GROUP:
@@ -119,6 +132,20 @@ def find_coordinator(ctx: Context, request: Any) -> Finish | None:
         ),
         "coordinators",
     )
+
+
+def _no_share_coordinators(ctx: Context, request: Any) -> Denied:
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    if ctx.api_version < _KEYS_FROM:
+        raise KafkaError(code)
+    coordinator = FindCoordinatorResponse.Coordinator
+    refused = [
+        coordinator(
+            key=key, node_id=-1, host="", port=-1, error_code=int(code), error_message=code.text
+        )
+        for key in request.coordinator_keys
+    ]
+    return Denied(FindCoordinatorResponse(coordinators=refused))
 
 
 def _topic_of(ctx: Context, one: Any) -> str | None:

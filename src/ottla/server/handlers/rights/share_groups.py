@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.coordinator.group.share.describe import undescribed
 from ottla.errors import ErrorCode, KafkaError
-from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.api_keys import ApiKey, response_class
 from ottla.protocol.apis.alter_share_group_offsets import AlterShareGroupOffsetsResponse
 from ottla.protocol.apis.delete_share_group_offsets import DeleteShareGroupOffsetsResponse
 from ottla.protocol.apis.describe_share_group_offsets import DescribeShareGroupOffsetsResponse
 from ottla.security.acl import Operation
-from ottla.server.handlers.rights.cluster import require
-from ottla.server.handlers.rights.groups import may_group
+from ottla.server.handlers.rights.cluster import may
+from ottla.server.handlers.rights.groups import may_group, without_text
 from ottla.server.handlers.rights.topics import may_topic, reduce
-from ottla.server.requests.guards import guards
+from ottla.server.requests.guards import Denied, guards
 from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -34,10 +34,11 @@ _HIDDEN_TEXT: Final = (
 
 
 @guards(ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE)
-def share_member(ctx: Context, request: Any) -> None:
+def share_member(ctx: Context, request: Any) -> Denied | None:
     """READ on the group, READ on each topic."""
     if request.group_id is not None and not may_group(ctx, Operation.READ, request.group_id):
-        raise KafkaError(_DENIED)
+        return without_text(ctx, _DENIED)
+    return None
 
 
 @guards(ApiKey.SHARE_GROUP_DESCRIBE)
@@ -76,7 +77,7 @@ def describe_share_group_offsets(ctx: Context, request: Any) -> Finish:
         request.groups,
         lambda one: may_group(ctx, Operation.DESCRIBE, one.group_id),
         lambda one: group(
-            group_id=one.group_id, topics=[], error_code=int(_DENIED), error_message=_DENIED.text
+            group_id=one.group_id, topics=[], error_code=int(_DENIED), error_message=None
         ),
         "groups",
     )
@@ -178,6 +179,26 @@ def delete_share_group_offsets(ctx: Context, request: Any) -> Finish | None:
     ApiKey.DELETE_SHARE_GROUP_STATE,
     ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
 )
-def share_state(ctx: Context, _request: Any) -> None:
-    """CLUSTER_ACTION: what brokers send to share coordinators."""
-    require(ctx, Operation.CLUSTER_ACTION)
+def share_state(ctx: Context, request: Any) -> Denied | None:
+    """CLUSTER_ACTION: what brokers send to share coordinators; else each partition is refused."""
+    if may(ctx, Operation.CLUSTER_ACTION):
+        return None
+    response = response_class(ctx.api_key)
+    results = _struct_of(response, "results")
+    partition = _struct_of(results, "partitions")
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    refused = [
+        results(
+            topic_id=topic.topic_id,
+            partitions=[
+                partition(partition=one.partition, error_code=int(code), error_message=code.text)
+                for one in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return Denied(response(results=refused))
+
+
+def _struct_of(message: Any, name: str) -> Any:
+    return next(one for one in message.fields if one.name == name).struct

@@ -17,24 +17,25 @@ from ottla.protocol.apis.create_topics import CreateTopicsResponse
 from ottla.protocol.apis.delete_records import DeleteRecordsResponse
 from ottla.protocol.apis.delete_topics import DeleteTopicsResponse
 from ottla.protocol.apis.describe_producers import DescribeProducersResponse
+from ottla.protocol.apis.fetch import FetchResponse
 from ottla.protocol.apis.list_offsets import ListOffsetsResponse
 from ottla.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 from ottla.records.batch import ATTRIBUTES_POSITION, TRANSACTIONAL_FLAG
-from ottla.security.acl import Operation, ResourceType
-from ottla.server.handlers.rights.cluster import may, require
+from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
+from ottla.server.handlers.rights.cluster import may
 from ottla.server.requests.guards import Denied, guards
 from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ottla.protocol.fetch_values import FetchValues
     from ottla.protocol.produce_values import ProduceValues
     from ottla.server.requests.context import Context
     from ottla.server.requests.guards import Finish
 
 _DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 DENIED: Final = int(_DENIED)
+_WHOLE_ERROR_FROM: Final = 7
 _FLAGS_POSITION: Final = ATTRIBUTES_POSITION + 1
 
 
@@ -47,10 +48,11 @@ def reduce(
     items: list[Any], is_allowed: Callable[[Any], bool], refusal: Callable[[Any], Any], out: str
 ) -> Finish | None:
     """Leave the allowed items in the list; return what adds the refusals to the response."""
-    denied = [one for one in items if not is_allowed(one)]
+    decided = [(one, is_allowed(one)) for one in items]
+    denied = [one for one, is_one_allowed in decided if not is_one_allowed]
     if not denied:
         return None
-    items[:] = [one for one in items if is_allowed(one)]
+    items[:] = [one for one, is_one_allowed in decided if is_one_allowed]
 
     def finish(response: Any) -> Any:
         getattr(response, out).extend(refusal(one) for one in denied)
@@ -115,13 +117,34 @@ def _produce_refused(ctx: Context, acks: int, refusals: list[Any]) -> Denied:
 
 
 @guards(ApiKey.FETCH)
-def fetch(ctx: Context, _request: FetchValues) -> None:
+def fetch(ctx: Context, request: Any) -> Denied | None:
     """CLUSTER_ACTION for a follower and for the metadata log; a consumer's topics are asked later.
 
     Partitions stay in sessions, so the handler asks for each that it reads.
     """
-    if ctx.listener == "controller":
-        require(ctx, Operation.CLUSTER_ACTION)
+    if ctx.listener != "controller" or may(ctx, Operation.CLUSTER_ACTION):
+        return None
+    code = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    topic = FetchResponse.FetchableTopicResponse
+    refused = [
+        topic(
+            topic=one.topic,
+            topic_id=one.topic_id,
+            partitions=[
+                topic.PartitionData(
+                    partition_index=part.partition,
+                    error_code=code,
+                    high_watermark=-1,
+                    aborted_transactions=[],
+                    records=None,
+                )
+                for part in one.partitions
+            ],
+        )
+        for one in request.topics
+    ]
+    whole = code if ctx.api_version >= _WHOLE_ERROR_FROM else 0
+    return Denied(FetchResponse(error_code=whole, responses=refused))
 
 
 @guards(ApiKey.LIST_OFFSETS)
@@ -208,7 +231,7 @@ def describe_producers(ctx: Context, request: Any) -> Finish | None:
 @guards(ApiKey.CREATE_TOPICS)
 def create_topics(ctx: Context, request: Any) -> Finish | None:
     """CREATE on the cluster or on the topic; DESCRIBE_CONFIGS to see the resulting settings."""
-    may_all = may(ctx, Operation.CREATE)
+    may_all = ctx.is_allowed(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
     result = CreateTopicsResponse.CreatableTopicResult
     add = reduce(
         request.topics,
@@ -248,7 +271,7 @@ def delete_topics(ctx: Context, request: Any) -> Finish | None:
 
     Who may not describe a topic that is given by its id does not learn its name.
     """
-    if may(ctx, Operation.DELETE):
+    if ctx.is_allowed(Operation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME):
         return None
     result = DeleteTopicsResponse.DeletableTopicResult
 
