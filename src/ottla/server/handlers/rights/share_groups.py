@@ -127,6 +127,13 @@ def _cut_topics(ctx: Context, requested: Any) -> list[Any]:
     ]
 
 
+def _unless_refused(add: Finish | None) -> Finish | None:
+    """Leave refusals of topics out of a response that refuses the whole request."""
+    if add is None:
+        return None
+    return lambda response: response if response.error_code else add(response)
+
+
 @guards(ApiKey.ALTER_SHARE_GROUP_OFFSETS)
 def alter_share_group_offsets(ctx: Context, request: Any) -> Finish | None:
     """READ on the group, READ on each topic."""
@@ -134,7 +141,7 @@ def alter_share_group_offsets(ctx: Context, request: Any) -> Finish | None:
         raise KafkaError(_DENIED)
     topic = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic
     partition = topic.AlterShareGroupOffsetsResponsePartition
-    return reduce(
+    add = reduce(
         request.topics,
         lambda one: may_topic(ctx, Operation.READ, one.topic_name),
         lambda one: topic(
@@ -151,6 +158,7 @@ def alter_share_group_offsets(ctx: Context, request: Any) -> Finish | None:
         ),
         "responses",
     )
+    return _unless_refused(add)
 
 
 @guards(ApiKey.DELETE_SHARE_GROUP_OFFSETS)
@@ -159,7 +167,7 @@ def delete_share_group_offsets(ctx: Context, request: Any) -> Finish | None:
     if not may_group(ctx, Operation.DELETE, request.group_id):
         raise KafkaError(_DENIED)
     topic = DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic
-    return reduce(
+    add = reduce(
         request.topics,
         lambda one: may_topic(ctx, Operation.READ, one.topic_name),
         lambda one: topic(
@@ -170,6 +178,7 @@ def delete_share_group_offsets(ctx: Context, request: Any) -> Finish | None:
         ),
         "responses",
     )
+    return _unless_refused(add)
 
 
 @guards(

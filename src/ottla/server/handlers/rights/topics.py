@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 DENIED: Final = int(_DENIED)
-_WHOLE_ERROR_FROM: Final = 7
+_WHOLE_ERROR_FROM, _IDS_FROM = 7, 13
 _FLAGS_POSITION: Final = ATTRIBUTES_POSITION + 1
 
 
@@ -136,13 +136,15 @@ def fetch(ctx: Context, request: Any) -> Denied | None:
                     error_code=code,
                     high_watermark=-1,
                     aborted_transactions=[],
-                    records=None,
+                    records=b"",
                 )
                 for part in one.partitions
             ],
         )
         for one in request.topics
     ]
+    if ctx.api_version >= _IDS_FROM:
+        refused = []
     whole = code if ctx.api_version >= _WHOLE_ERROR_FROM else 0
     return Denied(FetchResponse(error_code=whole, responses=refused))
 
