@@ -1,11 +1,8 @@
-"""Who may do what, cell by cell as real Kafka 4.3.0: codes, silence, what is left out.
-
-`OTTLA_TEST_MATRIX=all` plays every cell; without it one in five.
-"""
+"""Who may do what, cell by cell as real Kafka 4.3.0: codes, silence, what is left out."""
 
 from __future__ import annotations
 
-import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,23 +20,13 @@ from tests.conformance.security.secured import CELLS
 from tests.waits import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tests.conformance.security.cells import Cell
     from tests.conformance.security.secured import SecuredSide
 
 pytestmark = [pytest.mark.conformance, pytest.mark.timeout(600)]
 _NOT_COMPARED = frozenset({"api_keys", "brokers", "supported_features", "finalized_features"})
-_SAMPLE = 5
 _STABLE = 5
 _AT_CONTROLLER = "DESCRIBE_USER_SCRAM_CREDENTIALS v0 @controller"
 """Kafka's controller fails with UNKNOWN_SERVER_ERROR at all who ask; ours answers."""
-
-
-def chosen() -> list[Cell]:
-    """Return the cells to be played."""
-    step = 1 if os.environ.get("OTTLA_TEST_MATRIX") == "all" else _SAMPLE
-    return list(CELLS[::step])
 
 
 def shape(value: Any) -> Any:
@@ -65,13 +52,13 @@ def shape(value: Any) -> Any:
     return found
 
 
-def prepare(side: SecuredSide, played: Sequence[Cell]) -> Any:
+def prepare(side: SecuredSide) -> Any:
     """Make the topic and give the rights; return the topic's id."""
     topic = CreateTopicsRequest.CreatableTopic(
         name="m-topic", num_partitions=1, replication_factor=1, assignments=[], configs=[]
     )
     side.ask("root", CreateTopicsRequest(topics=[topic], timeout_ms=5000))
-    side.set_acls([acl for cell in played for acl in cell.acls])
+    side.set_acls([acl for cell in CELLS for acl in cell.acls])
     for key_type, key in enumerate(("m-group", "m-transaction", f"m-group:{ZERO_UUID}:0")):
         find_coordinator(side, key_type, key)
     first = InitProducerIdRequest(transactional_id="m-transaction", transaction_timeout_ms=1000)
@@ -99,11 +86,11 @@ def effects(side: SecuredSide) -> Any:
     )
 
 
-def play(side: SecuredSide, played: Sequence[Cell]) -> tuple[dict[str, Any], Any]:
+def play(side: SecuredSide) -> tuple[dict[str, Any], Any]:
     """Ask all cells in their versions, at their listeners; return the answers, and what is left."""
-    topic_id = prepare(side, played)
+    topic_id = prepare(side)
     answers = {}
-    for cell in played:
+    for cell in CELLS:
         for listener in cell.row.listeners:
             for version in cell.row.versions:
                 request = cell.row.request(topic_id, version)
@@ -114,8 +101,8 @@ def play(side: SecuredSide, played: Sequence[Cell]) -> tuple[dict[str, Any], Any
 
 def test_every_cell_is_the_same(sides: tuple[SecuredSide, SecuredSide]) -> None:
     """And so are the side effects of all of them."""
-    played = chosen()
-    theirs, ours = (play(side, played) for side in sides)
+    with ThreadPoolExecutor(2) as both:
+        theirs, ours = both.map(play, sides)
     different = [
         f"{name}\n  Kafka {answer}\n  Ottla {ours[0][name]}"
         for name, answer in theirs[0].items()

@@ -134,7 +134,8 @@ def test_forwarded_requests_are_decided_once_where_the_controller_is(
     decided = [
         one.getMessage()
         for one in caplog.records
-        if "Principal = User:alice" in one.getMessage() and "operation = CREATE " in one.getMessage()
+        if "Principal = User:alice" in one.getMessage()
+        and "operation = CREATE " in one.getMessage()
     ]
     assert sum("TOPIC:allowed" in line for line in decided) == 1, decided
     assert sum("TOPIC:other" in line for line in decided) == 1, decided
