@@ -146,7 +146,9 @@ def test_an_envelope_needs_cluster_action() -> None:
     given = settings("SASL_PLAINTEXT") | {"super.users": "User:node"}
     frame = encode_request(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1), 5, 0, "forged")
     spoken: list[Any] = []
-    codec.encode_into(DefaultPrincipalData(type="User", name="node"), 0, spoken)
+    codec.encode_into(
+        DefaultPrincipalData(type="User", name="node", token_authenticated=False), 0, spoken
+    )
     forged = EnvelopeRequest(
         request_data=b"".join(frame[1:]),  # type: ignore[arg-type] # no file slices
         request_principal=bytes(2) + b"".join(spoken),
