@@ -514,12 +514,11 @@ class FetchRead:
                 self._leader_ids = (self._leader_ids or set()) | {leader[0]}
         self._replicas.append(replica)
         if is_known or self._was_known:
-            aborted = () if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED else None
-            self._results.append((key, int(code), -1, -1, -1, aborted, b"", 0, None, leader, -1))
+            empty = () if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED else None
+            self._results.append((key, int(code), -1, -1, -1, empty, b"", 0, None, leader, -1))
             return
         unknown: FetchedPartition = (key, int(code), -1, -1, -1, (), b"", 0, None, None, -1)
-        if self.unknown is None:
-            self.unknown = {}
+        self.unknown = {} if self.unknown is None else self.unknown
         self.unknown[key] = unknown
         self._results.append(unknown)  # Kafka answers for these before it reads
 

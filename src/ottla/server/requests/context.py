@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.security.acl import OPERATIONS
 from ottla.server.controller.channel import Requester
-from ottla.server.requests.guards import FORWARDED, ForwardedGuard
 
 if TYPE_CHECKING:
     from ottla.network.connection import Connection
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from ottla.security.acl import ResourceType
     from ottla.security.principal import Principal
     from ottla.server.broker.broker import Broker
-    from ottla.server.controller.channel import ControllerChannel
+    from ottla.server.controller.channel import ControllerChannel, RequestGuard
     from ottla.server.requests.api import Api
     from ottla.server.requests.throttling import QuotaUse
 
@@ -39,6 +38,7 @@ class Context:
         "client_id",
         "connection",
         "correlation_id",
+        "guard",
         "listener",
         "now_ms",
         "quota_use",
@@ -63,6 +63,8 @@ class Context:
         self.now_ms = broker.clock.now_ms()
         self.quota_use: QuotaUse | None = None
         """What the request costs its client, where a quota limits that."""
+        self.guard: RequestGuard | None = None
+        """What checks the rights to a forwarded request if this node decides it."""
         self.started_s = 0.0
         """When handling began, where requests are timed."""
 
@@ -141,10 +143,6 @@ class Context:
         refused.
         """
         is_strict = self.api_version >= strict_from
-        guard = None
-        is_checked = self.listener == "controller" or self.api_key not in FORWARDED
-        if not is_checked and self.broker.authorizer is not None:
-            guard = ForwardedGuard(self)
         return Requester(
-            self.principal, self.client_id, is_strict, self.api_version, self.client, guard
+            self.principal, self.client_id, is_strict, self.api_version, self.client, self.guard
         )

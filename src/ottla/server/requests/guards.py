@@ -132,6 +132,7 @@ class ForwardedGuard:
 def call_guarded(ctx: Context, api: Api, request: Any) -> Any:
     """Call an API's handler with what its guard allows."""
     if api.key in FORWARDED and ctx.listener != "controller":
+        ctx.guard = ForwardedGuard(ctx)
         return api.handler(ctx, request)
     finish = guard_of(api.key)(ctx, request)
     if finish is None:
