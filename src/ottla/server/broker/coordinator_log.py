@@ -90,8 +90,12 @@ class TopicLog:
                 self._partition(partition), transactional_id, producer, NO_SEQUENCE, support
             )
         except KafkaError as error:
-            verified = Pending()
-            verified.fail(error)
+            refused: Pending[object] = Pending()
+            refused.fail(error)
+            return refused
+        if verified is None:
+            return Pending.of(None)
+        self._verification.send()
         return cast("Pending[object]", verified)
 
     def read(self, partition: int, offset: int, max_bytes: int) -> Buffer:

@@ -7,8 +7,7 @@ Kafka: AddPartitionsToTxnManager, ReplicaManager.maybeSendPartitionsToTransactio
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.coordinator.runtime.log import TransactionSupport
 from ottla.errors import ErrorCode, KafkaError
@@ -18,9 +17,10 @@ from ottla.protocol.apis.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
 )
 from ottla.purgatory.pending import Pending
+from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
@@ -30,9 +30,21 @@ if TYPE_CHECKING:
     from ottla.replication.partition import Partition
     from ottla.server.broker.broker_channel import BrokerChannel
     from ottla.storage.producers.append import Verification
-    from ottla.types import TopicPartition
 
 _Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
+
+
+_Codes = dict[TopicPartition, ErrorCode] | ErrorCode
+"""The coordinator's answer by partition, or one error for all."""
+_MISSING: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+class _QuestionKey(NamedTuple):
+    """What one question to a coordinator is about."""
+
+    transactional_id: str
+    producer: ProducerKey
+    support: TransactionSupport
 
 
 # Older clients retry these codes wrongly; NOT_ENOUGH_REPLICAS makes all of them try again
@@ -48,24 +60,43 @@ _TRY_AGAIN: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class _Question:
-    """One partition of a transaction that the coordinator is asked about, until the deadline."""
+    """Partitions of a transaction that its coordinator is asked about at once."""
 
-    transactional_id: str
-    partition: TopicPartition
-    support: TransactionSupport
-    request: AddPartitionsToTxnRequest
-    deadline_ms: int
-    answer: Pending[None] = field(default_factory=Pending)
+    __slots__ = ("answers", "deadline_ms", "key")
 
-    def asks_again_after(self, code: ErrorCode, now_ms: int) -> bool:
-        """Whether the previous transaction is not complete yet, and there is time to wait."""
-        return (
-            code is ErrorCode.CONCURRENT_TRANSACTIONS
-            and self.support is TransactionSupport.ADDS_PARTITIONS
-            and now_ms < self.deadline_ms
+    def __init__(self, key: _QuestionKey, deadline_ms: int) -> None:
+        self.key = key
+        self.answers: dict[TopicPartition, tuple[Verification, Pending[Verification]]] = {}
+        """The guard of each partition, and who waits for it."""
+        self.deadline_ms = deadline_ms
+        """Until then it is asked again while the previous transaction is not complete."""
+
+    def request(self) -> AddPartitionsToTxnRequest:
+        """Return the request to the coordinator."""
+        topics: dict[str, list[int]] = {}
+        for topic, index in self.answers:
+            topics.setdefault(topic, []).append(index)
+        key = self.key
+        transaction = _Transaction(
+            transactional_id=key.transactional_id,
+            producer_id=key.producer.producer_id,
+            producer_epoch=key.producer.producer_epoch,
+            verify_only=key.support is not TransactionSupport.ADDS_PARTITIONS,
+            topics=[
+                AddPartitionsToTxnTopic(name=name, partitions=indexes)
+                for name, indexes in topics.items()
+            ],
         )
+        return AddPartitionsToTxnRequest(transactions=[transaction])
+
+    def take(self, partition: TopicPartition, code: ErrorCode) -> None:
+        """Answer who waits for a partition."""
+        guard, answer = self.answers.pop(partition)
+        if code is ErrorCode.NONE:
+            answer.complete(guard)
+        else:
+            answer.fail(_refusal(code, self.key.support))
 
 
 class TransactionVerification:
@@ -88,6 +119,7 @@ class TransactionVerification:
         self.times_ms = Recent()
         """How long coordinators took to answer."""
         self.failed_count = 0
+        self._unsent: dict[_QuestionKey, _Question] = {}
 
     def begin(
         self,
@@ -96,18 +128,18 @@ class TransactionVerification:
         producer: ProducerKey,
         sequence: int,
         support: TransactionSupport,
-    ) -> Pending[Verification | None]:
+    ) -> Pending[Verification] | None:
         """Return the guard to append a batch with, once the coordinator knows the partition.
 
-        None where the transaction goes on in this partition, or nothing is to be verified. Raises
+        None where the transaction goes on in this partition, or nothing is to be verified. The
+        question leaves with `send`, together with those about other partitions. Raises
         INVALID_PRODUCER_EPOCH for a producer that the log knows to be fenced, and
         NOT_LEADER_OR_FOLLOWER.
         """
-        if (
-            support is not TransactionSupport.ADDS_PARTITIONS
-            and not self._config().transaction_partition_verification_enable
-        ):
-            return Pending.of(None)
+        config = self._config()
+        adds_partitions = support is TransactionSupport.ADDS_PARTITIONS
+        if not adds_partitions and not config.transaction_partition_verification_enable:
+            return None
         if not partition.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = partition.log
@@ -118,54 +150,48 @@ class TransactionVerification:
             sequence,
             producer.producer_epoch,
             now_ms=self._clock.now_ms(),
-            supports_epoch_bump=support is TransactionSupport.ADDS_PARTITIONS,
+            supports_epoch_bump=adds_partitions,
         )
         if guard is None:
-            return Pending.of(None)
-        verified = self._verify(transactional_id, producer, partition.topic_partition, support)
-        return verified.then(lambda _: guard)
+            return None
+        key = _QuestionKey(transactional_id, producer, support)
+        question = self._unsent.get(key)
+        if question is None:
+            limit_ms = config.add_partitions_to_txn_retry_backoff_max_ms
+            question = _Question(key, self._clock.monotonic_ms() + limit_ms)
+            self._unsent[key] = question
+        answer: Pending[Verification] = Pending()
+        question.answers[partition.topic_partition] = guard, answer
+        return answer
 
-    def _verify(
-        self,
-        transactional_id: str,
-        producer: ProducerKey,
-        partition: TopicPartition,
-        support: TransactionSupport,
-    ) -> Pending[None]:
-        limit_ms = self._config().add_partitions_to_txn_retry_backoff_max_ms
-        question = _Question(
-            transactional_id,
-            partition,
-            support,
-            _request(
-                transactional_id,
-                producer,
-                [partition],
-                verify_only=support is not TransactionSupport.ADDS_PARTITIONS,
-            ),
-            self._clock.monotonic_ms() + limit_ms,
-        )
-        self._ask(question)
-        return question.answer
+    def send(self) -> None:
+        """Ask what was begun: one question for each transaction."""
+        unsent, self._unsent = self._unsent, {}
+        for question in unsent.values():
+            self._ask(question)
 
     def _ask(self, question: _Question) -> None:
         """Ask once; an answer of CONCURRENT_TRANSACTIONS is asked for again for a short time."""
         begin_ms = self._clock.monotonic_ms()
-        self._send(question.transactional_id, question.request).on_done(
-            lambda done: self._take(question, _code_of(done, question.partition), begin_ms)
+        self._send(question.key.transactional_id, question.request()).on_done(
+            lambda done: self._take(question, _codes(done), begin_ms)
         )
 
-    def _take(self, question: _Question, code: ErrorCode, begin_ms: int) -> None:
+    def _take(self, question: _Question, codes: _Codes, begin_ms: int) -> None:
         now_ms = self._clock.monotonic_ms()
         self.times_ms.add(now_ms - begin_ms)
-        self.failed_count += code is not ErrorCode.NONE
-        if question.asks_again_after(code, now_ms):
+        may_wait = (
+            question.key.support is TransactionSupport.ADDS_PARTITIONS
+            and now_ms < question.deadline_ms
+        )
+        for partition in list(question.answers):
+            code = codes if isinstance(codes, ErrorCode) else codes.get(partition, _MISSING)
+            self.failed_count += code is not ErrorCode.NONE
+            if code is not ErrorCode.CONCURRENT_TRANSACTIONS or not may_wait:
+                question.take(partition, code)
+        if question.answers:
             again_ms = now_ms + self._config().add_partitions_to_txn_retry_backoff_ms
             self._timer.add(again_ms, lambda _now_ms: self._ask(question))
-        elif code is ErrorCode.NONE:
-            question.answer.complete(None)
-        else:
-            question.answer.fail(_refusal(code, question.support))
 
     def _send(
         self, transactional_id: str, request: AddPartitionsToTxnRequest
@@ -179,41 +205,18 @@ class TransactionVerification:
         return self._channel.send(leader, request)
 
 
-def _request(
-    transactional_id: str,
-    producer: ProducerKey,
-    partitions: Iterable[TopicPartition],
-    *,
-    verify_only: bool,
-) -> AddPartitionsToTxnRequest:
-    topics: dict[str, list[int]] = {}
-    for topic, index in partitions:
-        topics.setdefault(topic, []).append(index)
-    transaction = _Transaction(
-        transactional_id=transactional_id,
-        producer_id=producer.producer_id,
-        producer_epoch=producer.producer_epoch,
-        verify_only=verify_only,
-        topics=[
-            AddPartitionsToTxnTopic(name=name, partitions=indexes)
-            for name, indexes in topics.items()
-        ],
-    )
-    return AddPartitionsToTxnRequest(transactions=[transaction])
-
-
-def _code_of(done: Pending[AddPartitionsToTxnResponse], partition: TopicPartition) -> ErrorCode:
+def _codes(done: Pending[AddPartitionsToTxnResponse]) -> _Codes:
     error = done.error
     if error is not None:
         return error.code if isinstance(error, KafkaError) else ErrorCode.NETWORK_EXCEPTION
     if done.value.error_code:
         return ErrorCode(done.value.error_code)
-    for result in done.value.results_by_transaction:
-        for topic in result.topic_results:
-            for one in topic.results_by_partition:
-                if (topic.name, one.partition_index) == partition:
-                    return ErrorCode(one.partition_error_code)
-    return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return {
+        TopicPartition(topic.name, one.partition_index): ErrorCode(one.partition_error_code)
+        for result in done.value.results_by_transaction
+        for topic in result.topic_results
+        for one in topic.results_by_partition
+    }
 
 
 def _refusal(code: ErrorCode, support: TransactionSupport) -> KafkaError:

@@ -99,6 +99,8 @@ def produce(
     answers: list[PartitionAnswer] = []
     for part in partitions:
         answers.append(_append(ctx, request, part, later, awaited, len(answers), is_usual))
+    if later:
+        ctx.broker.verification.send()
     if later or awaited or ctx.broker.replicas.overdue_flushes:
         return _when_over(ctx, request, answers, later, awaited)
     return answers if acks else _unacknowledged(ctx, answers)
@@ -130,7 +132,7 @@ def _append(
             if _flags(records) & TRANSACTIONAL_FLAG:
                 partition.check_writable(request.acks)
                 guard = _verified(ctx, request, partition, records)  # type: ignore[arg-type] # not empty
-                if not guard.done or guard.error is not None or guard.value is not None:
+                if guard is not None:
                     ready = guard.then(lambda guard: _Ready(records, TransactionAppend(guard)))
                     later.append(_Later(position, part, partition, ready))
                     return topic, index, 0, -1, -1, -1, (), None, None
@@ -150,14 +152,14 @@ def _append(
 
 def _verified(
     ctx: Context, request: ProduceValues, partition: Partition, records: memoryview
-) -> Pending[Verification | None]:
+) -> Pending[Verification] | None:
     """Return the guard of a transaction's first batch in a partition (KIP-890); None later.
 
     A transactional batch without a producer id is appended as it is: it begins nothing.
     """
     batch = RecordBatch(records)
     if not batch.has_producer_id:
-        return Pending.of(None)
+        return None
     support = TransactionSupport.DEFAULT
     if ctx.api_version >= _ADDS_PARTITIONS_FROM:
         support = TransactionSupport.ADDS_PARTITIONS
