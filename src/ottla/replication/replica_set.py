@@ -220,9 +220,15 @@ class ReplicaSet:
             if transaction is None:
                 info = append(records, epoch, now_ms, origin)
             else:
-                guard, version = transaction
+                guard, version, marker = transaction
                 info = append(
-                    records, epoch, now_ms, origin, verification=guard, transaction_version=version
+                    records,
+                    epoch,
+                    now_ms,
+                    origin,
+                    verification=guard,
+                    transaction_version=version,
+                    marker=marker,
                 )
         except KafkaError as error:
             partition.append_count += 1

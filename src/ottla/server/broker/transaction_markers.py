@@ -11,22 +11,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.coordinator.runtime import EndTransaction
-from ottla.coordinator.runtime.answers import gather, recover
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
-from ottla.purgatory.pending import Pending
+from ottla.purgatory.pending import Pending, Steps
 from ottla.records.control import encode_end_txn_marker
 from ottla.records.validator import AppendOrigin
 from ottla.replication.partition import ACKS_ALL
-from ottla.storage.producers.append import TransactionAppend
-from ottla.types import TopicPartition
+from ottla.storage.producers.append import EndTransactionMarker, TransactionAppend
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ottla.clock import Clock
     from ottla.purgatory.expiries import Expiries
+    from ottla.replication.leader_state import LeaderState
+    from ottla.replication.partition import Partition
     from ottla.replication.replica_set import ReplicaSet
+
+    _Awaited = tuple["_PartitionResult", LeaderState, int]
 
 _Marker = WriteTxnMarkersRequest.WritableTxnMarker
 _Result = WriteTxnMarkersResponse.WritableTxnMarkerResult
@@ -41,24 +43,42 @@ class Participant(Protocol):
         """Write the marker into one partition of its topic."""
 
 
-class _Acknowledgement(Pending[ErrorCode]):
-    """Waits until the other replicas have a marker."""
+class _Acknowledgements(Pending[None]):
+    """Waits until the other replicas have the markers of one request."""
 
-    __slots__ = ("deadline_ms", "is_over")
+    __slots__ = ("_waiting", "deadline_ms", "is_over")
 
     def __init__(self, deadline_ms: int) -> None:
         super().__init__()
+        self._waiting: dict[int, tuple[_PartitionResult, LeaderState]] = {}
+        """The results that are missing, by positions given out here."""
         self.deadline_ms = deadline_ms
         self.is_over = False
 
-    def acknowledged(self, _position: int, code: ErrorCode) -> None:
-        """Take the result."""
-        self.is_over = True
-        self.complete(code)
+    def begin(self, awaited: list[_Awaited]) -> None:
+        """Wait for results, each with its leader's state and the offset after the marker."""
+        self._waiting = {
+            position: (result, leading) for position, (result, leading, _) in enumerate(awaited)
+        }
+        for position, (_, leading, required_offset) in enumerate(awaited):
+            leading.acknowledge(required_offset, self, position)
+
+    def acknowledged(self, position: int, code: ErrorCode) -> None:
+        """Take a result."""
+        result, _ = self._waiting.pop(position)
+        result.error_code = int(code)
+        if not self._waiting:
+            self.is_over = True
+            self.complete(None)
 
     def expire(self) -> None:
-        """End the wait: the coordinator sends the marker again."""
-        self.acknowledged(0, ErrorCode.REQUEST_TIMED_OUT)
+        """End the wait: the coordinator sends again what is missing."""
+        self.is_over = True
+        waiting, self._waiting = self._waiting, {}
+        for result, leading in waiting.values():
+            result.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
+            leading.acknowledgements.forget_expired()
+        self.complete(None)
 
 
 class MarkerWriter:
@@ -84,14 +104,29 @@ class MarkerWriter:
 
         A marker without partitions is left out of the answer, as by Kafka.
         """
-        return gather(
-            [self._write_marker(marker) for marker in request.markers],
-            lambda parts: WriteTxnMarkersResponse(
-                markers=[part.value for part in parts if part.value.topics]
-            ),
-        )
+        response = WriteTxnMarkersResponse(markers=[])
+        answer: Steps[WriteTxnMarkersResponse] = Steps(lambda: response)
+        awaited: list[_Awaited] = []
+        now_ms = self._clock.now_ms()
+        for marker in request.markers:
+            result = self._write_marker(marker, now_ms, answer, awaited)
+            if result.topics:
+                response.markers.append(result)
+        if awaited:
+            acknowledgements = _Acknowledgements(self._clock.monotonic_ms() + self._timeout_ms)
+            acknowledgements.begin(awaited)
+            if not acknowledgements.is_over:
+                self._expiries.add(self._timeout_ms, acknowledgements)
+                answer.add(acknowledgements)
+        return answer.begin()
 
-    def _write_marker(self, marker: _Marker) -> Pending[_Result]:
+    def _write_marker(
+        self,
+        marker: _Marker,
+        now_ms: int,
+        answer: Steps[WriteTxnMarkersResponse],
+        awaited: list[_Awaited],
+    ) -> _Result:
         end = EndTransaction(
             marker.producer_id,
             marker.producer_epoch,
@@ -99,61 +134,74 @@ class MarkerWriter:
             marker.transaction_result,
             marker.transaction_version,
         )
-        names = [
-            TopicPartition(topic.name, index)
-            for topic in marker.topics
-            for index in topic.partition_indexes
-        ]
-
-        def combine(parts: list[Pending[ErrorCode]]) -> _Result:
-            topics: dict[str, _TopicResult] = {}
-            for (topic, index), part in zip(names, parts, strict=True):
-                result = topics.setdefault(topic, _TopicResult(name=topic, partitions=[]))
-                code = int(part.value)
-                result.partitions.append(_PartitionResult(partition_index=index, error_code=code))
-            return _Result(producer_id=marker.producer_id, topics=list(topics.values()))
-
-        return gather([self._write(name, end) for name in names], combine)
-
-    def _write(self, name: TopicPartition, end: EndTransaction) -> Pending[ErrorCode]:
-        participant = self._participants.get(name.topic)
-        if participant is None:
-            return self._append(name, end)
-        if self._replicas.find(*name) is None:
-            return Pending.of(self._replicas.why_missing(*name))
-        written = participant.end_transaction(name.partition, end)
-        return recover(written.then(lambda _: ErrorCode.NONE), _code_of)
-
-    def _append(self, name: TopicPartition, end: EndTransaction) -> Pending[ErrorCode]:
-        partition, now_ms = self._replicas.find(*name), self._clock.now_ms()
-        if partition is None:
-            return Pending.of(self._replicas.why_missing(*name))
         batch = encode_end_txn_marker(
             commit=end.committed,
             coordinator_epoch=end.coordinator_epoch,
             producer_id=end.producer_id,
             producer_epoch=end.producer_epoch,
             timestamp=now_ms,
-            leader_epoch=partition.leader_epoch,
         )
+        transaction = TransactionAppend(
+            version=end.transaction_version,
+            marker=EndTransactionMarker(not end.committed, end.coordinator_epoch),
+        )
+        topics: dict[str, _TopicResult] = {}
+        for topic in marker.topics:
+            name = topic.name
+            participant = self._participants.get(name)
+            result = topics.get(name)
+            if result is None:
+                result = topics[name] = _TopicResult(name=name, partitions=[])
+            for index in topic.partition_indexes:
+                one = _PartitionResult(partition_index=index, error_code=0)
+                result.partitions.append(one)
+                partition = self._replicas.find(name, index)
+                if partition is None:
+                    one.error_code = int(self._replicas.why_missing(name, index))
+                elif participant is None:
+                    self._append(partition, bytearray(batch), now_ms, transaction, one, awaited)
+                    if self._replicas.overdue_flushes:  # a marker that is lost is not repeated
+                        for wait in self._replicas.logs.flushes.wait_for_overdue().values():
+                            answer.add(_taken(wait, one))
+                else:
+                    answer.add(_taken(participant.end_transaction(index, end), one))
+        return _Result(producer_id=marker.producer_id, topics=list(topics.values()))
+
+    def _append(
+        self,
+        partition: Partition,
+        batch: bytearray,
+        now_ms: int,
+        transaction: TransactionAppend,
+        result: _PartitionResult,
+        awaited: list[_Awaited],
+    ) -> None:
+        """Append the marker, whose bytes get offset and leader epoch; note what acknowledges it."""
         try:
-            appended = self._replicas.append(
+            info, leading = self._replicas.append(
                 partition,
                 memoryview(batch),
                 ACKS_ALL,
                 now_ms,
                 AppendOrigin.COORDINATOR,
-                transaction=TransactionAppend(version=end.transaction_version),
+                transaction=transaction,
             )
         except KafkaError as error:
-            return Pending.of(error.code)
-        if appended.leading is None:
-            return Pending.of(ErrorCode.NONE)
-        wait = _Acknowledgement(self._clock.monotonic_ms() + self._timeout_ms)
-        appended.leading.acknowledge(appended.info.last_offset + 1, wait, 0)
-        if not wait.is_over:
-            self._expiries.add(self._timeout_ms, wait)
-        return wait
+            result.error_code = int(error.code)
+        else:
+            if leading is not None:
+                awaited.append((result, leading, info.last_offset + 1))
+
+
+def _taken(step: Pending[None], result: _PartitionResult) -> Pending[None]:
+    """Return the step once its error is in the result."""
+
+    def take(done: Pending[None]) -> None:
+        if done.error is not None:
+            result.error_code = int(_code_of(done.error))
+
+    step.on_done(take)
+    return step
 
 
 def _code_of(error: Exception) -> ErrorCode:

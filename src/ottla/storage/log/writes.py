@@ -25,7 +25,11 @@ if TYPE_CHECKING:
     from ottla.records.validator import ValidatedBatch
     from ottla.storage.batches import BatchHeader
     from ottla.storage.log.partition_log import PartitionLog
-    from ottla.storage.producers.append import CompletedTransaction, Verification
+    from ottla.storage.producers.append import (
+        CompletedTransaction,
+        EndTransactionMarker,
+        Verification,
+    )
     from ottla.storage.producers.entry import BatchMetadata, ProducerEntry
     from ottla.storage.producers.update import ProducerAppends
     from ottla.storage.segments.segment import Segment
@@ -54,8 +58,11 @@ class LogWrites:
         *,
         verification: Verification | None = None,
         transaction_version: int = TRANSACTION_VERSION_UNKNOWN,
+        marker: EndTransactionMarker | None = None,
     ) -> AppendInfo:
         """Validate one batch, give it offsets and write it; `records` is patched in place.
+
+        The other arguments are those of `TransactionAppend`.
 
         RecordValidationError or KafkaError with the producer's code when it is refused,
         KAFKA_STORAGE_ERROR (caused by an OSError) when the disk fails; OffloadRequired for a
@@ -75,7 +82,16 @@ class LogWrites:
         if batch.producer_id >= 0:
             producer = _next_of(log, batch, origin)
             if producer is None:
-                appends = self._validate_producer(batch, origin, verification, transaction_version)
+                appends = validate_producers(
+                    log.producer_state,
+                    (batch,),
+                    lambda _batch: batch.buffer,
+                    origin=origin,
+                    verification=verification,
+                    verification_required=log.config.transaction_partition_verification_enable,
+                    transaction_version=transaction_version,
+                    marker=marker,
+                )
                 if appends.duplicate is not None:
                     return self._duplicate(appends.duplicate)
         size, last, largest = batch.size, batch.last_offset, batch.max_timestamp
@@ -103,24 +119,6 @@ class LogWrites:
             ),
         )
         return info
-
-    def _validate_producer(
-        self,
-        batch: ValidatedBatch,
-        origin: AppendOrigin,
-        verification: Verification | None,
-        transaction_version: int,
-    ) -> ProducerAppends:
-        log = self._log
-        return validate_producers(
-            log.producer_state,
-            (batch,),
-            lambda _batch: batch.buffer,
-            origin=origin,
-            verification=verification,
-            verification_required=log.config.transaction_partition_verification_enable,
-            transaction_version=transaction_version,
-        )
 
     def _duplicate(self, old: BatchMetadata) -> AppendInfo:
         log = self._log

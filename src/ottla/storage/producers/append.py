@@ -67,11 +67,13 @@ class TransactionAppend(NamedTuple):
     """What an append of a transaction's batch or marker needs besides the batch.
 
     `verification` is the log's guard of a transaction that begins with this batch (KIP-890),
-    `version` the transaction version of the producer of a marker (KIP-1228).
+    `version` the transaction version of the producer of a marker (KIP-1228), `marker` what the
+    batch contains, where the caller knows it.
     """
 
     verification: Verification | None = None
     version: int = TRANSACTION_VERSION_UNKNOWN
+    marker: EndTransactionMarker | None = None
 
 
 def follows(last_sequence: int, next_sequence: int) -> bool:

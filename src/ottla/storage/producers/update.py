@@ -53,8 +53,12 @@ def validate_producers(
     verification: Verification | None = None,
     verification_required: bool = False,
     transaction_version: int = TRANSACTION_VERSION_UNKNOWN,
+    marker: EndTransactionMarker | None = None,
 ) -> ProducerAppends:
-    """Check all batches of an append; KafkaError with the producer's code refuses them all."""
+    """Check all batches of an append; KafkaError with the producer's code refuses them all.
+
+    The marker is what a control batch contains, where that is known.
+    """
     appends: dict[int, ProducerAppend] = {}
     completed: list[CompletedTransaction] = []
     for batch in batches:
@@ -74,7 +78,8 @@ def validate_producers(
         if append is None:
             append = appends[producer_id] = state.prepare(producer_id, origin)
         if batch.is_control:
-            done = _validate_marker(append, batch, batch_bytes(batch), transaction_version)
+            found = marker or read_marker(batch_bytes(batch))
+            done = _validate_marker(append, batch, found, transaction_version)
             if done is not None:
                 completed.append(done)
         else:
@@ -104,10 +109,9 @@ def _check_verified(
 def _validate_marker(
     append: ProducerAppend,
     batch: BatchHeader | ValidatedBatch,
-    data: Buffer,
+    marker: EndTransactionMarker | None,
     transaction_version: int,
 ) -> CompletedTransaction | None:
-    marker = read_marker(data)
     if marker is None:
         return None
     return append.append_marker(
@@ -152,7 +156,8 @@ def replay_batch(
     done: CompletedTransaction | None = None
     if batch.is_control:
         try:
-            done = _validate_marker(append, batch, batch_bytes(batch), TRANSACTION_VERSION_UNKNOWN)
+            found = read_marker(batch_bytes(batch))
+            done = _validate_marker(append, batch, found, TRANSACTION_VERSION_UNKNOWN)
         except KafkaError as error:
             raise CorruptMessage(str(error)) from error
     else:
