@@ -37,14 +37,14 @@ from ottla.server.handlers.produce_answers import (
     without_repeats,
 )
 from ottla.server.requests.api import Form, handles
-from ottla.storage.producers.append import TransactionAppend
+from ottla.storage.producers.append import TransactionAppend, Verification
 
 if TYPE_CHECKING:
     from ottla.protocol.produce_values import PartitionAnswer, PartitionRecords, ProduceValues
+    from ottla.records.validation_rules import CheckedBatch
     from ottla.replication.partition import Partition
     from ottla.server.handlers.produce_answers import Awaited
     from ottla.server.requests.context import Context
-    from ottla.storage.producers.append import Verification
 
 log = logging.getLogger("ottla.produce")
 ADMIN_CLIENT_ID = "__admin_client"
@@ -56,14 +56,6 @@ _MAGIC: Final = 2
 _ZSTD: Final = int(Compression.ZSTD)
 
 
-class _Ready(NamedTuple):
-    """What is appended once the checks are over."""
-
-    records: Any
-    """The batch, or a CheckedBatch."""
-    transaction: TransactionAppend | None
-
-
 class _Later(NamedTuple):
     """A partition whose batch is checked first, with its position in the request.
 
@@ -73,7 +65,9 @@ class _Later(NamedTuple):
     position: int
     part: PartitionRecords
     partition: Partition
-    ready: Pending[_Ready]
+    check: Pending[Verification] | Pending[CheckedBatch]
+    transaction: TransactionAppend | None = None
+    """What was verified before a worker checks the batch."""
 
 
 @handles(ProduceRequest, form=Form(read_produce, write_produce, fail_request))
@@ -101,6 +95,7 @@ def produce(
         answers.append(_append(ctx, request, part, later, awaited, len(answers), is_usual))
     if later:
         ctx.broker.verification.send()
+        later = _append_checked_now(ctx, request, answers, later, awaited)
     if later or awaited or ctx.broker.replicas.overdue_flushes:
         return _when_over(ctx, request, answers, later, awaited)
     return answers if acks else _unacknowledged(ctx, answers)
@@ -133,8 +128,7 @@ def _append(
                 partition.check_writable(request.acks)
                 guard = _verified(ctx, request, partition, records)  # type: ignore[arg-type] # not empty
                 if guard is not None:
-                    ready = guard.then(lambda guard: _Ready(records, TransactionAppend(guard)))
-                    later.append(_Later(position, part, partition, ready))
+                    later.append(_Later(position, part, partition, guard))
                     return topic, index, 0, -1, -1, -1, (), None, None
         info, leading = replicas.append(partition, records, request.acks, ctx.now_ms)  # type: ignore[arg-type] # checked above
     except KafkaError as error:
@@ -142,7 +136,7 @@ def _append(
         return failed(ctx, part, error, partition)
     except OffloadRequired as large:
         assert partition is not None
-        later.append(_Later(position, part, partition, _checked(ctx, large, None)))
+        later.append(_Later(position, part, partition, _checked(ctx, large)))
         return topic, index, 0, -1, -1, -1, (), None, None
     if leading is not None:
         awaited.append((position, leading, info[1] + 1))
@@ -174,12 +168,9 @@ def _verified(
     )
 
 
-def _checked(
-    ctx: Context, large: OffloadRequired, transaction: TransactionAppend | None
-) -> Pending[_Ready]:
+def _checked(ctx: Context, large: OffloadRequired) -> Pending[CheckedBatch]:
     """Return a large batch once a worker has checked it."""
-    checked = ctx.broker.decompression.check(large, now_ms=ctx.now_ms, client=ctx.client)
-    return checked.then(lambda batch: _Ready(batch, transaction))
+    return ctx.broker.decompression.check(large, now_ms=ctx.now_ms, client=ctx.client)
 
 
 def _unacknowledged(ctx: Context, answers: list[PartitionAnswer]) -> list[PartitionAnswer] | None:
@@ -234,6 +225,32 @@ def _check_unusual(
         )
 
 
+def _append_checked_now(
+    ctx: Context,
+    request: ProduceValues,
+    answers: list[PartitionAnswer],
+    later: list[_Later],
+    awaited: list[Awaited],
+) -> list[_Later]:
+    """Append what is checked by now, as by a coordinator on this broker; return the others."""
+    left = []
+    for one in later:
+        if not one.check.done:
+            left.append(one)
+            continue
+        try:
+            awaited += _append_checked(ctx, request, answers, one)
+        except OffloadRequired as large:
+            left.append(_checked_again(ctx, one, large))
+    return left
+
+
+def _checked_again(ctx: Context, one: _Later, large: OffloadRequired) -> _Later:
+    """Return a large batch of a verified transaction, which a worker checks now."""
+    transaction = TransactionAppend(one.check.value)  # type: ignore[arg-type] # of a verification
+    return one._replace(check=_checked(ctx, large), transaction=transaction)
+
+
 def _when_over(
     ctx: Context,
     request: ProduceValues,
@@ -248,13 +265,13 @@ def _when_over(
         try:
             awaited = _append_checked(ctx, request, answers, one)
         except OffloadRequired as large:
-            wait(one._replace(ready=_checked(ctx, large, one.ready.value[1])))
+            wait(_checked_again(ctx, one, large))
         else:
             steps.add(when_safe(ctx, request, answers, awaited))
 
     def wait(one: _Later) -> None:
-        one.ready.on_done(lambda _done: append(one))
-        steps.add(one.ready)
+        one.check.on_done(lambda _done: append(one))
+        steps.add(one.check)
 
     steps.add(when_safe(ctx, request, answers, awaited))
     for one in later:
@@ -270,15 +287,20 @@ def _append_checked(
     Return what acknowledges it. Raises OffloadRequired for a large batch of a transaction, which
     a worker checks after the coordinator.
     """
-    part, partition, replicas = one.part, one.partition, ctx.broker.replicas
-    name, index = partition.topic_partition
+    position, part, partition, check, transaction = one
+    topic, index, records = part
+    replicas = ctx.broker.replicas
     try:
-        if replicas.find(name, index) is not partition:
+        if replicas.find(*partition.topic_partition) is not partition:
             raise _not_held(ctx, part)
-        records, transaction = one.ready.value
+        checked: Any = check.value
+        if type(checked) is Verification:
+            transaction = TransactionAppend(checked)
+        else:
+            records = checked
         info, leading = replicas.append(
             partition,
-            records,
+            records,  # type: ignore[arg-type] # checked above
             request.acks,
             ctx.broker.clock.now_ms(),
             transaction=transaction,
@@ -287,19 +309,19 @@ def _append_checked(
         raise
     except KafkaError as error:
         _log_refusal(ctx, part, error)
-        answers[one.position] = failed(ctx, part, error, partition)
+        answers[position] = failed(ctx, part, error, partition)
         return []
     except Exception as error:
         extra = {"event": "request.failed", "client": ctx.client}
         log.exception("append failed; report this traceback as a bug", exc_info=error, extra=extra)
         unknown = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
-        answers[one.position] = failed(ctx, part, unknown, partition)
+        answers[position] = failed(ctx, part, unknown, partition)
         return []
-    answers[one.position] = (
-        part[0], index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset,
-        (), None, None,
+    first_offset, append_time_ms, log_start_offset = info[0], info[3], info[4]
+    answers[position] = (
+        topic, index, 0, first_offset, append_time_ms, log_start_offset, (), None, None,
     )  # fmt: skip
-    return [] if leading is None else [(one.position, leading, info.last_offset + 1)]
+    return [] if leading is None else [(position, leading, info[1] + 1)]
 
 
 def _not_held(ctx: Context, part: PartitionRecords) -> KafkaError:
