@@ -17,9 +17,8 @@ from tests.simulation.clusters.transaction_log import CommittedTransactions, rep
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ottla.coordinator.runtime import EndTransaction
+    from ottla.protocol.apis.write_txn_markers import WriteTxnMarkersRequest
     from ottla.server.node.node import Node
-    from ottla.types import TopicPartition
     from tests.simulation.clusters.committed_logs import CommittedLog
 
 
@@ -29,18 +28,18 @@ class Markers:
     def __init__(self, logs: Mapping[tuple[bytes, int], CommittedLog]) -> None:
         self.count = 0
         self._logs = logs
-        self._written: list[tuple[TopicPartition, EndTransaction]] = []
+        self._written: list[WriteTxnMarkersRequest.WritableTxnMarker] = []
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Look at the markers that all nodes are asked to write while the context lasts."""
-        write = MarkerWriter._write
+        write = MarkerWriter.write
 
-        def noted(writer: MarkerWriter, name: TopicPartition, end: EndTransaction) -> Any:
-            self._written.append((name, end))
-            return write(writer, name, end)
+        def noted(writer: MarkerWriter, request: WriteTxnMarkersRequest) -> Any:
+            self._written.extend(request.markers)
+            return write(writer, request)
 
-        with patch.object(MarkerWriter, "_write", noted):
+        with patch.object(MarkerWriter, "write", noted):
             yield
 
     def check(self) -> None:
@@ -56,10 +55,10 @@ class Markers:
                 if isinstance(log, CommittedTransactions)
             )
         )
-        for name, end in written:
-            decision = end.producer_id, end.producer_epoch, end.committed
+        for marker in written:
+            decision = marker.producer_id, marker.producer_epoch, marker.transaction_result
             assert decision in decisions, (
-                f"a marker is written to {name} before its decision is committed: {end}"
+                f"a marker is written before its decision is committed: {marker}"
             )
 
 
