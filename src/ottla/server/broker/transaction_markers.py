@@ -8,7 +8,7 @@ Kafka: KafkaApis.handleWriteTxnMarkersRequest.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ottla.coordinator.runtime import EndTransaction
 from ottla.errors import ErrorCode, KafkaError
@@ -41,6 +41,14 @@ class Participant(Protocol):
 
     def end_transaction(self, partition: int, end: EndTransaction) -> Pending[None]:
         """Write the marker into one partition of its topic."""
+
+
+class _EncodedMarker(NamedTuple):
+    """A marker as it is appended to each of its partitions."""
+
+    batch: bytearray
+    now_ms: int
+    transaction: TransactionAppend
 
 
 class _Acknowledgements(Pending[None]):
@@ -134,17 +142,7 @@ class MarkerWriter:
             marker.transaction_result,
             marker.transaction_version,
         )
-        batch = encode_end_txn_marker(
-            commit=end.committed,
-            coordinator_epoch=end.coordinator_epoch,
-            producer_id=end.producer_id,
-            producer_epoch=end.producer_epoch,
-            timestamp=now_ms,
-        )
-        transaction = TransactionAppend(
-            version=end.transaction_version,
-            marker=EndTransactionMarker(not end.committed, end.coordinator_epoch),
-        )
+        encoded = _encoded(end, now_ms)
         topics: dict[str, _TopicResult] = {}
         for topic in marker.topics:
             name = topic.name
@@ -159,7 +157,7 @@ class MarkerWriter:
                 if partition is None:
                     one.error_code = int(self._replicas.why_missing(name, index))
                 elif participant is None:
-                    self._append(partition, bytearray(batch), now_ms, transaction, one, awaited)
+                    self._append(partition, encoded, one, awaited)
                     if self._replicas.overdue_flushes:  # a marker that is lost is not repeated
                         for wait in self._replicas.logs.flushes.wait_for_overdue().values():
                             answer.add(_taken(wait, one))
@@ -170,27 +168,37 @@ class MarkerWriter:
     def _append(
         self,
         partition: Partition,
-        batch: bytearray,
-        now_ms: int,
-        transaction: TransactionAppend,
+        marker: _EncodedMarker,
         result: _PartitionResult,
         awaited: list[_Awaited],
     ) -> None:
-        """Append the marker, whose bytes get offset and leader epoch; note what acknowledges it."""
+        """Append a copy of the marker, which gets an offset; note what acknowledges it."""
         try:
             info, leading = self._replicas.append(
                 partition,
-                memoryview(batch),
+                memoryview(bytearray(marker.batch)),
                 ACKS_ALL,
-                now_ms,
+                marker.now_ms,
                 AppendOrigin.COORDINATOR,
-                transaction=transaction,
+                transaction=marker.transaction,
             )
         except KafkaError as error:
             result.error_code = int(error.code)
         else:
             if leading is not None:
                 awaited.append((result, leading, info.last_offset + 1))
+
+
+def _encoded(end: EndTransaction, now_ms: int) -> _EncodedMarker:
+    batch = encode_end_txn_marker(
+        commit=end.committed,
+        coordinator_epoch=end.coordinator_epoch,
+        producer_id=end.producer_id,
+        producer_epoch=end.producer_epoch,
+        timestamp=now_ms,
+    )
+    marker = EndTransactionMarker(not end.committed, end.coordinator_epoch)
+    return _EncodedMarker(batch, now_ms, TransactionAppend(None, end.transaction_version, marker))
 
 
 def _taken(step: Pending[None], result: _PartitionResult) -> Pending[None]:
