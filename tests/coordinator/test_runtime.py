@@ -26,6 +26,8 @@ from ottla.timeline import TimelineDict
 from tests.coordinator.harness import MemoryLog, VirtualClock
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ottla.purgatory.pending import Pending
 
 
@@ -38,6 +40,7 @@ class Counter:
         self.counts: TimelineDict[str, int] = TimelineDict(environment.registry)
         self.timers = environment.timers
         self.events: list[str] = []
+        self.restarted: list[str] = []
 
     def replay(self, offset: int, producer_id: int, record: CoordinatorRecord) -> None:
         assert isinstance(record.key, GroupMetadataKey)
@@ -56,11 +59,14 @@ class Counter:
     def decode(self, key: bytes, value: bytes | None) -> CoordinatorRecord | None:
         return None if key == b"?" else count_record(key.decode().partition("#")[0])
 
-    def on_loaded(self) -> None:
+    def on_loaded(self) -> Iterator[None]:
         self.events.append("loaded")
         if "nonsense" in self.counts:
             self.timers.schedule("later", 5, empty_result)
             raise AssertionError("planted")
+        for name in list(self.counts):
+            self.restarted.append(name)
+            yield
 
     def on_unloaded(self) -> None:
         self.events.append("unloaded")
@@ -379,3 +385,22 @@ def test_loading_takes_a_bounded_number_of_records_in_a_turn() -> None:
     assert seen[-1] == 3 * SLICE_RECORDS
     assert all(after - before <= SLICE_RECORDS for before, after in pairwise([0, *seen]))
     assert set(shard.counts.values()) == {1}
+
+
+def test_soft_state_is_rebuilt_in_slices() -> None:
+    """A shard with thousands of members answers while it starts their sessions."""
+    bench = Bench()
+    for number in range(300):
+        records = [(0, f"{number}-{one}".encode(), None, ()) for one in range(10)]
+        bench.log.append(0, encode_batch(records), 0)
+    bench.runtime.on_elected(0, 1)
+    shard = bench.runtime.shard(0)
+    while bench.runtime.partitions[0] is ShardState.LOADING:
+        bench.advance(bench.clock.time_ms + 1)
+    seen = [0, len(shard.restarted)]
+    assert bench.committed("0-0") == 1
+    while seen[-1] < 3000:
+        bench.advance(bench.clock.time_ms + 1)
+        seen.append(len(shard.restarted))
+    assert all(after - before <= SLICE_RECORDS for before, after in pairwise(seen))
+    bench.runtime.on_resigned(0)

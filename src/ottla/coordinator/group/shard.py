@@ -36,8 +36,9 @@ from ottla.timeline import TimelineDict, TimelineSet
 from ottla.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from ottla.coordinator.group.classic.group import ClassicGroup
     from ottla.coordinator.group.config import (
         ConsumerGroupConfig,
         GroupCoordinatorConfig,
@@ -178,21 +179,27 @@ class GroupShard:
 
     # ---------------------------------------------------------------- lifecycle
 
-    def on_loaded(self) -> None:
+    def on_loaded(self) -> Iterator[None]:
         """Start a full session for every stored member, and schedule the expiry of offsets."""
-        count = len(tuple(self.classic.stored))
-        if count:
-            log.info("loaded %d groups", count, extra={"event": "groups.loaded"})
-        for group_id in tuple(self.classic.stored):
-            group = self.classic.get(group_id)
-            for member in tuple(group.members.values()):
-                rebalance.reschedule(self.classic, group, member)
-            if len(group.members) > self._config.group_max_size:
-                rebalance.prepare_rebalance(self.classic, group)
-        timeouts.start_all(self.consumer)
-        streams_timeouts.start_all(self.streams)
-        share_heartbeat.start_all(self.share)
         self._schedule_expiry()
+        stored = tuple(self.classic.stored)
+        if stored:
+            log.info("loaded %d groups", len(stored), extra={"event": "groups.loaded"})
+        for group_id in stored:
+            if group_id in self.classic.stored:
+                yield from self._restart(self.classic.get(group_id))
+        yield from timeouts.start_all(self.consumer)
+        yield from streams_timeouts.start_all(self.streams)
+        yield from share_heartbeat.start_all(self.share)
+
+    def _restart(self, group: ClassicGroup) -> Iterator[None]:
+        for member in tuple(group.members.values()):
+            if member.member_id in group.members:
+                rebalance.reschedule(self.classic, group, member)
+            yield
+        if len(group.members) > self._config.group_max_size:
+            rebalance.prepare_rebalance(self.classic, group)
+        yield
 
     def on_unloaded(self) -> None:
         """Fail all pending joins and syncs with NOT_COORDINATOR."""

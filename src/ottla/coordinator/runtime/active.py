@@ -10,9 +10,10 @@ from collections import deque
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ottla.coordinator.runtime.loader import Loader
+from ottla.coordinator.runtime.loader import SLICE_RECORDS, Loader
 from ottla.coordinator.runtime.result import empty_result
 from ottla.coordinator.runtime.shard import Shard, ShardEnvironment
 from ottla.coordinator.runtime.timers import ShardTimers
@@ -24,7 +25,7 @@ from ottla.records.control import encode_end_txn_marker
 from ottla.timeline import SnapshotRegistry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ottla.clock import Clock
     from ottla.coordinator.runtime.load_times import LoadTimes
@@ -179,10 +180,20 @@ class ActivePartition(Generic[S]):
         now_ms = self._environment.clock.monotonic_ms()
         self._load_times.add(now_ms - self._start_ms, now_ms)
         self._log_loaded(now_ms - self._start_ms)
+        steps = self.shard.on_loaded()
+        self._environment.load_turns.add(lambda: self._restart_some(steps))
+
+    def _restart_some(self, steps: Iterator[None]) -> bool:
+        """Rebuild a slice of the soft state; return whether more is left."""
+        if self.state != ShardState.ACTIVE:
+            return False
         try:
-            self.shard.on_loaded()
+            count = sum(1 for _ in islice(steps, SLICE_RECORDS))
         except Exception as error:  # noqa: BLE001 - the same for inconsistent records
             self._fail(error)
+            return False
+        self._environment.load_turns.loaded(count)
+        return count == SLICE_RECORDS
 
     def _log_loaded(self, duration_ms: int) -> None:
         name, count = self._environment.name, self._loader.record_count

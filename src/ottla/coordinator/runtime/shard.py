@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ottla.clock import Clock
     from ottla.coordinator.runtime.result import CoordinatorRecord
     from ottla.coordinator.runtime.timers import ShardTimers
@@ -43,8 +45,11 @@ class Shard(Protocol):
         Raises CorruptMessage.
         """
 
-    def on_loaded(self) -> None:
-        """Rebuild soft state after the replayed state is complete."""
+    def on_loaded(self) -> Iterator[None]:
+        """Rebuild soft state after the replayed state is complete, in steps of some 10 µs.
+
+        Requests are served between the steps.
+        """
 
     def on_unloaded(self) -> None:
         """Fail pending responses with NOT_COORDINATOR: the partition has another leader."""

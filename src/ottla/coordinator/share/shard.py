@@ -24,7 +24,7 @@ from ottla.protocol.records import share as schemas
 from ottla.timeline import TimelineDict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from ottla.coordinator.runtime import CoordinatorRecord, ShardEnvironment
     from ottla.coordinator.share.config import ShareCoordinatorConfig
@@ -129,9 +129,10 @@ class ShareShard:
         """Return the record of bytes; None for kinds not known here."""
         return records.decode(key, value)
 
-    def on_loaded(self) -> None:
+    def on_loaded(self) -> Iterator[None]:
         """Schedule the snapshots of share partitions without writes."""
         self._schedule_snapshots()
+        yield
 
     def on_unloaded(self) -> None:
         """Nothing waits in this shard."""

@@ -22,7 +22,7 @@ from ottla.protocol.records.transaction import TransactionLogKey, TransactionLog
 from ottla.timeline import TimelineDict, TimelineSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterator
 
     from ottla.coordinator.runtime import CoordinatorRecord, ShardEnvironment
     from ottla.coordinator.transaction.config import TransactionCoordinatorConfig
@@ -104,14 +104,16 @@ class TransactionShard:
 
     # ---------------------------------------------------------------- lifecycle
 
-    def on_loaded(self) -> None:
+    def on_loaded(self) -> Iterator[None]:
         """Write the markers of decided transactions again; schedule the checks of timeouts."""
-        for name in list(self._active):
-            transaction = self.transactions[name]
-            if transaction.state.is_prepared:
-                self._on_prepared(self.partition, transaction)
         self._schedule_abort()
         self._schedule_expiry()
+        decided = [(name, self.transactions[name]) for name in self._active]
+        for name, transaction in decided:
+            is_current = self.transactions.get(name) is transaction
+            if is_current and transaction.state.is_prepared:
+                self._on_prepared(self.partition, transaction)
+            yield
 
     def on_unloaded(self) -> None:
         """Forget the soft state."""

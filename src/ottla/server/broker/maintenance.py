@@ -13,6 +13,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.server.broker.disk_space import SpaceWatch
 from ottla.server.system.timers import next_aligned_tick
 from ottla.storage.log.retention import ClockJumpDetector
+from ottla.storage.log_set.checkpoint_queue import LOGS_IN_A_TURN, CheckpointJob
 from ottla.storage.log_set.producer_expiry import ProducerExpiry
 from ottla.storage.log_set.retention_check import SLICE_LOGS, RetentionCheck
 
@@ -132,7 +133,23 @@ class Maintenance:
 
     def _submit(self, jobs: Iterable[StorageJob]) -> None:
         for job in jobs:
-            self._run_on_volume(job.volume, job.run, lambda _none, error, job=job: job.done(error))  # type: ignore[misc] # a lambda's default binds the loop's value
+            if isinstance(job, CheckpointJob):
+                self._collect(job)
+            else:
+                self._run_job(job)
+
+    def _run_job(self, job: StorageJob) -> None:
+        self._run_on_volume(job.volume, job.run, lambda _none, error: job.done(error))
+
+    def _collect(self, job: CheckpointJob) -> None:
+        """Collect the offsets of a checkpoint in slices, then write it."""
+        if self._is_stopped:
+            return  # the shutdown writes all of them
+        if job.collect(LOGS_IN_A_TURN):
+            next_ms = self._clock.monotonic_ms() + SLICE_PAUSE_MS
+            self._timer.add(next_ms, lambda _now_ms: self._collect(job))
+        else:
+            self._run_job(job)
 
     def _flush_soon(self, log: PartitionLog) -> None:
         self._submit(self._logs.flushes.take_one(log, self._clock.now_ms()))

@@ -107,7 +107,7 @@ class DirectoryLoader:
         self.broken_futures: dict[TopicPartition, BrokenLog] = {}
         self.recovery_points: dict[TopicPartition, int] = {}
         self.cleaner_offsets: dict[TopicPartition, int] = {}
-        self._log_starts: dict[TopicPartition, int] = {}
+        self.log_starts: dict[TopicPartition, int] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
 
     @property
@@ -118,7 +118,7 @@ class DirectoryLoader:
     @property
     def checkpointed(self) -> set[TopicPartition]:
         """The partitions that the checkpoints name, whether their logs are there or not."""
-        return {*self.recovery_points, *self._log_starts}
+        return {*self.recovery_points, *self.log_starts}
 
     def run(self) -> None:
         """Open the directory and its logs; OSError when the disk fails."""
@@ -126,7 +126,7 @@ class DirectoryLoader:
         log_dir.open()
         self.recovery_points = log_dir.read_offsets(RECOVERY_POINT_CHECKPOINT)
         self.cleaner_offsets = log_dir.read_offsets(CLEANER_CHECKPOINT)
-        self._log_starts = log_dir.read_offsets(LOG_START_CHECKPOINT)
+        self.log_starts = log_dir.read_offsets(LOG_START_CHECKPOINT)
         self._high_watermarks = log_dir.read_offsets(HIGH_WATERMARK_CHECKPOINT)
         for log in self._open_all():
             self.logs.append(log)
@@ -165,7 +165,7 @@ class DirectoryLoader:
         log_dir = self.log_dir
         topic_id = read_topic_id(log_dir.directory, name)
         recovery_point = self.recovery_points.get(partition, 0)
-        log_start_offset = self._log_starts.get(partition, 0)
+        log_start_offset = self.log_starts.get(partition, 0)
         try:
             return PartitionLog.open(
                 log_dir.directory,

@@ -439,8 +439,8 @@ class PartitionLog:
         for segment in segments:
             self.size_bytes -= segment.size
             offset = segment.base_offset
-            if offset in self.producer_state.snapshots and offset not in kept_snapshots:
-                self.producer_state.remove_snapshot(offset)
+            if offset not in kept_snapshots:
+                self.producer_state.retire_snapshot(offset, DELETED_SUFFIX)
             segment.change_suffix(DELETED_SUFFIX)
             self._removals.append((now_ms + self.config.file_delete_delay_ms, segment))
         self.on_segments_deleted(self)

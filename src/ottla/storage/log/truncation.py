@@ -135,8 +135,8 @@ class LogTruncation:
         log = self._log
         try:
             self._lower_recovery_point(0)  # nothing is durable until the new segment's name is
-            log.producer_state.truncate_fully_and_start_at(offset)
             log.retire_segments(list(log.segments), now_ms)
+            log.producer_state.truncate_fully_and_start_at(offset)
             segment = Segment.create(
                 log.directory, log.name, offset, config=log.config, now_ms=now_ms
             )

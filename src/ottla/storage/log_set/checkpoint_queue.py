@@ -5,7 +5,8 @@ Kafka: LogManager.{checkpointLogRecoveryOffsets, checkpointLogStartOffsets}.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.purgatory.pending import Pending
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from ottla.types import TopicPartition
 
 
+LOGS_IN_A_TURN: Final = 1000
+"""Logs whose offsets are collected in one turn of the loop: one or two milliseconds."""
+
+
 class CheckpointQueue:
     """Directories whose recovery points and log starts are to be written."""
 
@@ -34,6 +39,8 @@ class CheckpointQueue:
         self._requested: dict[str, LogDirectory] = {}
         self._stored: dict[LogDirectory, Mapping[TopicPartition, int]] = {}
         """The recovery points in the files, perhaps with partitions deleted since."""
+        self._starts: dict[LogDirectory, Mapping[TopicPartition, int]] = {}
+        """The log starts in the files, likewise."""
         self._under_way: dict[CheckpointJob, None] = {}
         self._lowering: dict[PartitionLog, DurableCheckpoint] = {}
         """Logs whose lowered recovery points are not durable."""
@@ -57,24 +64,30 @@ class CheckpointQueue:
         return [self._high_watermark_job(log_dir) for log_dir in self._table.online_directories]
 
     def _high_watermark_job(self, log_dir: LogDirectory) -> CheckpointJob:
-        logs = self._table.logs_in(log_dir)
-        marks = {log.topic_partition: log.high_watermark for log in logs}
-        return CheckpointJob(self, self._table, log_dir, {HIGH_WATERMARK_CHECKPOINT: marks})
+        marks: dict[TopicPartition, int] = {}
+
+        def collect(log: PartitionLog) -> None:
+            marks[log.topic_partition] = log.high_watermark
+
+        files = {HIGH_WATERMARK_CHECKPOINT: marks}
+        return CheckpointJob(self, self._table, log_dir, files, collect)
 
     def _job(self, log_dir: LogDirectory) -> CheckpointJob:
-        logs = self._table.logs_in(log_dir)
-        recovery_points = {log.topic_partition: log.recovery_point for log in logs}
-        starts = {
-            log.topic_partition: log.log_start_offset
-            for log in logs
-            if log.log_start_offset and log.log_start_offset > log.segments.base_offsets[0]
-        }
+        recovery_points: dict[TopicPartition, int] = {}
+        starts: dict[TopicPartition, int] = {}
         for partition, broken in self._table.broken.items():
             if broken.log_dir is log_dir:
                 recovery_points[partition] = broken.recovery_point
                 starts[partition] = broken.log_start_offset
+
+        def collect(log: PartitionLog) -> None:
+            partition, start = log.topic_partition, log.log_start_offset
+            recovery_points[partition] = log.recovery_point
+            if start and start > log.segments.base_offsets[0]:
+                starts[partition] = start
+
         files = {RECOVERY_POINT_CHECKPOINT: recovery_points, LOG_START_CHECKPOINT: starts}
-        return CheckpointJob(self, self._table, log_dir, files)
+        return CheckpointJob(self, self._table, log_dir, files, collect)
 
     def write_now(self, log_dir: LogDirectory) -> None:
         """Write the recovery-point and log-start checkpoints; waits for the disk."""
@@ -100,10 +113,27 @@ class CheckpointQueue:
         Run them in workers; none unless partitions of these names were deleted just before.
         """
         return [
-            self.durable(log_dir)
+            self._without(log_dir, gone)
             for log_dir in self._table.online_directories
-            if any(self._is_gone(log_dir, name) for name in partitions)
+            if (gone := [name for name in partitions if self._is_gone(log_dir, name)])
         ]
+
+    def _without(self, log_dir: LogDirectory, gone: Iterable[TopicPartition]) -> DurableCheckpoint:
+        """Return the content of the files without deleted partitions; the rest may be old."""
+        recovery_points = dict(self._stored.get(log_dir, {}))
+        starts = dict(self._starts.get(log_dir, {}))
+        for partition in gone:
+            recovery_points.pop(partition, None)
+            starts.pop(partition, None)
+        for log in self._lowering_in(log_dir):
+            recovery_points[log.topic_partition] = log.recovery_point
+        files = {RECOVERY_POINT_CHECKPOINT: recovery_points, LOG_START_CHECKPOINT: starts}
+        return DurableCheckpoint(
+            self, CheckpointJob(self, self._table, log_dir, files), log_dir, []
+        )
+
+    def _lowering_in(self, log_dir: LogDirectory) -> list[PartitionLog]:
+        return [one for one in self._lowering if self._table.directory_of(one) is log_dir]
 
     def _is_gone(self, log_dir: LogDirectory, partition: TopicPartition) -> bool:
         """Whether the file has, or may get, an entry of a partition that the directory has not."""
@@ -119,7 +149,9 @@ class CheckpointQueue:
 
     def durable(self, log_dir: LogDirectory) -> DurableCheckpoint:
         """Return the recovery-point and log-start checkpoints, to be made durable in a worker."""
-        return DurableCheckpoint(self, self._job(log_dir), log_dir, [])
+        job = self._job(log_dir)
+        job.collect()
+        return DurableCheckpoint(self, job, log_dir, [])
 
     def recovery_point_lowered(self, log: PartitionLog) -> None:
         """Write the checkpoint at once when the stored or pending one is higher.
@@ -180,8 +212,7 @@ class CheckpointQueue:
     def _lowered(self, log_dir: LogDirectory, logs: list[PartitionLog]) -> DurableCheckpoint:
         """Return the content of the file with lower recovery points; the others may be old."""
         offsets = dict(self._stored.get(log_dir, {}))
-        under_way = [one for one in self._lowering if self._table.directory_of(one) is log_dir]
-        for log in (*under_way, *logs):
+        for log in (*self._lowering_in(log_dir), *logs):
             offsets[log.topic_partition] = log.recovery_point
         job = CheckpointJob(self, self._table, log_dir, {RECOVERY_POINT_CHECKPOINT: offsets})
         checkpoint = DurableCheckpoint(self, job, log_dir, logs)
@@ -206,23 +237,35 @@ class CheckpointQueue:
         """Add a job: it may store recovery points that are lowered before it ends."""
         self._under_way[job] = None
 
-    def loaded(self, log_dir: LogDirectory, offsets: Mapping[TopicPartition, int]) -> None:
-        """Record the recovery points that a start found in a directory's file."""
-        self._stored[log_dir] = offsets
+    def loaded(
+        self,
+        log_dir: LogDirectory,
+        recovery_points: Mapping[TopicPartition, int],
+        starts: Mapping[TopicPartition, int],
+    ) -> None:
+        """Record what a start found in a directory's files."""
+        self._stored[log_dir] = recovery_points
+        self._starts[log_dir] = starts
 
-    def written(self, log_dir: LogDirectory, offsets: Mapping[TopicPartition, int]) -> None:
-        """Record the content of a directory's written recovery-point checkpoint."""
-        self._stored[log_dir] = offsets
+    def written(
+        self, log_dir: LogDirectory, name: str, offsets: Mapping[TopicPartition, int]
+    ) -> None:
+        """Record the content of a directory's file that was written."""
+        if name == RECOVERY_POINT_CHECKPOINT:
+            self._stored[log_dir] = offsets
+        elif name == LOG_START_CHECKPOINT:
+            self._starts[log_dir] = offsets
 
 
 class CheckpointJob:
     """Writes checkpoint files of one directory.
 
     The worker writes temporary files; `done` renames them on the owner's thread, unless a newer job
-    of the directory did so before: a recovery point that was lowered must not rise again.
+    of the directory did so before: a recovery point that was lowered must not rise again. Offsets
+    of all logs are collected before, some in each turn of the loop.
     """
 
-    __slots__ = ("_files", "_log_dir", "_queue", "_sequence", "_table")
+    __slots__ = ("_collect", "_files", "_left", "_log_dir", "_queue", "_sequence", "_table")
 
     def __init__(
         self,
@@ -230,11 +273,15 @@ class CheckpointJob:
         table: LogTable,
         log_dir: LogDirectory,
         files: Mapping[str, Mapping[TopicPartition, int]],
+        collect: Callable[[PartitionLog], None] | None = None,
     ) -> None:
+        """collect(log) adds the offsets of a log to the files; without it they are complete."""
         self._queue = queue
         self._table = table
         self._log_dir = log_dir
         self._files = files
+        self._collect = collect
+        self._left = iter(() if collect is None else table.logs_in(log_dir))
         self._sequence = log_dir.begin_checkpoint(files)
         queue.begun(self)
 
@@ -251,8 +298,22 @@ class CheckpointJob:
             return -1
         return self._files.get(RECOVERY_POINT_CHECKPOINT, {}).get(partition, -1)
 
+    def collect(self, max_count: int | None = None) -> bool:
+        """Collect the offsets of so many logs; return whether some may be left.
+
+        A recovery point that is lowered before its log's turn is collected as such, and
+        `recovery_point_of` has it after.
+        """
+        count = 0
+        for log in islice(self._left, max_count):
+            count += 1
+            if self._collect is not None and not log.is_deleted:
+                self._collect(log)
+        return count == max_count
+
     def run(self) -> None:
-        """Write the temporary files durably."""
+        """Write the temporary files durably; the caller of a worker has called `collect`."""
+        self.collect()
         for name, offsets in self._files.items():
             self._log_dir.write_offsets_to_new_file(name, offsets, self._sequence)
 
@@ -271,8 +332,8 @@ class CheckpointJob:
             self._queue.request(self._log_dir)
         elif error is not None:
             self._table.fail(self._log_dir, error)
-        elif RECOVERY_POINT_CHECKPOINT in placed:
-            self._queue.written(self._log_dir, self._files[RECOVERY_POINT_CHECKPOINT])
+        for name in placed:
+            self._queue.written(self._log_dir, name, self._files[name])
 
     def _put_in_place(self, name: str) -> bool:
         return self._log_dir.put_in_place(name, self._sequence)

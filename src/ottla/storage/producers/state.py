@@ -310,6 +310,16 @@ class ProducerState:
         if self._directory.exists(path):
             self._directory.remove(path)
 
+    def retire_snapshot(self, offset: int, suffix: str) -> None:
+        """Rename the snapshot of a deleted segment, with which it is removed later."""
+        if offset not in self.snapshots:
+            return
+        self.snapshots.remove(offset)
+        self.unflushed_snapshots.pop(offset, None)
+        path = self.snapshot_path(offset)
+        if self._directory.exists(path):
+            self._directory.rename(path, path + suffix)
+
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
         """Load the newest snapshot at or below the end; the caller replays what lies between."""
         self._drop_snapshots(log_start_offset, log_end_offset)

@@ -20,6 +20,8 @@ from ottla.coordinator.group.consumer.member import ConsumerMember, MemberState
 from ottla.coordinator.runtime.result import Result, empty_result
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ottla.coordinator.group.consumer.groups import ConsumerGroups
 
 log = logging.getLogger("ottla.groups")
@@ -84,11 +86,14 @@ def await_sync(groups: ConsumerGroups, group_id: str, member_id: str, timeout_ms
     )
 
 
-def start_all(groups: ConsumerGroups) -> None:
+def start_all(groups: ConsumerGroups) -> Iterator[None]:
     """Start full sessions, and times of revocation, after the log was loaded."""
-    for group_id, group in groups.by_id.items():
-        for member in group.members.values():
-            follow(groups, group_id, member)
+    for group_id, group in list(groups.by_id.items()):
+        for member_id in list(group.members):
+            member = group.members.get(member_id)
+            if member is not None:
+                follow(groups, group_id, member)
+            yield
 
 
 def _expire_revocation(

@@ -24,7 +24,7 @@ from ottla.protocol.apis.share_group_heartbeat import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from ottla.coordinator.group.context import RequestContext
     from ottla.coordinator.group.share.group import ShareGroup
@@ -198,11 +198,13 @@ def start_session(groups: ShareGroups, group_id: str, member_id: str) -> None:
     )
 
 
-def start_all(groups: ShareGroups) -> None:
+def start_all(groups: ShareGroups) -> Iterator[None]:
     """Start full sessions after the log was loaded."""
-    for group_id, group in groups.by_id.items():
-        for member_id in group.members:
-            start_session(groups, group_id, member_id)
+    for group_id, group in list(groups.by_id.items()):
+        for member_id in list(group.members):
+            if member_id in group.members:
+                start_session(groups, group_id, member_id)
+            yield
 
 
 def _expire(groups: ShareGroups, group_id: str, member_id: str) -> Result[None]:

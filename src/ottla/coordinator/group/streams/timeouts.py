@@ -16,6 +16,8 @@ from ottla.coordinator.group.streams.target import Assignment
 from ottla.coordinator.runtime.result import Result, empty_result
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ottla.coordinator.group.streams.groups import StreamsGroups
 
 log = logging.getLogger("ottla.groups")
@@ -52,11 +54,14 @@ def _start_session(groups: StreamsGroups, group_id: str, member_id: str) -> None
     )
 
 
-def start_all(groups: StreamsGroups) -> None:
+def start_all(groups: StreamsGroups) -> Iterator[None]:
     """Start full sessions, and times of revocation, after the log was loaded."""
-    for group_id, group in groups.by_id.items():
-        for member in group.members.values():
-            follow(groups, group_id, member)
+    for group_id, group in list(groups.by_id.items()):
+        for member_id in list(group.members):
+            member = group.members.get(member_id)
+            if member is not None:
+                follow(groups, group_id, member)
+            yield
 
 
 def delay_first_assignment(groups: StreamsGroups, group_id: str) -> None:
