@@ -23,7 +23,7 @@ from tests.storage.logs import NOW_MS, flush, new_log, send
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PARTITIONS = 60
+PARTITIONS = 30
 LIMIT = 10
 """Partitions that one turn may change, instead of hundreds."""
 
