@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.storage.disk_errors import is_exhaustion
+from ottla.storage.producers.snapshot import SNAPSHOT_SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -78,7 +79,7 @@ class RemovalQueue:
             paths = [
                 path
                 for segment in log.take_removable(now_ms)
-                for path in segment.close_for_removal()
+                for path in (*segment.close_for_removal(), segment.path(SNAPSHOT_SUFFIX))
             ]
             if paths:
                 jobs.append(SegmentRemovalJob(self._table, log_dir, paths))

@@ -22,7 +22,6 @@ from ottla.storage.indexes.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex,
 from ottla.storage.indexes.time_index import TimeIndex, TimestampOffset
 from ottla.storage.indexes.transaction_index import TransactionIndex
 from ottla.storage.producers.rebuild import SegmentFile
-from ottla.storage.producers.snapshot import SNAPSHOT_SUFFIX
 from ottla.storage.segments.segment_recovery import rebuild_indexes
 
 if TYPE_CHECKING:
@@ -593,9 +592,9 @@ class Segment:
                 self.directory.remove(path)
 
     def close_for_removal(self) -> list[str]:
-        """Close the file and return the paths of files that may exist, a snapshot among them."""
+        """Close the file and return the paths of files that may exist."""
         self.close_files()
-        return [*self._paths(), self.path(SNAPSHOT_SUFFIX)]
+        return self._paths()
 
     def _paths(self) -> list[str]:
         return [self.path(suffix) for suffix in _SUFFIXES]
