@@ -65,8 +65,22 @@ def test_dict_agrees_with_copies(steps: list[tuple[str, int, int]]) -> None:
             content = timeline.at(epoch)
             assert dict(content) == copies[epoch][0]
             assert len(content) == len(copies[epoch][0])
+            assert [timeline.get_at(one, epoch) for one in range(6)] == [
+                copies[epoch][0].get(one) for one in range(6)
+            ]
             assert total.at(epoch) == copies[epoch][1]
         assert timeline.at(LATEST_EPOCH) == model
+
+
+def test_the_snapshots_before_the_last_committed_one_go() -> None:
+    """The last one that is not above an offset stays, whether it is that offset or not."""
+    registry = SnapshotRegistry()
+    for epoch in (2, 5, 9):
+        registry.snapshot(epoch)
+    for offset, left in ((1, (2, 5, 9)), (2, (2, 5, 9)), (4, (2, 5, 9)), (8, (5, 9)), (20, (9,))):
+        registry.delete_before_last_at(offset)
+        assert registry.epochs == left
+        assert registry.oldest_epoch == left[0]
 
 
 def test_set_and_object_revert() -> None:

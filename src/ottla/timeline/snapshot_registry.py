@@ -11,7 +11,7 @@ costs nothing until something changes, and memory is bounded by the changes sinc
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
@@ -46,6 +46,11 @@ class SnapshotRegistry:
     def latest_epoch(self) -> int:
         """The epoch of the newest snapshot; -1 when there is none."""
         return self._epochs[-1] if self._epochs else -1
+
+    @property
+    def oldest_epoch(self) -> int:
+        """The epoch of the oldest snapshot; IndexError when there is none."""
+        return self._epochs[0]
 
     def has(self, epoch: int) -> bool:
         """Whether there is a snapshot of exactly this epoch."""
@@ -82,6 +87,13 @@ class SnapshotRegistry:
         index = bisect_left(self._epochs, epoch)
         del self._epochs[:index]
         del self._undo_logs[:index]
+
+    def delete_before_last_at(self, epoch: int) -> None:
+        """Delete the snapshots before the last one that is not above epoch."""
+        index = bisect_right(self._epochs, epoch) - 1
+        if index > 0:
+            del self._epochs[:index]
+            del self._undo_logs[:index]
 
     def reset(self) -> None:
         """Delete all snapshots; the newest state stays as it is."""

@@ -255,7 +255,7 @@ class ActivePartition(Generic[S]):
     @property
     def committed_epoch(self) -> int:
         """The snapshot that holds the committed state."""
-        return self._registry.epochs[0]
+        return self._registry.oldest_epoch
 
     def _in_turn(self, step: Callable[[], None]) -> None:
         self._queue.append(step)
@@ -438,8 +438,7 @@ class ActivePartition(Generic[S]):
             self._release()
 
     def _forget_past(self) -> None:
-        committed = max((e for e in self._registry.epochs if e <= self._high_watermark), default=-1)
-        self._registry.delete_up_to(committed)
+        self._registry.delete_before_last_at(self._high_watermark)
 
     def _release(self) -> None:
         while self._deferred and self._deferred[0].offset <= self._high_watermark:

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 def string_hash(text: str) -> int:
     """Return String.hashCode(): 31-polynomial over UTF-16 units, as a signed 32-bit number."""
     value = 0
+    if text.isascii():
+        for unit in text.encode():
+            value = (31 * value + unit) & 0xFFFF_FFFF
+        return _as_int(value)
     units = text.encode("utf-16-be", "surrogatepass")
     for index in range(0, len(units), 2):
         value = (31 * value + (units[index] << 8 | units[index + 1])) & 0xFFFF_FFFF

@@ -33,7 +33,7 @@ def describe(coordinator: TransactionCoordinator, transactional_id: str) -> Pend
         return Pending.of(_undescribed(transactional_id, ErrorCode.INVALID_REQUEST))
 
     def read(shard: TransactionShard, epoch: int) -> Described:
-        current = shard.transactions.at(epoch).get(transactional_id)
+        current = shard.transactions.get_at(transactional_id, epoch)
         if current is None:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         return _described(current)

@@ -201,7 +201,7 @@ class TransactionShard:
         partitions: Collection[TopicPartition],
     ) -> dict[TopicPartition, ErrorCode]:
         """Say of each partition whether it is part of the committed state of a transaction."""
-        current = self.transactions.at(epoch).get(transactional_id)
+        current = self.transactions.get_at(transactional_id, epoch)
         if current is None:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         decisions.check_writer(current, producer)
@@ -225,7 +225,7 @@ class TransactionShard:
         current: Transaction | None = self.transactions.get(transactional_id)
         if current is None:
             return False
-        committed = self.transactions.at(self._registry.epochs[0]).get(transactional_id)
+        committed = self.transactions.get_at(transactional_id, self._registry.oldest_epoch)
         return committed is not current or current.state.is_prepared
 
     def _record(self, following: Transaction) -> CoordinatorRecord:
