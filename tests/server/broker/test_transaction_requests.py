@@ -1,0 +1,164 @@
+"""What a leader asks a transaction's coordinator, and what it answers to one that has decided."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from ottla.coordinator.runtime.log import TransactionSupport
+from ottla.coordinator.transaction.decisions import ProducerKey
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
+from ottla.protocol.apis.write_txn_markers import WriteTxnMarkersRequest
+from ottla.purgatory.expiries import Expiries
+from ottla.purgatory.pending import Pending
+from ottla.purgatory.timing_wheel import TimingWheel
+from ottla.server.broker.transaction_markers import MarkerWriter
+from ottla.server.broker.transaction_verification import TransactionVerification
+from ottla.types import TopicPartition
+from tests.coordinator.harness import VirtualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ADDS = TransactionSupport.ADDS_PARTITIONS
+PRODUCER = ProducerKey(7, 0)
+RETRY_MS, MAX_RETRY_MS = 20, 100
+
+
+class World:
+    """A leader of partitions whose coordinator is on broker 1; its requests wait in `asked`."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.timer = TimingWheel(self.clock.monotonic_ms())
+        self.asked: list[tuple[AddPartitionsToTxnRequest, Pending[Any]]] = []
+        config = SimpleNamespace(
+            transaction_partition_verification_enable=True,
+            add_partitions_to_txn_retry_backoff_ms=RETRY_MS,
+            add_partitions_to_txn_retry_backoff_max_ms=MAX_RETRY_MS,
+        )
+        channel: Any = SimpleNamespace(leader_of=lambda _partition: 1, send=self._send)
+        owner = TopicPartition("__transaction_state", 0)
+        settings: Callable[[], Any] = lambda: config  # noqa: E731 - a stand-in
+        self.verification = TransactionVerification(
+            channel, lambda _name: owner, self.timer, self.clock, settings
+        )
+
+    def _send(self, _broker_id: int, request: AddPartitionsToTxnRequest) -> Pending[Any]:
+        answer: Pending[Any] = Pending()
+        self.asked.append((request, answer))
+        return answer
+
+    def begin(self, index: int, name: str = "t") -> Pending[Any]:
+        """Begin to verify a partition."""
+        state = SimpleNamespace(start_verification=lambda *_, **__: f"guard {index}")
+        partition: Any = SimpleNamespace(
+            is_leader=True,
+            topic_partition=TopicPartition("a", index),
+            log=SimpleNamespace(is_ready=True, producer_state=state),
+        )
+        begun = self.verification.begin(partition, name, PRODUCER, 0, ADDS)
+        assert begun is not None
+        return begun
+
+    def answer(self, codes: dict[int, ErrorCode]) -> None:
+        """Answer the oldest request."""
+        results = [
+            AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=int(code))
+            for index, code in codes.items()
+        ]
+        topic = AddPartitionsToTxnTopicResult(name="a", results_by_partition=results)
+        result = AddPartitionsToTxnResponse.AddPartitionsToTxnResult(
+            transactional_id="t", topic_results=[topic]
+        )
+        self.asked.pop(0)[1].complete(AddPartitionsToTxnResponse(results_by_transaction=[result]))
+
+    def pass_time(self, duration_ms: int) -> None:
+        """Let timers run."""
+        self.clock.time_ms += duration_ms
+        self.timer.advance(self.clock.monotonic_ms())
+
+
+def _code(refused: Pending[Any]) -> ErrorCode:
+    assert isinstance(refused.error, KafkaError)
+    return refused.error.code
+
+
+def _partitions(request: AddPartitionsToTxnRequest) -> list[tuple[str, list[int]]]:
+    return [
+        (one.transactional_id, [index for topic in one.topics for index in topic.partitions])
+        for one in request.transactions
+    ]
+
+
+def test_the_partitions_of_a_transaction_are_asked_for_together() -> None:
+    """Each question has all partitions of a transaction that were begun, and leaves with `send`."""
+    world = World()
+    first, second, other = world.begin(0), world.begin(1), world.begin(0, "u")
+    assert not world.asked
+    world.verification.send()
+    world.verification.send()
+    assert [_partitions(request) for request, _ in world.asked] == [[("t", [0, 1])], [("u", [0])]]
+    world.answer({0: ErrorCode.NONE, 1: ErrorCode.NONE})
+    assert (first.value, second.value, other.done) == ("guard 0", "guard 1", False)
+
+
+def test_only_what_waits_for_the_previous_transaction_is_asked_for_again() -> None:
+    """What is refused for another reason is answered at once; in the end all is."""
+    world = World()
+    refused, waiting, missing = world.begin(0), world.begin(1), world.begin(2)
+    world.verification.send()
+    concurrent = ErrorCode.CONCURRENT_TRANSACTIONS
+    world.answer({0: ErrorCode.PRODUCER_FENCED, 1: concurrent})
+    assert (_code(refused), waiting.done) == (ErrorCode.INVALID_PRODUCER_EPOCH, False)
+    assert _code(missing) is ErrorCode.NOT_ENOUGH_REPLICAS
+    world.pass_time(RETRY_MS)
+    assert _partitions(world.asked[0][0]) == [("t", [1])]
+    world.pass_time(MAX_RETRY_MS)
+    world.answer({1: concurrent})
+    assert _code(waiting) is concurrent
+    assert world.verification.failed_count == 4
+
+
+def test_a_marker_is_acknowledged_once_it_is_flushed_where_flush_messages_says_so() -> None:
+    """Else a crash could take it from the log after its transaction was completed."""
+    flush: Pending[None] = Pending()
+    overdue: list[str] = []
+
+    def append(*_: object, **__: object) -> tuple[Any, None]:
+        overdue.append("a-0")
+        return SimpleNamespace(last_offset=0), None
+
+    flushes = SimpleNamespace(wait_for_overdue=lambda: {TopicPartition("a", 0): flush})
+    replicas: Any = SimpleNamespace(
+        find=lambda *_: "a partition",
+        append=append,
+        overdue_flushes=overdue,
+        logs=SimpleNamespace(flushes=flushes),
+    )
+    clock = VirtualClock()
+    writer = MarkerWriter(replicas, {}, Expiries(TimingWheel(clock.monotonic_ms())), clock, 1000)
+    marker = WriteTxnMarkersRequest.WritableTxnMarker
+    answer = writer.write(
+        WriteTxnMarkersRequest(
+            markers=[
+                marker(
+                    producer_id=1,
+                    producer_epoch=1,
+                    transaction_result=True,
+                    coordinator_epoch=0,
+                    topics=[marker.WritableTxnMarkerTopic(name="a", partition_indexes=[0])],
+                )
+            ]
+        )
+    )
+    assert not answer.done
+    flush.fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
+    (result,) = answer.value.markers[0].topics[0].partitions
+    assert result.error_code == ErrorCode.KAFKA_STORAGE_ERROR
