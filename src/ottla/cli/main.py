@@ -92,6 +92,11 @@ COMMANDS: dict[str, Command] = {
     "console-producer": Command(
         "ottla.cli.commands.console_producer", "console_producer", "Send lines as records."
     ),
+    "console-share-consumer": Command(
+        "ottla.cli.share.console_share_consumer",
+        "console_share_consumer",
+        "Print the records that a share group's member gets.",
+    ),
     "consumer-groups": Command(
         "ottla.cli.commands.consumer_groups",
         "consumer_groups",
@@ -179,6 +184,16 @@ COMMANDS: dict[str, Command] = {
     "server-stop": Command(
         "ottla.cli.commands.server_stop", "server_stop", "Stop the nodes of this machine."
     ),
+    "share-consumer-perf-test": Command(
+        "ottla.cli.share.share_consumer_perf_test",
+        "share_consumer_perf_test",
+        "Measure the throughput of a share group.",
+    ),
+    "share-groups": Command(
+        "ottla.cli.share.share_groups",
+        "share_groups",
+        "List, describe, reset, delete share groups.",
+    ),
     "storage": Command(
         "ottla.cli.commands.storage", "storage", "Format and inspect log directories."
     ),
@@ -217,6 +232,11 @@ COMMANDS: dict[str, Command] = {
         "ottla.cli.verify.verifiable_producer",
         "verifiable_producer",
         "Produce; print events as JSON.",
+    ),
+    "verifiable-share-consumer": Command(
+        "ottla.cli.share.verifiable_share_consumer",
+        "verifiable_share_consumer",
+        "Read in a share group and report events as JSON.",
     ),
 }
 

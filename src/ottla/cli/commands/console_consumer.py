@@ -88,7 +88,7 @@ def console_consumer(**options: Any) -> None:
     from ottla.clients.blocking import Consumer
 
     try:
-        write = _writer(options)
+        write = message_writer(options)
     except FormatError as error:
         raise click.UsageError(str(error)) from error
     try:
@@ -134,9 +134,14 @@ def _check(options: dict[str, Any]) -> None:
             raise click.UsageError("Options group and partition cannot be specified together.")
     elif options["offset"] is not None:
         raise click.UsageError("The partition is required when offset is specified.")
+    warn_of_old_flags(options, "--consumer.config")
+
+
+def warn_of_old_flags(options: dict[str, Any], old_config: str) -> None:
+    """Refuse a flag together with its old name, and warn of the old name alone."""
     for new, old, flag in (
         ("command_property", "consumer_property", "--consumer-property"),
-        ("command_config", "consumer_config", "--consumer.config"),
+        ("command_config", "consumer_config", old_config),
         ("formatter_property", "old_formatter_property", "--property"),
     ):
         now = f"--{new.replace('_', '-')}"
@@ -192,7 +197,8 @@ def _check_settings(
 _FORMATS = ("formatter", "formatter_property", "formatter_config", "old_formatter_property")
 
 
-def _writer(options: dict[str, Any]) -> Callable[[ConsumerRecord], str]:
+def message_writer(options: dict[str, Any]) -> Callable[[Any], str]:
+    """Return the function that makes a record's text; raises FormatError."""
     if options["as_json"]:
         return RecordJson(
             options["key_deserializer"] or "", options["value_deserializer"] or ""

@@ -24,6 +24,7 @@ DEFAULTS = {
     "print.key": "false",
     "print.offset": "false",
     "print.partition": "false",
+    "print.delivery": "false",
     "print.epoch": "false",
     "print.headers": "false",
     "print.value": "true",
@@ -104,6 +105,7 @@ class Formatter:
 
         self._timestamp, self._partition = is_printed("timestamp"), is_printed("partition")
         self._offset, self._epoch = is_printed("offset"), is_printed("epoch")
+        self._delivery = is_printed("delivery")
         self._headers, self._key, self._value = (
             is_printed("headers"),
             is_printed("key"),
@@ -127,6 +129,8 @@ class Formatter:
             parts.append(f"Partition:{record.partition}")
         if self._offset:
             parts.append(f"Offset:{record.offset}")
+        if self._delivery:
+            parts.append(f"Delivery:{getattr(record, 'delivery_count', 'NOT_PRESENT')}")
         if self._epoch:
             parts.append("Epoch:NOT_PRESENT")  # Kafka's tool drops the epoch before it prints
         if self._headers:

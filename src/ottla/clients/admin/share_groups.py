@@ -92,8 +92,9 @@ class ShareGroupsAdmin(GroupsAdmin):
             groups=[_DescribedGroup(group_id=group_id, topics=topics)]
         )
         answer = await self._coordinator_call(
-            group_id, request, error_of=lambda answer: answer.groups[0].error_code, timeout=timeout
+            group_id, request, error_of=retriable_group_code, timeout=timeout
         )
+        _raise_error(answer.groups[0])
         return {
             TopicPartition(topic.topic_name, one.partition_index): _offset(one)
             for topic in answer.groups[0].topics
@@ -116,8 +117,9 @@ class ShareGroupsAdmin(GroupsAdmin):
             topic.partitions.append(partition_type(partition_index=index, start_offset=offset))
         request = AlterShareGroupOffsetsRequest(group_id=group_id, topics=list(topics.values()))
         answer = await self._coordinator_call(
-            group_id, request, error_of=lambda answer: answer.error_code, timeout=timeout
+            group_id, request, error_of=_retriable_code, timeout=timeout
         )
+        _raise_error(answer)
         return {
             TopicPartition(topic.topic_name, one.partition_index): _error(one)
             for topic in answer.responses
@@ -133,8 +135,9 @@ class ShareGroupsAdmin(GroupsAdmin):
             topics=[_DeletedTopic(topic_name=name) for name in listed("topics", topics)],
         )
         answer = await self._coordinator_call(
-            group_id, request, error_of=lambda answer: answer.error_code, timeout=timeout
+            group_id, request, error_of=_retriable_code, timeout=timeout
         )
+        _raise_error(answer)
         return {topic.topic_name: _error(topic) for topic in answer.responses}
 
 
@@ -144,6 +147,17 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
         name, index = as_partition(given)
         found.setdefault(name, []).append(index)
     return found
+
+
+def _retriable_code(answer: Any) -> int:
+    code: int = answer.error_code
+    return code if code and KafkaError(code).is_retriable else 0
+
+
+def _raise_error(one: Any) -> None:
+    error = _error(one)
+    if error is not None:
+        raise error
 
 
 def _error(one: Any) -> KafkaError | None:
@@ -160,8 +174,7 @@ def _offset(one: Any) -> SharePartitionOffset | KafkaError | None:
 
 
 def _described(group: Any, coordinator: int) -> GroupDescription:
-    if group.error_code:
-        raise KafkaError(group.error_code, group.error_message)
+    _raise_error(group)
     return GroupDescription(
         group.group_id,
         group.group_state,

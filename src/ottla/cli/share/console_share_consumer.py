@@ -1,0 +1,164 @@
+"""`ottla console-share-consumer`: print the records that a member of a share group gets.
+
+Kafka: bin/kafka-console-share-consumer.sh, org.apache.kafka.tools.consumer.ConsoleShareConsumer.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ottla.cli.commands.console_consumer import message_writer, warn_of_old_flags
+from ottla.cli.options.connection import consumer_settings, key_values, read_file
+from ottla.cli.options.failures import fail
+from ottla.cli.options.flags import bootstrap_option, require, version_option
+from ottla.cli.options.joptsimple import INTEGER, ToolCommand
+from ottla.cli.output.formatter import FormatError
+from ottla.cli.output.java_names import java_text
+from ottla.errors import KafkaError
+from ottla.types import AcknowledgeType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ottla.clients.share.blocking import ShareConsumer
+    from ottla.clients.share.records import ShareRecord
+
+EXAMPLES = """
+\b
+Examples:
+  ottla console-share-consumer --bootstrap-server localhost:9092 --topic orders --group billing
+  ottla console-share-consumer --bootstrap-server localhost:9092 --topic orders --group billing \\
+      --max-messages 10 --release --formatter-property print.delivery=true
+"""
+
+
+@click.command("console-share-consumer", cls=ToolCommand, epilog=EXAMPLES)
+@bootstrap_option
+@version_option
+@click.option("--topic", help="REQUIRED. The topic to read.")
+@click.option("--group", help="The share group.")
+@click.option("--max-messages", type=INTEGER, help="Stop after this number of records.")
+@click.option("--timeout-ms", type=INTEGER, help="Stop when no record arrives for this time.")
+@click.option("--reject", is_flag=True, help="Reject the records: they are not delivered again.")
+@click.option("--release", is_flag=True, help="Release the records: they are delivered again.")
+@click.option(
+    "--reject-message-on-error", is_flag=True, help="Reject records that cannot be printed."
+)
+@click.option("--key-deserializer", help="Deserializer of keys.")
+@click.option("--value-deserializer", help="Deserializer of values.")
+@click.option("--formatter", help="The name of one of Kafka's formatter classes.")
+@click.option(
+    "--formatter-property", multiple=True, metavar="NAME=VALUE", help="A property of the formatter."
+)
+@click.option("--formatter-config", metavar="FILE", help="The same from a file.")
+@click.option("--property", "old_formatter_property", multiple=True, hidden=True)
+@click.option(
+    "--command-property", multiple=True, metavar="NAME=VALUE", help="A consumer's setting."
+)
+@click.option("--command-config", metavar="FILE", help="A consumer's settings.")
+@click.option("--consumer-property", multiple=True, hidden=True)
+@click.option("--consumer-config", hidden=True)
+@click.option("--enable-systest-events", is_flag=True, hidden=True)
+def console_share_consumer(**options: Any) -> None:
+    """Print the records of a topic as a member of a share group."""
+    _check(options)
+    settings = consumer_settings(_settings(options))
+    from ottla.clients.share.blocking import ShareConsumer
+
+    try:
+        write = message_writer({**options, "as_json": False})
+    except FormatError as error:
+        raise click.UsageError(str(error)) from error
+    try:
+        consumer = ShareConsumer(options["topic"], config=settings)
+    except KafkaError as error:
+        fail(java_text(error))
+    count = 0
+    status = 0
+    try:
+        with consumer:
+            for count in _print(consumer, write, options):  # noqa: B007 - counted for the last line
+                pass
+    except KeyboardInterrupt:
+        status = 130
+    except BrokenPipeError:
+        status = 1
+        click.echo("Unable to write to standard out, closing consumer.", err=True)
+    except (KafkaError, FormatError) as error:
+        status = 1
+        click.echo(java_text(error), err=True)
+    click.echo(f"Processed a total of {count} messages", err=True)
+    if options["enable_systest_events"]:
+        click.echo("shutdown_complete")
+    sys.exit(status)
+
+
+def _check(options: dict[str, Any]) -> None:
+    if options["topic"] is None:
+        raise click.UsageError("--topic is a required argument")
+    require(options["bootstrap_server"], "bootstrap-server")
+    if options["reject"] and options["release"]:
+        raise click.UsageError("At most one of --reject and --release may be specified.")
+    warn_of_old_flags(options, "--consumer-config")
+
+
+def _settings(options: dict[str, Any]) -> dict[str, Any]:
+    given: dict[str, Any] = read_file(options["command_config"] or options["consumer_config"])
+    flags = key_values(options["command_property"] or options["consumer_property"])
+    groups = (options["group"], flags.get("group.id"), given.get("group.id"))
+    named = sorted({group for group in groups if group is not None})
+    if len(named) > 1:
+        fail(
+            "The group ids provided in different places (directly using '--group', via "
+            "'--consumer-property', or via '--consumer-config') do not match. Detected group ids: "
+            + ", ".join(f"'{group}'" for group in named)
+        )
+    given |= flags
+    given["bootstrap.servers"] = options["bootstrap_server"]
+    given.setdefault("client.id", "console-share-consumer")
+    given["group.id"] = named[0] if named else "console-share-consumer"
+    given["share.acknowledgement.mode"] = "explicit"
+    return given
+
+
+def _print(
+    consumer: ShareConsumer, write: Callable[[Any], str], options: dict[str, Any]
+) -> Iterator[int]:
+    """Print records until the limit or the timeout is reached; yield the count after each."""
+    limit, timeout_ms = options["max_messages"], options["timeout_ms"]
+    limit = None if limit == -1 else limit
+    timeout_ms = None if timeout_ms is not None and timeout_ms < 0 else timeout_ms
+    count, last_s = 0, time.monotonic()
+    while limit is None or count < limit:
+        wait_s = 1.0 if timeout_ms is None else last_s + timeout_ms / 1000 - time.monotonic()
+        if wait_s <= 0:
+            return
+        records = consumer.poll(min(wait_s, 1.0))
+        for record in records if limit is None else records[: limit - count]:
+            consumer.acknowledge(record, _print_one(record, write, options))
+            count += 1
+            yield count
+        if records:
+            sys.stdout.flush()
+            last_s = time.monotonic()
+
+
+def _print_one(
+    record: ShareRecord, write: Callable[[Any], str], options: dict[str, Any]
+) -> AcknowledgeType:
+    """Print a record; return what is decided on it."""
+    try:
+        text = write(record)
+    except ValueError as error:
+        if not options["reject_message_on_error"]:
+            raise FormatError(str(error)) from error
+        click.echo(f"Error processing message, rejecting this message: {error}", err=True)
+        return AcknowledgeType.REJECT
+    sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
+    if options["reject"]:
+        return AcknowledgeType.REJECT
+    return AcknowledgeType.RELEASE if options["release"] else AcknowledgeType.ACCEPT
