@@ -7,6 +7,7 @@ Kafka: org.apache.kafka.coordinator.group.assignor.SimpleAssignor.
 
 from __future__ import annotations
 
+from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -65,14 +66,29 @@ def _assign(
                 if readers.get(key, sharing) < sharing and len(own[name]) < limit:
                     own[name][key] = None
                     readers[key] += 1
-    for name, limit in zip(names, limits, strict=True):
-        for key in sorted(targets, key=readers.__getitem__):
-            if len(own[name]) >= limit:
-                break
-            if readers[key] < sharing and key not in own[name]:
-                own[name][key] = None
-                readers[key] += 1
+    _fill(list(zip(own.values(), limits, strict=True)), targets, readers, sharing)
     return own
+
+
+def _fill(
+    members: Iterable[tuple[dict[Partition, None], int]],
+    targets: list[Partition],
+    readers: Mapping[Partition, int],
+    sharing: int,
+) -> None:
+    """Give each member up to its limit the partitions with the fewest readers, in their order."""
+    left = [(readers[key], position) for position, key in enumerate(targets)]
+    heapify(left)
+    for own, limit in members:
+        passed: list[tuple[int, int]] = []  # come again for the next member only
+        while left and len(own) < limit and left[0][0] < sharing:
+            count, position = heappop(left)
+            key = targets[position]
+            is_taken = key not in own
+            own[key] = None
+            passed.append((count + is_taken, position))
+        for entry in passed:
+            heappush(left, entry)
 
 
 def _even_parts(total: int, count: int) -> list[int]:

@@ -9,6 +9,7 @@ Kafka: org.apache.kafka.coordinator.group.assignor.UniformHeterogeneousAssignmen
 
 from __future__ import annotations
 
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ottla.coordinator.group.consumer.assignors.spec import sorted_partitions
@@ -30,18 +31,17 @@ def assign_heterogeneous(group: AssignorInput) -> dict[str, TopicPartitions]:
         for topic_id in member.topic_ids:
             readers.setdefault(topic_id, []).append(member.member_id)
     target: _Assignment = {one.member_id: {} for one in group.members}
-    owner = _keep(group, readers, target)
+    owner = _keep(group, target)
     counts = {
         name: sum(len(partitions) for partitions in own.values()) for name, own in target.items()
     }
     # Topics with few readers first: their partitions have the fewest places to go.
     order = sorted(readers, key=lambda topic_id: len(readers[topic_id]))
     for topic_id in order:
-        for index in range(group.partition_counts[topic_id]):
-            if (topic_id, index) not in owner:
-                name = min(readers[topic_id], key=counts.__getitem__)
-                target[name].setdefault(topic_id, set()).add(index)
-                counts[name] += 1
+        indexes = range(group.partition_counts[topic_id])
+        left = [index for index in indexes if (topic_id, index) not in owner]
+        if left:
+            _spread(topic_id, left, readers[topic_id], target, counts)
     for _ in range(_MAX_ROUNDS):
         moved = [_level(topic_id, readers[topic_id], target, counts) for topic_id in order]
         if not any(moved):
@@ -49,14 +49,13 @@ def assign_heterogeneous(group: AssignorInput) -> dict[str, TopicPartitions]:
     return {name: sorted_partitions(own) for name, own in target.items()}
 
 
-def _keep(
-    group: AssignorInput, readers: dict[Uuid, list[str]], target: _Assignment
-) -> dict[tuple[Uuid, int], str]:
+def _keep(group: AssignorInput, target: _Assignment) -> dict[tuple[Uuid, int], str]:
     """Leave with each member what it has and still reads; return the owners."""
     owner: dict[tuple[Uuid, int], str] = {}
     for member in group.members:
+        read = set(member.topic_ids)
         for topic_id, indexes in member.owned.items():
-            if member.member_id not in readers.get(topic_id, ()):
+            if topic_id not in read:
                 continue
             for index in indexes:
                 key = (topic_id, index)
@@ -66,15 +65,45 @@ def _keep(
     return owner
 
 
+def _spread(
+    topic_id: Uuid,
+    indexes: list[int],
+    names: list[str],
+    target: _Assignment,
+    counts: dict[str, int],
+) -> None:
+    """Give each partition to the reader with the fewest, of several to the first."""
+    queue = [(counts[name], position) for position, name in enumerate(names)]
+    heapify(queue)
+    for index in indexes:
+        count, position = queue[0]
+        name = names[position]
+        target[name].setdefault(topic_id, set()).add(index)
+        counts[name] += 1
+        heapreplace(queue, (count + 1, position))
+
+
 def _level(topic_id: Uuid, names: list[str], target: _Assignment, counts: dict[str, int]) -> bool:
-    """Move partitions of a topic from its fullest readers to its emptiest; whether any moved."""
+    """Move partitions of a topic from its fullest readers to its emptiest; whether any moved.
+
+    Of several the first gives or takes. Entries of queues whose count has changed are dropped.
+    """
+    takers = [(counts[name], position) for position, name in enumerate(names)]
+    givers = [
+        (-count, position) for count, position in takers if target[names[position]].get(topic_id)
+    ]
+    heapify(takers)
+    heapify(givers)
     has_moved = False
-    while True:
-        givers = [name for name in names if target[name].get(topic_id)]
-        if not givers:
-            return has_moved
-        giver = max(givers, key=counts.__getitem__)
-        taker = min(names, key=counts.__getitem__)
+    while givers:
+        giver = names[givers[0][1]]
+        if -givers[0][0] != counts[giver] or not target[giver].get(topic_id):
+            heappop(givers)
+            continue
+        taker = names[takers[0][1]]
+        if takers[0][0] != counts[taker]:
+            heappop(takers)
+            continue
         if counts[giver] - counts[taker] < 2:
             return has_moved
         index = max(target[giver][topic_id])
@@ -82,4 +111,8 @@ def _level(topic_id: Uuid, names: list[str], target: _Assignment, counts: dict[s
         target[taker].setdefault(topic_id, set()).add(index)
         counts[giver] -= 1
         counts[taker] += 1
+        for position in (givers[0][1], takers[0][1]):
+            heappush(takers, (counts[names[position]], position))
+            heappush(givers, (-counts[names[position]], position))
         has_moved = True
+    return has_moved

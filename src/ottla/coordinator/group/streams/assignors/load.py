@@ -21,11 +21,14 @@ T = TypeVar("T")
 
 
 class JavaQueue(Generic[T]):
-    """A binary heap that breaks ties as java.util.PriorityQueue does."""
+    """A binary heap that breaks ties as java.util.PriorityQueue does.
+
+    An item's weight is taken when the item is added: it must not change until `poll` returns it.
+    """
 
     def __init__(self, weight: Callable[[T], float], items: Iterable[T]) -> None:
         self._weight = weight
-        self._heap: list[T] = []
+        self._heap: list[tuple[float, T]] = []
         for item in items:
             self.add(item)
 
@@ -35,14 +38,15 @@ class JavaQueue(Generic[T]):
     def add(self, item: T) -> None:
         """Add an item below those of equal weight on its way up."""
         heap, index, weight = self._heap, len(self._heap), self._weight(item)
-        heap.append(item)
+        entry = (weight, item)
+        heap.append(entry)
         while index > 0:
             parent = (index - 1) // 2
-            if weight >= self._weight(heap[parent]):
+            if weight >= heap[parent][0]:
                 break
             heap[index] = heap[parent]
             index = parent
-        heap[index] = item
+        heap[index] = entry
 
     def poll(self) -> T:
         """Remove and return the first item."""
@@ -50,20 +54,20 @@ class JavaQueue(Generic[T]):
         first, last = heap[0], heap.pop()
         if heap:
             self._sift_down(last)
-        return first
+        return first[1]
 
-    def _sift_down(self, item: T) -> None:
-        heap, index, weight = self._heap, 0, self._weight(item)
-        while 2 * index + 1 < len(heap):
-            child = 2 * index + 1
+    def _sift_down(self, entry: tuple[float, T]) -> None:
+        heap, index, weight = self._heap, 0, entry[0]
+        size = len(heap)
+        while (child := 2 * index + 1) < size:
             right = child + 1
-            if right < len(heap) and self._weight(heap[child]) > self._weight(heap[right]):
+            if right < size and heap[child][0] > heap[right][0]:
                 child = right
-            if weight <= self._weight(heap[child]):
+            if weight <= heap[child][0]:
                 break
             heap[index] = heap[child]
             index = child
-        heap[index] = item
+        heap[index] = entry
 
 
 @dataclass(slots=True)
