@@ -53,9 +53,9 @@ def test_a_console_consumer_and_its_group(
     status, out, _ = run(capsys, *consume, *shown)
     assert (status, out) == (0, "Delivery:2\ta\nDelivery:2\tb\nDelivery:2\tc\n")
     groups = ("share-groups", *server)
-    assert run(capsys, *groups, "--list")[1] == "console\n"
+    assert "console" in run(capsys, *groups, "--list")[1].splitlines()
     listed = run(capsys, "groups", *server, "--list", "--share")[1]
-    assert listed.splitlines()[1].split() == ["console", "Share", "share"]
+    assert ["console", "Share", "share"] in [line.split() for line in listed.splitlines()]
     one = ("--group", "console")
     assert (
         "console         shared          0          0             0"
@@ -66,7 +66,7 @@ def test_a_console_consumer_and_its_group(
     assert "Empty" in run(capsys, *groups, "--describe", *one, "--state", "--verbose")[1]
     reset = ("--reset-offsets", *one, "--topic", TOPIC, "--to-earliest")
     assert "shared          0          0" in run(capsys, *groups, *reset, "--execute")[1]
-    assert "0             3" in run(capsys, *groups, "--describe", "--all-groups")[1]
+    assert "0             3" in run(capsys, *groups, "--describe", *one)[1]
     deleted = run(capsys, *groups, "--delete-offsets", *one, "--topic", TOPIC)[1]
     assert deleted == "\nTOPIC           STATUS\nshared          Successful\n"
     failed = run(capsys, *groups, "--delete", *one, "--group", "none")[1]
