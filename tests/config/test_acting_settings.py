@@ -60,6 +60,7 @@ def _read_names() -> frozenset[str]:
     ]
     tables = SOURCE / "config" / "broker"
     files += [tables / name for name in ("endpoints.py", "unsupported.py", "config.py")]
+    files.append(SOURCE / "config" / "providers.py")
     text = "\n".join(path.read_text() for path in files)
     quoted = re.findall(r"""[\"'=]([\w.]+)(?=[\"'=])""", text)
     return frozenset([*re.findall(r"\.\w+", text), *quoted])

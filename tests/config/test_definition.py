@@ -14,13 +14,12 @@ from ottla.config.definition import (
     Importance,
     Int,
     Names,
-    Password,
-    Secret,
     Text,
     Type,
     key,
 )
 from ottla.config.problems import ConfigErrors
+from ottla.config.secret import Secret
 
 
 class Base(ConfigTable):
@@ -88,8 +87,9 @@ def test_a_secret_is_never_shown() -> None:
     """Printing a password hides it; its value can be used."""
     table = Whole.parse({"node.id": "1", "password": "hush"})
     password = table.password
-    assert isinstance(password, Password)
-    assert password == "hush"
+    assert isinstance(password, Secret)
+    assert password == Secret("hush")
+    assert password != "hush"
     assert password.reveal() == "hush"
     for shown in (str(password), repr(password), f"{password}", f"{[password]}"):
         assert "hush" not in shown

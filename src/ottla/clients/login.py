@@ -57,11 +57,14 @@ class Credentials(NamedTuple):
     is_token: bool = False
     """Whether they are the id and the HMAC of a delegation token (tokenauth)."""
 
+    def __repr__(self) -> str:
+        return f"Credentials({self.username})"
+
 
 def credentials(settings: Settings) -> Credentials:
     """Return user name and password, from sasl.username/password or a JAAS line."""
     if settings.sasl_username is not None and settings.sasl_password is not None:
-        return Credentials(settings.sasl_username, settings.sasl_password)
+        return Credentials(settings.sasl_username, settings.sasl_password.reveal())
     found = jaas_options(settings)
     if {"username", "password"} <= set(found):
         is_token = found.get("tokenauth", "").lower() == "true"
@@ -76,6 +79,6 @@ def jaas_options(settings: Settings) -> dict[str, str]:
     if not settings.sasl_jaas_config:
         return {}
     try:
-        return parse_jaas(settings.sasl_jaas_config).options
+        return parse_jaas(settings.sasl_jaas_config.reveal()).options
     except ValueError as error:
         raise ConfigError(f"sasl.jaas.config: {error}") from error

@@ -10,14 +10,17 @@ consumer.ConsumerConfig, admin.AdminClientConfig}.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.config.client import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig
-from ottla.config.definition import REQUIRED, Password, Type
+from ottla.config.definition import REQUIRED, Type
 from ottla.config.librdkafka import DOCUMENT, librdkafka_hint
 from ottla.config.problems import ConfigErrors, nearest
+from ottla.config.providers import PROVIDERS, resolve
+from ottla.config.secret import Secret
 from ottla.config.security import ALLOWED_FILES, ALLOWED_URLS
 from ottla.errors import ConfigError
 
@@ -52,7 +55,7 @@ def _checked(definition: Key, value: Any) -> Any:
     problem = definition.problem(converted)
     if problem is not None:
         raise ConfigErrors([problem])
-    return converted.reveal() if isinstance(converted, Password) else converted
+    return converted
 
 
 def _unchanged(value: Any) -> Any:
@@ -61,6 +64,10 @@ def _unchanged(value: Any) -> Any:
 
 def _text_or_none(value: Any) -> str | None:
     return None if value is None else str(value)
+
+
+def _secret_or_none(value: Any) -> Secret | None:
+    return value if value is None or isinstance(value, Secret) else Secret(str(value))
 
 
 def _boolean(value: Any) -> bool:
@@ -95,7 +102,7 @@ _OWN = {
     ALLOWED_URLS: Setting(_text_or_none, None),
     ALLOWED_FILES: Setting(_text_or_none, None),
     "sasl.username": Setting(_text_or_none, None),
-    "sasl.password": Setting(_text_or_none, None),
+    "sasl.password": Setting(_secret_or_none, None),
     "ssl.context": Setting(_unchanged, None),
 }
 """Alternatives to a JAAS text and to PEM files; what are properties of Java's process."""
@@ -194,7 +201,9 @@ def read_settings(
     by_keyword = {name.replace(".", "_"): name for name in table}
     values: dict[str, Any] = {}
     problems: list[str] = []
-    for given, value in {**dict(mapping or {}), **dict(keywords)}.items():
+    everything, unresolved = _resolved({**dict(mapping or {}), **dict(keywords)})
+    problems += unresolved
+    for given, value in everything.items():
         name = by_keyword.get(given.replace(".", "_"))
         if name is None:
             problems.append(_unknown(given, table))
@@ -206,6 +215,26 @@ def read_settings(
     if problems:
         raise ConfigError("; ".join(problems))
     return Settings(table, values)
+
+
+def _resolved(given: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Resolve variables by `config.providers`; return the settings and what is wrong.
+
+    The settings of the providers themselves are known to no table, and left out.
+    """
+    dotted = {name.replace("_", ".") if "." not in name else name: name for name in given}
+    listed = dotted.get(PROVIDERS)
+    if listed is None:
+        return given, []
+    names = given[listed] if isinstance(given[listed], str) else ",".join(given[listed])
+    texts = {name: given[key] for name, key in dotted.items() if isinstance(given[key], str)}
+    found = resolve({**texts, PROVIDERS: names}, os.environ)
+    kept = {
+        key: found.values[name] if name in texts else given[key]
+        for name, key in dotted.items()
+        if not name.startswith(f"{PROVIDERS}.")
+    }
+    return kept, [one.message for one in found.problems]
 
 
 def refuse_positional(client: str, given: tuple[object, ...]) -> None:

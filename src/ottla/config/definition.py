@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, TypeAlias
 
 from ottla.config.checks import ListCheck
 from ottla.config.problems import ConfigErrors, ConfigProblem, invalid
+from ottla.config.secret import Secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -53,25 +54,6 @@ class Importance(Enum):
 HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 
 
-class Password(str):
-    """A secret: a text that is hidden in `str` and `repr`."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "[hidden]"
-
-    def __str__(self) -> str:
-        return "[hidden]"
-
-    def __format__(self, format_spec: str) -> str:
-        return format("[hidden]", format_spec)
-
-    def reveal(self) -> str:
-        """Return the secret as text."""
-        return str.__str__(self)
-
-
 Bool: TypeAlias = Annotated[bool, Type.BOOLEAN]
 Text: TypeAlias = Annotated[str, Type.STRING]
 Int: TypeAlias = Annotated[int, Type.INT]
@@ -80,7 +62,6 @@ Long: TypeAlias = Annotated[int, Type.LONG]
 Double: TypeAlias = Annotated[float, Type.DOUBLE]
 Names: TypeAlias = Annotated[tuple[str, ...], Type.LIST]
 ClassName: TypeAlias = Annotated[str, Type.CLASS]
-Secret: TypeAlias = Annotated[Password, Type.PASSWORD]
 
 _ANNOTATIONS: Final = {
     "Bool": Type.BOOLEAN,
@@ -171,7 +152,7 @@ class Key:
             return "true" if value else "false"
         if self.type is Type.LIST:
             return ",".join(str(entry) for entry in value)
-        if isinstance(value, Password):
+        if isinstance(value, Secret):
             return value.reveal()
         return double_text(value) if isinstance(value, float) else str(value)
 
@@ -186,6 +167,13 @@ def key(
 ) -> Any:
     """Define a setting in a table's body; its annotation gives the type."""
     return Key(default, doc, check, importance, internal)
+
+
+class Given(dict[str, Any]):
+    """Texts as they were given; printed are their names only, for some are secrets."""
+
+    def __repr__(self) -> str:
+        return f"Given({', '.join(self)})"
 
 
 class ConfigTable:
@@ -217,7 +205,7 @@ class ConfigTable:
 
     def __init__(self, values: Mapping[str, Any], given: Mapping[str, Any]) -> None:
         """Take converted values by dotted name (others are defaults), and the given texts."""
-        self.given: dict[str, Any] = dict(given)
+        self.given: dict[str, Any] = Given(given)
         own, attributes = self.__dict__, self._attributes
         for name, definition in self.keys.items():
             own[attributes[name]] = values.get(name, definition.default)
@@ -347,8 +335,8 @@ def _to_class(value: object, _kind: Type) -> object:
     return value
 
 
-def _to_secret(value: object, _kind: Type) -> Password:
-    return value if isinstance(value, Password) else Password(value)
+def _to_secret(value: object, _kind: Type) -> Secret:
+    return value if isinstance(value, Secret) else Secret(str(value))
 
 
 _CONVERSIONS: Final = {

@@ -66,6 +66,8 @@ class Environment(NamedTuple):
     settings: dict[str, Setting]
     problems: list[ConfigProblem]
     warnings: list[str]
+    variables: Mapping[str, str] = {}
+    """All variables, for `config.providers`."""
 
 
 NOTHING: Final = Environment({}, [], [])
@@ -91,7 +93,7 @@ def read_environment(
     `read_file` returns the text of a file or raises OSError. Unknown KAFKA_ names are included;
     the parser of the configuration reports them.
     """
-    found = Environment({}, [], [])
+    found = Environment({}, [], [], environ)
     ignored: list[str] = []
     levels: list[str] = []
     for variable, value in sorted(environ.items()):

@@ -17,11 +17,11 @@ from ottla.config.definition import (
     Int,
     Long,
     Names,
-    Secret,
     Short,
     Text,
     key,
 )
+from ottla.config.secret import Secret
 
 ALLOWED_URLS: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 ALLOWED_FILES: Final = "org.apache.kafka.sasl.oauthbearer.allowed.files"

@@ -8,6 +8,7 @@ Kafka: org.apache.kafka.common.security.ssl.DefaultSslEngineFactory.
 
 from __future__ import annotations
 
+import os
 import ssl
 import tempfile
 from pathlib import Path
@@ -26,6 +27,7 @@ _CLIENT_AUTH: Final = {
     "required": ssl.CERT_REQUIRED,
 }
 _MAX_STORE_BYTES: Final = 10 * 1024 * 1024
+_READ_BY_OTHERS: Final = 0o004
 _JAVA_PREFIX: Final = "TLS_"
 
 
@@ -158,10 +160,25 @@ def _load_keys(context: ssl.SSLContext, store: Store) -> bool:
         return True
     password = store.key_password
     if store.location:
+        if password is None:
+            _check_private(store.location)
         _load_file(context, store.location, password)
     elif store.key:
         _load_texts(context, (store.key, store.certificates or ""), password)
     return bool(store.location or store.key)
+
+
+def _check_private(path: str) -> None:
+    """Refuse a key that is not encrypted and that every user of the machine can read."""
+    try:
+        mode = Path(path).stat().st_mode
+    except OSError:
+        return  # reported when it is read
+    if mode & _READ_BY_OTHERS and os.name == "posix":
+        raise TlsError(
+            f"{path} has a private key that others can read: chmod 600 it, or encrypt the key and "
+            "set ssl.key.password"
+        )
 
 
 def _load_texts(context: ssl.SSLContext, texts: Sequence[str], password: str | None) -> None:

@@ -42,6 +42,7 @@ class Pair(NamedTuple):
 
     def write_pem(self, path: Path) -> str:
         """Write both to one file; return its name."""
+        path.touch(mode=0o600)
         path.write_text(self.key_pem + self.certificate_pem)
         return str(path)
 

@@ -19,8 +19,11 @@ from ottla.cli.output.coordinator_records import (
     read_version,
 )
 from ottla.cli.output.message_json import RawJson, json_list, json_text, message_json
+from ottla.config.dynamic import definition_of
+from ottla.config.secret import HIDDEN
 from ottla.errors import CorruptMessage, OttlaError
 from ottla.metadata.framing import FRAME_VERSION, decode_record
+from ottla.metadata.resources import ConfigResourceType
 from ottla.protocol.codec import decode_at
 from ottla.protocol.primitives import decode_uvarint
 from ottla.protocol.records.consumer_protocol import (
@@ -28,6 +31,7 @@ from ottla.protocol.records.consumer_protocol import (
     ConsumerProtocolSubscription,
 )
 from ottla.protocol.records.group import GroupMetadataValue
+from ottla.protocol.records.metadata import ConfigRecord
 from ottla.protocol.records.remote_log import (
     RemoteLogSegmentMetadataRecord,
     RemoteLogSegmentMetadataSnapshotRecord,
@@ -175,11 +179,21 @@ def metadata_parser(record: Record) -> Shown:
     """Show a record of __cluster_metadata."""
     try:
         message, version = decode_record(record.value)
+        if isinstance(message, ConfigRecord) and _is_secret(message):
+            message.value = HIDDEN
         kind = _WORD.sub("_", type(message).__name__).upper()
         text = json_text({"type": kind, "version": version, "data": message_json(message, version)})
     except (OttlaError, ValueError) as error:
         text = f"Error at {record.offset}, skipping. {error}"
     return Shown(None, text)
+
+
+def _is_secret(record: ConfigRecord) -> bool:
+    """Whether a broker's setting is a password; Kafka's tool prints it."""
+    if record.resource_type != ConfigResourceType.BROKER or record.value is None:
+        return False
+    definition = definition_of(record.name)
+    return definition is None or definition.sensitive
 
 
 # ---------------------------------------------------------------- remote log metadata

@@ -53,13 +53,17 @@ def load_broker_config(file: str) -> BrokerConfig:
     """
     from ottla.config.broker import parse_broker_config
     from ottla.config.problems import ConfigErrors
+    from ottla.config.providers import resolve
     from ottla.server.node.settings import ConfigFile, gather, node_environment, texts
 
     environment = node_environment(os.environ, read_text)
     if environment.problems:
         raise ConfigErrors(environment.problems)
     given, _ = gather(ConfigFile(file, read_properties_text(file)), {}, environment=environment)
-    return parse_broker_config(texts(given))
+    resolved = resolve(texts(given), environment.variables)
+    if resolved.problems:
+        raise ConfigErrors(resolved.problems)
+    return parse_broker_config(resolved.values)
 
 
 def read_text(path: str) -> str:

@@ -36,6 +36,7 @@ from ottla.config.broker.replication import ReplicationSettings
 from ottla.config.broker.security import BrokerSecuritySettings
 from ottla.config.broker.share_groups import ShareGroupSettings
 from ottla.config.broker.transactions import TransactionSettings
+from ottla.config.definition import Given
 from ottla.config.own import OwnSettings
 from ottla.config.problems import ConfigProblem, unknown
 
@@ -96,7 +97,7 @@ class BrokerConfig(
         overrides: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         super().__init__(values, given)
-        self.overrides = dict(overrides)
+        self.overrides = Given(overrides)
         self.own = OwnSettings(OwnSettings.read(given).values, given)
         problems: list[ConfigProblem] = []
         self._read_addresses(problems)

@@ -5,9 +5,14 @@ Kafka: org.apache.kafka.common.config.internals.BrokerSecurityConfigs.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.config.checks import DISTINCT, at_least, one_of
-from ottla.config.definition import HIGH, LOW, Bool, ClassName, Int, Long, Names, Secret, Text, key
+from ottla.config.definition import HIGH, LOW, Bool, ClassName, Int, Long, Names, Text, key
 from ottla.config.security import SecuritySettings
+
+if TYPE_CHECKING:
+    from ottla.config.secret import Secret
 
 
 class BrokerSecuritySettings(SecuritySettings):

@@ -55,7 +55,6 @@ REFUSALS: tuple[Refusal, ...] = (
         ),
         f"a replica selector other than {RACK_AWARE_SELECTOR}",
     ),
-    Refusal("config.providers", _set("config.providers"), "configuration providers"),
 )
 
 

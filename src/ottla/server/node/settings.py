@@ -15,6 +15,7 @@ from ottla.config.environment import NOTHING, Environment, Setting, read_environ
 from ottla.config.own import OwnSettings
 from ottla.config.problems import ConfigErrors, ConfigProblem, nearest
 from ottla.config.properties import read_properties
+from ottla.config.providers import resolve
 from ottla.server.node.authorization import authorizer_problems
 from ottla.server.node.plugins import plugin_problems
 from ottla.server.node.security import security_problems
@@ -102,7 +103,10 @@ def node_settings(
     built yet, and names that are not known but near to one that is.
     """
     given, warnings = gather(file, overrides, port=port, environment=environment)
-    config, found = _parse(texts(given))
+    resolved = resolve(texts(given), environment.variables)
+    given = {name: one._replace(value=resolved.values[name]) for name, one in given.items()}
+    config, found = _parse(resolved.values)
+    found = [*resolved.problems, *found]
     unknown = _with_origins(map(_without_foreign_proposal, config.unknown_settings), given)
     misspelt = [
         one
