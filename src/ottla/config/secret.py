@@ -54,8 +54,3 @@ class Secret:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a secret is not pickled")
-
-
-def revealed(value: str | Secret | None) -> str | None:
-    """Return the text of what may be a secret."""
-    return value.reveal() if isinstance(value, Secret) else value

@@ -8,8 +8,8 @@ Kafka: org.apache.kafka.common.security.ssl.DefaultSslEngineFactory.
 
 from __future__ import annotations
 
-import os
 import ssl
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -174,7 +174,7 @@ def _check_private(path: str) -> None:
         mode = Path(path).stat().st_mode
     except OSError:
         return  # reported when it is read
-    if mode & _READ_BY_OTHERS and os.name == "posix":
+    if mode & _READ_BY_OTHERS and sys.platform != "win32":
         raise TlsError(
             f"{path} has a private key that others can read: chmod 600 it, or encrypt the key and "
             "set ssl.key.password"
