@@ -14,3 +14,4 @@ def test_the_program_runs_in_the_driver() -> None:
         if one.kind == "python" and "Streams(" not in one.text:
             exec(one.text, names)
     assert names["found"] == [("tea", 1), ("tea", 2)]
+    assert "KSTREAM-MAPVALUES-" in names["columns"].build().describe()

@@ -8,8 +8,8 @@ import pyarrow as pa
 from pyspark.sql import Row
 
 from ottla.streams import StreamsBuilder
-from ottla.streams.spark_tasks import FIELDS, OUTPUT, StageProcessor, StatelessStage
-from ottla.streams.stages import StagePlan, plan_stages
+from ottla.streams.spark_tasks import FIELDS, StageProcessor, StatelessStage
+from ottla.streams.stages import OUTPUT, StagePlan, plan_stages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

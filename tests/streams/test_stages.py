@@ -17,7 +17,7 @@ def test_a_stage_follows_those_that_it_reads_from() -> None:
     plan.spread({"in": 3, "out": 1})
     assert [stage.is_stateful for stage in plan.stages] == [False, True]
     (topic,) = plan.targets
-    assert (plan.targets[topic], plan.partitions[topic], plan.real_topics) == (1, 3, {})
+    assert (plan.targets[topic], plan.partitions[topic], plan.real_topics) == ([1], 3, {})
 
 
 def test_a_circle_has_a_real_topic() -> None:

@@ -226,14 +226,17 @@ def open_cluster(
     return ClusterReader(settings, api_timeout_ms=api_timeout_ms, first_answer_ms=first_answer_ms)
 
 
+OLD_OFFSETS = "the offsets of the old one mean nothing in it; start the query with a new checkpoint"
+"""What a reader of a recreated topic is advised."""
+
+
 class TopicRecreated(KafkaError):
     """A topic was deleted and created again while the old one was in use."""
 
     def __init__(self, topic: str, advice: str) -> None:
         super().__init__(
             ErrorCode.INCONSISTENT_TOPIC_ID,
-            f"topic {topic!r} was deleted and created again: the offsets of the old one mean "
-            f"nothing in it; {advice}",
+            f"topic {topic!r} was deleted and created again: {advice}",
         )
 
 

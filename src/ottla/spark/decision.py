@@ -28,7 +28,8 @@ class IncompleteDecision(KafkaError):
         super().__init__(
             ErrorCode.INVALID_CONFIG,
             f"a part of the decision on batch {batch_id} is missing from the group's offsets: were "
-            "they reset or deleted? Start with a new checkpoint",
+            "they reset or deleted, or was one of the query's topics deleted, with its offsets? "
+            "Start with a new checkpoint",
         )
 
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.fetch import FetchRequest
-from ottla.spark.cluster import TopicRecreated, is_retriable, open_cluster
+from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from ottla.spark.cluster import OLD_OFFSETS, TopicRecreated, is_retriable, open_cluster
 from ottla.types import Uuid
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ class RangeFetcher:
         found = self._cluster.existing_topics([topic]).get(topic)
         leader = None if found is None else found.leaders.get(partition)
         if found is not None and self._topic_id and found.topic_id != self._topic_id:
-            raise TopicRecreated(topic, "start the query with a new checkpoint")
+            raise TopicRecreated(topic, OLD_OFFSETS)
         if leader is None:
             raise KafkaError(
                 ErrorCode.LEADER_NOT_AVAILABLE, f"{self.offset_range.partition}: no leader"
@@ -176,13 +177,27 @@ class RangeFetcher:
     def _skip_deleted(self) -> None:
         """Skip deleted offsets, or raise KafkaError with failOnDataLoss."""
         part = self.offset_range.partition
-        earliest = self._cluster.offsets({part: -2})[part]
+        earliest = self._cluster.offsets({part: EARLIEST_TIMESTAMP})[part]
         if self.options.fail_on_data_loss:
+            if earliest <= self.position:
+                latest = self._cluster.offsets({part: LATEST_TIMESTAMP})[part]
+                raise beyond_end(
+                    f"{part}: offset {self.position} is to be read, but the log ends at {latest}"
+                )
             raise data_loss(
                 f"{part}: offsets {self.position} to {self.offset_range.until - 1} were to be "
                 f"read, but the log starts at {earliest}"
             )
         self.advance(earliest if earliest > self.position else self.offset_range.until)
+
+
+def beyond_end(what: str) -> KafkaError:
+    """Return the error for offsets that a log does not reach."""
+    return KafkaError(
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        f"{what}. Was the topic deleted and created again, or was its log truncated? Option "
+        "failOnDataLoss=false continues at the end",
+    )
 
 
 def data_loss(what: str) -> KafkaError:

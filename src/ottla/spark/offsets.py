@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.spark.cluster import TopicRecreated
+from ottla.spark.cluster import OLD_OFFSETS, TopicRecreated
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -79,4 +79,4 @@ def check_same_topics(known: Mapping[str, str], current: Mapping[str, str]) -> N
     for name, topic_id in known.items():
         now = current.get(name, "")
         if topic_id and now and now != topic_id:
-            raise TopicRecreated(name, "start the query with a new checkpoint")
+            raise TopicRecreated(name, OLD_OFFSETS)

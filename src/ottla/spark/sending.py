@@ -188,7 +188,9 @@ class BatchSender:
         for name, topic in self._topics.items():
             current = metadata.topic_id(name)
             if topic.topic_id and current and current != topic.topic_id:
-                raise TopicRecreated(name, "run the query again to write to the new one")
+                raise TopicRecreated(
+                    name, "the records of this write were for the old one; run the query again"
+                )
 
 
 def _located(batch: ProducerBatch, error: KafkaError) -> KafkaError:

@@ -64,12 +64,11 @@ class Written(WriterCommitMessage):
 class Writer:
     """Base of both writers; created in a planning process, then pickled for the tasks."""
 
-    def __init__(
-        self, given: Mapping[str, str], schema: StructType, *, is_new: bool = True
-    ) -> None:
+    def __init__(self, given: Mapping[str, str], schema: StructType, *, is_new: bool) -> None:
         self._options = write_options(given)
         self._columns = find_columns(schema, self._options.topic)
-        limit_ms = FIRST_ANSWER_MS if is_new else None  # a running query waits longer
+        # kafka.max.block.ms is the limit of others, as of Kafka's producer
+        limit_ms = FIRST_ANSWER_MS if is_new else None
         sender = BatchSender(self._options, first_answer_ms=limit_ms)
         try:
             sender.check_topic()  # report errors now, not in a task
@@ -99,7 +98,7 @@ class BatchWriter(Writer, DataSourceArrowWriter):
     """Writes a frame; its records are committed together once all tasks have sent theirs."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
-        super().__init__(given, schema)
+        super().__init__(given, schema, is_new=False)  # within foreachBatch, it goes on
         self._name = f"spark-{secrets.token_hex(_ID_LETTERS)}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:

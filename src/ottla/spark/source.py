@@ -13,7 +13,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.offset_timestamps import LATEST_TIMESTAMP
 from ottla.spark.cluster import FIRST_ANSWER_MS, open_cluster
 from ottla.spark.error_text import short_errors
-from ottla.spark.fetching import data_loss
+from ottla.spark.fetching import beyond_end, data_loss
 from ottla.spark.invalid_stream import InvalidStream
 from ottla.spark.options import COLUMN_TYPES, STREAM_LIMITS, read_options
 from ottla.spark.planning import OffsetRange
@@ -135,15 +135,14 @@ class BatchReader(DataSourceReader):
         if first <= start <= last:
             return start
         if self._options.fail_on_data_loss:
-            raise data_loss(
-                f"{part}: offset {start} was requested, but the log goes from {first} to {last}"
-            )
+            text = f"{part}: offset {start} was requested, but the log goes from {first} to {last}"
+            raise beyond_end(text) if start > last else data_loss(text)
         return min(max(start, first), last)
 
     def _checked_end(self, part: TopicPartition, end: int, last: int) -> int:
         """Return an end inside the log; KafkaError for others with failOnDataLoss."""
         if end > last and self._options.fail_on_data_loss:
-            raise data_loss(
+            raise beyond_end(
                 f"{part}: offsets up to {end} were requested, but the log ends at {last}"
             )
         return min(end, last)

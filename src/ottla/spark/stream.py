@@ -21,7 +21,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.offset_timestamps import LATEST_TIMESTAMP
 from ottla.spark.cluster import FIRST_ANSWER_MS, open_cluster
 from ottla.spark.error_text import short_errors
-from ottla.spark.fetching import data_loss
+from ottla.spark.fetching import beyond_end, data_loss
 from ottla.spark.group_offsets import GroupOffsets
 from ottla.spark.log_sizes import log_sizes
 from ottla.spark.offsets import Offsets, check_same_topics, ids_of
@@ -186,10 +186,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if end is not None and end >= offset:
                 continue
             if self._options.fail_on_data_loss:
-                raise data_loss(
-                    f"{part} is gone"
-                    if end is None
-                    else f"{part} ends at offset {end}, but the query has read up to {offset}"
+                if end is None:
+                    raise _deleted(part, offset)
+                raise beyond_end(
+                    f"{part} ends at offset {end}, but the query has read up to {offset}"
                 )
             positions[part] = offset if end is None else end
         return positions
@@ -251,11 +251,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not self._options.fail_on_data_loss or offset >= first.get(part, offset + 1):
             return
         if part not in first:
-            raise KafkaError(
-                ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"topic {part.topic!r} was deleted before offset {offset} of it was read; "
-                "option failOnDataLoss=false continues with the other topics",
-            )
+            raise _deleted(part, offset)
         raise data_loss(
             f"{part}: offset {offset} is to be read, but the log starts at {first[part]}"
         )
@@ -264,3 +260,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Yield the records of one task."""
         with short_errors():
             yield from read_range(self._options, self._columns, partition)
+
+
+def _deleted(part: TopicPartition, offset: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        f"topic {part.topic!r} was deleted before offset {offset} of partition {part.partition} "
+        "was read; option failOnDataLoss=false continues with the other topics",
+    )

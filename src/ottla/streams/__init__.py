@@ -11,6 +11,7 @@ from importlib import import_module
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ottla.streams.application import Streams
+    from ottla.streams.columns.expression import expr
     from ottla.streams.config import (
         ErrorContext,
         Response,
@@ -96,6 +97,7 @@ __all__ = [
     "ValueAndTimestamp",
     "Window",
     "Windowed",
+    "expr",
     "log_and_continue",
     "log_and_fail",
 ]
@@ -144,6 +146,7 @@ _MODULES = {
     "ValueAndTimestamp": "ottla.streams.records",
     "Window": "ottla.streams.windows",
     "Windowed": "ottla.streams.windows",
+    "expr": "ottla.streams.columns.expression",
     "log_and_continue": "ottla.streams.config",
     "log_and_fail": "ottla.streams.config",
 }

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from ottla.streams.queries import ReadOnlyStore
     from ottla.streams.topology import Topology
 
 FINISH_S: Final = 600
@@ -59,6 +60,7 @@ class Streams:
         self._given = {name: str(value) for name, value in (config or {}).items()}
         self._owned: SparkSession | None = None
         self._spark = spark
+        self._stream_time_ms = -1
         self.query: StreamingQuery | None = None
 
     def start(self) -> Streams:
@@ -78,12 +80,20 @@ class Streams:
         """Wait for the end; raises the error of a failed micro-batch."""
         return bool(self._running().awaitTermination(timeout_s))
 
+    def store(self, name: str) -> ReadOnlyStore:
+        """Return a store, as of the last committed micro-batch."""
+        from ottla.streams.queries import query_store
+
+        return query_store(self.topology, self._checkpoint, name, self._session())
+
     def progress(self) -> Progress | None:
         """Return the figures of the last micro-batch; None before the first."""
         report = None if self.query is None else self.query.lastProgress
         if report is None:
             return None
-        return read_progress(json.loads(report.json))
+        found = read_progress(json.loads(report.json))
+        self._stream_time_ms = max(self._stream_time_ms, found.stream_time_ms)
+        return found._replace(stream_time_ms=self._stream_time_ms)
 
     def stop(self) -> None:
         """End the query after its micro-batch, and the session if it was made here."""

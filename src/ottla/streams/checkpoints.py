@@ -9,8 +9,10 @@ import difflib
 from typing import TYPE_CHECKING
 
 from ottla.spark.checkpoint import Checkpoint
+from ottla.streams.columns.operators import ColumnOperator
 from ottla.streams.description import describe
 from ottla.streams.errors import StreamsException
+from ottla.streams.topology import ProcessorNode
 
 if TYPE_CHECKING:
     from ottla.streams.topology import Topology
@@ -25,7 +27,7 @@ def check_topology(location: str, topology: Topology) -> None:
     Functions may change; nodes, stores and topics may not, since Spark's state is named by them.
     """
     checkpoint = Checkpoint(location)
-    text = describe(topology)
+    text = describe(topology) + _columns(topology)
     found = checkpoint.read_text(FILE)
     if found is None:
         checkpoint.write_text(FILE, text)
@@ -38,3 +40,13 @@ def check_topology(location: str, topology: Topology) -> None:
             f"the checkpoint {location} belongs to another topology; take a new checkpoint, or the "
             "old topology:\n" + "\n".join(lines)
         )
+
+
+def _columns(topology: Topology) -> str:
+    """Return a line that names the operators with columns, which divide the state otherwise."""
+    names = [
+        node.name
+        for node in topology.nodes.values()
+        if isinstance(node, ProcessorNode) and isinstance(node.supplier, ColumnOperator)
+    ]
+    return f"Columns: {', '.join(names)}\n" if names else ""

@@ -9,7 +9,7 @@ import traceback
 
 from ottla.streams.records import Header, RawRecord
 
-_PREFIX = "__streams.errors."
+PREFIX = "__streams.errors."
 
 
 def dead_letter(topic: str, raw: RawRecord, error: Exception) -> RawRecord:
@@ -22,5 +22,5 @@ def dead_letter(topic: str, raw: RawRecord, error: Exception) -> RawRecord:
         "partition": str(raw.partition or 0),
         "offset": str(raw.offset),
     }
-    added: list[Header] = [(_PREFIX + name, text.encode()) for name, text in reasons.items()]
+    added: list[Header] = [(PREFIX + name, text.encode()) for name, text in reasons.items()]
     return RawRecord(topic, raw.key, raw.value, raw.timestamp, (*raw.headers, *added))

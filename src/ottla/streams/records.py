@@ -70,3 +70,5 @@ class RawRecord(NamedTuple):
     headers: tuple[Header, ...] = ()
     partition: int | None = None
     offset: int = 0
+    port: int = -1
+    """Where it enters a task that is not read from a topic."""

@@ -1,7 +1,7 @@
 """Serdes: how keys and values are written in topics and stores.
 
-Kafka: org.apache.kafka.common.serialization.Serdes, kstream.{WindowedSerdes}; JSON and Protobuf in
-the plain form (no schema registry). The encodings of primitives are Kafka's.
+Kafka: org.apache.kafka.common.serialization.Serdes, kstream.{WindowedSerdes}; JSON, Avro and
+Protobuf by schemas of the program. The encodings of primitives are Kafka's.
 """
 
 from __future__ import annotations
@@ -30,6 +30,10 @@ class Serde:
     name: str
     write: Callable[[Any], bytes]
     read: Callable[[bytes], Any]
+    schema: Any = None
+    """The type of the values: Spark's DataType, or its text."""
+    for_columns: Serde | None = None
+    """The serde of the same values between functions and columns, where Spark lacks this one."""
 
     def serialize(self, value: Any) -> bytes | None:
         """Return a value's bytes; SerializationException for one of another type."""
@@ -84,12 +88,12 @@ class Serdes:
     @staticmethod
     def float() -> Serde:
         """Return the serde of numbers in single precision."""
-        return _number("float")
+        return _number("float", "FLOAT")
 
     @staticmethod
     def double() -> Serde:
         """Return the serde of numbers in double precision."""
-        return _number("double")
+        return _number("double", "DOUBLE")
 
     @staticmethod
     def boolean() -> Serde:
@@ -102,20 +106,34 @@ class Serdes:
         return Serde("uuid", lambda value: str(value).encode(), lambda data: UUID(data.decode()))
 
     @staticmethod
-    def json(kind: type | None = None) -> Serde:
-        """Return the serde of JSON; with a dataclass, its fields, which must all be known."""
+    def json(kind: type | None = None, *, schema: Any = None) -> Serde:
+        """Return the serde of JSON; with a dataclass, its fields, which must all be known.
+
+        A schema, Spark's (`item STRING, price DOUBLE`), types the values for columns.
+        """
         if kind is None:
-            return Serde("json", _write_json, json.loads)
+            return Serde("json", _write_json, json.loads, schema)
         return Serde(f"json {kind.__name__}", _write_json, lambda data: kind(**json.loads(data)))
 
     @staticmethod
-    def protobuf(kind: Any) -> Serde:
-        """Return the serde of messages of a class that protoc has generated."""
-        return Serde(
-            f"protobuf {kind.__name__}",
-            lambda value: value.SerializeToString(deterministic=True),
-            kind.FromString,
-        )
+    def avro(schema: Any, *, schema_id: int | None = None) -> Serde:
+        """Return the serde of Avro by a schema, as a document or its text; values are dicts.
+
+        With a schema id records have the head of Confluent's wire format.
+        """
+        from ottla.streams.schemas.avro import avro_serde
+
+        return avro_serde(schema, schema_id)
+
+    @staticmethod
+    def protobuf(kind: Any, *, schema_id: int | None = None) -> Serde:
+        """Return the serde of messages of a class that protoc has generated.
+
+        With a schema id records have the head of Confluent's wire format.
+        """
+        from ottla.streams.schemas.protobuf import protobuf_serde
+
+        return protobuf_serde(kind, schema_id)
 
     @staticmethod
     def time_windowed(key: Serde, size_ms: int) -> Serde:
@@ -126,6 +144,19 @@ class Serdes:
     def session_windowed(key: Serde) -> Serde:
         """Return the serde of keys in sessions: the key, the end, the start."""
         return _windowed("session-windowed", key, None)
+
+
+_COLUMN_NAMES = frozenset({"string", "bytes", "boolean", "short", "integer", "long"})
+
+
+def has_columns(serde: Serde) -> bool:
+    """Whether Spark reads the serde's bytes as typed columns."""
+    return serde.name in _COLUMN_NAMES or (serde.name == "json" and serde.schema is not None)
+
+
+def takes_columns(serde: Serde) -> bool:
+    """Whether Spark writes columns as the serde's bytes."""
+    return serde.name in _COLUMN_NAMES or serde.name == "json"
 
 
 def _write_text(value: str) -> bytes:
@@ -152,9 +183,10 @@ def _write_json(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
 
 
-def _number(name: str) -> Serde:
+def _number(name: str, schema: str | None = None) -> Serde:
     packer = Packing(_NUMBERS[name])
-    return Serde(name, packer.pack, lambda data: packer.unpack(data)[0])
+    other = None if schema is None else Serdes.json(schema=schema)
+    return Serde(name, packer.pack, lambda data: packer.unpack(data)[0], schema, other)
 
 
 def _windowed(name: str, key: Serde, end_of: Callable[[int], int] | None) -> Serde:

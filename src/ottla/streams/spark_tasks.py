@@ -21,12 +21,11 @@ from ottla.streams.stores.backend import MemoryBackend
 from ottla.streams.task import MEMORY, Task, TaskEnvironment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from ottla.streams.stages import Stage, StagePlan
+    from ottla.streams.stores.backend import Backend
 
-OUTPUT: Final = -1
-"""The stage of rows that leave the query."""
 FLOW: Final = (
     "stage int, task int, origin int, topic string, partition int, offset bigint, key binary, "
     "value binary, timestamp bigint, headers array<struct<key:string,value:binary>>"
@@ -90,15 +89,17 @@ class Outputs:
 
     def emit(self, raw: RawRecord) -> None:
         """Take a record."""
-        plan = self._plan
-        target, topic = OUTPUT, raw.topic
-        if topic in plan.targets and topic not in plan.real_topics:
-            target = plan.targets[topic]
-        topic = plan.real_topics.get(topic, topic)
-        partition = -1 if raw.partition is None else raw.partition
         headers = [_Header(name, value) for name, value in raw.headers]
-        place = (target, max(partition, 0), self._task, topic, partition, self._count)
-        self.rows.append((*place, raw.key, raw.value, raw.timestamp, headers))
+        rest = (raw.key, raw.value, raw.timestamp, headers)
+        if raw.port >= 0:  # to a path, whose records stay with the task
+            place = (raw.port, self._task, self._task, raw.topic, 0, self._count)
+            self.rows.append((*place, *rest))
+        else:
+            topic = self._plan.real_topics.get(raw.topic, raw.topic)
+            partition = -1 if raw.partition is None else raw.partition
+            for target in self._plan.readers(raw.topic):
+                place = (target, max(partition, 0), self._task, topic, partition, self._count)
+                self.rows.append((*place, *rest))
         self._count += 1
 
 
@@ -113,6 +114,7 @@ def raw_record(row: Any) -> RawRecord:
         headers,
         row["partition"],
         row["offset"],
+        row["stage"],
     )
 
 
@@ -126,7 +128,7 @@ class StageProcessor(StatefulProcessor):
     def init(self, handle: Any) -> None:
         """Declare a map for each store."""
         names = {MEMORY: "memory"}
-        names.update({name: f"store{number}" for number, name in enumerate(self._stage.stores)})
+        names.update({name: self._stage.state_name(name) for name in self._stage.stores})
         for name, state in names.items():
             self._states[name] = handle.getMapState(state, "key binary", "value binary")
 
@@ -143,13 +145,7 @@ class StageProcessor(StatefulProcessor):
             return
         backends = {name: StateBackend(state) for name, state in self._states.items()}
         outputs = Outputs(self._plan, self._stage, task)
-        environment = TaskEnvironment(
-            self._plan.topology.config,
-            backends.__getitem__,
-            outputs.emit,
-            _now_ms,
-            self._plan.partitions,
-        )
+        environment = _environment(self._plan, self._stage, backends.__getitem__, outputs)
         run = Task(self._plan.topology, self._stage.nodes, environment)
         for record in in_order(_with_origins(rows), self._stage.global_topics):
             run.process(record)
@@ -176,9 +172,10 @@ class StatelessStage:
         tasks: dict[int, tuple[Task, Outputs]] = {}
         for batch in batches:
             rows = batch.to_pylist()
-            others = [row for row in rows if row["stage"] != self._stage.number]
+            addresses = set(self._stage.addresses)
+            others = [row for row in rows if row["stage"] not in addresses]
             for row in rows:
-                if row["stage"] == self._stage.number:
+                if row["stage"] in addresses:
                     row["headers"] = [tuple(one.values()) for one in row["headers"] or ()]
                     self._task(tasks, row["task"]).process(raw_record(row))
             found = [_as_dict(row) for _, outputs in tasks.values() for row in outputs.rows]
@@ -189,16 +186,24 @@ class StatelessStage:
     def _task(self, tasks: dict[int, tuple[Task, Outputs]], number: int) -> Task:
         if number not in tasks:
             outputs = Outputs(self._plan, self._stage, number)
-            environment = TaskEnvironment(
-                self._plan.topology.config,
-                lambda _: MemoryBackend(),
-                outputs.emit,
-                _now_ms,
-                self._plan.partitions,
-            )
+            environment = _environment(self._plan, self._stage, lambda _: MemoryBackend(), outputs)
             task = Task(self._plan.topology, self._stage.nodes, environment)
             tasks[number] = (task, outputs)
         return tasks[number][0]
+
+
+def _environment(
+    plan: StagePlan, stage: Stage, backend: Callable[[str], Backend], outputs: Outputs
+) -> TaskEnvironment:
+    return TaskEnvironment(
+        plan.topology.config,
+        backend,
+        outputs.emit,
+        _now_ms,
+        plan.partitions,
+        stage.entries,
+        stage.exits_with_serdes(),
+    )
 
 
 def _with_origins(rows: Iterator[Row]) -> Iterator[tuple[int, RawRecord]]:

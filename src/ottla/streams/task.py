@@ -25,8 +25,10 @@ from ottla.streams.topology import Node, ProcessorNode, SinkNode, SourceNode
 from ottla.streams.windows import Windowed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
+    from ottla.streams.columns.operators import TypedInput
+    from ottla.streams.columns.paths import Edge, Entry
     from ottla.streams.config import StreamsConfig
     from ottla.streams.stores.backend import Backend
     from ottla.streams.topology import SubTopology, Topology
@@ -44,6 +46,10 @@ class TaskEnvironment(NamedTuple):
     emit: Callable[[RawRecord], None]
     now_ms: Callable[[], int]
     partitions: Mapping[str, int]
+    entries: Mapping[int, Entry] = {}
+    """Where records come in that are not of a topic, by port."""
+    exits: Mapping[Edge, Collection[tuple[int, TypedInput]]] = {}
+    """The ports outside the task that lie between two nodes."""
 
 
 def nodes_of_task(topology: Topology, part: SubTopology) -> list[Node]:
@@ -132,6 +138,9 @@ class Task:
         self._topology, self._environment = topology, environment
         self._nodes = {node.name: node for node in nodes}
         self._children = {name: topology.children(name) for name in self._nodes}
+        self._is_alone = all(
+            one.name in self._nodes for found in self._children.values() for one in found
+        )
         self._sources = {
             topic: node
             for node in self._nodes.values()
@@ -169,17 +178,31 @@ class Task:
         return self._environment.now_ms()
 
     def process(self, raw: RawRecord) -> None:
-        """Process a record of one of the task's topics, and what it makes due."""
-        source = self._sources[raw.topic]
+        """Process a record of one of the task's topics or ports, and what it makes due."""
         self._raw = raw
         self.metadata = RecordMetadata(raw.topic, raw.partition or 0, raw.offset)
+        if raw.port in self._environment.entries:
+            self._enter(self._environment.entries[raw.port], raw)
+        else:
+            self._take(self._sources[raw.topic], raw)
+        self.metadata = self._raw = None
+        self._punctuate(PunctuationType.STREAM_TIME, self.stream_time)
+
+    def _take(self, source: SourceNode, raw: RawRecord) -> None:
         record = self._read(source, raw)
         if record is not None:
             if not source.is_global:
                 self.stream_time = max(self.stream_time, record.timestamp)
             self.forward(source, record)
-        self.metadata = self._raw = None
-        self._punctuate(PunctuationType.STREAM_TIME, self.stream_time)
+
+    def _enter(self, entry: Entry, raw: RawRecord) -> None:
+        assert entry.serdes is not None
+        key, value = (
+            entry.serdes.key.deserialize(raw.key),
+            entry.serdes.value.deserialize(raw.value),
+        )
+        self.stream_time = max(self.stream_time, raw.timestamp)
+        self._give(self._nodes[entry.child], Record(key, value, raw.timestamp, raw.headers))
 
     def punctuate_wall_clock(self) -> None:
         """Call the wall-clock punctuations that are due."""
@@ -239,10 +262,25 @@ class Task:
             if not children:
                 raise StreamsException(f"Unknown downstream node: {child}")
         for one in children:
-            if isinstance(one, SinkNode):
-                self._send(one, record)
+            if self._is_alone or one.name in self._nodes:
+                self._give(one, record)
             else:
-                self._run(one, record)
+                self._leave(node, one, record)
+
+    def _give(self, node: Node, record: Record) -> None:
+        if isinstance(node, SinkNode):
+            self._send(node, record)
+        else:
+            self._run(node, record)
+
+    def _leave(self, node: Node, child: Node, record: Record) -> None:
+        """Hand a record to the paths that begin between two nodes."""
+        place = self.metadata or RecordMetadata("", 0, 0)
+        for port, serdes in self._environment.exits.get((node.name, child.name), ()):
+            data = (serdes.key.serialize(record.key), serdes.value.serialize(record.value))
+            self._environment.emit(
+                RawRecord(place.topic, *data, record.timestamp, record.headers, port=port)
+            )
 
     def _run(self, node: Node, record: Record) -> None:
         try:

@@ -5,8 +5,10 @@ Kafka: no counterpart; Kafka Streams applications are programs.
 
 from __future__ import annotations
 
+import json
 import runpy
 import time
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ import click
 
 if TYPE_CHECKING:
     from ottla.streams.application import Streams
+    from ottla.streams.metrics import StreamsMetrics
     from ottla.streams.topology import Topology
 
 EXAMPLES = """
@@ -22,6 +25,7 @@ Examples:
   ottla streams describe app.py
   ottla streams describe app.py --svg app.svg
   ottla streams run app.py --bootstrap-server localhost:9092 --checkpoint app-checkpoint
+  ottla streams query app.py --checkpoint app-checkpoint --store counts
 \b
 app.py has a name `topology` or `builder`.
 """
@@ -47,14 +51,48 @@ def describe(program: Path, svg: Path | None) -> None:
     svg.write_text(draw(topology), encoding="utf-8")
 
 
+@streams.command("query")
+@_PROGRAM
+@click.option("--checkpoint", required=True, help="Directory or URI of the application.")
+@click.option("--store", required=True, help="Name of the store (Materialized(name=…)).")
+@click.option("--key", help="Only the entries of this key.")
+def query(program: Path, checkpoint: str, store: str, key: str | None) -> None:
+    """Print the entries of a store as of the last committed micro-batch, one in a line."""
+    from ottla.errors import OttlaError
+    from ottla.spark.local_session import session, stop
+    from ottla.streams.queries import query_store
+
+    topology = load_topology(program)
+    spark = session("ottla streams query", master="local[1]")
+    try:
+        found = query_store(topology, checkpoint, store, spark)
+        for name, value in found.all():
+            if key is None or str(getattr(name, "key", name)) == key:
+                click.echo(f"{_text(name)}\t{_text(value)}")
+    except OttlaError as error:
+        raise click.ClickException(str(error)) from error
+    finally:
+        stop(spark)
+
+
+def _text(value: Any) -> str:
+    """Return a value in JSON, without the time of its update; others as Python writes them."""
+    from ottla.streams import ValueAndTimestamp
+
+    if isinstance(value, ValueAndTimestamp):
+        value = value.value
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
 @streams.command("run")
 @_PROGRAM
 @click.option("--bootstrap-server", required=True, help="Addresses of the cluster.")
 @click.option("--checkpoint", required=True, help="Directory or URI to go on from.")
-@click.option("--master", default="local[2]", show_default=True, help="Spark's master.")
+@click.option("--master", default="local[2]", show_default=True, help="Spark's master, or sc://HOST of Spark Connect.")
 @click.option("--once", is_flag=True, help="Process what is there, and end.")
 @click.option("--config", "settings", multiple=True, metavar="NAME=VALUE", help="A setting.")
 @click.option("--restarts", type=int, help="Give up after so many failures in a row.")
+@click.option("--metrics", metavar="[HOST:]PORT", help="Serve /metrics for Prometheus there.")
 def run(
     program: Path,
     bootstrap_server: str,
@@ -63,6 +101,7 @@ def run(
     once: bool,
     settings: tuple[str, ...],
     restarts: int | None,
+    metrics: str | None,
 ) -> None:
     """Run the application until it is stopped by Ctrl-C; it goes on from its checkpoint."""
     from ottla.errors import OttlaError
@@ -82,31 +121,54 @@ def run(
             if once:
                 app.process_available()
             else:
-                _run(app, restarts)
+                _run(app, restarts, metrics)
     except KeyboardInterrupt:
         click.echo("stopped", err=True)
     except OttlaError as error:
         raise click.ClickException(str(error)) from error
 
 
-def _run(app: Streams, restarts: int | None) -> None:
-    """Show the progress, and start again after failures."""
+def _run(app: Streams, restarts: int | None, address: str | None) -> None:
+    """Show the progress, serve it, and start again after failures."""
     from rich.live import Live
 
+    from ottla.streams.metrics import StreamsMetrics
     from ottla.streams.progress import table_of
     from ottla.streams.supervisor import supervise
 
     name = app.topology.config.application_id
-    with Live(table_of(name, None), refresh_per_second=2) as live:
+    metrics = StreamsMetrics(name)
+
+    def wait(seconds: float) -> None:
+        metrics.restarted()
+        time.sleep(seconds)
+
+    with _serving(metrics, address), Live(table_of(name, None), refresh_per_second=2) as live:
 
         def show() -> bool:
             if app.query is None or not app.query.isActive:
                 app.start()
             app.await_termination(1)
-            live.update(table_of(name, app.progress()))
+            progress = app.progress()
+            if progress is not None:
+                metrics.take(progress)
+            live.update(table_of(name, progress))
             return True
 
-        supervise(show, time.sleep, restarts)
+        supervise(show, wait, restarts)
+
+
+def _serving(metrics: StreamsMetrics, address: str | None) -> AbstractContextManager[object]:
+    """Return the server of /metrics; UsageError where the port is taken."""
+    from ottla.streams.metrics import MetricsServer
+
+    if address is None:
+        return nullcontext()
+    host, _, port = address.rpartition(":")
+    try:
+        return MetricsServer(metrics, host or "127.0.0.1", int(port))
+    except (OSError, ValueError) as error:
+        raise click.UsageError(f"--metrics {address}: {error}") from error
 
 
 def load_topology(program: Path) -> Topology:

@@ -80,14 +80,15 @@ class Graph:
         topology = self.topology
         if keep in topology.nodes and topology.nodes[keep].parents == [parent.node]:
             return source
-        self.add(keep, PassThrough() if keeps_null_keys else Filter(_has_key), parent.node)
+        self.add(keep, PassThrough() if keeps_null_keys else Filter(has_key), parent.node)
         topology.internal_topics[topic] = partitions
         topology.add_sink(sink, topic, keep, key=parent.key, value=parent.value)
         topology.add_source(source, topic, key=parent.key, value=parent.value)
         return source
 
 
-def _has_key(key: Any, _value: Any) -> bool:
+def has_key(key: Any, _value: Any) -> bool:
+    """Whether a record has a key."""
     return key is not None
 
 

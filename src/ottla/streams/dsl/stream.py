@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ottla.streams.columns.expression import is_column
+from ottla.streams.columns.operators import ColumnOperator, Step, TypedInput
 from ottla.streams.dsl.branched import BranchedKStream
 from ottla.streams.dsl.graph import Graph, Part, Typed, with_key
 from ottla.streams.dsl.grouped import KGroupedStream
 from ottla.streams.dsl.stream_join import join_streams
 from ottla.streams.dsl.table import GlobalKTable, KTable, source_table, table_store
+from ottla.streams.errors import TopologyException
 from ottla.streams.processors.stateless import (
     Filter,
     FlatMap,
@@ -23,6 +26,7 @@ from ottla.streams.processors.stateless import (
 )
 from ottla.streams.processors.table_joins import StreamTableJoin
 from ottla.streams.processors.tables import StoreView
+from ottla.streams.serdes import has_columns
 from ottla.streams.settings import (
     Grouped,
     Joined,
@@ -35,62 +39,106 @@ from ottla.streams.settings import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from pyspark.sql import Column
+
+    from ottla.streams.columns.expression import Expression
     from ottla.streams.processor import Processor
     from ottla.streams.processors.tables import TableView
     from ottla.streams.serdes import Serde
     from ottla.streams.windows import JoinWindows
 
+    Columns = Expression | Column
+
 
 class KStream(Part):
     """A stream of records; each method adds to the topology and returns a new stream or table."""
 
-    def __init__(self, graph: Graph, output: Typed, *, has_new_key: bool = False) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        output: Typed,
+        *,
+        has_new_key: bool = False,
+        operator: ColumnOperator | None = None,
+    ) -> None:
+        """Take the node; `operator` has made its keys and values, if columns have."""
         super().__init__(graph, output)
         self.has_new_key = has_new_key
+        self.operator = operator
 
-    def filter(self, predicate: Callable[[Any, Any], Any], *, name: str | None = None) -> KStream:
-        """Keep the records that a function of key and value accepts."""
-        return self._then("KSTREAM-FILTER-", Filter(predicate), name)
+    def filter(
+        self, predicate: Callable[[Any, Any], Any] | Columns, *, name: str | None = None
+    ) -> KStream:
+        """Keep the records that a function of key and value accepts, or a column."""
+        return self._filter(predicate, name, negated=False)
 
     def filter_not(
-        self, predicate: Callable[[Any, Any], Any], *, name: str | None = None
+        self, predicate: Callable[[Any, Any], Any] | Columns, *, name: str | None = None
     ) -> KStream:
-        """Drop the records that a function of key and value accepts."""
-        return self._then("KSTREAM-FILTER-", Filter(predicate, negated=True), name)
+        """Drop the records that a function of key and value accepts, or a column."""
+        return self._filter(predicate, name, negated=True)
+
+    def _filter(self, predicate: Any, name: str | None, *, negated: bool) -> KStream:
+        prefix = "KSTREAM-FILTER-"
+        if is_column(predicate):
+            return self._then(prefix, self._columns(Step(((predicate, negated),))), name)
+        return self._then(prefix, Filter(predicate, negated=negated), name)
 
     def map(
-        self, mapper: Callable[[Any, Any], tuple[Any, Any]], *, name: str | None = None
+        self,
+        mapper: Callable[[Any, Any], tuple[Any, Any]] | tuple[Columns, Columns],
+        *,
+        name: str | None = None,
     ) -> KStream:
-        """Replace key and value."""
-        return self._then("KSTREAM-MAP-", Map(mapper), name, new_key=True, new_value=True)
+        """Replace key and value by a function, or by two columns."""
+        processor: Processor
+        if isinstance(mapper, tuple):
+            processor = self._columns(Step(key=mapper[0], value=mapper[1]))
+        else:
+            processor = Map(mapper)
+        return self._then("KSTREAM-MAP-", processor, name, new_key=True, new_value=True)
 
     def map_values(
-        self, mapper: Callable[..., Any], *, with_key: bool = False, name: str | None = None
-    ) -> KStream:
-        """Replace the value by a function of it, or of key and value."""
-        processor = MapValues(_keyed(mapper, with_key))
-        return self._then("KSTREAM-MAPVALUES-", processor, name, new_value=True)
-
-    def flat_map(
-        self, mapper: Callable[[Any, Any], Iterable[tuple[Any, Any]]], *, name: str | None = None
-    ) -> KStream:
-        """Replace a record by any number of keys and values."""
-        return self._then("KSTREAM-FLATMAP-", FlatMap(mapper), name, new_key=True, new_value=True)
-
-    def flat_map_values(
         self,
-        mapper: Callable[..., Iterable[Any]],
+        mapper: Callable[..., Any] | Columns,
         *,
         with_key: bool = False,
         name: str | None = None,
     ) -> KStream:
-        """Replace a record by any number of records of its key."""
-        processor = FlatMapValues(_keyed(mapper, with_key))
+        """Replace the value by a function of it, or of key and value, or by a column."""
+        processor = self._operator(
+            mapper, Step(value=mapper), lambda one: MapValues(_keyed(one, with_key))
+        )
+        return self._then("KSTREAM-MAPVALUES-", processor, name, new_value=True)
+
+    def flat_map(
+        self,
+        mapper: Callable[[Any, Any], Iterable[tuple[Any, Any]]] | Columns,
+        *,
+        name: str | None = None,
+    ) -> KStream:
+        """Replace a record by any number of keys and values, or by a column's array of both."""
+        processor = self._operator(mapper, Step(pairs=mapper), FlatMap)
+        return self._then("KSTREAM-FLATMAP-", processor, name, new_key=True, new_value=True)
+
+    def flat_map_values(
+        self,
+        mapper: Callable[..., Iterable[Any]] | Columns,
+        *,
+        with_key: bool = False,
+        name: str | None = None,
+    ) -> KStream:
+        """Replace a record by any number of records of its key, or by a column's array."""
+        processor = self._operator(
+            mapper, Step(values=mapper), lambda one: FlatMapValues(_keyed(one, with_key))
+        )
         return self._then("KSTREAM-FLATMAPVALUES-", processor, name, new_value=True)
 
-    def select_key(self, mapper: Callable[[Any, Any], Any], *, name: str | None = None) -> KStream:
-        """Replace the key."""
-        processor = Map(lambda key, value: (mapper(key, value), value))
+    def select_key(
+        self, mapper: Callable[[Any, Any], Any] | Columns, *, name: str | None = None
+    ) -> KStream:
+        """Replace the key by a function of key and value, or by a column."""
+        processor = self._operator(mapper, Step(key=mapper), _selecting)
         return self._then("KSTREAM-KEY-SELECT-", processor, name, new_key=True)
 
     def peek(self, action: Callable[[Any, Any], Any], *, name: str | None = None) -> KStream:
@@ -106,11 +154,14 @@ class KStream(Part):
         made = self.graph.name("KSTREAM-MERGE-", name)
         self.graph.add(made, PassThrough(), self.node, other.node)
         has_new_key = self.has_new_key or other.has_new_key
-        return self._at(made, self.key_serde, self.value_serde, has_new_key=has_new_key)
+        operator = None if other.operator is None else self.operator
+        return self._at(
+            made, self.key_serde, self.value_serde, has_new_key=has_new_key, operator=operator
+        )
 
     def split(self, *, name: str | None = None) -> BranchedKStream:
         """Start to split the stream into branches."""
-        return BranchedKStream(self, self.at, name)
+        return BranchedKStream(self, name)
 
     def repartition(self, repartitioned: Repartitioned | None = None) -> KStream:
         """Write the stream to an internal topic by its key, and read it again."""
@@ -154,9 +205,9 @@ class KStream(Part):
         return KGroupedStream(self.graph, output, given.name, has_new_key=self.has_new_key)
 
     def group_by(
-        self, selector: Callable[[Any, Any], Any], grouped: Grouped | None = None
+        self, selector: Callable[[Any, Any], Any] | Columns, grouped: Grouped | None = None
     ) -> KGroupedStream:
-        """Group the records by a key that a function of key and value returns."""
+        """Group the records by a key that a function of key and value returns, or a column."""
         given = grouped or Grouped()
         keyed = self.select_key(selector)
         config = self.graph.config
@@ -297,7 +348,29 @@ class KStream(Part):
     ) -> KStream:
         made = self.graph.name(prefix, name)
         self.graph.add(made, processor, self.node)
-        return self._changed(made, new_key=new_key, new_value=new_value)
+        changed = self._changed(made, new_key=new_key, new_value=new_value)
+        if isinstance(processor, ColumnOperator):
+            changed.operator = processor
+        elif not (new_key or new_value):
+            changed.operator = self.operator
+        return changed
+
+    def _operator(self, mapper: Any, step: Step, make: Callable[[Any], Processor]) -> Processor:
+        """Return the processor of a step for a column, else that of a function."""
+        return self._columns(step) if is_column(mapper) else make(mapper)
+
+    def _columns(self, step: Step) -> ColumnOperator:
+        """Return the processor of a step; TopologyException where no types are known."""
+        if self.operator is not None:
+            return ColumnOperator(step, None, self.operator)
+        found = [one.for_columns or one for one in (self.key_serde, self.value_serde)]
+        for one in found:
+            if not has_columns(one):
+                raise TopologyException(
+                    f"a column needs a type, which the serde {one.name} after {self.node} does "
+                    "not have: give Consumed(value=Serdes.json(schema='name STRING, …'))"
+                )
+        return ColumnOperator(step, TypedInput(*found), None)
 
     def _value_changed_from(self, stream: KStream, node: str) -> KStream:
         value = self.graph.config.default_value_serde
@@ -312,13 +385,38 @@ class KStream(Part):
         value = config.default_value_serde if new_value else self.value_serde
         return self._at(node, key, value, has_new_key=self.has_new_key or new_key)
 
-    def at(self, node: str) -> KStream:
-        """Return the same stream at another node."""
-        return self._at(node, self.key_serde, self.value_serde, has_new_key=self.has_new_key)
+    def branch(self, conditions: tuple[tuple[Any, bool], ...]) -> Processor:
+        """Return the processor of a branch, with columns if it has conditions."""
+        return self._columns(Step(conditions)) if conditions else PassThrough()
 
-    def _at(self, node: str, key: Serde, value: Serde, *, has_new_key: bool = False) -> KStream:
-        return KStream(self.graph, Typed(node, key, value), has_new_key=has_new_key)
+    def at(self, node: str, processor: Processor) -> KStream:
+        """Return the same stream at another node."""
+        operator = processor if isinstance(processor, ColumnOperator) else self.operator
+        return self._at(
+            node,
+            self.key_serde,
+            self.value_serde,
+            has_new_key=self.has_new_key,
+            operator=operator,
+        )
+
+    def _at(
+        self,
+        node: str,
+        key: Serde,
+        value: Serde,
+        *,
+        has_new_key: bool = False,
+        operator: ColumnOperator | None = None,
+    ) -> KStream:
+        return KStream(
+            self.graph, Typed(node, key, value), has_new_key=has_new_key, operator=operator
+        )
 
 
 def _keyed(function: Callable[..., Any], has_key: bool) -> Callable[..., Any]:  # noqa: FBT001 - passed on
     return with_key(function, has_key=has_key)
+
+
+def _selecting(mapper: Callable[[Any, Any], Any]) -> Processor:
+    return Map(lambda key, value: (mapper(key, value), value))

@@ -19,11 +19,11 @@ class Filter(Processor):
     """Keeps records that a function of key and value accepts, or those that it does not."""
 
     def __init__(self, predicate: Callable[[Any, Any], Any], *, negated: bool = False) -> None:
-        self._predicate, self._negated = predicate, negated
+        self.predicate, self._negated = predicate, negated
 
     def process(self, record: Record) -> None:
         """Process a record."""
-        if bool(self._predicate(record.key, record.value)) != self._negated:
+        if bool(self.predicate(record.key, record.value)) != self._negated:
             self.context.forward(record)
 
 
@@ -101,9 +101,18 @@ class Branch(Processor):
     def __init__(self) -> None:
         self.branches: list[tuple[Callable[[Any, Any], Any], str]] = []
         self.default: str | None = None
+        self.is_for_all = False
+        """Whether each branch has its condition as a column, and takes all records."""
+
+    def add(self, predicate: Any, child: str) -> None:
+        """Add a branch and its condition."""
+        self.branches.append((predicate, child))
 
     def process(self, record: Record) -> None:
         """Process a record."""
+        if self.is_for_all:
+            self.context.forward(record)
+            return
         for predicate, child in self.branches:
             if predicate(record.key, record.value):
                 self.context.forward(record, child)

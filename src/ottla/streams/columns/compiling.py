@@ -1,0 +1,233 @@
+"""Compiles paths of columns to data frames.
+
+Kafka: none; Spark: the query's logical plan.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions as f
+
+from ottla.spark.partitioning import partitions_for_keys
+from ottla.spark.writing import data_and_offsets
+from ottla.streams.columns.frames import INVALID, encoded, run_step, serdes_of, typed
+from ottla.streams.columns.operators import ColumnOperator, TypedInput
+from ottla.streams.columns.paths import PICKLED, Entry, Path, is_key_filter
+from ottla.streams.config import log_and_continue
+from ottla.streams.dead_letters import PREFIX
+from ottla.streams.stages import OUTPUT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from pyspark.sql import Column, DataFrame
+
+    from ottla.streams.config import StreamsConfig
+    from ottla.streams.stages import StagePlan
+    from ottla.streams.topology import SinkNode
+
+_CHANGED: Final = ("stage", "origin", "topic", "partition", "key", "value", "headers")
+"""What a path changes of a row."""
+_BY_KEY: Final = -2
+"""The partition of rows whose key decides on it."""
+_FLOW: Final = (
+    "stage",
+    "task",
+    "origin",
+    "topic",
+    "partition",
+    "offset",
+    "key",
+    "value",
+    "timestamp",
+    "headers",
+)
+
+
+def find_serdes(plan: StagePlan) -> None:
+    """Find what stages write for the paths after them."""
+    numbered = {path.number: path for path in plan.paths()}
+    for stage in plan.stages:
+        for ports in stage.exits.values():
+            for port in ports:
+                stage.serdes[port] = numbered[port].serdes(plan.topology.config)
+
+
+def run_paths(plan: StagePlan, paths: list[Path], rows: DataFrame) -> DataFrame:
+    """Return the rows with those of paths processed, and addressed to where they lead.
+
+    The paths do not lead to each other. All read the same columns and write others, so that
+    expressions grow with the number of paths, not with its power.
+    """
+    raw = {"key": "_raw_key", "value": "_raw_value"}
+    frame = rows.select(
+        *(f.col(name).alias(raw.get(name, name)) for name in _FLOW),
+        *(f.col(name).alias(_out(name)) for name in _CHANGED),
+    )
+    for path in paths:
+        frame = _run_path(plan, path, frame)
+    found = frame.select(
+        *(f.col(_out(one) if one in _CHANGED else one).alias(one) for one in _FLOW)
+    )
+    for path in paths:
+        found = _with_partitions(plan, path, found)
+    return found
+
+
+def _out(name: str) -> str:
+    return f"_out_{name}"
+
+
+def _run_path(plan: StagePlan, path: Path, frame: DataFrame) -> DataFrame:
+    mine = f.col("stage") == path.number
+    config = plan.topology.config
+    serdes = path.serdes(config)
+    if serdes.key is PICKLED:
+        assert isinstance(path.end, Entry)
+        path.end.serdes = serdes
+        return _changed(frame, {"stage": f.lit(path.end.port)}, mine)
+    frame, mine = _checked(path, _decoded(frame, serdes, mine), mine, config)
+    for node in path.nodes:
+        if isinstance(node.supplier, ColumnOperator):
+            frame = run_step(frame, node.supplier.step, mine)
+        elif is_key_filter(node.supplier):
+            frame = frame.where(~mine | f.col("key").isNotNull())
+    if isinstance(path.end, Entry):
+        path.end.serdes = found = serdes_of(frame)
+        changes = {**encoded(frame, *found, path.end.child), "stage": f.lit(path.end.port)}
+    else:
+        changes = _to_sink(plan, path.end, frame)
+    return _changed(frame, changes, mine)
+
+
+def _decoded(frame: DataFrame, serdes: TypedInput, mine: Column) -> DataFrame:
+    """Return a frame with typed keys and values.
+
+    Conditions on them are not pushed below `explode`: there they would be parsed another time.
+    """
+    raw = (f.when(mine, f.col("_raw_key")), f.when(mine, f.col("_raw_value")))
+    columns = typed(*raw, serdes)
+    one = f.struct(*(column.alias(name) for name, column in columns.items()))
+    frame = frame.withColumn("_typed", f.explode(f.array(one)))
+    return frame.withColumns({name: f.col("_typed").getField(name) for name in columns})
+
+
+def _changed(frame: DataFrame, changes: Mapping[str, Column], mine: Column) -> DataFrame:
+    """Return the frame with changes in the rows of a path."""
+    return frame.withColumns(
+        {
+            _out(name): f.when(mine, column).otherwise(f.col(_out(name)))
+            for name, column in changes.items()
+        }
+    )
+
+
+def _to_sink(plan: StagePlan, sink: SinkNode, frame: DataFrame) -> dict[str, Column]:
+    config, topic = plan.topology.config, str(sink.topic)
+    key, value = sink.key or config.default_key_serde, sink.value or config.default_value_serde
+    readers = plan.readers(topic)
+    is_within = readers != [OUTPUT]
+    return {
+        **encoded(frame, key, value, sink.name),
+        "topic": f.lit(plan.real_topics.get(topic, topic)),
+        "partition": f.lit(_BY_KEY if is_within or topic in plan.real_topics else -1),
+        "origin": f.col("task"),
+        # rows for several readers are multiplied once their partition is known
+        "stage": f.lit(readers[0]),
+    }
+
+
+def _checked(
+    path: Path, frame: DataFrame, mine: Column, config: StreamsConfig
+) -> tuple[DataFrame, Column]:
+    """Apply the deserialization handler to what the columns' types do not fit."""
+    if path.source is None:
+        return frame, mine
+    taken = f.col("timestamp") >= 0
+    if config.deserialization_exception_handler is not log_and_continue:
+        text = f.format_string(
+            "StreamsException: a record does not have the form of its serdes: "
+            "topic=%s, partition=%s, offset=%s",
+            "topic",
+            "partition",
+            "offset",
+        )
+        failed = f.raise_error(text).cast("boolean")
+        return frame.where(~mine | f.when(f.col(INVALID), failed).otherwise(taken)), mine
+    topic = config.errors_dead_letter_queue_topic_name
+    if topic is None or not path.reports_errors:
+        return frame.where(~mine | (~f.col(INVALID) & taken)), mine
+    letters = {
+        "headers": f.concat(f.col("headers"), _reasons()),
+        "topic": f.lit(topic),
+        "partition": f.lit(-1),
+        "stage": f.lit(OUTPUT),
+    }
+    kept = frame.where(~mine | f.col(INVALID) | taken)
+    return _changed(kept, letters, mine & f.col(INVALID)), mine & ~f.col(INVALID)
+
+
+def _reasons() -> Column:
+    """Return the headers of a dead letter."""
+    reasons: dict[str, Any] = {
+        "exception": f.lit("ottla.streams.errors.SerializationException"),
+        "stacktrace": f.lit(""),
+        "message": f.lit("a record does not have its serdes' form"),
+        "topic": f.col("topic"),
+        "partition": f.col("partition").cast("string"),
+        "offset": f.col("offset").cast("string"),
+    }
+    return f.array(
+        *(
+            f.struct(f.lit(PREFIX + name).alias("key"), text.cast("binary").alias("value"))
+            for name, text in reasons.items()
+        )
+    )
+
+
+# ---------------------------------------------------------------- partitions of internal topics
+
+
+def _with_partitions(plan: StagePlan, path: Path, rows: DataFrame) -> DataFrame:
+    """Return the rows with partitions by key, where a path writes to an internal topic."""
+    if isinstance(path.end, Entry):
+        return rows
+    topic = str(path.end.topic)
+    if topic not in plan.topology.internal_topics:
+        return rows
+    rows = rows.mapInArrow(KeyPartitions(plan.partitions[topic]), rows.schema)
+    readers = plan.readers(topic)
+    if len(readers) == 1:
+        return rows
+    mine = f.col("topic") == topic
+    own = f.when(mine, f.array(*map(f.lit, readers))).otherwise(f.array("stage"))
+    return rows.withColumn("stage", f.explode(own))
+
+
+class KeyPartitions:
+    """Finds Kafka's partitions of keys, over Arrow batches."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Set the partition, and the task, of rows whose key decides."""
+        for batch in batches:
+            places = np.asarray(batch.column("partition").fill_null(-1)).copy()
+            tasks = np.asarray(batch.column("task")).copy()
+            mine = places == _BY_KEY
+            keys = batch.column("key")
+            found = partitions_for_keys(*data_and_offsets(keys), self._count)
+            has_key = np.asarray(keys.is_valid())
+            places[mine] = np.where(has_key, found, -1)[mine]
+            tasks[mine] = np.where(has_key, found, 0)[mine]
+            columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+            columns["partition"] = pa.array(places, pa.int32())
+            columns["task"] = pa.array(tasks, pa.int32())
+            yield pa.RecordBatch.from_arrays(
+                [columns[field.name].cast(field.type) for field in batch.schema],
+                schema=batch.schema,
+            )

@@ -1,0 +1,97 @@
+"""The metrics of a running application, as Prometheus reads them from /metrics.
+
+Kafka: metrics of stream-thread-metrics, stream-task-metrics and stream-state-metrics.
+"""
+
+from __future__ import annotations
+
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.metrics.exposition import TEXT_TYPE, Exposition
+from ottla.metrics.families import Family, Kind, Series, label_text, own
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from ottla.streams.progress import Progress
+
+_GAUGES: Final = {
+    "batch": own("ottla_streams_batch_id", "Number of the last micro-batch."),
+    "rows_per_second": own("ottla_streams_rows_per_second", "Rate of the last micro-batch."),
+    "lag": own("ottla_streams_lag", "Records that the last micro-batch left in the topics."),
+    "stream_time_ms": own(
+        "ottla_streams_stream_time_ms", "Highest timestamp of the records so far."
+    ),
+    "state_rows": own("ottla_streams_state_rows", "Entries of Spark's state."),
+    "state_bytes": own("ottla_streams_state_bytes", "Memory that Spark's state takes."),
+    "batch_ms": own("ottla_streams_batch_ms", "Time of the last micro-batch."),
+}
+_ROWS: Final = own("ottla_streams_rows", "Records that this process has read.", Kind.COUNTER)
+_RESTARTS: Final = own("ottla_streams_restarts", "Restarts after an error.", Kind.COUNTER)
+
+
+class StreamsMetrics:
+    """The figures of an application, kept for whoever asks."""
+
+    def __init__(self, application_id: str) -> None:
+        self._labels = (label_text(application_id=application_id),)
+        self._values: dict[Family, float] = {_ROWS: 0, _RESTARTS: 0}
+        self._run_and_batch: Any = None
+        self._lock = threading.Lock()
+
+    def take(self, progress: Progress) -> None:
+        """Take the figures of a micro-batch; its rows count once."""
+        with self._lock:
+            for name, family in _GAUGES.items():
+                self._values[family] = getattr(progress, name)
+            if self._run_and_batch != (progress.run, progress.batch):
+                self._run_and_batch = (progress.run, progress.batch)
+                self._values[_ROWS] += progress.rows
+
+    def restarted(self) -> None:
+        """Count a restart."""
+        with self._lock:
+            self._values[_RESTARTS] += 1
+
+    def text(self) -> bytes:
+        """Return the figures in Prometheus' text format."""
+        with self._lock:
+            series = [Series(one, self._labels, (value,)) for one, value in self._values.items()]
+        return b"".join(Exposition().render(series))
+
+
+class MetricsServer:
+    """Serves /metrics on a port, in threads of its own."""
+
+    def __init__(self, metrics: StreamsMetrics, host: str, port: int) -> None:
+        """Bind the port; OSError where it is taken."""
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(200 if self.path == "/metrics" else 404)
+                self.send_header("Content-Type", TEXT_TYPE)
+                self.end_headers()
+                if self.path == "/metrics":
+                    self.wfile.write(metrics.text())
+
+            def log_message(self, *_: Any) -> None:
+                """Write nothing: the terminal has the live view."""
+
+        self._server = ThreadingHTTPServer((host, port), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+
+    @property
+    def port(self) -> int:
+        """The port."""
+        return int(self._server.server_address[1])
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
