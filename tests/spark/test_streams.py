@@ -6,8 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla import Admin, Consumer, Producer, TopicPartition
-from ottla.streams import Serdes, Streams, StreamsBuilder, StreamsConfig, StreamsException
+from ottla import Admin, Producer
+from ottla.streams import (
+    Materialized,
+    Serdes,
+    Streams,
+    StreamsBuilder,
+    StreamsConfig,
+    StreamsException,
+)
+from tests.spark.streams_topics import latest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +40,9 @@ def builder(name: str) -> StreamsBuilder:
     made = StreamsBuilder(StreamsConfig(application_id=name))
     numbers = made.stream("numbers").filter(lambda _, value: value > 0)
     numbers.map_values(lambda value: value * 2).to("doubled")
-    numbers.group_by(lambda _, value: str(value % 3)).count().to_stream().to("counts")
+    numbers.group_by(lambda _, value: str(value % 3)).count(
+        materialized=Materialized("by-rest")
+    ).to_stream().to("counts")
     cities = made.table("cities")
     people = made.table("people")
     joined = people.join(
@@ -42,25 +52,10 @@ def builder(name: str) -> StreamsBuilder:
     return made
 
 
-def latest(bootstrap: str, topic: str, count: int) -> dict[str, Any]:
-    """Return the last value of each key among the committed records of a topic."""
-    with Consumer(
-        bootstrap_servers=bootstrap,
-        auto_offset_reset="earliest",
-        isolation_level="read_committed",
-    ) as consumer:
-        consumer.assign([TopicPartition(topic, 0), TopicPartition(topic, 1)])
-        found: list[Any] = []
-        while len(found) < count:
-            found += consumer.poll(1.0)
-        assert len(found) == count
-    return {str(one.key, "utf-8"): one.value for one in found}
-
-
 def test_a_topology_runs_from_topic_to_topic(
     spark: SparkSession, node: Cluster, tmp_path: Path
 ) -> None:
-    """State and offsets last over a restart; a changed topology is refused."""
+    """State and offsets last over a restart; stores can be read; a changed one is refused."""
     json = Serdes.json()
 
     def send(*records: tuple[str, str, Any]) -> None:
@@ -68,10 +63,12 @@ def test_a_topology_runs_from_topic_to_topic(
             for topic, key, value in records:
                 producer.send(topic, json.serialize(value), key.encode())
 
-    def run(made: StreamsBuilder) -> None:
-        Streams(
+    def run(made: StreamsBuilder) -> Streams:
+        app = Streams(
             made.build(), bootstrap_servers=node.bootstrap, checkpoint=tmp_path / "c", spark=spark
-        ).process_available(150)
+        )
+        app.process_available(150)
+        return app
 
     with Admin(bootstrap_servers=node.bootstrap) as admin:
         for topic in ("numbers", "doubled", "counts", "people", "cities", "homes"):
@@ -80,7 +77,15 @@ def test_a_topology_runs_from_topic_to_topic(
     send(("people", "1", {"name": "Ann", "city": "x"}), ("cities", "x", "Xanadu"))
     run(builder("app"))
     send(("numbers", "10", 10), ("cities", "x", "Xi"))
-    run(builder("app"))
+    app = run(builder("app"))
+    progress = app.progress()
+    assert progress is not None
+    assert (progress.lag, progress.state_rows > 0, progress.stream_time_ms > 0) == (0, True, True)
+    store = app.store("by-rest")
+    assert {key: found.value for key, found in store.all()} == {"0": 3, "1": 4, "2": 3}
+    assert store.get("1").value == 4
+    with pytest.raises(StreamsException, match="its stores: by-rest"):
+        app.store("other")
     doubled = latest(node.bootstrap, "doubled", 10)
     assert doubled == {str(n): b"%d" % (2 * n) for n in range(1, 11)}
     counts = latest(node.bootstrap, "counts", 10)

@@ -88,7 +88,12 @@ def _text(value: Any) -> str:
 @_PROGRAM
 @click.option("--bootstrap-server", required=True, help="Addresses of the cluster.")
 @click.option("--checkpoint", required=True, help="Directory or URI to go on from.")
-@click.option("--master", default="local[2]", show_default=True, help="Spark's master, or sc://HOST of Spark Connect.")
+@click.option(
+    "--master",
+    default="local[2]",
+    show_default=True,
+    help="Spark's master, or sc://HOST of Spark Connect.",
+)
 @click.option("--once", is_flag=True, help="Process what is there, and end.")
 @click.option("--config", "settings", multiple=True, metavar="NAME=VALUE", help="A setting.")
 @click.option("--restarts", type=int, help="Give up after so many failures in a row.")
