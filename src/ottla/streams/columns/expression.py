@@ -23,6 +23,10 @@ class Expression:
     text: str
 
 
+if TYPE_CHECKING:
+    Columns = Expression | Column
+
+
 def expr(text: str) -> Expression:
     """Return a column by its text, such as `value.price * 2`."""
     return Expression(text)

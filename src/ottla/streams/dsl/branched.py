@@ -15,7 +15,9 @@ from ottla.streams.settings import Branched
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ottla.streams.dsl.stream import Columns, KStream
+    from ottla.streams.columns.expression import Columns
+    from ottla.streams.dsl.graph import Part
+    from ottla.streams.processor import Processor
 
     Conditions = tuple[tuple[Any, bool], ...]
 
@@ -23,8 +25,15 @@ if TYPE_CHECKING:
 class BranchedKStream:
     """Branches are tried in their order; a record goes to the first that accepts it."""
 
-    def __init__(self, stream: KStream, name: str | None) -> None:
-        self._stream, self._graph = stream, stream.graph
+    def __init__(
+        self,
+        stream: Part,
+        processor_of: Callable[[Conditions], Processor],
+        at: Callable[[str, Processor], Any],
+        name: str | None,
+    ) -> None:
+        """Take the stream, how a branch's processor is made, and the stream at a branch."""
+        self._graph, self._processor_of, self._at = stream.graph, processor_of, at
         self._name = self._graph.name("KSTREAM-BRANCH-", name)
         self._branch = Branch()
         self._graph.add(self._name, self._branch, stream.node)
@@ -65,9 +74,9 @@ class BranchedKStream:
         given = branched or Branched()
         child = self._name + (str(number) if given.name is None else given.name)
         self._graph.name("")  # Kafka counts the branch, though its name has no number
-        processor = self._stream.branch(conditions)
+        processor = self._processor_of(conditions)
         self._graph.add(child, processor, self._name)
-        stream = self._stream.at(child, processor)
+        stream = self._at(child, processor)
         if given.function is not None:
             stream = given.function(stream)
         if stream is not None:

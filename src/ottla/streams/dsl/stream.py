@@ -39,15 +39,11 @@ from ottla.streams.settings import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pyspark.sql import Column
-
-    from ottla.streams.columns.expression import Expression
+    from ottla.streams.columns.expression import Columns
     from ottla.streams.processor import Processor
     from ottla.streams.processors.tables import TableView
     from ottla.streams.serdes import Serde
     from ottla.streams.windows import JoinWindows
-
-    Columns = Expression | Column
 
 
 class KStream(Part):
@@ -161,7 +157,7 @@ class KStream(Part):
 
     def split(self, *, name: str | None = None) -> BranchedKStream:
         """Start to split the stream into branches."""
-        return BranchedKStream(self, name)
+        return BranchedKStream(self, self._branch, self._at_branch, name)
 
     def repartition(self, repartitioned: Repartitioned | None = None) -> KStream:
         """Write the stream to an internal topic by its key, and read it again."""
@@ -385,11 +381,11 @@ class KStream(Part):
         value = config.default_value_serde if new_value else self.value_serde
         return self._at(node, key, value, has_new_key=self.has_new_key or new_key)
 
-    def branch(self, conditions: tuple[tuple[Any, bool], ...]) -> Processor:
+    def _branch(self, conditions: tuple[tuple[Any, bool], ...]) -> Processor:
         """Return the processor of a branch, with columns if it has conditions."""
         return self._columns(Step(conditions)) if conditions else PassThrough()
 
-    def at(self, node: str, processor: Processor) -> KStream:
+    def _at_branch(self, node: str, processor: Processor) -> KStream:
         """Return the same stream at another node."""
         operator = processor if isinstance(processor, ColumnOperator) else self.operator
         return self._at(
