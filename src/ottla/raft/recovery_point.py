@@ -1,7 +1,12 @@
-"""The recovery point of the metadata log: everything below it was flushed.
+"""Two offsets of the metadata log: the recovery point, and where a truncation has to cut.
 
-The file has the name and format of Kafka's checkpoint but lies in the partition's directory, where
+Everything below the recovery point was flushed. Its file has the name and format of Kafka's checkpoint but lies in the partition's directory, where
 Kafka ignores it: Kafka keeps no recovery point for this log.
+
+A truncation removes segments and cuts the one before them. After a power cut some of the segments
+may be back although the cut was kept: a gap that looks like lost records. The offset of the
+truncation is therefore stored before, and removed after its flush; a start in between
+removes these segments again. Where the removal is lost in a power cut, no later record was flushed.
 
 Kafka: none; org.apache.kafka.storage.internals.checkpoint.OffsetCheckpointFile for other logs.
 """
@@ -24,18 +29,48 @@ if TYPE_CHECKING:
 
 _PARTITION: Final = TopicPartition(METADATA_TOPIC, 0)
 RECOVERY_POINT_PATH: Final = join(str(_PARTITION), RECOVERY_POINT_CHECKPOINT)
+_SEGMENT_SUFFIXES: Final = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+TRUNCATION_PATH: Final = join(str(_PARTITION), "truncation-offset-checkpoint")
 
 
 def read_recovery_point(directory: Directory) -> int:
     """Return the stored recovery point; 0 when the file is missing or cannot be read."""
-    if not directory.exists(RECOVERY_POINT_PATH):
-        return 0
+    return _read(directory, RECOVERY_POINT_PATH, 0)
+
+
+def _read(directory: Directory, path: str, default: int) -> int:
+    if not directory.exists(path):
+        return default
     try:
-        return decode_offsets(directory.read_file(RECOVERY_POINT_PATH)).get(_PARTITION, 0)
+        return decode_offsets(directory.read_file(path)).get(_PARTITION, default)
     except CorruptMessage:
-        return 0
+        return default
 
 
 def write_recovery_point(directory: Directory, offset: int) -> None:
     """Store the recovery point; durable on return."""
     directory.write_file_atomically(RECOVERY_POINT_PATH, encode_offsets({_PARTITION: offset}))
+
+
+def begin_truncation(directory: Directory, offset: int) -> None:
+    """Store that the log is cut at offset; durable on return."""
+    directory.write_file_atomically(TRUNCATION_PATH, encode_offsets({_PARTITION: offset}))
+
+
+def end_truncation(directory: Directory) -> None:
+    """Remove the stored offset, after the truncation is durable."""
+    directory.remove(TRUNCATION_PATH)
+
+
+def finish_truncation(directory: Directory) -> None:
+    """Remove the segments that an interrupted truncation has left; durable on return."""
+    cut = _read(directory, TRUNCATION_PATH, -1)
+    if cut < 0:
+        return
+    subdirectory = str(_PARTITION)
+    for name in directory.list(subdirectory):
+        stem, dot, suffix = name.partition(".")
+        if stem.isdigit() and int(stem) > cut and dot + suffix in _SEGMENT_SUFFIXES:
+            directory.remove(join(subdirectory, name))
+    directory.sync(subdirectory)
+    end_truncation(directory)

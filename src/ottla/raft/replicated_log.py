@@ -14,7 +14,13 @@ from ottla.raft import log_positions
 from ottla.raft.control_records import decode_control_message
 from ottla.raft.log_check import METADATA_LOG, check_log
 from ottla.raft.log_positions import LogExtent
-from ottla.raft.recovery_point import read_recovery_point, write_recovery_point
+from ottla.raft.recovery_point import (
+    begin_truncation,
+    end_truncation,
+    finish_truncation,
+    read_recovery_point,
+    write_recovery_point,
+)
 from ottla.raft.snapshot import (
     SNAPSHOT_MODE,
     SUFFIX,
@@ -70,6 +76,7 @@ class ReplicatedLog:
         "_checked",
         "_directory",
         "_is_storing",
+        "_is_truncating",
         "_stored_ms",
         "_stored_recovery_point",
         "log",
@@ -84,6 +91,8 @@ class ReplicatedLog:
         self._stored_recovery_point = 0
         self._stored_ms = 0
         self._is_storing = False
+        self._is_truncating = False
+        """Whether the offset of a truncation is stored."""
         self._checked: tuple[OffsetAndEpoch, SnapshotReader] | None = None
 
     @classmethod
@@ -102,6 +111,7 @@ class ReplicatedLog:
         damaged; path is the directory's name in its text.
         """
         directory.make(METADATA_LOG)
+        finish_truncation(directory)
         found = check_log(directory, path)
         _remove_incomplete_snapshots(directory)
         log = PartitionLog.open(
@@ -232,6 +242,9 @@ class ReplicatedLog:
         if offset < self._stored_recovery_point:
             write_recovery_point(self._directory, offset)
             self._stored_recovery_point = offset
+        if offset < self.log.segments.active.base_offset:
+            begin_truncation(self._directory, offset)
+            self._is_truncating = True
         self.log.truncation.truncate_to(offset, now_ms=now_ms)
 
     def restart_at(self, snapshot_id: OffsetAndEpoch, *, now_ms: int) -> None:
@@ -315,6 +328,10 @@ class ReplicatedLog:
         """Apply a finished flush; KAFKA_STORAGE_ERROR when it failed: the log is fenced then."""
         self._is_storing = False
         self.log.flushes.completed(flush.job, error)
+        if error is None and self._is_truncating and self.log.is_cut_durable:
+            self._is_truncating = False
+            end_truncation(self._directory)
+            self.log.names_changed()  # the next flush makes the removal durable
         if error is None and flush.stores_recovery_point:
             self._stored_recovery_point = flush.job.offset
 
