@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import count, pairwise
 from typing import TYPE_CHECKING
 
@@ -403,4 +404,34 @@ def test_soft_state_is_rebuilt_in_slices() -> None:
         bench.advance(bench.clock.time_ms + 1)
         seen.append(len(shard.restarted))
     assert all(after - before <= SLICE_RECORDS for before, after in pairwise(seen))
+    bench.runtime.on_resigned(0)
+
+
+def _calls_of_a_write(bench: Bench) -> int:
+    """Return how many functions, and steps of generators, a write calls."""
+    calls = 0
+
+    def called(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    before = sys.getprofile()
+    sys.setprofile(called)
+    try:
+        bench.count("a")
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+def test_a_write_costs_the_same_whatever_is_pending() -> None:
+    """Thousands of writes wait for their commit where a follower is slow."""
+    bench = Bench()
+    bench.runtime.on_elected(0, 1)
+    bench.log.is_holding = True
+    bench.count("a")
+    few = _calls_of_a_write(bench)
+    for _ in range(1000):
+        bench.count("a")
+    assert _calls_of_a_write(bench) <= few + 3
     bench.runtime.on_resigned(0)

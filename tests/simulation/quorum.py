@@ -91,7 +91,7 @@ class SimulatedMember:
         self.quorum = quorum
         self.node_id = node_id
         self.disk_number = 0
-        self.disk = SimulatedDisk(quorum.rng.randrange(1 << 30))
+        self.disk = self._new_disk()
         self.life = 0
         self.driver: RaftDriver | None = None
         self.port = 9093
@@ -183,8 +183,13 @@ class SimulatedMember:
         """Come back with an empty disk, formatted to join the quorum."""
         self.stop(power_cut=True)
         self.disk_number += 1
-        self.disk = SimulatedDisk(self.quorum.rng.randrange(1 << 30))
+        self.disk = self._new_disk()
         self.start()
+
+    def _new_disk(self) -> SimulatedDisk:
+        disk = SimulatedDisk(self.quorum.rng.randrange(1 << 30))
+        disk.cold_probability = self.quorum.cold_probability
+        return disk
 
     def stop(self, *, power_cut: bool) -> None:
         """End the process, with the power or alone."""
@@ -357,6 +362,8 @@ class SimulatedQuorum:
         self.joins_by_itself = joins_by_itself
         self.clocks_drift = seed % 4 == 1
         self.disks_fill_up = seed % 6 == 4
+        self.cold_probability = (0.0, 0.0, 0.3, 1.0)[seed % 4]
+        """How often a read of a log has to wait for the disk."""
         self.rot_probability = 0.0
         """Of a flipped bit in a response."""
         self.late_probability = 0.0

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
@@ -45,7 +46,7 @@ from ottla.raft.messages import (
     TruncateLog,
     VerifySnapshot,
 )
-from ottla.raft.replicated_log import READ_BYTES
+from ottla.raft.replicated_log import READ_BYTES, whole_batches
 from ottla.raft.requests import (
     NO_LEADER,
     FetchResponse,
@@ -58,6 +59,7 @@ from ottla.raft.roles import Resigned
 from ottla.raft.snapshot_download import PART_BYTES
 from ottla.storage.disk_errors import is_exhaustion
 from ottla.storage.log.append_info import UnexpectedAppendOffset
+from ottla.types import FileSlice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -296,29 +298,56 @@ class RaftDriver:
             self._effects.extend(self._handle(RecordsAppended(control)))
 
     def _respond(self, effect: Respond) -> None:
-        """Answer with what is read for it."""
+        """Answer with what is read for it; a worker reads what may wait for the disk."""
         token, response = effect
         if isinstance(response, FetchResponse) and response.read_offset >= 0:
-            records = self.log.read_bytes(response.read_offset, self._read_bytes)
-            response = response._replace(records=records)
+            found = self.log.find_bytes(response.read_offset, self._read_bytes)
+            if isinstance(found, FileSlice):
+                self._read_cold(token, response, found)
+                return
+            response = response._replace(records=found)
         elif isinstance(response, FetchSnapshotResponse) and response.size_bytes:
-            response = self._with_part(response)
+            self._read_part(token, response)
+            return
         self._show(Respond(token, response))
 
-    def _with_part(self, response: FetchSnapshotResponse) -> FetchSnapshotResponse:
-        """Return a part of a snapshot; an error that is tried again without a descriptor for it."""
+    def _read_cold(self, token: Pending[Any], response: FetchResponse, piece: FileSlice) -> None:
+        piece.file.pin()
+        read_from = self._log_version
+
+        def read(data: bytes | None, error: Exception | None) -> None:
+            piece.file.unpin()
+            if error is not None and not is_exhaustion(error):
+                self._fail(error)
+            elif data is not None and read_from == self._log_version:
+                self._show(Respond(token, response._replace(records=whole_batches(data))))
+            else:  # the log may hold other records there now; the follower asks again
+                self._show(Respond(token, response))
+
+        self.run_in_worker(piece.read, read)
+
+    @property
+    def _log_version(self) -> tuple[int, int]:
+        """While it stays the same, the records below the log's end do."""
+        return self.node.epoch, self.node.truncation_count
+
+    def _read_part(self, token: Pending[Any], response: FetchSnapshotResponse) -> None:
         snapshot_id, position = response.snapshot_id, response.position
-        try:
-            data = self.log.read_snapshot_part(snapshot_id, position, self._part_bytes)
-        except OSError as error:
-            if not is_exhaustion(error) and not isinstance(error, FileNotFoundError):
-                raise
-            text = "a part of snapshot %s cannot be read for a follower; it tries again: %s"
-            log.warning(text, snapshot_id, error, extra={"event": "snapshot.unread"})
-            return FetchSnapshotResponse(
-                ErrorCode.UNKNOWN_SERVER_ERROR, response.leader, snapshot_id
-            )
-        return response._replace(data=data)
+
+        def read(data: bytes | None, error: Exception | None) -> None:
+            if data is not None:
+                self._show(Respond(token, response._replace(data=data)))
+            elif is_exhaustion(error) or isinstance(error, FileNotFoundError):
+                text = "a part of snapshot %s cannot be read for a follower; it tries again: %s"
+                log.warning(text, snapshot_id, error, extra={"event": "snapshot.unread"})
+                code = ErrorCode.UNKNOWN_SERVER_ERROR
+                refused = FetchSnapshotResponse(code, response.leader, snapshot_id)
+                self._show(Respond(token, refused))
+            elif error is not None:
+                self._fail(error)
+
+        part = partial(self.log.read_snapshot_part, snapshot_id, position, self._part_bytes)
+        self.run_in_worker(part, read)
 
     # What others see
 

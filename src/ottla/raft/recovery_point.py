@@ -1,12 +1,13 @@
 """Two offsets of the metadata log: the recovery point, and where a truncation has to cut.
 
-Everything below the recovery point was flushed. Its file has the name and format of Kafka's checkpoint but lies in the partition's directory, where
-Kafka ignores it: Kafka keeps no recovery point for this log.
+Everything below the recovery point was flushed. Its file has the name and format of Kafka's
+checkpoint but lies in the partition's directory, where Kafka ignores it: Kafka keeps no recovery
+point for this log.
 
 A truncation removes segments and cuts the one before them. After a power cut some of the segments
 may be back although the cut was kept: a gap that looks like lost records. The offset of the
-truncation is therefore stored before, and removed after its flush; a start in between
-removes these segments again. Where the removal is lost in a power cut, no later record was flushed.
+truncation is therefore stored before, and removed after its flush; a start in between removes these
+segments again. Where that removal is lost in a power cut, no later record was flushed.
 
 Kafka: none; org.apache.kafka.storage.internals.checkpoint.OffsetCheckpointFile for other logs.
 """

@@ -295,12 +295,19 @@ class ReplicatedLog:
         finally:
             file.close()
 
-    def read_bytes(self, offset: int, size: int) -> Buffer:
-        """Return whole batches from offset on, at least one."""
+    def find_bytes(self, offset: int, size: int) -> Buffer | FileSlice:
+        """Return whole batches from offset on, at least one; a piece of a file if they are cold.
+
+        That one is read in a worker, pinned meanwhile, and passed to `whole_batches`.
+        """
         found = self.log.reads.read(
             offset, size, isolation=FetchIsolation.LOG_END, min_one_message=True
         ).records
-        return whole_batches(found.read() if isinstance(found, FileSlice) else found)
+        if not isinstance(found, FileSlice):
+            return whole_batches(found)
+        file, position, size = found
+        is_cached: bool = file.is_cached(position, size)  # type: ignore[attr-defined] # a log's own file
+        return whole_batches(found.read()) if is_cached else found
 
     def download(self, snapshot_id: OffsetAndEpoch) -> SnapshotDownload:
         """Return the file of a snapshot that is fetched from the leader."""

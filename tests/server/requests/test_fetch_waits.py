@@ -202,7 +202,7 @@ def test_a_fetch_that_fails_when_it_is_woken_harms_no_producer(
     assert produce(peer, "t", records(20_000)) == 0
     assert waiting.read_frame()
     assert codes(peer.ask(request((topic_id, 0, 0), wait_ms=0), 13)) == [56]
-    monkeypatch.setattr("ottla.server.handlers.fetch.FetchRead.run_again", no_descriptor)
+    monkeypatch.setattr("ottla.server.fetch.read.FetchRead.run_again", no_descriptor)
     send(waiting, request((topic_id, 0, 1), min_bytes=50_000))
     assert peer.is_served()
     assert produce(peer, "t", records(90_000)) == 0

@@ -1,0 +1,367 @@
+"""One pass over the partitions of a fetch: what reads for consumers and for followers share.
+
+Kafka: ReplicaManager.readFromLog. Hot path: benchmarks/against_kafka.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Final
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.fetch_values import FetchAnswer
+from ottla.replication.fetch_session import INITIAL_EPOCH, INVALID_SESSION_ID, CachedPartition
+from ottla.server.handlers.current_leader import current_leader
+from ottla.types import FileSlice
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ottla.protocol.fetch_values import (
+        FetchedPartition,
+        FetchValues,
+        PartitionFetch,
+        PartitionKey,
+    )
+    from ottla.replication.fetch_session import FetchSession
+    from ottla.replication.partition import Partition
+    from ottla.server.requests.context import Context
+    from ottla.storage.indexes.transaction_index import AbortedTransaction
+    from ottla.storage.log.append_info import FetchIsolation
+    from ottla.storage.log.reads import Found
+    from ottla.types import Node, SendItem
+
+_DIVERGING_FROM: Final = 12
+_TOPIC_IDS_FROM: Final = 13
+_STORAGE_ERROR_FROM: Final = 6
+_LEADERS_FROM: Final = 16
+_UNKNOWN: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+_LED_ELSEWHERE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+SIZE: Final = 7  # in a FetchedPartition
+_DIVERGING: Final = 8
+_new_tuple: Final = tuple.__new__
+
+
+class FetchRead(ABC):
+    """One pass over the partitions of a fetch; its two kinds read for consumers and followers."""
+
+    __slots__ = (
+        "_bytes_left",
+        "_cached",
+        "_ctx",
+        "_has_error",
+        "_is_checked",
+        "_is_denied",
+        "_leader_ids",
+        "_max_wait_ms",
+        "_partitions",
+        "_replicas",
+        "_results",
+        "_was_known",
+        "cold",
+        "is_incremental",
+        "isolation",
+        "min_bytes",
+        "session",
+        "size_bytes",
+        "unknown",
+    )
+
+    def __init__(
+        self,
+        ctx: Context,
+        request: FetchValues,
+        session: FetchSession | None,
+        isolation: FetchIsolation,
+        is_checked: bool,  # noqa: FBT001 - keywords cost much per call
+    ) -> None:
+        """is_checked: more decides than what the partition itself knows, see `_read_checked`."""
+        _, _, _, max_wait_ms, min_bytes, max_bytes, _, _, session_epoch, partitions, _, _ = request
+        self._ctx = ctx
+        self.session = session
+        if session is None:
+            self.is_incremental = False
+            self._cached: dict[PartitionKey, CachedPartition] = {}
+        else:
+            self.is_incremental = session_epoch != INITIAL_EPOCH
+            self._cached = session.partitions
+        self._partitions = partitions
+        self._is_checked = is_checked
+        self._max_wait_ms = max_wait_ms
+        self.isolation = isolation
+        limit = ctx.broker.fetch_max_bytes
+        if max_bytes > limit:  # noqa: PLR1730 - half the cost of min()
+            max_bytes = limit
+        self._bytes_left = max_bytes
+        self.min_bytes = min_bytes if min_bytes < max_bytes else max_bytes  # noqa: FURB136 - see above
+        self._results: list[FetchedPartition] = []
+        self._replicas: list[Partition | None] = []
+        """Of each result, where it was found."""
+        self._has_error = False
+        self._is_denied = None if ctx.broker.authorizer is None else self._lacks_right
+        self._was_known = False
+        self._leader_ids: set[int] | None = None
+        self.unknown: dict[PartitionKey, FetchedPartition] | None = None
+        self.cold: list[FileSlice] | None = None
+        self.size_bytes = 0
+
+    def positions(self) -> dict[Partition, int]:
+        """Return what a waiting fetch watches: partition → offset from which it reads.
+
+        Idle partitions of a session are added when they change.
+        """
+        if self.session is None:
+            for (key, requested), replica in zip(
+                self._partitions.items(), self._replicas, strict=True
+            ):
+                self._cached[key] = cached = CachedPartition(key, requested)
+                if replica is not None:
+                    cached.found(replica)
+        active = self._cached.values() if self.session is None else self.session.active()
+        return {
+            cached.replica: cached.fetch_offset for cached in active if cached.replica is not None
+        }
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether the next records should go with the few there are."""
+        return False
+
+    @property
+    def _may_skip(self) -> bool:
+        """Whether partitions of a session without news need no read."""
+        return not self._is_checked
+
+    @abstractmethod
+    def _session_fetched(self, session: FetchSession) -> None:
+        """Take note of a request of a session."""
+
+    @abstractmethod
+    def _is_unchanged(self, cached: CachedPartition) -> bool:
+        """Whether a read would find what was answered last."""
+
+    @abstractmethod
+    def _lacks_right(self, key: PartitionKey) -> bool:
+        """Whether the client may not read a partition."""
+
+    @abstractmethod
+    def _read_checked(
+        self, key: PartitionKey, replica: Partition, requested: PartitionFetch, max_bytes: int
+    ) -> Found | None:
+        """Read where more decides than the offset; None where the partition is answered."""
+
+    @abstractmethod
+    def _count_sent(self) -> None:
+        """Count the bytes of the response."""
+
+    def _add_diverging(
+        self, key: PartitionKey, replica: Partition, diverging: tuple[int, int]
+    ) -> None:
+        """Answer where the client's log leaves ours (KIP-595)."""
+        self._has_error = True
+        self._add(key, replica, None, b"", 0, diverging)
+
+    def run(self) -> bool:
+        """Read each partition in turn until the byte limit is used up.
+
+        Return whether the response should go out now.
+        """
+        session, count = self.session, len(self._partitions)
+        if session is None:
+            for key, requested in self._partitions.items():
+                self._read(key, requested)
+        else:
+            count = len(self._cached)
+            if not self._was_known:
+                self._session_fetched(session)
+            # with a negative limit the first partition counts that is read, also one without news
+            skips_unchanged = (
+                self.is_incremental
+                and self._has_same_rights(session)
+                and self._bytes_left >= 0
+                and self._may_skip
+            )
+            if not skips_unchanged:
+                session.activate_all()
+            for cached in session.active():
+                if skips_unchanged and self._is_unchanged(cached):
+                    session.unchanged(cached)
+                else:
+                    cached.was_unchanged = False
+                    self._read_cached(cached.key, cached)
+        return (
+            self.size_bytes >= self.min_bytes
+            or self._has_error
+            or self._max_wait_ms <= 0
+            or (self.unknown is not None and len(self.unknown) == count)
+        )
+
+    def run_again(self, first: FetchRead) -> None:
+        """Read what was known before a wait: what was unknown stays so, as in Kafka."""
+        self._was_known = True
+        self._cached = first._cached
+        if first.unknown is None:
+            self.run()
+            return
+        session = self.session
+        active = self._cached.values() if session is None else session.active()
+        for cached in list(active):
+            answered = first.unknown.get(cached.key)
+            if answered is None:
+                self._read_cached(cached.key, cached)
+            else:
+                self._results.append(answered)
+                self._replicas.append(None)
+
+    def _has_same_rights(self, session: FetchSession) -> bool:
+        """Whether no right has changed since the session's last fetch."""
+        authorizer = self._ctx.broker.authorizer
+        version = 0 if authorizer is None else authorizer.version
+        is_same = session.rights_version == version
+        session.rights_version = version
+        return is_same
+
+    def _read_cached(self, key: PartitionKey, cached: CachedPartition) -> None:
+        self._read(key, cached.requested)
+        replica = self._replicas[-1]
+        if replica is not None and replica is not cached.replica:
+            cached.found(replica)
+
+    def _read(  # noqa: C901 - each further function costs half a microsecond here
+        self, key: PartitionKey, requested: PartitionFetch
+    ) -> None:
+        """Read one partition; what is unusual branches off where it is found."""
+        topic, topic_id, index = key
+        epoch, offset, last_fetched_epoch, _, max_bytes = requested
+        replica = None
+        try:
+            if self._is_denied is not None and self._is_denied(key):
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            if not topic:
+                held = self._ctx.broker.replicas.by_topic_id.get(topic_id)
+                replica = None if held is None else held.get(index)
+            if replica is None:
+                replica = self._find(key)
+            if max_bytes > self._bytes_left:  # noqa: PLR1730 - see above
+                max_bytes = self._bytes_left
+            if last_fetched_epoch >= 0 or self._is_checked:
+                data = self._read_checked(key, replica, requested, max_bytes)
+                if data is None:
+                    return
+            else:
+                data = replica.read(offset, max_bytes, self.isolation, epoch, not self.size_bytes)
+            records, aborted = data
+            if type(records) is not FileSlice:
+                if self._bytes_left < 0:
+                    self._end_negative_limit()
+                self._add(key, replica, aborted, b"", 0)
+                return
+            file, position, size = records
+            if not file.is_cached(position, size):  # type: ignore[attr-defined] # a log's own file
+                self.cold = [records] if self.cold is None else [*self.cold, records]
+        except KafkaError as error:
+            self._fail(key, replica, error.code)
+            return
+        except OSError:  # no descriptor left, or the disk fails
+            self._fail(key, replica, ErrorCode.KAFKA_STORAGE_ERROR)
+            return
+        self.size_bytes += size
+        self._bytes_left = self._bytes_left - size if self._bytes_left > size else 0
+        self._add(key, replica, aborted, records, size)
+
+    def _add(
+        self,
+        key: PartitionKey,
+        replica: Partition,
+        aborted: Sequence[AbortedTransaction] | None,
+        records: SendItem,
+        size: int,
+        diverging: tuple[int, int] | None = None,
+        preferred: int = -1,
+    ) -> None:
+        log = replica.log
+        high_watermark = log.high_watermark
+        stable = high_watermark if log.first_unstable_offset is None else log.last_stable_offset
+        start = log.log_start_offset
+        self._results.append((
+            key, 0, high_watermark, stable, start, aborted, records, size, diverging, None,
+            preferred,
+        ))  # fmt: skip
+        self._replicas.append(replica)
+
+    def _fail(self, key: PartitionKey, replica: Partition | None, code: ErrorCode) -> None:
+        """Answer for one partition; an unknown one does not end the wait for the others."""
+        is_known = code not in _UNKNOWN
+        if is_known:
+            self._has_error = True
+            self._end_negative_limit()
+        version = self._ctx.api_version
+        if code is ErrorCode.KAFKA_STORAGE_ERROR and version < _STORAGE_ERROR_FROM:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        leader = None
+        if code in _LED_ELSEWHERE and version >= _LEADERS_FROM:
+            leader = current_leader(self._ctx, key[1], key[2], replica)
+            if leader is not None:
+                self._leader_ids = (self._leader_ids or set()) | {leader[0]}
+        self._replicas.append(replica)
+        if is_known or self._was_known:
+            empty = () if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED else None
+            self._results.append((key, int(code), -1, -1, -1, empty, b"", 0, None, leader, -1))
+            return
+        unknown: FetchedPartition = (key, int(code), -1, -1, -1, (), b"", 0, None, None, -1)
+        self.unknown = {} if self.unknown is None else self.unknown
+        self.unknown[key] = unknown
+        self._results.append(unknown)  # Kafka answers for these before it reads
+
+    def _end_negative_limit(self) -> None:
+        """Continue with a limit of zero after the first read, as Kafka."""
+        self._bytes_left = max(self._bytes_left, 0)
+
+    def _find(self, key: PartitionKey) -> Partition:
+        """Return the replica of a partition that is named, or that is not held by its topic id.
+
+        As in Kafka, a session remembers the name behind a topic id.
+        """
+        topic, topic_id, index = key
+        broker = self._ctx.broker
+        if self._ctx.api_version >= _TOPIC_IDS_FROM:
+            cached = self._cached.get(key)
+            name = broker.topic_name(topic_id)
+            if name is None and cached is not None and cached.topic:
+                is_recreated = broker.has_partition(cached.topic, index)
+                raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID if is_recreated else _UNKNOWN[0])
+            if name is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+            topic = name
+            if cached is not None:
+                cached.topic = name
+        return broker.replicas.get(topic, index)
+
+    def response(self) -> FetchAnswer:
+        """Return the response; with a session it names what has changed."""
+        results, session = self._results, self.session
+        if self._has_error and session is not None and not self._can_encode_divergence():
+            return FetchAnswer(int(ErrorCode.UNSUPPORTED_VERSION), session.session_id, ())
+        if self.size_bytes:
+            self._count_sent()
+        session_id = INVALID_SESSION_ID
+        if session is not None:
+            session_id = session.session_id
+            changed = session.changed(results)
+            if self.is_incremental:
+                session.serve_later(changed)
+                results = changed
+        leaders = () if self._leader_ids is None else self._leaders(self._leader_ids)
+        answer: FetchAnswer = _new_tuple(FetchAnswer, (0, session_id, results, leaders))
+        return answer
+
+    def _can_encode_divergence(self) -> bool:
+        """Whether the version can say, as a newer one began it, where a log diverges."""
+        return self._ctx.api_version >= _DIVERGING_FROM or all(
+            fetched[_DIVERGING] is None for fetched in self._results
+        )
+
+    def _leaders(self, leader_ids: set[int]) -> list[Node]:
+        """Return the addresses of leaders that clients are referred to (KIP-951)."""
+        nodes = self._ctx.broker.nodes(self._ctx.listener_name)
+        return [node for node in nodes if node.node_id in leader_ids]
