@@ -29,7 +29,7 @@ from ottla.cli.options.connection import SettingsFileError, open_admin
 from ottla.cli.options.flags import server_options
 from ottla.cli.options.joptsimple import LONG, ToolCommand
 from ottla.cli.output.java_names import java_text
-from ottla.errors import ConfigError, KafkaError
+from ottla.errors import ConfigError, ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from ottla.clients.admin.streams_groups import StreamsGroupDescription
@@ -290,6 +290,16 @@ def _described(admin: Admin, group_id: str) -> StreamsGroupDescription:
     return found
 
 
+def _described_or_none(admin: Admin, group_id: str) -> StreamsGroupDescription | None:
+    """Return None for a group that does not exist: its offsets can be set all the same."""
+    try:
+        return _described(admin, group_id)
+    except KafkaError as error:
+        if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+        return None
+
+
 def _describe(admin: Admin, options: dict[str, Any]) -> None:
     verbose = options["verbose"]
     for group_id in _groups(admin, options):
@@ -363,8 +373,8 @@ def _input_arguments(admin: Admin, group: StreamsGroupDescription) -> tuple[str,
 def _reset(admin: Admin, options: dict[str, Any]) -> None:
     plans: dict[str, dict[TopicPartition, int]] = {}
     for group_id in _groups(admin, options):
-        group = _described(admin, group_id)
-        if group.state not in ("Empty", "Dead"):
+        group = _described_or_none(admin, group_id)
+        if group is not None and group.state not in ("Empty", "Dead"):
             print_problem(
                 f"Assignments can only be reset if the group '{group_id}' is inactive, but the "
                 f"current state is {group.state}."
@@ -372,14 +382,14 @@ def _reset(admin: Admin, options: dict[str, Any]) -> None:
             plans[group_id] = {}
             continue
         flags = _flags(options)
-        if flags.all_topics:
+        if flags.all_topics and group is not None:
             flags = flags._replace(topic=_input_arguments(admin, group), all_topics=False)
         plans[group_id] = plan_reset(admin, group_id, flags)
         if not options["execute"]:
             continue
         commit_plan(admin, group_id, plans[group_id])
         names = list(options["delete_internal_topic"])
-        if options["delete_all_internal_topics"]:
+        if options["delete_all_internal_topics"] and group is not None:
             names = internal_topics(group)
         if names:
             delete_after_reset(admin, group_id, names)
@@ -394,4 +404,4 @@ def _delete_offsets(admin: Admin, options: dict[str, Any]) -> None:
     if flags.all_topics:
         group = _described(admin, options["group"][0])
         flags = flags._replace(topic=_input_arguments(admin, group))
-    delete_offsets(admin, flags)
+    delete_offsets(admin, flags, checks_group=True)

@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from ottla.clients.blocking import Admin
 
 
-def delete_offsets(admin: Admin, flags: GroupFlags) -> None:
-    """Delete the offsets of a group's topics and print the result of each partition."""
+def delete_offsets(admin: Admin, flags: GroupFlags, *, checks_group: bool = False) -> None:
+    """Delete the offsets of a group's topics and print the result of each partition.
+
+    With checks_group the request is sent without partitions, too, for the error of the group.
+    """
     if len(flags.group) > 1:
         raise GroupCommandError(
             "Found multiple arguments for option group, but you asked for only one"
@@ -31,7 +34,7 @@ def delete_offsets(admin: Admin, flags: GroupFlags) -> None:
     whole: KafkaError | None = None
     outcomes: dict[TopicPartition, KafkaError | None] = {}
     try:
-        if requested:
+        if requested or checks_group:
             outcomes = admin.delete_group_offsets(group, requested)
     except KafkaError as error:
         whole = error

@@ -207,6 +207,7 @@ def expire_lock(
         for first, last, state in batch.states():
             is_other = batch.whole is None and not first_offset <= first <= last_offset
             if not is_other and _expire(partition, last, state, limit):
+                partition.lock_timeout_count += last - first + 1
                 changes.append(PersistedBatch(first, last, state))
                 if state.is_terminal:
                     partition.delivery_complete_count += partition.count_in(first, last)

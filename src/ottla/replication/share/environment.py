@@ -59,12 +59,17 @@ class StateStore(Protocol):
         """Apply a change of the state."""
 
 
+def _ignore(_load_ms: int) -> None:
+    """Measure nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class ShareEnvironment:
     """Dependencies that all share partitions of a broker share.
 
     start_offset chooses where a new share partition begins, by its settings; KafkaError where that
-    is not known now. on_available is called when more records may be acquired.
+    is not known now. on_available is called when more records may be acquired, on_loaded with the
+    milliseconds that a share partition took to load.
     """
 
     timer: TimingWheel
@@ -73,3 +78,4 @@ class ShareEnvironment:
     settings: Callable[[str], ShareSettings]
     start_offset: Callable[[Partition, ShareSettings], int]
     on_available: Callable[[SharePartitionKey], None]
+    on_loaded: Callable[[int], None] = _ignore

@@ -94,6 +94,7 @@ class SharePartition:
         self.delivery_complete_count = 0
         """Terminal records in flight, for the lag (KIP-1226)."""
         self.load_start_ms = 0
+        self.lock_timeout_count = 0
         self._waiting: list[Pending[None]] = []
         self.on_lock_expiry: Callable[[SharePartition, str, int, int], None] | None = None
 
@@ -241,6 +242,7 @@ class SharePartition:
                 error = problem
         if self.phase is Phase.INITIALIZING:
             self.phase = Phase.ACTIVE if error is None else Phase.FAILED
+            self.environment.on_loaded(self._now_ms() - self.load_start_ms)
         elif error is None:
             error = KafkaError(ErrorCode.FENCED_STATE_EPOCH)
         waiting, self._waiting = self._waiting, []

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.features import SHARE_VERSION
 from ottla.metadata.resources import ConfigResourceType
 from ottla.server.broker.new_logs import NewLogs
 from ottla.server.node.dynamic_settings import cordoned_directories
@@ -80,6 +81,7 @@ class MetadataPublisher:
         if not self._is_changing:
             self._change_partitions(image)
         self._apply("change of groups' topics", self._notify_groups, delta, image)
+        self._apply("change of share groups", self._end_share_groups, delta, image)
         if delta.quotas_changed:
             quotas = image.quotas.by_entity
             update = self._broker.quotas.update
@@ -94,6 +96,12 @@ class MetadataPublisher:
             self._apply("change of brokers' settings", self._reconfigure_all)
         if not self._is_reconfiguring:
             self._reconfigure_some()
+
+    def _end_share_groups(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """End sessions and share partitions after a downgrade of share.version to 0."""
+        is_changed = SHARE_VERSION in delta.features_changed
+        if is_changed and image.features.level(SHARE_VERSION) < 1:
+            self._broker.share.clear()
 
     def _notify_groups(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Report topics whose partitions or racks changed: groups that read them are reassigned.

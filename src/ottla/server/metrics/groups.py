@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.coordinator.group.classic.group import ClassicState
 from ottla.coordinator.group.consumer.group import ConsumerState
+from ottla.coordinator.group.share.group import ShareGroupState
 from ottla.coordinator.group.streams.group import StreamsState
 from ottla.coordinator.runtime.active import ShardState
 from ottla.metrics.families import Series, client_gauge, gauge, label_text, own
+from ottla.server.metrics.group_events import GroupEvents
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +56,9 @@ _IN_STATE = {
 }
 _GROUP_COUNT = client_gauge("group-coordinator-metrics", "group-count", "Groups by protocol.")
 _GROUP_COUNT_NAME = _GROUP_COUNT._replace(classic=_GROUP_COUNT.reporter)
-_PROTOCOLS = tuple(label_text(protocol=name) for name in ("classic", "consumer", "streams"))
+_PROTOCOLS = tuple(
+    label_text(protocol=name) for name in ("classic", "consumer", "streams", "share")
+)
 _CONSUMER_COUNT = client_gauge(
     "group-coordinator-metrics", "consumer-group-count", "Consumer groups by state."
 )
@@ -63,10 +67,11 @@ _STREAMS_COUNT = client_gauge(
     "group-coordinator-metrics", "streams-group-count", "Streams groups by state."
 )
 _STREAMS_COUNT_NAME = _STREAMS_COUNT._replace(classic=_STREAMS_COUNT.reporter)
-_STREAMS_REBALANCES = client_gauge(
-    "group-coordinator-metrics", "streams-group-rebalance-count", "Raised streams group epochs."
+_SHARE_COUNT = client_gauge(
+    "group-coordinator-metrics", "share-group-count", "Share groups by state."
 )
-_STREAMS_REBALANCES_NAME = _STREAMS_REBALANCES._replace(classic=_STREAMS_REBALANCES.reporter)
+_SHARE_COUNT_NAME = _SHARE_COUNT._replace(classic=_SHARE_COUNT.reporter)
+_SHARE_LABELS = tuple(label_text(state=state.value.lower()) for state in ShareGroupState)
 _STREAMS_LABELS = tuple(
     label_text(state="not_ready" if state is StreamsState.NOT_READY else state.value.lower())
     for state in StreamsState
@@ -125,8 +130,13 @@ class GroupMetrics:
         self._groups = groups
         self._replicas = replicas
         self._clock = clock
+        self._events = GroupEvents(self.shards, clock)
         self._entries: _Entries = {}
         """By group and partition; None for partitions that this node does not lead."""
+
+    def tick(self) -> None:
+        """Sample the counters."""
+        self._events.tick()
 
     def metadata_changed(self) -> None:
         """Find the partitions again: one may be deleted, led elsewhere or recreated."""
@@ -136,7 +146,7 @@ class GroupMetrics:
         """Yield all series, and None where the loop may take a turn."""
         rows, entries = _Rows(), self._entries
         seen: _Entries = {}
-        for shard in self._shards():
+        for shard in self.shards():
             for group_id in list(shard.offsets.by_group):
                 known = entries.get(group_id, {})
                 seen[group_id] = here = {}
@@ -156,7 +166,8 @@ class GroupMetrics:
         yield from _lag_series(rows)
         yield from self._group_series()
 
-    def _shards(self) -> list[GroupShard]:
+    def shards(self) -> list[GroupShard]:
+        """Return the shards that are loaded."""
         runtime = self._groups.runtime
         return [
             runtime.shard(partition)
@@ -183,35 +194,38 @@ class GroupMetrics:
             rows.millis.append(age_ms)
 
     def _group_series(self) -> Iterator[Series]:
-        shards = self._shards()
+        shards = self.shards()
         ids = [group_id for shard in shards for group_id in shard.groups.ids()]
         live = [group for shard in shards for group in shard.classic.live.values()]
         consumer = [group for shard in shards for group in shard.consumer.by_id.values()]
         streams = [group for shard in shards for group in shard.streams.by_id.values()]
-        classic_count = len(ids) - len(consumer) - len(streams)
+        share = [group for shard in shards for group in shard.share.by_id.values()]
+        classic_count = len(ids) - len(consumer) - len(streams) - len(share)
         states = Counter(group.state for group in live)
         states[ClassicState.EMPTY] += classic_count - len(live)  # those that only have offsets
         consumer_states = Counter(group.state_at() for group in consumer)
         streams_states = Counter(group.state_at() for group in streams)
+        share_states = Counter(group.state_at() for group in share)
         offset_count = sum(
             len(offsets) for shard in shards for offsets in shard.offsets.by_group.values()
         )
         sizes = {group.group_id: len(group.members) for group in live}
         sizes.update((group.group_id, len(group.members)) for group in consumer)
         sizes.update((group.group_id, len(group.members)) for group in streams)
+        sizes.update((group.group_id, len(group.members)) for group in share)
         labels = tuple(label_text(consumergroup=group_id) for group_id in sizes)
         yield Series(_MEMBERS, labels, list(sizes.values()))
         yield Series(_GROUPS, _ONE, (len(ids),))
         yield Series(_OFFSETS, _ONE, (offset_count,))
         for state, family in _IN_STATE.items():
             yield Series(family, _ONE, (states[state],))
-        kinds = (classic_count, len(consumer), len(streams))
+        kinds = (classic_count, len(consumer), len(streams), len(share))
         yield Series(_GROUP_COUNT_NAME, _PROTOCOLS, kinds)
         yield Series(
             _STREAMS_COUNT_NAME, _STREAMS_LABELS, [streams_states[one] for one in StreamsState]
         )
-        rebalances = sum(shard.streams.rebalances for shard in shards)
-        yield Series(_STREAMS_REBALANCES_NAME, _ONE, (rebalances,))
+        yield Series(_SHARE_COUNT_NAME, _SHARE_LABELS, [share_states[s] for s in ShareGroupState])
+        yield from self._events.collect()
         counts = [consumer_states[state] for state in ConsumerState]
         yield Series(_CONSUMER_COUNT_NAME, _CONSUMER_LABELS, counts)
 

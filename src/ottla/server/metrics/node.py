@@ -5,7 +5,7 @@ Kafka: the MBeans of a broker and a controller.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.metrics.families import Kind, Series, client_gauge, gauge, label_text, meter, own
 from ottla.server.metrics.authorization import AuthorizationMetrics
@@ -15,6 +15,7 @@ from ottla.server.metrics.groups import GroupMetrics
 from ottla.server.metrics.loop import LoopWatch
 from ottla.server.metrics.partitions import PartitionMetrics
 from ottla.server.metrics.quotas import QuotaMetrics
+from ottla.server.metrics.shares import share_series
 from ottla.server.metrics.transactions import TransactionMetrics
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image.image import MetadataImage
     from ottla.network.server import Listener
+    from ottla.purgatory.purgatory import Purgatory
     from ottla.server.broker.broker import Broker
     from ottla.server.controller.controller_node import ControllerNode
     from ottla.server.metrics.requests import RequestMetrics
@@ -158,6 +160,7 @@ class NodeMetrics:
     def _tick(self, now_s: float) -> None:
         self._partitions.tick(now_s)
         self._cluster.tick(now_s)
+        self._groups.tick()
         self._transactions.tick(now_s)
         self._authorization.tick(now_s)
 
@@ -172,6 +175,7 @@ class NodeMetrics:
         yield from self._requests.collect()
         yield from self._partitions.collect()
         yield from self._groups.collect()
+        yield from share_series(self._broker.share)
         yield from self._transactions.collect()
         yield from self._authorization.collect()
         yield from self._quotas.collect()
@@ -196,9 +200,13 @@ class NodeMetrics:
 
     def _network(self) -> Iterator[Series]:
         broker = self._broker
-        fetches = (label_text(delayedOperation="Fetch"),)
-        yield Series(_PURGATORY_SIZE, fetches, (broker.delayed_fetches.watched_count,))
-        yield Series(_DELAYED, fetches, (broker.delayed_fetches.delayed_count,))
+        waiting: dict[str, Purgatory[Any]] = {
+            "Fetch": broker.delayed_fetches,
+            "ShareFetch": broker.share.fetches,
+        }
+        names = tuple(label_text(delayedOperation=name) for name in waiting)
+        yield Series(_PURGATORY_SIZE, names, [one.watched_count for one in waiting.values()])
+        yield Series(_DELAYED, names, [one.delayed_count for one in waiting.values()])
         yield Series(_SESSIONS, _ONE, (len(broker.fetch_sessions),))
         yield Series(_SESSION_PARTITIONS, _ONE, (broker.fetch_sessions.partition_count,))
         traffic = broker.replicas.traffic

@@ -5,10 +5,12 @@ Kafka: kafka.server.share.{SharePartitionManager, SharePartitionCache}.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.resources import ConfigResourceType
+from ottla.metrics.samples import Recent
 from ottla.purgatory.pending import Pending
 from ottla.purgatory.purgatory import Purgatory
 from ottla.replication.share import acknowledging
@@ -20,9 +22,10 @@ from ottla.replication.share.environment import (
 from ottla.replication.share.partition import Phase, SharePartition
 from ottla.replication.share.session import MemberKey, ShareSessionCache, TopicIdPartition
 from ottla.server.share.offset_reset import reset_offset
+from ottla.types import AcknowledgeType
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from ottla.clock import Clock
     from ottla.coordinator.share.coordinator import ShareCoordinator
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from ottla.replication.share.environment import StateStore
     from ottla.server.broker.metadata import BrokerMetadata
     from ottla.server.share.delayed_fetch import DelayedShareFetch
+    from ottla.types import Uuid
 
 _DROPPED_AFTER: Final = frozenset(
     {
@@ -59,6 +63,9 @@ class SharePartitions:
     ) -> None:
         self.coordinator = coordinator
         """Of the share partitions whose state is kept here, by whomever they are led."""
+        self.load_times_ms = Recent()
+        self.acknowledged: Counter[AcknowledgeType] = Counter()
+        """Batches of acknowledgements, and single ones, by type."""
         self._metadata = metadata
         self._replicas = replicas
         self._partitions: dict[SharePartitionKey, SharePartition] = {}
@@ -69,6 +76,7 @@ class SharePartitions:
             settings=self.settings,
             start_offset=lambda replica, settings: reset_offset(replica, settings, clock.now_ms()),
             on_available=self._wake,
+            on_loaded=self.load_times_ms.add,
         )
         self.sessions = ShareSessionCache(metadata.config.group_share_max_share_sessions)
         self.fetches: Purgatory[DelayedShareFetch] = Purgatory("ShareFetch", timer)
@@ -76,6 +84,13 @@ class SharePartitions:
 
     def __len__(self) -> int:
         return len(self._partitions)
+
+    def __iter__(self) -> Iterator[SharePartition]:
+        return iter(self._partitions.values())
+
+    def topic_name(self, topic_id: Uuid) -> str:
+        """Return a topic's name, empty for one that is gone."""
+        return self._metadata.topic_name(topic_id) or ""
 
     def settings(self, group_id: str) -> ShareSettings:
         """Return a share group's settings in force: its own within limits, or the broker's."""
@@ -183,6 +198,7 @@ class SharePartitions:
             pending: Pending[None] = Pending()
             pending.fail(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             return pending
+        self.acknowledged.update(AcknowledgeType(kind) for batch in batches for kind in batch.types)
         done = acknowledging.acknowledge(partition, member_id, batches)
         done.on_done(lambda result: self.failed(key, result.error))
         self._wake(key)

@@ -41,6 +41,8 @@ class ClassicGroups:
     simple: TimelineSet[str]
     has_other_kind: Callable[[str], bool]
     live: dict[str, ClassicGroup] = field(default_factory=dict)
+    rebalances: int = 0
+    """Completed join phases since the shard was loaded."""
 
     def find(self, group_id: str) -> ClassicGroup | None:
         """Return the group; None if it does not exist."""

@@ -123,6 +123,7 @@ def complete_join_phase(groups: ClassicGroups, group: ClassicGroup) -> Result[No
         _schedule_join_deadline(groups, group)  # only absent static members: keep waiting
         return empty_result()
     group.begin_generation(groups.clock.now_ms())
+    groups.rebalances += 1
     extra = {"event": "group.generation"}
     if group.is_in(ClassicState.EMPTY):
         log.info("group %s is empty, generation %d", *_generation(group), extra=extra)

@@ -69,6 +69,7 @@ class Change:
         epoch = group.epoch
         if has_changed or new_hash != group.metadata_hash:
             epoch += 1
+            groups.rebalances += 1
             self.records.append(records.group_epoch(group.group_id, epoch, new_hash))
         group.fresh_epoch = epoch
         if group.has_partition_metadata.value:

@@ -52,6 +52,8 @@ class ConsumerGroups:
     topic_hashes: dict[str, int] = field(default_factory=dict)
     resolving: set[str] = field(default_factory=set)
     topics_version: int = 0
+    rebalances: int = 0
+    """Raised group epochs since the shard was loaded."""
     by_id: TimelineDict[str, ConsumerGroup] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -65,6 +65,7 @@ def commit(
             answer.partitions.append(
                 ResponsePartition(partition_index=partition.partition_index, error_code=code)
             )
+    groups.offsets.commits += len(result.records)
     return result
 
 
@@ -122,6 +123,7 @@ def transactional_commit(
                     partition_index=partition.partition_index, error_code=int(code)
                 )
             )
+    groups.offsets.commits += len(result.records)
     return result
 
 

@@ -41,6 +41,8 @@ class Offsets:
 
     def __init__(self, registry: SnapshotRegistry) -> None:
         self._registry = registry
+        self.commits = self.deletions = self.expirations = 0
+        """How many offsets, since the shard was loaded."""
         self.by_group: TimelineDict[str, GroupOffsets] = TimelineDict(registry)
         self._staged: TimelineDict[int, TimelineDict[StagedKey, CommittedOffset]]
         self._staged = TimelineDict(registry)

@@ -45,6 +45,7 @@ def delete_offsets(groups: Groups, request: OffsetDeleteRequest) -> Result[Offse
             answer.partitions.append(ResponsePartition(partition_index=index, error_code=code))
             if not is_subscribed and _is_known(groups, group, TopicPartition(topic.name, index)):
                 result.records.append(records.offset_tombstone(group.group_id, topic.name, index))
+    groups.offsets.deletions += len(result.records)
     return result
 
 
@@ -108,6 +109,7 @@ def expire(groups: Groups, group: Group) -> tuple[list[CoordinatorRecord], bool]
             and not offsets.has_staged(group.group_id, partition)
         ):
             tombstones.append(records.offset_tombstone(group.group_id, *partition))
+    offsets.expirations += len(tombstones)
     is_all = len(tombstones) == len(committed) and not offsets.has_staged(group.group_id)
     return tombstones, is_all
 

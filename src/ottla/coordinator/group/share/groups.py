@@ -37,6 +37,8 @@ class ShareGroups:
     topics: TopicNames
     settings: Callable[[str], ShareGroupConfig]
     consumer: ConsumerGroups
+    rebalances: int = 0
+    """Raised group epochs since the shard was loaded."""
     by_id: TimelineDict[str, ShareGroup] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -111,6 +111,7 @@ def _group_epoch(
     has_changed |= new_hash != group.metadata_hash
     if has_changed:
         epoch += 1
+        groups.rebalances += 1
         output.append(records.group_epoch(group.group_id, epoch, new_hash))
     group.fresh_epoch = epoch
     return epoch, has_changed

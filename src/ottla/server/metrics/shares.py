@@ -1,0 +1,58 @@
+"""Metrics of share groups at the leaders: sessions, acknowledgements, records in flight, locks.
+
+Kafka: org.apache.kafka.server.share.metrics.{ShareGroupMetrics, SharePartitionMetrics},
+org.apache.kafka.server.share.session.ShareSessionCache.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.metrics.families import Series, gauge, label_text, meter, quantile_labels, summary
+from ottla.metrics.samples import QUANTILES
+from ottla.types import AcknowledgeType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ottla.server.share.partitions import SharePartitions
+
+_ONE: Final = ("",)
+_QUANTILES: Final = quantile_labels(QUANTILES)
+_CACHE: Final = ("kafka.server", "ShareSessionCache")
+_SESSIONS = gauge(*_CACHE, "ShareSessionsCount", "Share sessions kept.")
+_PARTITIONS = gauge(*_CACHE, "SharePartitionsCount", "Partitions in them.")
+_EVICTIONS = meter(
+    *_CACHE, "ShareSessionEvictionsPerSec", "Sessions that ended with their connection."
+)
+_GROUP: Final = ("kafka.server", "ShareGroupMetrics")
+_ACKNOWLEDGED = meter(*_GROUP, "RecordAcknowledgementsPerSec", "Acknowledgements by type.")
+_TYPES: Final = tuple(AcknowledgeType)[1:]
+_TYPE_LABELS: Final = tuple(label_text(ackType=kind.name.capitalize()) for kind in _TYPES)
+_LOAD_TIME = summary(*_GROUP, "PartitionLoadTimeMs", "How long share partitions took to load.")
+_PARTITION: Final = ("kafka.server", "SharePartitionMetrics")
+_LOCKS = meter(*_PARTITION, "AcquisitionLockTimeoutPerSec", "Records whose lock timed out.")
+_RECORDS = gauge(*_PARTITION, "InFlightMessageCount", "Offsets in flight.")
+_BATCHES = gauge(*_PARTITION, "InFlightBatchCount", "Batches in flight.")
+
+
+def share_series(share: SharePartitions) -> Iterator[Series]:
+    """Yield the series of one broker."""
+    yield Series(_SESSIONS, _ONE, (len(share.sessions),))
+    yield Series(_PARTITIONS, _ONE, (share.sessions.partition_count,))
+    yield Series(_EVICTIONS, _ONE, (share.sessions.eviction_count,))
+    yield Series(_ACKNOWLEDGED, _TYPE_LABELS, [share.acknowledged[kind] for kind in _TYPES])
+    times = share.load_times_ms
+    yield Series(_LOAD_TIME, _QUANTILES, (*times.quantiles(), times.total, times.count))
+    partitions = list(share)
+    labels = tuple(
+        label_text(
+            group=one.key.group_id,
+            topic=share.topic_name(one.key.topic_id),
+            partition=one.key.partition,
+        )
+        for one in partitions
+    )
+    yield Series(_LOCKS, labels, [one.lock_timeout_count for one in partitions])
+    yield Series(_RECORDS, labels, [one.in_flight_count for one in partitions])
+    yield Series(_BATCHES, labels, [len(one.batches) for one in partitions])

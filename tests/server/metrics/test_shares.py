@@ -1,0 +1,95 @@
+"""The metrics of groups and share partitions, on a node; a downgrade ends share sessions."""
+
+from __future__ import annotations
+
+import time
+import urllib.request
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ottla import Admin, ConfigResource, Consumer, KafkaError, NewTopic, Producer, ResourceType
+from ottla import ShareConsumer as Member
+from ottla.testing import Cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+SETTINGS = {
+    "metrics.listener": "127.0.0.1:0",
+    "group.share.min.heartbeat.interval.ms": "100",
+    "group.share.heartbeat.interval.ms": "100",
+    "group.share.assignment.interval.ms": "0",
+}
+GROUP = "kafka_server_group_coordinator_metrics_"
+
+
+@pytest.fixture(name="cluster")
+def _cluster() -> Iterator[Cluster]:
+    """Run a node with a topic and a share group that reads from its beginning."""
+    with Cluster(config=SETTINGS) as running:
+        with Admin(bootstrap_servers=running.bootstrap) as admin:
+            admin.create_topics([NewTopic("t", 1, 1)])
+            group = ConfigResource(ResourceType.GROUP, "shared")
+            admin.alter_configs({group: {"share.auto.offset.reset": "earliest"}})
+        with Producer(bootstrap_servers=running.bootstrap) as producer:
+            for value in (b"a", b"b", b"c"):
+                producer.send("t", value)
+        yield running
+
+
+def scraped(cluster: Cluster) -> dict[str, float]:
+    """Return all samples by name and labels."""
+    with urllib.request.urlopen(cluster.metrics_url, timeout=5) as answer:
+        lines = answer.read().decode().splitlines()
+    pairs = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))
+    return {name: float(value) for name, _, value in pairs}
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_groups_and_share_partitions_are_measured(cluster: Cluster) -> None:
+    """Under Kafka's names; share groups are no classic groups."""
+    with Consumer("t", bootstrap_servers=cluster.bootstrap, group_id="read") as consumer:
+        wait_for(lambda: bool(consumer.poll(0.1) or consumer.assignment))
+        consumer.commit()
+    with Member("t", bootstrap_servers=cluster.bootstrap, group_id="shared") as member:
+        wait_for(lambda: bool(member.poll(0.1)))
+        held = scraped(cluster)
+        member.commit()
+        after = scraped(cluster)
+    place = '{group="shared",topic="t",partition="0"}'
+    assert held[f"kafka_server_sharepartitionmetrics_inflightmessagecount{place}"] == 3
+    assert after[f"kafka_server_sharepartitionmetrics_inflightmessagecount{place}"] == 0
+    assert held["kafka_server_sharesessioncache_sharesessionscount"] == 1
+    assert held["kafka_server_sharesessioncache_sharepartitionscount"] == 1
+    accepted = 'kafka_server_sharegroupmetrics_recordacknowledgements_total{ackType="Accept"}'
+    assert (held[accepted], after[accepted]) == (0, 1)
+    assert held["kafka_server_sharegroupmetrics_partitionloadtimems_count"] == 1
+    assert held[f'{GROUP}group_count{{protocol="share"}}'] == 1
+    assert held[f'{GROUP}group_count{{protocol="classic"}}'] == 1
+    assert held[f'{GROUP}share_group_count{{state="stable"}}'] == 1
+    assert held[f"{GROUP}share_group_rebalance_count"] >= 1
+    assert held[f"{GROUP}share_group_rebalance_rate"] > 0
+    assert held[f"{GROUP}group_completed_rebalance_count"] >= 1
+    assert held[f"{GROUP}offset_commit_count"] >= 1
+    assert held[f"{GROUP}streams_group_rebalance_rate"] == 0
+
+
+def test_a_downgrade_of_share_groups_ends_their_sessions(cluster: Cluster) -> None:
+    """share.version=0: requests are refused, and nothing of a session is left."""
+    with (
+        Member("t", bootstrap_servers=cluster.bootstrap, group_id="shared") as member,
+        Admin(bootstrap_servers=cluster.bootstrap) as admin,
+    ):
+        wait_for(lambda: bool(member.poll(0.1)))
+        assert scraped(cluster)["kafka_server_sharesessioncache_sharesessionscount"] == 1
+        admin.update_features({"share.version": 0}, upgrade_type=2)
+        wait_for(lambda: scraped(cluster)["kafka_server_sharesessioncache_sharesessionscount"] == 0)
+        outcome = member.commit()
+        assert all(isinstance(error, KafkaError) for error in outcome.values())
