@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla import Admin, ConfigResource, Consumer, KafkaError, NewTopic, Producer, ResourceType
+from ottla import (
+    Admin,
+    ConfigResource,
+    Consumer,
+    KafkaError,
+    NewTopic,
+    Producer,
+    ResourceType,
+    TopicPartition,
+)
 from ottla import ShareConsumer as Member
 from ottla.testing import Cluster
 
@@ -57,7 +66,7 @@ def test_groups_and_share_partitions_are_measured(cluster: Cluster) -> None:
     """Under Kafka's names; share groups are no classic groups."""
     with Consumer("t", bootstrap_servers=cluster.bootstrap, group_id="read") as consumer:
         wait_for(lambda: bool(consumer.poll(0.1) or consumer.assignment))
-        consumer.commit()
+        consumer.commit({TopicPartition("t", 0): 1})
     with Member("t", bootstrap_servers=cluster.bootstrap, group_id="shared") as member:
         wait_for(lambda: bool(member.poll(0.1)))
         held = scraped(cluster)
