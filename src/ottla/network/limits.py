@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 UNLIMITED = 2**31 - 1
 FRAME_GRACE_MS = 30_000
 """Time that any frame may take; after it, the minimum speed applies."""
+_MIN_PENDING, _MAX_PENDING, _PENDING_PART = 64, 10_000, 10
 SLOWEST_BYTES_PER_MS = 1024 / 1000
 """Minimum mean speed (1 KiB/s); a slower connection is closed after the grace period."""
 
@@ -95,6 +96,51 @@ class ConnectionQuota:
         waiting, self._waiting = self._waiting, []
         for resume in waiting:
             resume()
+
+
+class Closable(Protocol):
+    """A connection."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it has ended."""
+
+    def close(self) -> None:
+        """End it at once."""
+
+
+class PendingLogins:
+    """The connections of a node that have not logged in; over the limit the oldest is closed.
+
+    A client that logs in needs milliseconds, one that only holds its place the whole limit of time:
+    the oldest are the idle ones, so that a flood of half-open handshakes cannot keep others out.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.dropped_count = 0
+        self._open: dict[Closable, None] = {}
+
+    def add(self, connection: Closable) -> None:
+        """Count a new connection; close the oldest one where there are too many."""
+        self._open[connection] = None
+        if len(self._open) <= self.most:
+            return
+        self._open = {one: None for one in self._open if not one.is_closed}
+        while len(self._open) > self.most:
+            oldest = next(iter(self._open))
+            del self._open[oldest]
+            self.dropped_count += 1
+            oldest.close()
+
+    def discard(self, connection: Closable) -> None:
+        """Forget a connection that has logged in."""
+        self._open.pop(connection, None)
+
+
+def pending_limit(descriptors: int) -> int:
+    """Return how many connections may be without a login: a tenth of the process's files."""
+    return _MAX_PENDING if descriptors < 0 else max(_MIN_PENDING, descriptors // _PENDING_PART)
 
 
 def parse_overrides(text: str) -> dict[str, int]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.config.broker.endpoints import SecurityProtocol
 from ottla.config.listener_settings import ListenerSettings
 from ottla.config.problems import ConfigProblem
+from ottla.network.limits import PendingLogins, pending_limit
 from ottla.network.node_channel import PeerSecurity
 from ottla.network.tls_context import client_context, server_context, tls_settings
 from ottla.security.delegation_token import TokenCredentials
@@ -66,6 +67,8 @@ class NodeSecurity:
         self._loop = resources.loop
         self.run_handshake = resources.workers.handshakes.run
         self._contexts = TlsContexts()
+        self.pending = PendingLogins(pending_limit(self._environment.limits().descriptors))
+        self._policies: dict[str, tuple[BrokerConfig, LoginPolicy]] = {}
         clock = self._environment.clock
         self._token_logins = TokenLogins(resources.workers.handshakes.run, clock)
         self._secret = self._environment.secret_bytes(_SECRET_BYTES)
@@ -83,7 +86,10 @@ class NodeSecurity:
         if protocol in SASL_PROTOCOLS:
             self._policy(listener)  # keys that cannot be had are an error of the start
             logins = SaslLogins(
-                lambda: self._policy(listener), loop=self._loop, clock=self._environment.clock
+                lambda: self._policy(listener),
+                loop=self._loop,
+                clock=self._environment.clock,
+                pending=self.pending,
             )
         return SecuredListener(self, listener, protocol, logins)
 
@@ -129,7 +135,15 @@ class NodeSecurity:
         return self._contexts.of(listener, listener_tls(self.settings(listener)))
 
     def _policy(self, listener: str) -> LoginPolicy:
-        settings = ListenerSettings(self._metadata.config, listener)
+        """Return the policy of the settings in force; it is made once for all connections."""
+        config = self._metadata.config
+        known = self._policies.get(listener)
+        if known is None or known[0] is not config:
+            known = self._policies[listener] = config, self._make_policy(config, listener)
+        return known[1]
+
+    def _make_policy(self, config: BrokerConfig, listener: str) -> LoginPolicy:
+        settings = ListenerSettings(config, listener)
         mechanisms = {
             name: self._mechanism(name, settings)
             for name in settings.value(_MECHANISMS)
@@ -203,6 +217,7 @@ class SecuredListener:
 
     def accepted(self, connection: Connection, listener: Listener) -> None:
         """Begin a login where one is asked for."""
+        self._owner.pending.add(connection)
         if self._logins is not None:
             self._logins.accepted(connection, listener)
 
@@ -212,6 +227,8 @@ class SecuredListener:
 
     def secured(self, connection: TlsConnection, tls: ssl.SSLSocket) -> None:
         """Take the principal from the client's certificate; ValueError when no rule names it."""
+        if self._logins is None:
+            self._owner.pending.discard(connection)
         certificate: Any = tls.getpeercert() if self._logins is None else None
         if certificate:
             rules = parse_rules(self._owner.settings(self._listener).value(_MAPPING_RULES))

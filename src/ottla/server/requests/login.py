@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from ottla.clock import Clock
     from ottla.network.connection import Connection
+    from ottla.network.limits import PendingLogins
     from ottla.network.server import Listener
     from ottla.protocol.request_header import Header
     from ottla.protocol.schema import Request, Response
@@ -58,10 +59,16 @@ class SaslLogins:
     """The security of one SASL listener."""
 
     def __init__(
-        self, policy: Callable[[], LoginPolicy], *, loop: asyncio.AbstractEventLoop, clock: Clock
+        self,
+        policy: Callable[[], LoginPolicy],
+        *,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        pending: PendingLogins,
     ) -> None:
         """policy() is asked for each connection: settings may change."""
         self.policy = policy
+        self.pending = pending
         self.loop = loop
         self.clock = clock
 
@@ -198,6 +205,7 @@ class ConnectionLogin:
         assert server.principal is not None, server.state
         connection, listener = self._connection, self._listener
         connection.principal = server.principal
+        self._logins.pending.discard(connection)
         extra = {"event": "login", "client": connection.peer_host}
         log.debug("%s logged in by %s", server.principal, server.mechanism, extra=extra)
         if self._limit is not None:

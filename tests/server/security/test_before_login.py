@@ -1,0 +1,133 @@
+"""Limits before the login: half-open handshakes and silent clients keep nobody out."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ottla import Admin
+from ottla.clients.admin.configs import ConfigResource, ResourceType
+from ottla.network.limits import PendingLogins, pending_limit
+from ottla.security.jaas import parse_jaas
+from ottla.testing.cluster import Cluster
+from tests.server.security.certificates import Authority
+from tests.waits import wait_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+JAAS = 'a.Plain required user_alice="a";'
+NAME = "listener.name.login.plain.sasl.jaas.config"
+MOST = 6
+HELLO = bytes.fromhex("16030102000100")
+"""The begin of a TLS handshake."""
+
+
+class Held:
+    """A connection of a table."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_the_oldest_is_closed_first() -> None:
+    """Ended ones and those that have logged in do not count."""
+    pending, held = PendingLogins(3), [Held() for _ in range(6)]
+    for one in held[:3]:
+        pending.add(one)
+    pending.discard(held[0])
+    held[1].close()
+    for one in held[3:5]:
+        pending.add(one)
+    assert [one.is_closed for one in held] == [False, True, False, False, False, False]
+    pending.add(held[5])
+    assert [one.is_closed for one in held] == [False, True, True, False, False, False]
+    assert pending.dropped_count == 1
+
+
+@pytest.mark.parametrize(("descriptors", "most"), [(-1, 10_000), (100, 64), (65_536, 6553)])
+def test_the_limit_follows_the_files_of_the_process(descriptors: int, most: int) -> None:
+    """A tenth of them."""
+    assert pending_limit(descriptors) == most
+
+
+def test_a_flood_of_half_open_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many clients without a login few are kept, and users log in meanwhile."""
+    monkeypatch.setattr("ottla.server.node.security.pending_limit", lambda _descriptors: MOST)
+    made: list[Any] = []
+    config = {
+        "listeners": "LOGIN://127.0.0.1:0,TLS://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "listener.security.protocol.map": "LOGIN:SASL_PLAINTEXT,TLS:SSL,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "TLS",
+        "sasl.enabled.mechanisms": "PLAIN",
+        NAME: JAAS,
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": Authority().issue("node").write_pem(tmp_path / "node.pem"),
+    }
+    with Cluster(config=config) as cluster, ExitStack() as opened:
+        addresses = cluster.run(lambda node: dict(node.addresses))
+        for name in ("TLS", "LOGIN") * (3 * MOST):
+            one = opened.enter_context(socket.create_connection(addresses[name]))
+            one.sendall(HELLO if name == "TLS" else bytes(3))
+            made.append(one)
+        for _ in range(3):
+            with Admin(**as_user(cluster, "alice", "a")) as admin:
+                admin.list_topics()
+        wait_for(lambda: cluster.run(_open_count) <= MOST + 1)
+
+
+def as_user(cluster: Cluster, user: str, password: str) -> dict[str, Any]:
+    """Return a client's settings."""
+    return {
+        "bootstrap_servers": ":".join(map(str, cluster.run(lambda node: node.addresses["LOGIN"]))),
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "PLAIN",
+        "sasl_username": user,
+        "sasl_password": password,
+    }
+
+
+def _open_count(node: Any) -> int:
+    return sum(len(listener.connections) for listener in node._listeners.open)
+
+
+def test_the_policy_of_logins_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for each connection; changed settings make it again."""
+    parsed: list[str] = []
+
+    def parse(text: str) -> Any:
+        parsed.append(text)
+        return parse_jaas(text)
+
+    monkeypatch.setattr("ottla.server.node.security.parse_jaas", parse)
+    config = {
+        "listeners": "LOGIN://127.0.0.1:0,INSIDE://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "listener.security.protocol.map": (
+            "LOGIN:SASL_PLAINTEXT,INSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT"
+        ),
+        "inter.broker.listener.name": "INSIDE",
+        "sasl.enabled.mechanisms": "PLAIN",
+        NAME: JAAS,
+    }
+    with Cluster(config=config) as cluster:
+        with Admin(**as_user(cluster, "alice", "a")) as admin:
+            admin.list_topics()
+        before = len(parsed)
+        for _ in range(5):
+            with socket.create_connection(cluster.run(lambda node: node.addresses["LOGIN"])) as one:
+                one.sendall(b"\0\0\0\2ab")
+                assert not one.recv(1)
+        assert len(parsed) == before
+        changed = ConfigResource(ResourceType.BROKER, "1")
+        value = JAAS.replace(";", ' user_bob="b";')
+        with Admin(**as_user(cluster, "alice", "a")) as admin:
+            admin.alter_configs({changed: {NAME: value}})
+        wait_for(lambda: len(parsed) > before)
+        with Admin(**as_user(cluster, "bob", "b")) as admin:
+            admin.list_topics()
