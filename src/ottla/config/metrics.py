@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.config.checks import one_of
 from ottla.config.definition import LOW, ConfigTable, Text, key
 from ottla.config.problems import invalid
+from ottla.config.secret import Secret
 
 if TYPE_CHECKING:
     from ottla.config.problems import ConfigProblem
@@ -27,6 +28,18 @@ class MetricsSettings(ConfigTable):
 
     metrics_listener: Text = key(
         "", "HOST:PORT of /metrics and the probes; empty disables both.", importance=LOW
+    )
+    metrics_basic_auth_password: Secret | None = key(None, "Password of that user.", importance=LOW)
+    metrics_basic_auth_username: Text = key(
+        "",
+        "User that must log in for /metrics; empty: nobody has to. Probes need no login.",
+        importance=LOW,
+    )
+    metrics_ssl_keystore_location: Text | None = key(
+        None, "PEM file with key and certificates; with it the endpoint is HTTPS.", importance=LOW
+    )
+    metrics_ssl_key_password: Secret | None = key(
+        None, "Password of the private key in that file.", importance=LOW
     )
     metrics_names: Text = key(
         "classic",
@@ -53,6 +66,9 @@ class MetricsSettings(ConfigTable):
     @property
     def address_problems(self) -> list[ConfigProblem]:
         """The problems of the address."""
+        if bool(self.metrics_basic_auth_username) != bool(self.metrics_basic_auth_password):
+            name = "metrics.basic.auth.username"
+            return [invalid(name, self.metrics_basic_auth_username, "give the password, too")]
         if not self.metrics_listener or self.address is not None:
             return []
         reason = "write HOST:PORT, or :PORT for all interfaces"

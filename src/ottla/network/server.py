@@ -39,6 +39,9 @@ class ListenerSecurity(Handshake, Protocol):
     def context(self) -> ssl.SSLContext | None:
         """Return the context that encrypts new connections, None for no encryption."""
 
+    def expires_s(self) -> float | None:
+        """Return when the certificate expires, in seconds since 1970; None without TLS."""
+
     def accepted(self, connection: Connection, listener: Listener) -> None:
         """Put a login in the way of the connection's frames."""
 
@@ -84,6 +87,11 @@ class Listener:
         self._pace = pace
         self._security = security
         self._held: dict[socket.socket, None] = {}
+
+    @property
+    def certificate_expires_s(self) -> float | None:
+        """When its certificate expires, in seconds since 1970; None without TLS."""
+        return None if self._security is None else self._security.expires_s()
 
     @property
     def accepted_count(self) -> int:

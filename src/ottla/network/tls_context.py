@@ -14,6 +14,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from cryptography import x509
+
 from ottla.security.keystores import KeyMaterial, StoreError, read_store
 
 if TYPE_CHECKING:
@@ -115,6 +117,22 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext:
     _load_keys(context, settings.keys)
     _limit(context, settings)
     return context
+
+
+def expiry_s(store: Store) -> float | None:
+    """Return when the node's certificate expires, in seconds since 1970; None without one."""
+    try:
+        if store.type != PEM:
+            text = _read(store).chain if store.location else ""
+        elif store.location:
+            with Path(store.location).open("rb") as file:
+                text = file.read(_MAX_STORE_BYTES).decode("latin-1")
+        else:
+            text = store.certificates or store.key or ""
+        certificates = x509.load_pem_x509_certificates(text.encode("latin-1"))
+    except (OSError, ValueError):  # reported where the store is loaded
+        return None
+    return certificates[0].not_valid_after_utc.timestamp()
 
 
 def _limit(context: ssl.SSLContext, settings: TlsSettings) -> None:

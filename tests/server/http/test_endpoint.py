@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
+import ssl
 import subprocess
 import sys
 import threading
@@ -28,9 +30,11 @@ from ottla.server.metrics.loop import BEAT_S
 from ottla.server.node.startup import PortTaken
 from ottla.testing.cluster import TEST_DEFAULTS, Cluster
 from ottla.testing.errors import ClusterError
+from tests.server.security.certificates import Authority
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from ottla.storage.log.partition_log import PartitionLog
 
@@ -426,3 +430,51 @@ def test_wrong_settings_are_refused_by_name() -> None:
     assert {one.name for one in refused.value.problems} == {"metrics.listener", "metrics.names"}
     typo = parse_broker_config({**config, "metrics.listner": ":9404"})
     assert "did you mean metrics.listener?" in typo.unknown_settings[0].message
+
+
+def test_https_and_a_login(tmp_path: Path) -> None:
+    """A scrape needs the login, a probe does not; a certificate's end is a metric."""
+    authority = Authority()
+    trusted = ssl.create_default_context(cadata=authority.pair.certificate_pem)
+    location = authority.issue("node").write_pem(tmp_path / "node.pem")
+    config = {
+        **OPEN,
+        "metrics.basic.auth.username": "prometheus",
+        "metrics.basic.auth.password": "scrape",
+        "metrics.ssl.keystore.location": location,
+        "listeners": "TLS://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "listener.security.protocol.map": "TLS:SSL,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "TLS",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": location,
+    }
+    with Cluster(config=config) as cluster:
+        url = cluster.metrics_url
+        assert url.startswith("https://")
+
+        def status(page_url: str, login: str | None = None) -> tuple[int, str]:
+            request = urllib.request.Request(page_url)
+            if login is not None:
+                encoded = base64.b64encode(login.encode()).decode()
+                request.add_header("Authorization", f"Basic {encoded}")
+            try:
+                with urllib.request.urlopen(request, timeout=20, context=trusted) as answer:
+                    return answer.status, answer.read().decode()
+            except HTTPError as error:
+                return error.code, error.read().decode()
+
+        assert status(url.removesuffix("metrics") + "livez")[0] == 200
+        assert status(url)[0] == 401
+        assert status(url, "prometheus:wrong")[0] == 401
+        code, text = status(url, "prometheus:scrape")
+        assert code == 200
+    expires_s = authority.pair.certificate.not_valid_after_utc.timestamp()
+    line = next(one for one in text.splitlines() if one.startswith("ottla_certificate_expires"))
+    assert 'listener="TLS"' in line
+    assert abs(float(line.rpartition(" ")[2]) - expires_s) < 60
+
+
+def test_a_login_without_a_password_is_refused() -> None:
+    """Both are given, or neither."""
+    with pytest.raises(ConfigErrors, match="give the password, too"):
+        parse_broker_config({**TEST_DEFAULTS, "metrics.basic.auth.username": "p", "log.dirs": "/x"})

@@ -10,8 +10,10 @@ Kafka: none; Kubernetes users probe its port, which is closed while it recovers.
 from __future__ import annotations
 
 import asyncio
+from base64 import b64encode
+from hmac import compare_digest
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -30,17 +32,32 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from ottla.config.secret import Secret
     from ottla.metrics.families import Series, Spelling
     from ottla.server.http.health import NodeHealth
 
-OK, UNAVAILABLE = 200, 503
+OK, UNAUTHORIZED, UNAVAILABLE = 200, 401, 503
 SCRAPES_MAX = 16
 """Concurrent scrapes; each takes megabytes, also after its client has disconnected."""
 
 
-def make_app(health: NodeHealth, spelling: Spelling) -> Starlette:
+class BasicLogin(NamedTuple):
+    """Who may scrape (RFC 7617)."""
+
+    username: str
+    password: Secret
+
+    def admits(self, header: str) -> bool:
+        """Whether an Authorization header has this login; compared in constant time."""
+        expected = b64encode(f"{self.username}:{self.password.reveal()}".encode())
+        scheme, _, given = header.partition(" ")
+        is_same = compare_digest(given.strip().encode(), expected)
+        return scheme.lower() == "basic" and is_same
+
+
+def make_app(health: NodeHealth, spelling: Spelling, login: BasicLogin | None = None) -> Starlette:
     """Return the application; called on the server's thread."""
-    pages = Pages(health, spelling)
+    pages = Pages(health, spelling, login)
     return Starlette(
         routes=[
             Route("/metrics", pages.metrics),
@@ -55,14 +72,19 @@ def make_app(health: NodeHealth, spelling: Spelling) -> Starlette:
 class Pages:
     """The pages, one method for each."""
 
-    def __init__(self, health: NodeHealth, spelling: Spelling) -> None:
+    def __init__(self, health: NodeHealth, spelling: Spelling, login: BasicLogin | None) -> None:
         self._health = health
+        self._login = login
         self._process = ProcessMetrics()
         self._exposition = Exposition(spelling)
         self._scrape_count = 0
 
     async def metrics(self, request: Request) -> Response:
         """Answer a scrape, in OpenMetrics when that is accepted."""
+        given = request.headers.get("authorization", "")
+        if self._login is not None and not self._login.admits(given):
+            ask = {"www-authenticate": 'Basic realm="ottla", charset="UTF-8"'}
+            return PlainTextResponse("a login is required\n", UNAUTHORIZED, headers=ask)
         if self._scrape_count >= SCRAPES_MAX:
             return PlainTextResponse("too many scrapes at a time\n", UNAVAILABLE)
         self._scrape_count += 1

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.network.tls_context import Store, TlsSettings, server_context
 from ottla.server.node.startup import port_taken
 
 if TYPE_CHECKING:
     import asyncio
+    import ssl
     from collections.abc import Iterable, Sequence
 
     from starlette.types import ASGIApp
@@ -111,9 +113,23 @@ class HttpEndpoint:
 
     def _make_app(self) -> ASGIApp:
         from ottla.metrics.families import Spelling
-        from ottla.server.http.app import make_app
+        from ottla.server.http.app import BasicLogin, make_app
 
-        return make_app(self.health, Spelling(self._settings.metrics_names))
+        login = None
+        password = self._settings.metrics_basic_auth_password
+        if self._settings.metrics_basic_auth_username and password is not None:
+            login = BasicLogin(self._settings.metrics_basic_auth_username, password)
+        return make_app(self.health, Spelling(self._settings.metrics_names), login)
+
+    def _context(self) -> ssl.SSLContext | None:
+        """Return the context of HTTPS. Raises TlsError."""
+        location = self._settings.metrics_ssl_keystore_location
+        if location is None:
+            return None
+        secret = self._settings.metrics_ssl_key_password
+        password = None if secret is None else secret.reveal()
+        keys = Store("PEM", location, None, key_password=password)
+        return server_context(TlsSettings(keys, Store("PEM", None, None), (), ()))
 
     @property
     def health(self) -> NodeHealth:
@@ -139,13 +155,14 @@ class HttpEndpoint:
             return None
         host, port = self.address
         shown = {"0.0.0.0": "localhost", "::": "localhost"}.get(host, host)  # noqa: S104 - shown
-        return f"http://{f'[{shown}]' if ':' in shown else shown}:{port}/metrics"
+        scheme = "http" if self._settings.metrics_ssl_keystore_location is None else "https"
+        return f"{scheme}://{f'[{shown}]' if ':' in shown else shown}:{port}/metrics"
 
     def start(self) -> None:
         """Answer probes: the node starts."""
         if self._served is not None:
             self._served.health.starting()
-            self._served.service.start(self._make_app)
+            self._served.service.start(self._make_app, self._context())
 
     def recovering(self, log_dirs: Iterable[LogDirectory]) -> None:
         """Report that the node begins to open its logs."""

@@ -86,6 +86,11 @@ _ACCEPTED = own(
     "Connections accepted.",
     Kind.COUNTER,
 )
+_EXPIRES = own(
+    "ottla_certificate_expires_timestamp_seconds",
+    "When a listener's certificate expires, in seconds since 1970.",
+    Kind.GAUGE,
+)
 _CLOSED = own(
     "kafka_server_socket_server_metrics_connection_close", "Connections closed.", Kind.COUNTER
 )
@@ -222,6 +227,10 @@ class NodeMetrics:
         yield Series(_CONNECTIONS_NAME, labels, open_now)
         yield Series(_ACCEPTED, labels, accepted)
         yield Series(_CLOSED, labels, closed)
+        expiries = [(one.name, one.certificate_expires_s) for one in listeners]
+        found = [(name, expires_s) for name, expires_s in expiries if expires_s is not None]
+        of_listener = tuple(label_text(listener=name) for name, _ in found)
+        yield Series(_EXPIRES, of_listener, [expires_s for _, expires_s in found])
 
     def _limits(self) -> Iterator[Series]:
         decompression = self._broker.decompression

@@ -66,7 +66,7 @@ class NodeSecurity:
         self._environment = resources.environment
         self._loop = resources.loop
         self.run_handshake = resources.workers.handshakes.run
-        self._contexts = TlsContexts()
+        self._contexts = TlsContexts(self._environment.clock)
         self.pending = PendingLogins(pending_limit(self._environment.limits().descriptors))
         self._policies: dict[str, tuple[BrokerConfig, LoginPolicy]] = {}
         clock = self._environment.clock
@@ -83,6 +83,8 @@ class NodeSecurity:
         if protocol is SecurityProtocol.PLAINTEXT:
             return None
         logins = None
+        if protocol in TLS_PROTOCOLS:
+            self.context(listener)  # the log says at the start when the certificate expires
         if protocol in SASL_PROTOCOLS:
             self._policy(listener)  # keys that cannot be had are an error of the start
             logins = SaslLogins(
@@ -129,6 +131,10 @@ class NodeSecurity:
     def settings(self, listener: str) -> ListenerSettings:
         """Return a listener's settings in force."""
         return ListenerSettings(self._metadata.config, listener)
+
+    def expires_s(self, listener: str) -> float | None:
+        """Return when the certificate of a listener expires, in seconds since 1970."""
+        return self._contexts.expires_s(listener)
 
     def context(self, listener: str) -> ssl.SSLContext:
         """Return the TLS context of a listener."""
@@ -214,6 +220,10 @@ class SecuredListener:
         if self._protocol not in TLS_PROTOCOLS:
             return None
         return self._owner.context(self._listener)
+
+    def expires_s(self) -> float | None:
+        """Return when the certificate expires, in seconds since 1970; None without TLS."""
+        return self._owner.expires_s(self._listener)
 
     def accepted(self, connection: Connection, listener: Listener) -> None:
         """Begin a login where one is asked for."""

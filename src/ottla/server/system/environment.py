@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 if TYPE_CHECKING:
     import asyncio
     import socket
+    import ssl
     from collections.abc import Callable, Hashable
     from random import Random
 
@@ -62,8 +63,8 @@ class HttpService(Protocol):
 
     address: tuple[str, int]
 
-    def start(self, make_app: Callable[[], ASGIApp]) -> None:
-        """Begin to serve an application, at the latest a second from now."""
+    def start(self, make_app: Callable[[], ASGIApp], context: ssl.SSLContext | None = None) -> None:
+        """Begin to serve an application, at the latest a second from now; over TLS if asked."""
 
     def node_started(self) -> None:
         """Serve from now on."""

@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable
 
     from starlette.types import ASGIApp
@@ -46,9 +47,12 @@ class HttpServer:
         self._stopped: asyncio.Event | None = None
         self._thread: threading.Thread | None = None
 
-    def start(self, make_app: Callable[[], ASGIApp]) -> None:
-        """Start the thread; it waits for `node_started`, or a second, then calls make_app()."""
-        run = partial(self._run, make_app)
+    def start(self, make_app: Callable[[], ASGIApp], context: ssl.SSLContext | None = None) -> None:
+        """Start the thread; it waits for `node_started`, or a second, then calls make_app().
+
+        With a context it speaks HTTPS only.
+        """
+        run = partial(self._run, make_app, context)
         self._thread = threading.Thread(target=run, name="ottla-http", daemon=True)
         self._thread.start()
 
@@ -67,16 +71,16 @@ class HttpServer:
             self._thread.join(STOP_LIMIT_S)
         self._socket.close()
 
-    def _run(self, make_app: Callable[[], ASGIApp]) -> None:
+    def _run(self, make_app: Callable[[], ASGIApp], context: ssl.SSLContext | None) -> None:
         self._may_begin.wait(START_DELAY_S)
         if not self._is_stopping:
             try:
-                asyncio.run(self._serve(make_app))
+                asyncio.run(self._serve(make_app, context))
             except Exception:
                 text = "metrics and probes are not served any more; restart the node to serve them"
                 log.exception(text, extra={"event": "http.failed"})
 
-    async def _serve(self, make_app: Callable[[], ASGIApp]) -> None:
+    async def _serve(self, make_app: Callable[[], ASGIApp], context: ssl.SSLContext | None) -> None:
         import uvicorn
 
         from ottla.server.http.connection import HttpConnection
@@ -99,6 +103,7 @@ class HttpServer:
         # its warnings concern untrusted input, one line for each request
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         config.load()
+        config.ssl = context
         server = uvicorn.Server(config)
         server.lifespan = config.lifespan_class(config)
         with self._lock:

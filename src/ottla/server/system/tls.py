@@ -8,17 +8,21 @@ Kafka: org.apache.kafka.common.security.ssl.SslFactory; it reloads when a settin
 
 from __future__ import annotations
 
+import datetime as dt
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.network.tls_context import TlsError, server_context
+from ottla.network.tls_context import TlsError, expiry_s, server_context
 
 if TYPE_CHECKING:
     import ssl
 
+    from ottla.clock import Clock
     from ottla.network.tls_context import TlsSettings
 
+WARNING_S: Final = 30 * 86_400
+_DAY_S: Final = 86_400
 log = logging.getLogger("ottla.tls")
 _Version = tuple[int, int] | None
 
@@ -27,19 +31,28 @@ class _Made(NamedTuple):
     settings: TlsSettings
     versions: tuple[_Version, ...]
     context: ssl.SSLContext
+    expires_s: float | None
 
 
 class TlsContexts:
     """The contexts of one node, by listener."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._made: dict[str, _Made] = {}
+        self._warned_s: dict[str, float] = {}
+
+    def expires_s(self, listener: str) -> float | None:
+        """Return when a listener's certificate expires, in seconds since 1970."""
+        made = self._made.get(listener)
+        return None if made is None else made.expires_s
 
     def of(self, listener: str, settings: TlsSettings) -> ssl.SSLContext:
         """Return the context in force. Raises TlsError when there never was one."""
         versions = tuple(map(_version, (settings.keys.location, settings.trust.location)))
         made = self._made.get(listener)
         if made is not None and made.versions == versions and made.settings == settings:
+            self._warn(listener, made.expires_s)
             return made.context
         try:
             context = server_context(settings)
@@ -52,8 +65,30 @@ class TlsContexts:
         else:
             if made is not None:
                 log.info("listener %s: new certificates", listener, extra={"event": "tls.reload"})
-        self._made[listener] = _Made(settings, versions, context)
+        expires_s = expiry_s(settings.keys)
+        if expires_s is not None:
+            event = {"event": "tls.certificate"}
+            text = "listener %s: its certificate expires on %s"
+            log.info(text, listener, _day(expires_s), extra=event)
+        self._made[listener] = _Made(settings, versions, context, expires_s)
+        self._warn(listener, expires_s)
         return context
+
+    def _warn(self, listener: str, expires_s: float | None) -> None:
+        """Warn of a certificate that expires soon or has, once a day at most."""
+        now_s = self._clock.now_ms() / 1000
+        if expires_s is None or expires_s - now_s > WARNING_S:
+            return
+        if now_s - self._warned_s.get(listener, -_DAY_S) < _DAY_S:
+            return
+        self._warned_s[listener] = now_s
+        verb = "expires" if expires_s > now_s else "expired"
+        text = "listener %s: its certificate %s on %s; write a new one to the same file"
+        log.warning(text, listener, verb, _day(expires_s), extra={"event": "tls.expiry"})
+
+
+def _day(seconds: float) -> str:
+    return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _version(path: str | None) -> _Version:

@@ -1,0 +1,79 @@
+"""When certificates expire, as the log says it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ottla.network.tls_context import Store, TlsSettings, expiry_s
+from ottla.server.system.tls import TlsContexts
+from tests.server.security.certificates import PASSWORD, Authority
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DAY_MS = 86_400_000
+
+
+class Hands:
+    """A clock that is set."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.ms = now_ms
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def monotonic_ms(self) -> int:
+        return self.ms
+
+
+def test_a_warning_a_day(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """None before the last 30 days; an expired one is named so."""
+    caplog.set_level("INFO", "ottla.tls")
+    pair = Authority().issue("node", days=60)
+    location = pair.write_pem(tmp_path / "node.pem")
+    settings = TlsSettings(Store("PEM", location, None), Store("PEM", None, None), (), ())
+    expires_ms = int(pair.certificate.not_valid_after_utc.timestamp() * 1000)
+    clock = Hands(expires_ms - 60 * DAY_MS)
+    contexts = TlsContexts(clock)
+    for before_days in (60, 31, 29, 28.9, 27, -1):
+        clock.ms = expires_ms - int(before_days * DAY_MS)
+        contexts.of("TLS", settings)
+    assert contexts.expires_s("TLS") == expires_ms / 1000
+    assert contexts.expires_s("OTHER") is None
+    day = pair.certificate.not_valid_after_utc.strftime("%Y-%m-%d")
+    shown = [(one.levelname, one.getMessage().partition(day)[0]) for one in caplog.records]
+    assert shown == [
+        ("INFO", "listener TLS: its certificate expires on "),
+        ("WARNING", "listener TLS: its certificate expires on "),
+        ("WARNING", "listener TLS: its certificate expires on "),
+        ("WARNING", "listener TLS: its certificate expired on "),
+    ]
+
+
+def test_the_end_of_each_kind_of_store(tmp_path: Path) -> None:
+    """Of a file, of texts, of a PKCS12 store; none where there is no certificate."""
+    pair = Authority().issue("node")
+    end_s = pair.certificate.not_valid_after_utc.timestamp()
+    stores = [
+        Store("PEM", pair.write_pem(tmp_path / "a.pem"), None),
+        Store("PEM", None, None, pair.key_pem, pair.certificate_pem),
+        Store("PKCS12", pair.write_pkcs12(tmp_path / "a.p12"), PASSWORD),
+        Store("PEM", str(tmp_path / "absent"), None),
+        Store("PKCS12", None, None),
+    ]
+    assert [expiry_s(one) for one in stores] == [end_s, end_s, end_s, None, None]
+
+
+def test_a_key_that_others_read_is_refused(tmp_path: Path) -> None:
+    """Unless it is encrypted."""
+    path = tmp_path / "node.pem"
+    location = Authority().issue("node").write_pem(path)
+    path.chmod(0o644)
+    settings = TlsSettings(Store("PEM", location, None), Store("PEM", None, None), (), ())
+    with pytest.raises(ValueError, match="others can read"):
+        TlsContexts(Hands(0)).of("TLS", settings)
+    path.chmod(0o640)
+    TlsContexts(Hands(0)).of("TLS", settings)
