@@ -72,7 +72,9 @@ def make_app(health: NodeHealth, spelling: Spelling, login: BasicLogin | None = 
 class Pages:
     """The pages, one method for each."""
 
-    def __init__(self, health: NodeHealth, spelling: Spelling, login: BasicLogin | None) -> None:
+    def __init__(
+        self, health: NodeHealth, spelling: Spelling, login: BasicLogin | None = None
+    ) -> None:
         self._health = health
         self._login = login
         self._process = ProcessMetrics()
