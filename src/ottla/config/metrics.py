@@ -32,7 +32,7 @@ class MetricsSettings(ConfigTable):
     metrics_basic_auth_password: Secret | None = key(None, "Password of that user.", importance=LOW)
     metrics_basic_auth_username: Text = key(
         "",
-        "User that must log in for /metrics; empty: nobody has to. Probes need no login.",
+        "User that must log in for /metrics; empty: no login. Probes need no login.",
         importance=LOW,
     )
     metrics_ssl_keystore_location: Text | None = key(

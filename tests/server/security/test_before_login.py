@@ -1,4 +1,4 @@
-"""Limits before the login: half-open handshakes and silent clients keep nobody out."""
+"""Limits before the login: half-open handshakes and silent clients do not keep users out."""
 
 from __future__ import annotations
 
