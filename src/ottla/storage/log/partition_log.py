@@ -218,9 +218,10 @@ class PartitionLog:
             offset = self.log_end_offset
         if offset != self.high_watermark:
             self.high_watermark = offset
-            if self.first_unstable_offset is not None:
-                self.producer_state.high_watermark_updated(offset)
-                self.first_unstable_offset = self.producer_state.first_unstable_offset
+            producers = self.producer_state
+            if producers.unreplicated:
+                producers.high_watermark_updated(offset)
+                self.first_unstable_offset = producers.first_unstable_offset
         return offset
 
     @property

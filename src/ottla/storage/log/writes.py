@@ -344,7 +344,7 @@ def _next_of(
     entry = state.producers.get(batch.producer_id)
     if (
         entry is None
-        or state.verifications
+        or batch.producer_id in state.verifications
         or not entry.batches
         or entry.producer_epoch != batch.producer_epoch
         or entry.transaction_first_offset >= 0

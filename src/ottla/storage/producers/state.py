@@ -59,7 +59,8 @@ class ProducerState:
         self._stale_unstable_offset: int | None = None
         self._discarded: dict[int, ProducerEntry] = {}
         self._ongoing: dict[int, int] = {}  # first offset → producer id, in order of offsets
-        self._unreplicated: dict[int, int] = {}  # first offset → last offset, complete above the HW
+        self.unreplicated: dict[int, int] = {}
+        """First by last offsets of transactions whose markers are above the high watermark."""
         self.verifications: dict[int, Verification] = {}
         """By producer id: transactions whose first batch is verified, or was refused since."""
         self._unchecked: list[int] = []  # what `remove_expired` has still to check
@@ -88,9 +89,9 @@ class ProducerState:
         if self.is_stale:
             return self._stale_unstable_offset
         ongoing = next(iter(self._ongoing), None)
-        if not self._unreplicated:
+        if not self.unreplicated:
             return ongoing
-        unreplicated = min(self._unreplicated)
+        unreplicated = min(self.unreplicated)
         return unreplicated if ongoing is None else min(ongoing, unreplicated)
 
     def last_stable_offset(self, completed: CompletedTransaction) -> int:
@@ -103,13 +104,13 @@ class ProducerState:
     def complete(self, completed: CompletedTransaction) -> None:
         """Close a transaction; it stays unstable until its marker is replicated."""
         del self._ongoing[completed.first_offset]
-        self._unreplicated[completed.first_offset] = completed.last_offset
+        self.unreplicated[completed.first_offset] = completed.last_offset
 
     def high_watermark_updated(self, high_watermark: int) -> None:
         """Remove the transactions whose markers are replicated."""
-        if self._unreplicated:
-            self._unreplicated = {
-                first: last for first, last in self._unreplicated.items() if last >= high_watermark
+        if self.unreplicated:
+            self.unreplicated = {
+                first: last for first, last in self.unreplicated.items() if last >= high_watermark
             }
 
     def has_transaction_since_before(self, timestamp_ms: int) -> bool:
@@ -338,7 +339,7 @@ class ProducerState:
         self.producers = {}
         self._recount()
         self._ongoing = {}
-        self._unreplicated = {}
+        self.unreplicated = {}
 
     def load(self, log_start_offset: int, now_ms: int) -> None:
         """Load the newest snapshot that can be read; without one begin at the log's start."""
@@ -432,7 +433,7 @@ class ProducerState:
         self.is_stale = False
         self.producers = rebuilt.producers
         self._recount()
-        self._ongoing, self._unreplicated = rebuilt._ongoing, rebuilt._unreplicated
+        self._ongoing, self.unreplicated = rebuilt._ongoing, rebuilt.unreplicated
         self.generation, self.end_offset = rebuilt.generation, rebuilt.end_offset
         self.snapshots = rebuilt.snapshots
         self.unflushed_snapshots = rebuilt.unflushed_snapshots
