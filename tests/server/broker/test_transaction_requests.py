@@ -126,39 +126,70 @@ def test_only_what_waits_for_the_previous_transaction_is_asked_for_again() -> No
     assert world.verification.failed_count == 4
 
 
+class Leader:
+    """The state of a leader whose followers have not fetched yet."""
+
+    def __init__(self) -> None:
+        self.waits: list[tuple[Any, int]] = []
+        self.acknowledgements = SimpleNamespace(forget_expired=lambda: None)
+
+    def acknowledge(self, _offset: int, wait: Any, position: int) -> None:
+        """Take who waits."""
+        self.waits.append((wait, position))
+
+
+class Markers:
+    """A writer of markers over two partitions of topic a."""
+
+    def __init__(self, leader: Any = None) -> None:
+        self.clock = VirtualClock()
+        self.timer = TimingWheel(0)
+        self.overdue: list[str] = []
+        self.flush: Pending[None] = Pending()
+        flushes = SimpleNamespace(
+            wait_for_overdue=lambda: {TopicPartition("a", 0): self.flush},
+        )
+        replicas: Any = SimpleNamespace(
+            find=lambda *_: "a partition",
+            append=lambda *_, **__: (SimpleNamespace(last_offset=0), leader),
+            overdue_flushes=self.overdue,
+            logs=SimpleNamespace(flushes=flushes),
+        )
+        self._writer = MarkerWriter(replicas, {}, Expiries(self.timer), self.clock, 1000)
+
+    def write(self) -> Pending[Any]:
+        """Write the markers of one transaction."""
+        marker = WriteTxnMarkersRequest.WritableTxnMarker
+        topics = [marker.WritableTxnMarkerTopic(name="a", partition_indexes=[0, 1])]
+        producer: dict[str, Any] = {"producer_id": 1, "producer_epoch": 1, "coordinator_epoch": 0}
+        one = marker(**producer, transaction_result=True, topics=topics)
+        return self._writer.write(WriteTxnMarkersRequest(markers=[one]))
+
+
+def _codes(answer: Pending[Any]) -> list[int]:
+    return [one.error_code for one in answer.value.markers[0].topics[0].partitions]
+
+
 def test_a_marker_is_acknowledged_once_it_is_flushed_where_flush_messages_says_so() -> None:
     """Else a crash could take it from the log after its transaction was completed."""
-    flush: Pending[None] = Pending()
-    overdue: list[str] = []
-
-    def append(*_: object, **__: object) -> tuple[Any, None]:
-        overdue.append("a-0")
-        return SimpleNamespace(last_offset=0), None
-
-    flushes = SimpleNamespace(wait_for_overdue=lambda: {TopicPartition("a", 0): flush})
-    replicas: Any = SimpleNamespace(
-        find=lambda *_: "a partition",
-        append=append,
-        overdue_flushes=overdue,
-        logs=SimpleNamespace(flushes=flushes),
-    )
-    clock = VirtualClock()
-    writer = MarkerWriter(replicas, {}, Expiries(TimingWheel(clock.monotonic_ms())), clock, 1000)
-    marker = WriteTxnMarkersRequest.WritableTxnMarker
-    answer = writer.write(
-        WriteTxnMarkersRequest(
-            markers=[
-                marker(
-                    producer_id=1,
-                    producer_epoch=1,
-                    transaction_result=True,
-                    coordinator_epoch=0,
-                    topics=[marker.WritableTxnMarkerTopic(name="a", partition_indexes=[0])],
-                )
-            ]
-        )
-    )
+    markers = Markers()
+    markers.overdue.append("a-0")
+    answer = markers.write()
     assert not answer.done
-    flush.fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
-    (result,) = answer.value.markers[0].topics[0].partitions
-    assert result.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    markers.flush.fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
+    assert _codes(answer) == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+
+
+def test_markers_that_are_not_replicated_in_time_are_sent_again() -> None:
+    """An acknowledgement after the request's timeout changes nothing."""
+    leader = Leader()
+    markers = Markers(leader)
+    answer = markers.write()
+    (wait, position), (late, late_position) = leader.waits
+    wait.acknowledged(position, ErrorCode.NONE)
+    assert not answer.done
+    markers.clock.time_ms = 1000
+    markers.timer.advance(1000)
+    assert _codes(answer) == [ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT]
+    late.acknowledged(late_position, ErrorCode.NONE)
+    assert _codes(answer) == [ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT]

@@ -73,8 +73,10 @@ class _Acknowledgements(Pending[None]):
 
     def acknowledged(self, position: int, code: ErrorCode) -> None:
         """Take a result."""
-        result, _ = self._waiting.pop(position)
-        result.error_code = int(code)
+        waiting = self._waiting.pop(position, None)
+        if waiting is None:
+            return  # too late
+        waiting[0].error_code = int(code)
         if not self._waiting:
             self.is_over = True
             self.complete(None)
