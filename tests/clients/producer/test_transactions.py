@@ -4,7 +4,7 @@ from __future__ import annotations
 
 # ruff: noqa: PT012 - the error must be raised in the block of the transaction
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
@@ -20,12 +20,15 @@ from ottla.cli.perf.producer_perf_test import producer_perf_test
 from ottla.clients.blocking import Admin, Consumer, Producer
 from ottla.clients.producer.producer import AsyncProducer
 from ottla.errors import ErrorCode, KafkaError
+from ottla.records.validator import AppendOrigin
 from ottla.testing.cluster import Cluster
 from ottla.types import TopicPartition
+from tests.clients.test_metrics import value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ottla.server.node.node import Node
     from ottla.testing.kafka import Kafka
 
 
@@ -251,3 +254,48 @@ def test_the_performance_tool_sends_in_transactions(bootstrap: str) -> None:
         end = admin.list_offsets({TopicPartition("perf", 0): -1})[TopicPartition("perf", 0)]
     assert not isinstance(end, KafkaError)
     assert end.offset > 51  # markers of several transactions
+
+
+def test_a_transaction_after_records_that_were_given_up() -> None:
+    """The sequences of records that were sent, refused and dropped leave no gap."""
+    with Cluster() as cluster:
+        with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            admin.update_features({"transaction.version": 1}, upgrade_type=2)
+        with Producer(
+            bootstrap_servers=cluster.bootstrap,
+            transactional_id="given-up",
+            retry_backoff_ms=20,
+            delivery_timeout_ms=5000,
+            request_timeout_ms=4000,
+        ) as producer:
+            producer.init_transactions()
+            with producer.transaction():
+                producer.send("given-up", b"before")
+            cluster.run(_refuse_records)
+            producer.begin_transaction()
+            dropped = producer.send("given-up", b"dropped")
+            while not value(producer.metrics(), "record-retry-total"):
+                assert not dropped.done
+            producer.abort_transaction()
+            with pytest.raises(TransactionAbortedError):
+                dropped.result()
+            cluster.run(_take_records)
+            with producer.transaction():
+                producer.send("given-up", b"after")
+        assert _values(cluster.bootstrap, "given-up", 2) == [b"before", b"after"]
+
+
+def _refuse_records(node: Node) -> None:
+    replicas: Any = node.broker.replicas
+    append = replicas.append
+
+    def refuse(*given: Any, **named: Any) -> Any:
+        if AppendOrigin.COORDINATOR in given or "origin" in named:
+            return append(*given, **named)
+        raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+
+    replicas.append = refuse
+
+
+def _take_records(node: Node) -> None:
+    del node.broker.replicas.append

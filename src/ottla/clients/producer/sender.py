@@ -522,7 +522,14 @@ class Sender:
         self.producer_id, self.producer_epoch = producer_id, producer_epoch
 
     def drop_unsent(self) -> None:
-        """Fail the batches that are not in flight: their transaction is aborted."""
+        """Fail the batches that are not in flight: their transaction is aborted.
+
+        Those that were sent before have sequences, which can only be left out in another epoch.
+        """
+        if self.transactions is not None and any(
+            batch.base_sequence >= 0 for queue in self.accumulator.active for batch in queue.retries
+        ):
+            self.transactions.state.needs_bump = True
         self._fail_all(TransactionAbortedError())
 
     def _fail_all(self, error: Exception) -> None:
