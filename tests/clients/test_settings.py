@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.clients.producer.sender import is_idempotent
+from ottla.clients.producer.sequences import is_idempotent
 from ottla.clients.settings import ADMIN, COMMON, CONSUMER, PRODUCER, Setting, read_settings
 from ottla.config import librdkafka
 from ottla.config.client import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig

@@ -356,10 +356,13 @@ class Session:
 
     # ---------------------------------------------------------------- descriptions
 
-    def do_describe(self, transactional_id: str) -> list[str]:
-        """DescribeTransactions of one id."""
-        request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-        one = self._peer.ask(request, 0).transaction_states[0]
+    def do_describe(self, *transactional_ids: str) -> list[str]:
+        """DescribeTransactions."""
+        request = DescribeTransactionsRequest(transactional_ids=list(transactional_ids))
+        answer = self._peer.ask(request, 0)
+        return [line for one in answer.transaction_states for line in self._described(one)]
+
+    def _described(self, one: Any) -> list[str]:
         if one.error_code:
             return [_code(one.error_code)]
         started = "started" if one.transaction_start_time_ms >= 0 else "not started"

@@ -18,8 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.clients.client import ANY_NODE
 from ottla.clients.producer.metrics import SenderMetrics
-from ottla.clients.producer.sequences import SEQUENCE_MASK, counts, following, is_before
-from ottla.errors import ClosedError, ConfigError, ErrorCode, KafkaError, TransactionAbortedError
+from ottla.clients.producer.sequences import (
+    SEQUENCE_MASK,
+    counts,
+    following,
+    is_before,
+    is_idempotent,
+)
+from ottla.errors import ClosedError, ErrorCode, KafkaError, TransactionAbortedError
 from ottla.protocol.apis.describe_configs import DescribeConfigsRequest
 from ottla.protocol.apis.init_producer_id import InitProducerIdRequest
 from ottla.protocol.apis.produce import ProduceRequest
@@ -581,27 +587,3 @@ def _oldest_ms(queue: PartitionQueue) -> int | None:
 def _level(settings: Settings) -> int | None:
     name = f"compression.{settings.compression_type}.level"
     return getattr(settings, name.replace(".", "_")) if name in settings.given else None
-
-
-def is_idempotent(settings: Settings) -> bool:
-    """Whether sequences are used; ConfigError for settings that exclude it.
-
-    As in Kafka, acks other than all and zero retries disable it, unless it is enabled explicitly.
-    """
-    requested = "enable.idempotence" in settings.given or settings.transactional_id is not None
-    if not settings.enable_idempotence:
-        return False
-    conflicts = [
-        text
-        for broken, text in (
-            (settings.acks != -1, "acks=all"),
-            (settings.max_in_flight_requests_per_connection > 5, "at most 5 requests in flight"),
-            (settings.retries == 0, "retries above 0"),
-        )
-        if broken
-    ]
-    if not conflicts:
-        return True
-    if requested or "at most 5 requests in flight" in conflicts:
-        raise ConfigError(f"enable.idempotence needs {' and '.join(conflicts)}")
-    return False

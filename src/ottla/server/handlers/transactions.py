@@ -164,9 +164,8 @@ def describe_transactions(
     ctx: Context, request: DescribeTransactionsRequest
 ) -> Pending[DescribeTransactionsResponse]:
     """Describe transactional ids that this broker coordinates."""
-    names = dict.fromkeys(request.transactional_ids)
     return gather(
-        [queries.describe(ctx.broker.transactions, name) for name in names],
+        [queries.describe(ctx.broker.transactions, name) for name in request.transactional_ids],
         lambda parts: DescribeTransactionsResponse(
             transaction_states=[part.value for part in parts]
         ),
