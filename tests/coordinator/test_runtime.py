@@ -36,6 +36,7 @@ class Counter:
     """Counts how often each name was written; each record has a key of its own."""
 
     _serials = count()
+    is_compacted = True
 
     def __init__(self, environment: ShardEnvironment) -> None:
         self.counts: TimelineDict[str, int] = TimelineDict(environment.registry)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,6 +14,8 @@ from tests.simulation.clusters.bounds import Bounds
 from tests.simulation.clusters.bug_reports import BugReports
 from tests.simulation.clusters.checks import ClusterChecks
 from tests.simulation.clusters.faults import ClusterFaults, raise_failure
+from tests.simulation.clusters.shares import SETTINGS as SHARE_SETTINGS
+from tests.simulation.clusters.shares import ShareWork, has_shares
 from tests.simulation.clusters.transactions import SETTINGS as TRANSACTION_SETTINGS
 from tests.simulation.clusters.transactions import (
     TransactionWork,
@@ -104,6 +107,8 @@ class ClusterRun:
             settings |= _SMALL_SEGMENTS
         if has_transactions(seed):
             settings |= TRANSACTION_SETTINGS
+        if has_shares(seed):
+            settings |= SHARE_SETTINGS
         self.cluster = SimulatedCluster(
             seed,
             nodes=layout.nodes,
@@ -117,6 +122,9 @@ class ClusterRun:
         self.transactions: TransactionWork | None = None
         if has_transactions(seed):
             self.transactions = TransactionWork(seed, self.cluster, self.checks)
+        self.shares: ShareWork | None = None
+        if has_shares(seed):
+            self.shares = ShareWork(seed, self.cluster)
         bounds = None
         if lasting:
             bounds = Bounds(self.cluster, self.work, Random(f"{seed}/bounds"))
@@ -134,6 +142,7 @@ class ClusterRun:
             checks.served.watching(),
             checks.markers.watching(),
             self.bug_reports.watching(),
+            nullcontext() if self.shares is None else self.shares.checks.watching(),
             charged(self.cluster.loop),
         ):
             self.cluster.run(self._run())
@@ -148,6 +157,9 @@ class ClusterRun:
         if self.transactions is not None:
             await self.transactions.create()
             jobs += [loop.create_task(job) for job in self.transactions.jobs()]
+        if self.shares is not None:
+            await self.shares.create()
+            jobs += [loop.create_task(job) for job in self.shares.jobs()]
         for job in jobs:
             job.add_done_callback(raise_failure)
         administering = loop.create_task(self.work.administer())
@@ -159,6 +171,8 @@ class ClusterRun:
         self.work.is_over = True
         if self.transactions is not None:
             self.transactions.is_over = True
+        if self.shares is not None:
+            self.shares.is_over = True
         await self._until(self._is_in_sync, "not all replicas are in sync")
         await self._until(lambda: all(job.done() for job in jobs), "clients are not done")
         await self._serve_again()
@@ -262,6 +276,8 @@ class ClusterRun:
         self._check_producers()
         if self.transactions is not None:
             self.transactions.check()
+        if self.shares is not None:
+            self.shares.check()
         for (topic, index), stored in found.items():
             if topic == KEPT:
                 self._check_order(f"{topic}-{index}", list(stored.values()))

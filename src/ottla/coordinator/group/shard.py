@@ -70,6 +70,8 @@ class ConsumerDependencies(NamedTuple):
 class GroupShard:
     """Replayed: stored classic groups, consumer groups, offsets. Soft: `classic.live`, timers."""
 
+    is_compacted = True
+
     def __init__(
         self,
         environment: ShardEnvironment,

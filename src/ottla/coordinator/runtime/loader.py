@@ -2,9 +2,10 @@
 
 Kafka: org.apache.kafka.coordinator.common.runtime.CoordinatorLoaderImpl.
 
-Of many records of a key only the newest is replayed, in the order of their offsets: what the
-cleaner would have left, and a shard must be able to load that. Records of transactions and what
-stands around them are replayed one by one.
+Where a shard's topic is compacted, of many records of a key only the newest is replayed, in the
+order of their offsets: what the cleaner would have left, and a shard must be able to load that.
+Records of transactions and what stands around them are replayed one by one, as are all records of
+topics that are not compacted.
 
 No snapshots are taken while loading, so undo logs cost nothing. A new leader's high watermark may
 be lower than what the old one had acknowledged. The shard therefore serves no request until all
@@ -84,6 +85,9 @@ class Loader:
 
     def _walk(self) -> bool:
         """Walk over batches that were read; return False where the turn has to end."""
+        if not self._shard.is_compacted:
+            self._replay_some()
+            return self.position >= self.target or self._left <= 0 or self._read()
         walk = collect_newest(
             self._newest,
             self._data,

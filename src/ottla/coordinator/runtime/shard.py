@@ -28,7 +28,13 @@ class ShardEnvironment:
 
 
 class Shard(Protocol):
-    """Replayed state lives in timelines and changes only in `replay`; soft state in one object."""
+    """Replayed state lives in timelines and changes only in `replay`; soft state in one object.
+
+    is_compacted says that a record replaces all former ones of its key, so that loading replays the
+    newest ones only.
+    """
+
+    is_compacted: bool
 
     def replay(self, offset: int, producer_id: int, record: CoordinatorRecord) -> None:
         """Apply a record at its offset; producer_id is -1 outside a transaction."""

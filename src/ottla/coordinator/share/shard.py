@@ -51,6 +51,9 @@ class StateChange(NamedTuple):
 class ShareShard:
     """Replayed: states, epochs, updates since the last snapshot. Soft: the timer of snapshots."""
 
+    is_compacted = False
+    """Updates have one key and add to each other."""
+
     def __init__(
         self,
         environment: ShardEnvironment,

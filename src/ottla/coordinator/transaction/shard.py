@@ -46,6 +46,8 @@ class Outcome(NamedTuple):
 class TransactionShard:
     """Replayed: the transactional ids. Soft: the timers, and epochs before the last bump."""
 
+    is_compacted = True
+
     def __init__(
         self,
         environment: ShardEnvironment,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ottla.clients.admin.admin import AsyncAdmin
     from ottla.clients.consumer.consumer import AsyncConsumer
     from ottla.clients.producer.producer import AsyncProducer
+    from ottla.clients.share.consumer import AsyncShareConsumer
     from ottla.server.node.quorum_format import QuorumFormat
 
 T = TypeVar("T")
@@ -211,6 +212,10 @@ class SimulatedCluster:
     def consumer(self, *topics: str, **settings: Any) -> AsyncConsumer:
         """Return a consumer of this cluster."""
         return self._any.consumer(*topics, bootstrap_servers=self.bootstrap, **settings)
+
+    def share_consumer(self, *topics: str, **settings: Any) -> AsyncShareConsumer:
+        """Return a share consumer of this cluster."""
+        return self._any.share_consumer(*topics, bootstrap_servers=self.bootstrap, **settings)
 
     def admin(self, **settings: Any) -> AsyncAdmin:
         """Return an admin client of this cluster."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ottla.clients.admin.admin import AsyncAdmin
 from ottla.clients.consumer.consumer import AsyncConsumer
 from ottla.clients.producer.producer import AsyncProducer
+from ottla.clients.share.consumer import AsyncShareConsumer
 from ottla.config.broker import parse_broker_config
 from ottla.server.node.node import Node
 from ottla.testing.cluster import TEST_DEFAULTS
@@ -268,6 +269,11 @@ class SimulatedNode:
         """Return a consumer of this node."""
         settings = {"bootstrap_servers": self.bootstrap, **settings}
         return AsyncConsumer(*topics, environment=self.client_environment(), **settings)
+
+    def share_consumer(self, *topics: str, **settings: Any) -> AsyncShareConsumer:
+        """Return a share consumer of this node."""
+        settings = {"bootstrap_servers": self.bootstrap, **settings}
+        return AsyncShareConsumer(*topics, environment=self.client_environment(), **settings)
 
     def admin(self, **settings: Any) -> AsyncAdmin:
         """Return an admin client of this node."""
