@@ -43,7 +43,7 @@ def _leader(cluster: SimulatedCluster, topic: str, partition: int) -> int:
             found = host.node.broker.image.topics.by_name[topic].partitions[partition].leader
             if cluster[found].is_alive:
                 return found
-    raise AssertionError(f"nobody knows the leader of {topic}-{partition}")
+    raise AssertionError(f"no node knows the leader of {topic}-{partition}")
 
 
 def test_what_is_acknowledged_survives_leaders_and_share_coordinators() -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ottla.clients.share.consumer import AsyncShareConsumer
     from ottla.testing.simulation import SimulatedCluster
 
-TOPIC, GROUP, COUNT = "shared", "sharers", 2
+TOPIC, GROUP, COUNT = "shared", "members", 2
 LOCK_MS = 3000
 SETTINGS = {
     "share.coordinator.state.topic.num.partitions": "2",
