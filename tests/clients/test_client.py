@@ -167,6 +167,7 @@ class RefusedOnce:
     """A login that the broker refuses the first time."""
 
     tries = 0
+    session_lifetime_ms = 0
 
     def next_request(self, _response: object) -> None:
         """Need no request at all."""

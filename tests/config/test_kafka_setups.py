@@ -165,7 +165,7 @@ def test_the_file_that_kafka_is_delivered_with_starts_unchanged() -> None:
         ),
         (
             {"KAFKA_AUTHORIZER_CLASS_NAME": "a.StandardAuthorizer"},
-            "authorizer.class.name=a.StandardAuthorizer requires an authorizer other than",
+            "authorizer.class.name: class a.StandardAuthorizer cannot be loaded",
         ),
         (
             {"KAFKA_METRIC_REPORTERS": "io.confluent.metrics.reporter.ConfluentMetricsReporter"},

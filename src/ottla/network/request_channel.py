@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     class Login(Protocol):
         """A SASL exchange, one request at a time."""
 
+        session_lifetime_ms: int
+        """For how long the broker takes requests afterwards, 0 for any time (KIP-368)."""
+
         def next_request(self, response: Response | None) -> Request | None:
             """Return the next request, None once logged in; raise KafkaError if rejected."""
 
@@ -56,6 +59,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 CONTROLLER_HINT = ": it is a controller, connect to a broker's listener"
+_RENEWED_AT = 0.85
+"""The part of a session after which the client logs in again."""
 VersionLimits = dict[int, tuple[int, int]]
 
 
@@ -145,6 +150,8 @@ class Channel:
         self._waiting: deque[InFlight] = deque()
         self._sent: deque[tuple[int, InFlight]] = deque()
         self._next_correlation_id = 0
+        self._renew_at_ms: int | None = None
+        """When the client has to log in again, with the next request."""
 
     @property
     def in_flight(self) -> int:
@@ -179,11 +186,22 @@ class Channel:
         )
         if self.state is ChannelState.CLOSED:
             entry.pending.fail(_disconnected("the connection is closed"))
-        elif self.state is ChannelState.READY:
+        elif self.state is ChannelState.READY and not self._must_renew(now_ms):
             self._send(entry, now_ms)
         else:
             self._waiting.append(entry)
+            if self.state is ChannelState.READY:
+                self._renew(now_ms, timeout_ms)
         return entry.pending
+
+    def _must_renew(self, now_ms: int) -> bool:
+        return self._renew_at_ms is not None and now_ms >= self._renew_at_ms
+
+    def _renew(self, now_ms: int, timeout_ms: int) -> None:
+        """Log in again on the same connection; requests wait for it, answers still come."""
+        assert self._new_login is not None, "only a login has an end"
+        self.state = ChannelState.NEGOTIATING
+        self._log_in(self._new_login(), None, now_ms, timeout_ms)
 
     def connected(self, now_ms: int, *, timeout_ms: int = 30_000) -> None:
         """Start the version negotiation on an established connection."""
@@ -225,6 +243,8 @@ class Channel:
             self.closed(error)
             return
         if request is None:
+            lifetime_ms = login.session_lifetime_ms
+            self._renew_at_ms = now_ms + int(lifetime_ms * _RENEWED_AT) if lifetime_ms else None
             self._become_ready(now_ms)
             return
         entry = InFlight(request, now_ms + timeout_ms)

@@ -60,6 +60,8 @@ class TlsSettings(NamedTuple):
     cipher_suites: tuple[str, ...]
     client_auth: str = "none"
     checks_host: bool = True
+    allows_dn_changes: bool = False
+    allows_san_changes: bool = False
 
 
 def tls_settings(value: Callable[[str], Any], client_auth: str = "none") -> TlsSettings:
@@ -119,8 +121,16 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext:
     return context
 
 
-def expiry_s(store: Store) -> float | None:
-    """Return when the node's certificate expires, in seconds since 1970; None without one."""
+class Identity(NamedTuple):
+    """Whom a certificate names, and until when it is valid."""
+
+    subject: str
+    names: frozenset[str]
+    expires_s: float
+
+
+def identity_of(store: Store) -> Identity | None:
+    """Return the identity of the node's own certificate; None without one."""
     try:
         if store.type != PEM:
             text = _read(store).chain if store.location else ""
@@ -129,10 +139,39 @@ def expiry_s(store: Store) -> float | None:
                 text = file.read(_MAX_STORE_BYTES).decode("latin-1")
         else:
             text = store.certificates or store.key or ""
-        certificates = x509.load_pem_x509_certificates(text.encode("latin-1"))
+        certificate = x509.load_pem_x509_certificates(text.encode("latin-1"))[0]
+        names = _alternative_names(certificate)
     except (OSError, ValueError):  # reported where the store is loaded
         return None
-    return certificates[0].not_valid_after_utc.timestamp()
+    expires_s = certificate.not_valid_after_utc.timestamp()
+    return Identity(certificate.subject.rfc4514_string(), names, expires_s)
+
+
+def _alternative_names(certificate: x509.Certificate) -> frozenset[str]:
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return frozenset()
+    return frozenset(f"{type(one).__name__}:{one.value}" for one in found.value)
+
+
+def identity_change(
+    before: Identity | None, after: Identity | None, *, allows_dn: bool, allows_san: bool
+) -> str | None:
+    """Say why a new certificate must not take the place of another; None where it may."""
+    if before is None or after is None:
+        return None
+    if before.subject != after.subject and not allows_dn:
+        return (
+            f"Keystore DistinguishedName does not match: existing={before.subject}, "
+            f"new={after.subject}; ssl.allow.dn.changes=true allows it"
+        )
+    if not before.names <= after.names and not allows_san:
+        return (
+            f"Keystore SubjectAltNames do not match: existing={sorted(before.names)}, "
+            f"new={sorted(after.names)}; ssl.allow.san.changes=true allows it"
+        )
+    return None
 
 
 def _limit(context: ssl.SSLContext, settings: TlsSettings) -> None:

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.network.tls_context import Store, TlsSettings, expiry_s
+from ottla.network.tls_context import (
+    Identity,
+    Store,
+    TlsSettings,
+    identity_change,
+    identity_of,
+)
 from ottla.server.system.tls import TlsContexts
 from tests.server.security.certificates import PASSWORD, Authority
 
@@ -64,7 +70,9 @@ def test_the_end_of_each_kind_of_store(tmp_path: Path) -> None:
         Store("PEM", str(tmp_path / "absent"), None),
         Store("PKCS12", None, None),
     ]
-    assert [expiry_s(one) for one in stores] == [end_s, end_s, end_s, None, None]
+    found = [identity_of(one) for one in stores]
+    ends = [None if one is None else one.expires_s for one in found]
+    assert ends == [end_s, end_s, end_s, None, None]
 
 
 def test_a_key_that_others_read_is_refused(tmp_path: Path) -> None:
@@ -77,3 +85,30 @@ def test_a_key_that_others_read_is_refused(tmp_path: Path) -> None:
         TlsContexts(Hands(0)).of("TLS", settings)
     path.chmod(0o640)
     TlsContexts(Hands(0)).of("TLS", settings)
+
+
+def test_a_certificate_of_another_node_is_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A changed file with another name leaves the old one, unless it is allowed."""
+    authority, path = Authority(), tmp_path / "node.pem"
+    location = authority.issue("node").write_pem(path)
+    settings = TlsSettings(Store("PEM", location, None), Store("PEM", None, None), (), ())
+    contexts = TlsContexts(Hands(0))
+    first = contexts.of("TLS", settings)
+    authority.issue("other").write_pem(path)
+    assert contexts.of("TLS", settings) is first
+    assert "Keystore DistinguishedName does not match" in caplog.text
+    assert contexts.of("TLS", settings._replace(allows_dn_changes=True)) is not first
+
+
+def test_names_may_be_added_and_not_taken_away() -> None:
+    """As Kafka compares SubjectAltNames."""
+    one = Identity("CN=a", frozenset({"DNSName:a"}), 0)
+    two = Identity("CN=a", frozenset({"DNSName:a", "DNSName:b"}), 0)
+    assert identity_change(one, two, allows_dn=False, allows_san=False) is None
+    refusal = identity_change(two, one, allows_dn=False, allows_san=False)
+    assert refusal is not None
+    assert "SubjectAltNames do not match" in refusal
+    assert identity_change(two, one, allows_dn=False, allows_san=True) is None
+    assert identity_change(None, one, allows_dn=False, allows_san=False) is None

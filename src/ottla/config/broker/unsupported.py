@@ -38,11 +38,6 @@ def _set(name: str) -> Callable[[BrokerConfig], bool]:
 
 REFUSALS: tuple[Refusal, ...] = (
     Refusal(
-        "authorizer.class.name",
-        lambda config: config.authorizer_class_name not in {"", STANDARD_AUTHORIZER},
-        f"an authorizer other than {STANDARD_AUTHORIZER}",
-    ),
-    Refusal(
         "remote.log.storage.system.enable",
         _set("remote.log.storage.system.enable"),
         "tiered storage",

@@ -54,6 +54,7 @@ class MechanismLogin:
         self._mechanism = mechanism
         self._messages = messages
         self._started = False
+        self.session_lifetime_ms = 0
 
     def __repr__(self) -> str:
         return f"MechanismLogin({self._mechanism})"
@@ -71,6 +72,7 @@ class MechanismLogin:
             elif answer.error_code == ErrorCode.ILLEGAL_SASL_STATE and not self._started:
                 message = NO_LOGIN
             raise KafkaError(answer.error_code, message)
+        self.session_lifetime_ms = getattr(answer, "session_lifetime_ms", 0)
         try:
             if self._started:
                 message_bytes = self._messages.send(bytes(answer.auth_bytes))

@@ -5,22 +5,29 @@ Kafka: org.apache.kafka.metadata.publisher.AclPublisher.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import logging
+from typing import TYPE_CHECKING, Any, Final
 
+from ottla.config.broker.unsupported import STANDARD_AUTHORIZER
 from ottla.config.problems import ConfigProblem
 from ottla.controller.acls import acl_of
-from ottla.security.authorizer import StandardAuthorizer
+from ottla.security.acl import Operation, ResourceType
+from ottla.security.authorizer import Decision, StandardAuthorizer, str_of
 from ottla.security.principal import parse_principal
+from ottla.server.node.plugins import load_plugin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from ottla.config.broker import BrokerConfig
     from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image.image import MetadataImage
+    from ottla.security.principal import Principal
 
     Listener = Callable[[MetadataDelta, MetadataImage], None]
 
+log = logging.getLogger("ottla.authorizer")
+AUTHORIZER_METHODS: Final = ("configure", "authorize")
 _SUPER_USERS: Final = "super.users"
 _ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
 
@@ -31,6 +38,12 @@ def authorizer_of(
     """Return the authorizer of authorizer.class.name, kept current by the metadata, or None."""
     if not config.authorizer_class_name:
         return None
+    if config.authorizer_class_name != STANDARD_AUTHORIZER:
+        name = config.authorizer_class_name
+        plugin = load_plugin(name, AUTHORIZER_METHODS, config.given)
+        own = PluginAuthorizer(plugin, _super_users(config))
+        add_listener(AclPublisher(own).metadata_changed)
+        return own
     allows = str(config.given.get(_ALLOW_EVERYONE, "false")).strip().lower() == "true"
     authorizer = StandardAuthorizer(_super_users(config), allows_without_acl=allows)
     add_listener(AclPublisher(authorizer).metadata_changed)
@@ -40,6 +53,46 @@ def authorizer_of(
 def _super_users(config: BrokerConfig) -> list[str]:
     text = str(config.given.get(_SUPER_USERS) or "")
     return [str(parse_principal(one.strip())) for one in text.split(";") if one.strip()]
+
+
+class PluginAuthorizer(StandardAuthorizer):
+    """Asks a Python class; super users may do everything, and an exception denies.
+
+    `authorize(principal, host, operation, resource_type, name)` gets texts in Kafka's spelling. Its
+    answers are not kept. Entries are stored and described; the class is not told of them.
+    """
+
+    def __init__(self, plugin: Any, super_users: Collection[str]) -> None:
+        super().__init__(super_users, allows_without_acl=False)
+        self._plugin = plugin
+        self._supers = frozenset(super_users)
+
+    def authorize(
+        self, principal: Principal, host: str, operation: int, resource_type: int, name: str
+    ) -> bool:
+        """Ask for each decision."""
+        self._changed()
+        return super().authorize(principal, host, operation, resource_type, name)
+
+    def authorize_any(
+        self, principal: Principal, host: str, operation: int, resource_type: int
+    ) -> bool:
+        """Ask about a resource that has no name."""
+        return self.decide(str_of(principal), host, operation, resource_type, "").is_allowed
+
+    def decide(
+        self, principal: str, host: str, operation: int, resource_type: int, name: str
+    ) -> Decision:
+        """Ask the class."""
+        if principal in self._supers:
+            return Decision(is_allowed=True, rule="SuperUser")
+        words = Operation(operation).name, ResourceType(resource_type).name
+        try:
+            found = self._plugin.authorize(principal, host, *words, name) is True
+        except Exception:
+            log.exception("the authorizer failed: denied", extra={"event": "acl.failed"})
+            found = False
+        return Decision(found, type(self._plugin).__name__)
 
 
 class AclPublisher:

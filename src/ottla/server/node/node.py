@@ -352,7 +352,7 @@ class Node:
         """
         self.http.start()
         try:
-            self._listeners.start(self._resources.controller_addresses)
+            self._listeners.start(self._resources.early_listeners(self.config))
             is_ready = self.controller.start()
             self._tick_controller(0)
             await self._quorum_ready(is_ready)

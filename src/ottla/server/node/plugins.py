@@ -32,6 +32,12 @@ JAVA_BUILT_IN: Final[Mapping[str, str]] = {
     "io.strimzi.kafka.metrics.prometheus.ServerYammerMetricsReporter": "metrics.names=reporter",
 }
 """Java plug-ins whose work Ottla does by itself, and which setting does it."""
+_KAFKA_PACKAGE: Final = "org.apache.kafka."
+_SECURITY: Final = (
+    ("principal.builder.class", ("configure", "build")),
+    ("sasl.server.callback.handler.class", ("configure", "authenticate")),
+    ("authorizer.class.name", ("configure", "authorize")),
+)
 _POLICY_METHODS: Final = ("configure", "validate", "close")
 REPORTER_METHODS: Final = ("configure", "close")
 
@@ -105,6 +111,14 @@ def _load_policy(config: BrokerConfig, setting: str) -> Any:
     return load_plugin(name, _POLICY_METHODS, config.given) if name else None
 
 
+def _named_by_file(config: BrokerConfig) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield the classes of security: those of the node's own settings, Kafka's own left out."""
+    for setting, text in config.given.items():
+        methods = next((found for end, found in _SECURITY if setting.endswith(end)), None)
+        if methods is not None and text and not str(text).startswith(_KAFKA_PACKAGE):
+            yield setting, str(text), methods
+
+
 def plugin_problems(config: BrokerConfig) -> Iterator[ConfigProblem]:
     """Yield a problem for each setting that names a class which cannot be had."""
     wanted: list[tuple[str, str, tuple[str, ...]]] = [
@@ -117,6 +131,7 @@ def plugin_problems(config: BrokerConfig) -> Iterator[ConfigProblem]:
         for name in config.metric_reporters
         if name and name not in JAVA_BUILT_IN
     ]
+    wanted += _named_by_file(config)
     for setting, name, methods in wanted:
         try:
             load_class(name, methods)

@@ -24,6 +24,8 @@ from ottla.server.system.workers import VolumeWorkers
 from ottla.storage.directories.log_dir import LogDirectory
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from ottla.config.broker import BrokerConfig
     from ottla.server.broker.metadata import BrokerMetadata
     from ottla.server.system.environment import Environment, WorkerPool
@@ -113,6 +115,11 @@ class NodeResources:
             name: ListenerAddress(host, port, 0)
             for name, (host, port) in self.ports.advertised_controllers.items()
         }
+
+    def early_listeners(self, config: BrokerConfig) -> Collection[str]:
+        """Return what opens before the metadata and its rights are loaded: the controllers'."""
+        named = config.early_start_listeners
+        return self.controller_addresses if named is None else {one.upper() for one in named}
 
     @property
     def channel_parts(self) -> dict[str, Any]:

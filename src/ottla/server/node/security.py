@@ -6,6 +6,7 @@ Kafka: org.apache.kafka.common.network.ChannelBuilders.
 from __future__ import annotations
 
 import base64
+import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.config.broker.endpoints import SecurityProtocol
@@ -13,11 +14,17 @@ from ottla.config.listener_settings import ListenerSettings
 from ottla.config.problems import ConfigProblem
 from ottla.network.limits import PendingLogins, pending_limit
 from ottla.network.node_channel import PeerSecurity
-from ottla.network.tls_context import client_context, server_context, tls_settings
+from ottla.network.tls_context import (
+    client_context,
+    identity_change,
+    identity_of,
+    server_context,
+    tls_settings,
+)
 from ottla.security.delegation_token import TokenCredentials
 from ottla.security.distinguished_name import parse_rules, short_name, subject_name
 from ottla.security.jaas import parse_jaas
-from ottla.security.principal import USER_TYPE, Principal
+from ottla.security.principal import ANONYMOUS, USER_TYPE, Principal
 from ottla.security.sasl.client import make_mechanism_login
 from ottla.security.sasl.oauthbearer import OAUTHBEARER
 from ottla.security.sasl.plain import PLAIN, PlainServer, users_of
@@ -28,6 +35,8 @@ from ottla.security.sasl.scram import (
     ScramServer,
 )
 from ottla.security.sasl.server import SaslServer
+from ottla.server.node.plugins import load_plugin
+from ottla.server.node.principals import ConnectionContext, PrincipalBuilder
 from ottla.server.node.token_logins import TokenLogins, token_problems
 from ottla.server.requests.login import LoginPolicy, SaslLogins
 from ottla.server.system.tls import TlsContexts
@@ -46,10 +55,13 @@ if TYPE_CHECKING:
     from ottla.server.broker.metadata import BrokerMetadata
     from ottla.server.node.resources import NodeResources
 
+log = logging.getLogger("ottla.login")
 _JAAS: Final = "sasl.jaas.config"
 _MECHANISMS: Final = "sasl.enabled.mechanisms"
 _SUPPORTED: Final = (PLAIN, *HASHES, OAUTHBEARER)
 _BETWEEN_NODES: Final = (PLAIN, *HASHES)
+_HANDLER: Final = "sasl.server.callback.handler.class"
+HANDLER_METHODS: Final = ("configure", "authenticate")
 _NONCE_BYTES: Final = 24
 _SECRET_BYTES: Final = 32
 _CLIENT_AUTH: Final = "ssl.client.auth"
@@ -68,8 +80,10 @@ class NodeSecurity:
         self.run_handshake = resources.workers.handshakes.run
         self._contexts = TlsContexts(self._environment.clock)
         self.pending = PendingLogins(pending_limit(self._environment.limits().descriptors))
+        self._handlers: dict[str, Any] = {}
         self._policies: dict[str, tuple[BrokerConfig, LoginPolicy]] = {}
         clock = self._environment.clock
+        self.principals = PrincipalBuilder(metadata.config)
         self._token_logins = TokenLogins(resources.workers.handshakes.run, clock)
         self._secret = self._environment.secret_bytes(_SECRET_BYTES)
         token_key = metadata.config.delegation_token_secret_key
@@ -80,7 +94,7 @@ class NodeSecurity:
     def of(self, listener: str) -> ListenerSecurity | None:
         """Return what secures a listener's connections, None for PLAINTEXT."""
         protocol = self._metadata.config.security_protocols[listener]
-        if protocol is SecurityProtocol.PLAINTEXT:
+        if protocol is SecurityProtocol.PLAINTEXT and self.principals.is_default:
             return None
         logins = None
         if protocol in TLS_PROTOCOLS:
@@ -92,8 +106,32 @@ class NodeSecurity:
                 loop=self._loop,
                 clock=self._environment.clock,
                 pending=self.pending,
+                named=lambda connection, mechanism: self.named(
+                    protocol, connection, connection.principal, mechanism=mechanism
+                ),
             )
         return SecuredListener(self, listener, protocol, logins)
+
+    def named(
+        self,
+        protocol: SecurityProtocol,
+        connection: Connection,
+        principal: Principal,
+        *,
+        mechanism: str | None = None,
+        certificate: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Give a connection its principal; ValueError refuses it."""
+        connection.principal = self.principals.build(
+            ConnectionContext(
+                protocol.name,
+                connection.listener_name,
+                connection.peer_host,
+                principal,
+                mechanism,
+                certificate,
+            )
+        )
 
     def brokers(self) -> PeerSecurity | None:
         """Return what secures connections to other brokers."""
@@ -172,7 +210,7 @@ class NodeSecurity:
         if name == OAUTHBEARER:
             return self._token_logins.mechanism(settings)
         if name == PLAIN:
-            is_valid = users_of(_options(settings, name))
+            is_valid = self._checker(settings) or users_of(_options(settings, name))
             return lambda: PlainServer(is_valid)
         return lambda: ScramServer(
             name,
@@ -180,6 +218,24 @@ class NodeSecurity:
             nonce=base64.b64encode(self._environment.secret_bytes(_NONCE_BYTES)).decode(),
             secret=self._secret,
         )
+
+    def _checker(self, settings: ListenerSettings) -> Callable[[str, str], bool] | None:
+        """Return the check of the class that the node's own settings name, if there is one."""
+        name = handler_name(settings)
+        if name is None:
+            return None
+        if name not in self._handlers:
+            self._handlers[name] = load_plugin(name, HANDLER_METHODS, settings.config.given)
+        plugin = self._handlers[name]
+
+        def is_valid(user: str, password: str) -> bool:
+            try:
+                return plugin.authenticate(user, password) is True
+            except Exception:
+                log.exception("%s refuses a login", name, extra={"event": "login.plugin"})
+                return False
+
+        return is_valid
 
     def _token(self, mechanism: str, token_id: str) -> ScramCredential | None:
         token = self._metadata.image.delegation_tokens.by_id.get(token_id)
@@ -227,6 +283,14 @@ class SecuredListener:
 
     def accepted(self, connection: Connection, listener: Listener) -> None:
         """Begin a login where one is asked for."""
+        if self._protocol is SecurityProtocol.PLAINTEXT:
+            try:
+                self._owner.named(self._protocol, connection, ANONYMOUS)
+            except ValueError as error:
+                event = {"event": "principal.failed", "client": connection.peer_host}
+                log.info("%s: %s", connection.peer_host, error, extra=event)
+                connection.close()
+            return
         self._owner.pending.add(connection)
         if self._logins is not None:
             self._logins.accepted(connection, listener)
@@ -239,11 +303,15 @@ class SecuredListener:
         """Take the principal from the client's certificate; ValueError when no rule names it."""
         if self._logins is None:
             self._owner.pending.discard(connection)
-        certificate: Any = tls.getpeercert() if self._logins is None else None
+        if self._logins is not None:
+            return
+        certificate: Any = tls.getpeercert()
+        principal = ANONYMOUS
         if certificate:
             rules = parse_rules(self._owner.settings(self._listener).value(_MAPPING_RULES))
             name = short_name(subject_name(certificate["subject"]), rules)
-            connection.principal = Principal(USER_TYPE, name)
+            principal = Principal(USER_TYPE, name)
+        self._owner.named(self._protocol, connection, principal, certificate=certificate)
 
 
 def listener_tls(settings: ListenerSettings) -> TlsSettings:
@@ -256,7 +324,18 @@ def listener_tls(settings: ListenerSettings) -> TlsSettings:
     own = settings.own(_CLIENT_AUTH)
     is_named = protocol in SASL_PROTOCOLS
     client_auth = own or ("none" if is_named else settings.config.ssl_client_auth)
-    return tls_settings(settings.value, client_auth)
+    made = tls_settings(settings.value, client_auth)
+    return made._replace(
+        allows_dn_changes=settings.value("ssl.allow.dn.changes"),
+        allows_san_changes=settings.value("ssl.allow.san.changes"),
+    )
+
+
+def handler_name(settings: ListenerSettings) -> str | None:
+    """Return the class that checks PLAIN's passwords: of the node's file, not of AlterConfigs."""
+    given = settings.config.given
+    keys = (f"{settings.prefix}{PLAIN.lower()}.{_HANDLER}", _HANDLER)
+    return next((str(given[key]) for key in keys if given.get(key)), None)
 
 
 def _options(settings: ListenerSettings, mechanism: str) -> Mapping[str, str]:
@@ -311,9 +390,30 @@ def security_problems(config: BrokerConfig) -> Iterator[ConfigProblem]:
                 yield ConfigProblem("listeners", str(endpoint), text)
 
 
-def security_refusal(_current: BrokerConfig, proposed: BrokerConfig) -> str | None:
-    """Say why changed settings leave a listener without certificates or a usable login."""
-    return next((one.message for one in security_problems(proposed)), None)
+def security_refusal(current: BrokerConfig, proposed: BrokerConfig) -> str | None:
+    """Say why changed settings leave a listener without certificates or a usable login.
+
+    A listener's new certificate must name the same node.
+    """
+    found = next((one.message for one in security_problems(proposed)), None)
+    if found is not None:
+        return found
+    known = {endpoint.listener for endpoint in current.endpoints}
+    for endpoint in proposed.endpoints:
+        if endpoint.listener in known and endpoint.security_protocol in TLS_PROTOCOLS:
+            before, after = (
+                listener_tls(ListenerSettings(config, endpoint.listener))
+                for config in (current, proposed)
+            )
+            refusal = before.keys != after.keys and identity_change(
+                identity_of(before.keys),
+                identity_of(after.keys),
+                allows_dn=after.allows_dn_changes,
+                allows_san=after.allows_san_changes,
+            )
+            if refusal:
+                return refusal
+    return None
 
 
 def _login_problems(settings: ListenerSettings) -> Iterator[ConfigProblem]:
@@ -335,6 +435,10 @@ def _login_problems(settings: ListenerSettings) -> Iterator[ConfigProblem]:
         except ValueError as error:
             yield ConfigProblem(key, "[hidden]", f"{key}: {error}")
             continue
-        if name == PLAIN and not any(option.startswith("user_") for option in options):
+        if (
+            name == PLAIN
+            and handler_name(settings) is None
+            and not any(option.startswith("user_") for option in options)
+        ):
             text = f'{key} must name users, as user_alice="password" of the PlainLoginModule'
             yield ConfigProblem(key, None, text)

@@ -65,9 +65,14 @@ class SaslLogins:
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
         pending: PendingLogins,
+        named: Callable[[Connection, str], None],
     ) -> None:
-        """policy() is asked for each connection: settings may change."""
+        """policy() is asked for each connection: settings may change.
+
+        named(connection, mechanism) may change the principal; ValueError refuses the connection.
+        """
         self.policy = policy
+        self.named = named
         self.pending = pending
         self.loop = loop
         self.clock = clock
@@ -192,7 +197,12 @@ class ConnectionLogin:
             self._logins.loop.call_later(delay_s, self._end, items)
             return
         if server.state is LoginState.COMPLETE:
-            self._complete(server)
+            try:
+                self._complete(server)
+            except ValueError as error:
+                self._log(str(error))
+                connection.close()
+                return
         connection.respond(items)
 
     def _end(self, items: list[SendItem]) -> None:
@@ -205,6 +215,7 @@ class ConnectionLogin:
         assert server.principal is not None, server.state
         connection, listener = self._connection, self._listener
         connection.principal = server.principal
+        self._logins.named(connection, server.mechanism)
         self._logins.pending.discard(connection)
         extra = {"event": "login", "client": connection.peer_host}
         log.debug("%s logged in by %s", server.principal, server.mechanism, extra=extra)

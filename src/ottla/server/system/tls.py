@@ -13,7 +13,13 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.network.tls_context import TlsError, expiry_s, server_context
+from ottla.network.tls_context import (
+    Identity,
+    TlsError,
+    identity_change,
+    identity_of,
+    server_context,
+)
 
 if TYPE_CHECKING:
     import ssl
@@ -31,7 +37,11 @@ class _Made(NamedTuple):
     settings: TlsSettings
     versions: tuple[_Version, ...]
     context: ssl.SSLContext
-    expires_s: float | None
+    identity: Identity | None
+
+    @property
+    def expires_s(self) -> float | None:
+        return None if self.identity is None else self.identity.expires_s
 
 
 class TlsContexts:
@@ -54,24 +64,26 @@ class TlsContexts:
         if made is not None and made.versions == versions and made.settings == settings:
             self._warn(listener, made.expires_s)
             return made.context
+        identity = identity_of(settings.keys)
         try:
             context = server_context(settings)
+            if made is not None:
+                _check_identity(made.identity, identity, settings)
         except TlsError as error:
             if made is None:
                 raise
             text = "listener %s keeps its old certificates: %s; correct its files or settings"
             log.error(text, listener, error, extra={"event": "tls.reload.failed"})  # noqa: TRY400 - the text says all
-            context = made.context
+            context, identity = made.context, made.identity
         else:
             if made is not None:
                 log.info("listener %s: new certificates", listener, extra={"event": "tls.reload"})
-        expires_s = expiry_s(settings.keys)
-        if expires_s is not None:
+        self._made[listener] = made = _Made(settings, versions, context, identity)
+        if made.expires_s is not None:
             event = {"event": "tls.certificate"}
             text = "listener %s: its certificate expires on %s"
-            log.info(text, listener, _day(expires_s), extra=event)
-        self._made[listener] = _Made(settings, versions, context, expires_s)
-        self._warn(listener, expires_s)
+            log.info(text, listener, _day(made.expires_s), extra=event)
+        self._warn(listener, made.expires_s)
         return context
 
     def _warn(self, listener: str, expires_s: float | None) -> None:
@@ -85,6 +97,15 @@ class TlsContexts:
         verb = "expires" if expires_s > now_s else "expired"
         text = "listener %s: its certificate %s on %s; write a new one to the same file"
         log.warning(text, listener, verb, _day(expires_s), extra={"event": "tls.expiry"})
+
+
+def _check_identity(before: Identity | None, after: Identity | None, new: TlsSettings) -> None:
+    """Raise TlsError where a new certificate names another node."""
+    refusal = identity_change(
+        before, after, allows_dn=new.allows_dn_changes, allows_san=new.allows_san_changes
+    )
+    if refusal is not None:
+        raise TlsError(refusal)
 
 
 def _day(seconds: float) -> str:
