@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ottla.security.principal import ANONYMOUS, Principal, parse_principal
+from ottla.security.principal import Principal, parse_principal
 from ottla.server.node.plugins import load_plugin
 
 if TYPE_CHECKING:
@@ -64,8 +64,3 @@ class PrincipalBuilder:
             return built if isinstance(built, Principal) else parse_principal(str(built))
         except Exception as error:
             raise ValueError(f"{PRINCIPAL_BUILDER} refuses the connection: {error}") from error
-
-
-def anonymous(listener: str, client_address: str) -> ConnectionContext:
-    """Return what is known of a PLAINTEXT connection."""
-    return ConnectionContext("PLAINTEXT", listener, client_address, ANONYMOUS)
