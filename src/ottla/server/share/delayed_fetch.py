@@ -186,7 +186,8 @@ class DelayedShareFetch(DelayedOperation):
             return FetchedRecords()
         records, aborted = read.found
         try:
-            fetched = walk(records.read() if isinstance(records, FileSlice) else records, aborted)
+            last_offset = max(partition.end_offset, read.offset) + max_records
+            fetched = walk(_reader(records), read.size, aborted, last_offset)
         except (CorruptMessage, OSError) as error:
             is_corrupt = isinstance(error, CorruptMessage)
             code = ErrorCode.CORRUPT_MESSAGE if is_corrupt else ErrorCode.KAFKA_STORAGE_ERROR
@@ -197,6 +198,13 @@ class DelayedShareFetch(DelayedOperation):
         if not acquired:
             return FetchedRecords()
         return FetchedRecords(_cut(records, fetched.batches, acquired), acquired)
+
+
+def _reader(records: FileSlice | bytes) -> Callable[[int, int], bytes]:
+    """Return what reads a part of what was found."""
+    if isinstance(records, FileSlice):
+        return lambda position, size: records.file.read(records.position + position, size)
+    return lambda position, size: records[position : position + size]
 
 
 def _count(acquired: list[Acquired]) -> int:
