@@ -389,7 +389,10 @@ def documents() -> list[Path]:
 INVENTED_WORDS = re.compile(
     r"\b(luck|unfold(s|ed|ing)?|upkeep|strangers?|anew|heed(s|ed)?|mend(s|ed|ing)?|nobody|beside"
     r"|goodbye|wishes|sharers?|verdicts?|troubles?|judge[sd]?|(short|long) ways?|likelier|rubbish"
-    r"|begins of)\b",
+    r"|begins of|_?hang_up|let_go|takes? up (no|the)|not to be had|now and then|so long a"
+    r"|is_passing|obey(s|ed)?|trickle[sd]?|trickling|newcomers?|clear_away|_tell|unbuilt"
+    r"|speaks no more|leads it no more|others only look|first words|TurnLoop|StepWatch"
+    r"|UnfoldsTooFar|(?-i:_?(MOST|LEAST)_\w+)|meeting_after|told_of\w*|on_untold|_can_be_told)\b",
     re.IGNORECASE,
 )
 

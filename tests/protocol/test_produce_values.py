@@ -103,7 +103,7 @@ def response_of(answers: list[PartitionAnswer], version: int, throttle: int) -> 
 
 
 def random_answer(rng: Random, topic: str | Uuid) -> PartitionAnswer:
-    """Return an answer, with errors now and then."""
+    """Return an answer, with occasional errors."""
     node_id = rng.randrange(4)
     node = Node(node_id, f"host-{node_id}", 9092 + node_id, None if node_id & 1 else "rack")
     leader = node_id, rng.randrange(1 << 31), rng.choice((None, node))

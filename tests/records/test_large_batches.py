@@ -204,7 +204,7 @@ def test_few_records_are_named_of_very_many(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_limits_of_bytes_and_time() -> None:
-    """Both raise UnfoldsTooFar, for every codec; the time is looked at while scanning too."""
+    """Both end in DecompressionLimitExceeded, for every codec; time is checked while scanning too."""
     for codec in Compression:
         data = batch_of(payload(), codec=codec)
         if codec:

@@ -535,7 +535,7 @@ class SimulatedQuorum:
                 member.start()
 
     def work(self) -> None:
-        """Let controllers offer records and now and then write snapshots."""
+        """Let controllers offer records and at intervals write snapshots."""
         for member in self.members.values():
             member.guarded(member.life, member.offer)
             if self.rng.random() < self.snapshot_probability:

@@ -171,7 +171,7 @@ def test_files_that_a_truncation_left_are_removed() -> None:
 
 
 def test_segments_without_timestamps_age_from_their_last_write() -> None:
-    """As in Kafka: a node that is restarted now and then must not keep them for ever."""
+    """As in Kafka: a node that is restarted often must not keep them for ever."""
     disk, config = SimulatedDisk(), LogConfig(segment_bytes=400, retention_ms=1000)
     disk.now_ms = NOW_MS
     logs = open_set(disk, config=config)

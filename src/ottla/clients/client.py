@@ -533,7 +533,7 @@ class Client:
         self._refresh_failures += 1
         self._last_failure = str(error)
         self._is_failing = True
-        # Those who wait need the response to a later request.
+        # Waiting calls need the response to a later request.
         self._waiting_for_metadata = self._in_refresh + self._waiting_for_metadata
         self._in_refresh = []
         wait_ms = self.backoff.after(self._refresh_failures)

@@ -60,9 +60,9 @@ class Connection:
         "_is_resuming",
         "_is_writing",
         "_loop",
+        "_muting",
         "_queue",
         "_reader",
-        "_rest",
         "_scratch",
         "_seen",
         "_socket",
@@ -102,7 +102,7 @@ class Connection:
         self._is_ending = False
         self._is_writing = False
         self._is_reading = True
-        self._rest: asyncio.TimerHandle | None = None
+        self._muting: asyncio.TimerHandle | None = None
         self.is_closed = False
         self.frame_count = 0
         self.last_active_ms = -1
@@ -126,7 +126,7 @@ class Connection:
         return int(self.connection_id.rsplit("-", 2)[0].rpartition(":")[2])
 
     def is_overdue(self, now_ms: int, max_idle_ms: int) -> bool:
-        """Whether it was silent for too long, or its frame trickles: asked now and then.
+        """Whether it was silent for too long, or its frame arrives too slowly; polled.
 
         Time counts from the first such question after anything was achieved: a frame complete, or
         bytes of an answer taken. A request that waits for its answer is silence, as in Kafka.
@@ -137,7 +137,7 @@ class Connection:
             self.last_active_ms = now_ms
             return False
         waited_ms = now_ms - self.last_active_ms
-        if self._reader.is_inside_frame and self._is_reading and self._rest is None:
+        if self._reader.is_inside_frame and self._is_reading and self._muting is None:
             return waited_ms > frame_limit_ms(self._reader.received_bytes)
         return 0 <= max_idle_ms < waited_ms
 
@@ -153,7 +153,7 @@ class Connection:
             self.close()
             return
         except OttlaError as error:
-            self._hang_up(error)
+            self._close_invalid(error)
             return
         if frame is not None:
             self._handle_frames(frame)
@@ -189,11 +189,11 @@ class Connection:
                     return
                 frame = self._reader.next_frame()
         except OttlaError as error:
-            self._hang_up(error)
+            self._close_invalid(error)
         finally:
             self._is_handling = False
 
-    def _hang_up(self, error: OttlaError) -> None:
+    def _close_invalid(self, error: OttlaError) -> None:
         """Close a connection whose bytes are no frames."""
         extra = {"event": "frame.invalid", "client": self.peer_host}
         log.info("closing: %s", error, extra=extra)
@@ -227,7 +227,7 @@ class Connection:
         return frame
 
     def respond(self, items: Sequence[SendItem]) -> None:
-        """Send the answer of the request in work and take up the next one."""
+        """Send the answer of the request in work and process the next one."""
         if self.is_closed:
             return
         try:
@@ -266,25 +266,25 @@ class Connection:
             return False
         return True
 
-    def respond_and_rest(self, items: Sequence[SendItem], rest_ms: int) -> None:
-        """Send the answer at once, and take up no request for a while (KIP-219)."""
+    def respond_and_mute(self, items: Sequence[SendItem], throttle_time_ms: int) -> None:
+        """Send the answer at once, and mute the connection for a while (KIP-219)."""
         if not self.is_closed and self._queued(items):
-            self.rest(rest_ms)
+            self.mute(throttle_time_ms)
 
-    def rest(self, rest_ms: int) -> None:
-        """End the request in work, but take up the next one only after a while."""
-        if rest_ms and not self.is_closed:
-            self._rest = self._loop.call_later(rest_ms / 1000, self._rested)
+    def mute(self, throttle_time_ms: int) -> None:
+        """End the request in work, and process the next one only after a while."""
+        if throttle_time_ms and not self.is_closed:
+            self._muting = self._loop.call_later(throttle_time_ms / 1000, self._rested)
         else:
             self.request_done()
 
     def _rested(self) -> None:
-        self._rest = None
+        self._muting = None
         self.last_active_ms = -1  # what it sent meanwhile could not arrive: time counts from now
         self.request_done()
 
     def request_done(self) -> None:
-        """Take up the next request; called by the handler itself where there is no answer."""
+        """Process the next request; called by the handler itself where there is no answer."""
         self._is_busy = False
         if not self._is_handling:
             self._process_soon()
@@ -306,7 +306,7 @@ class Connection:
         try:
             frame = self._reader.next_frame()
         except OttlaError as error:
-            self._hang_up(error)
+            self._close_invalid(error)
             return
         self._handle_frames(frame)
         self._read_again()
@@ -341,7 +341,7 @@ class Connection:
         self._process_soon()
 
     def finish(self) -> None:
-        """Take up no more requests, and close when the answers so far are sent."""
+        """Process no further requests, and close when the answers so far are sent."""
         if self._queue.items and not self.is_closed:
             self._is_ending = True
             self._reader.left = b""
@@ -356,8 +356,8 @@ class Connection:
         self.is_closed = True
         self._reader.release()
         self._queue.clear()
-        if self._rest is not None:
-            self._rest.cancel()
+        if self._muting is not None:
+            self._muting.cancel()
         self._loop.remove_reader(self._fd)
         if self._is_writing:
             self._loop.remove_writer(self._fd)

@@ -56,7 +56,7 @@ class SendQueue:
 
     def __init__(self) -> None:
         self.items: deque[Buffer | FileSlice] = deque()
-        """Not sent yet, the first of them perhaps in part; others only look."""
+        """Not sent yet, the first of them perhaps in part; read-only outside this module."""
         self.size_bytes = 0
         self._is_corked = False
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Elections:
-    """Asks for votes and gives them; the leader's first words are `Leading`'s."""
+    """Asks for votes and gives them; the leader-change record is `Leading`'s."""
 
     __slots__ = ("_member",)
 

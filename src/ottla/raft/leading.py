@@ -130,7 +130,7 @@ class Leading:
         if due_ms <= now_ms:
             self.resign(now_ms)
             return now_ms
-        due_ms = min(due_ms, self._tell(role, now_ms))
+        due_ms = min(due_ms, self._announce(role, now_ms))
         self._answer_waiting(role, now_ms)
         return min([due_ms, *(one.deadline_ms for one in self._waiting)])
 
@@ -147,7 +147,7 @@ class Leading:
             return role.deadline_ms
         return min(role.deadline_ms, member.flush_started_ms + member.timeouts.fetch_ms)
 
-    def _tell(self, role: Leader, now_ms: int) -> int:
+    def _announce(self, role: Leader, now_ms: int) -> int:
         """Send BeginQuorumEpoch to voters that do not fetch, each time half a fetch timeout later.
 
         Kafka: LeaderState.needToSendBeginQuorumRequests.

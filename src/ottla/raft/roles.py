@@ -62,7 +62,7 @@ class Follower:
         self.voted = voted
         self.has_fetched = False
         self.is_ended = False
-        """Whether the leader has resigned: what it answered before speaks no more for it."""
+        """Whether the leader has resigned: its earlier answers no longer count."""
         self.leader_high_watermark = -1
         self.update_due_ms = deadline_ms
         """When this voter may tell the leader its new address."""
@@ -130,7 +130,7 @@ class Candidate:
 
 
 class Resigned:
-    """Led its epoch and leads it no more; tells the voters and waits for the next epoch."""
+    """Has led its epoch and resigned; notifies the voters and waits for the next epoch."""
 
     __slots__ = (
         "awaited",

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from random import Random
 
 CHECK_QUORUM_FACTOR = 1.5
-"""Times fetch_ms: so long a leader goes on without fetches of a majority."""
+"""Times fetch_ms: a leader resigns after so long without fetches of a majority."""
 FETCH_MAX_WAIT_MS = 500
 SUCCESSOR_DELAY_MS = 50
 """How long a leader that resigns lets the other voters hear of it before its first successor."""

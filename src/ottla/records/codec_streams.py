@@ -55,7 +55,7 @@ OVERHEAD_BYTES: Final = 2 * 1024 * 1024
 """What a stream takes in addition to its window: chunks, input steps, a record across chunks."""
 _FIRST_INPUT_BYTES: Final = 64 * 1024
 _FURTHER_INPUT_BYTES: Final = 1024
-_LEAST_GZIP_BYTES: Final = 18  # an empty member takes 20; Java reads no fewer than 19
+_MIN_GZIP_BYTES: Final = 18  # an empty member takes 20; Java reads no fewer than 19
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _ZSTD_WINDOW_LOG_MAX: Final = 27  # as libzstd's own limit, which Kafka keeps
 _ZSTD_OPTIONS: Final[dict[int, int]] = {
@@ -122,7 +122,7 @@ def _chunks(
 def _gzip_chunks(data: memoryview, on_piece: Callable[[int], None]) -> Iterator[memoryview]:
     """Read one or more members; trailing bytes without a gzip header are ignored."""
     start, step = 0, _FIRST_INPUT_BYTES
-    while not start or len(data) - start > _LEAST_GZIP_BYTES:
+    while not start or len(data) - start > _MIN_GZIP_BYTES:
         stream = zlib.decompressobj(GZIP_WINDOW)
         fed = start
         on_piece(1)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ReplicationWait(Protocol):
-    """Who waits: one request, for the acknowledgements of some partitions."""
+    """One waiting request, with the partitions whose acknowledgements it needs."""
 
     @property
     def is_over(self) -> bool:
@@ -25,7 +25,7 @@ class ReplicationWait(Protocol):
 
 
 _Entry = tuple[int, int, ReplicationWait, int]
-"""Required offset, a number that tells equal offsets apart, who waits, and its position."""
+"""Required offset, a number that tells equal offsets apart, the waiter, and its position."""
 
 
 class Acknowledgements:

@@ -111,7 +111,7 @@ class LeaderEnvironment(Protocol):
         """Send a proposal to the controller; `LeaderState.answered` or `refused` follows."""
 
     def high_watermark_moved(self, partition: Any, /) -> None:
-        """Wake who waits for committed records of a partition."""
+        """Wake waiting fetches of committed records of a partition."""
 
 
 class LeaderState:
@@ -393,7 +393,7 @@ class LeaderState:
             self._environment.propose(self, proposal)
 
     def end(self, code: ErrorCode) -> None:
-        """Stop leading in this epoch: who waits is answered."""
+        """Stop leading in this epoch: waiting requests are answered."""
         self.proposal = None
         self.followers = {}
         self.acknowledgements.fail(code)

@@ -38,7 +38,7 @@ class PartitionWatcher(Protocol):
 class Partition:
     """Leads or follows; what is appended without other replicas is committed.
 
-    `leading` holds what is more to lead with other replicas, None without any.
+    `leading` is the leader state, present while the partition has followers.
     """
 
     __slots__ = (
@@ -170,7 +170,7 @@ class Partition:
         self.log.update_high_watermark(self.log.log_end_offset)
 
     def resign(self, leader_id: int, leader_epoch: int) -> None:
-        """Stop leading; who waits for replication is answered."""
+        """Stop leading; requests that wait for replication are answered."""
         self.changed()
         self.leader_id, self.leader_epoch, self.is_leader = leader_id, leader_epoch, False
         self._end_leading()

@@ -80,7 +80,7 @@ class ReplicaSet:
         """Whether the metadata has a partition, on any broker."""
         self.traffic = ReplicationTraffic()
         self.append_count = 0
-        """Appends so far: who looks now and then sees whether there were any."""
+        """Appends so far: lets pollers detect appends."""
         self.exchange_count = 0
         """Logs that were replaced by copies in other directories, so far."""
         self.is_short_of_space = False
@@ -177,7 +177,7 @@ class ReplicaSet:
             try:
                 self.logs.delete(name, now_ms=now_ms)
             finally:
-                self._tell(dropped)
+                self._notify_watchers(dropped)
         else:  # it may be one that could not be served
             self.logs.delete(name, now_ms=now_ms)
         return dropped
@@ -301,7 +301,7 @@ class ReplicaSet:
         self.call_soon(look)
 
     def high_watermark_moved(self, partition: Partition) -> None:
-        """Wake who waits for committed records of a replicated partition."""
+        """Wake waiting fetches of committed records of a replicated partition."""
         partition.changed()
         for listener in self._listeners:
             listener(partition)
@@ -309,9 +309,9 @@ class ReplicaSet:
             self._notify_coordinator(partition, _COORDINATOR)
 
     def resign(self, partition: Partition, leader_id: int, leader_epoch: int) -> None:
-        """Stop leading; who waits for the partition is answered."""
+        """Stop leading; requests that wait for the partition are answered."""
         partition.resign(leader_id, leader_epoch)
-        self._tell(partition)
+        self._notify_watchers(partition)
 
     def fetched(self, partition: Partition) -> None:
         """Take note that a partition that is led elsewhere got records or a new watermark."""
@@ -362,11 +362,11 @@ class ReplicaSet:
             self.logs.fail(log_dir, error)
 
     def report_failures(self) -> None:
-        """Tell who waits for partitions of a failed disk."""
+        """Notify the watchers of partitions of a failed disk."""
         for partition in [one for one in self if one.log.failure is not None]:
-            self._tell(partition)
+            self._notify_watchers(partition)
 
-    def _tell(self, partition: Partition) -> None:
+    def _notify_watchers(self, partition: Partition) -> None:
         partition.changed()
         for listener in self._listeners:
             listener(partition)

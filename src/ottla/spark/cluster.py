@@ -75,10 +75,10 @@ class ClusterReader:
     def retry(
         self,
         attempt: Callable[[float], T],
-        is_passing: Callable[[KafkaError], bool] | None = None,
+        is_transient: Callable[[KafkaError], bool] | None = None,
     ) -> T:
         """Call attempt(deadline in ms) until it succeeds; raise fatal errors, and at the end."""
-        is_passing = is_passing or is_retriable
+        is_transient = is_transient or is_retriable
         has_answered = self.client.metadata.updated_ms >= 0
         timeout_ms = self._api_timeout_ms if has_answered else self._first_answer_ms
         deadline_ms = self.runtime.now_ms() + timeout_ms
@@ -90,7 +90,7 @@ class ClusterReader:
                 failures += 1
                 backoff_ms = self.client.backoff.after(failures)
                 is_late = self.runtime.now_ms() + backoff_ms > deadline_ms
-                if not is_passing(error) or is_late:
+                if not is_transient(error) or is_late:
                     raise
             self.runtime.sleep(backoff_ms)
 

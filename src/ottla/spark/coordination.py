@@ -246,7 +246,7 @@ class Coordination:
                 raise KafkaError(code)
             return answer
 
-        return self._cluster.retry(attempt, is_passing)
+        return self._cluster.retry(attempt, is_transient)
 
     def _wait_until_known(self, coordinator: Coordinator, deadline_ms: float) -> None:
         def is_over() -> bool:
@@ -265,10 +265,10 @@ class Coordination:
                 raise KafkaError(answer.error_code)
             return answer
 
-        return self._cluster.retry(attempt, is_passing)
+        return self._cluster.retry(attempt, is_transient)
 
 
-def is_passing(error: KafkaError) -> bool:
+def is_transient(error: KafkaError) -> bool:
     """Whether a request is sent again after this error."""
     return error.code in _PASSING or is_retriable(error)
 

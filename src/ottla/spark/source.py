@@ -164,6 +164,6 @@ def columns_of(schema: StructType) -> tuple[str, ...]:
             have = ", ".join(f"{name} {kind}" for name, kind in COLUMN_TYPES.items())
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG,
-                f"column {field.name!r} {given} is not to be had; the columns are {have}",
+                f"column {field.name!r} {given} is not available; the columns are {have}",
             )
     return tuple(field.name for field in schema.fields)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 ANSWER_TIMEOUT_S = 10.0
 LEAVE_TIMEOUT_S = 6.0
-"""Of all controlled shutdowns of a stop; each gives up a second earlier."""
+"""Of all controlled shutdowns of a stop; each ends a second earlier."""
 _PORT_ATTEMPTS = 5
 _POLL_S = 0.005
 TEST_DEFAULTS: Mapping[str, str] = {

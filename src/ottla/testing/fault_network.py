@@ -244,7 +244,7 @@ class Relay(asyncio.BufferedProtocol):
 def connecting(
     base: type[asyncio.AbstractEventLoop], faults: NetworkFaults, node_id: int
 ) -> asyncio.AbstractEventLoop:
-    """Return a loop whose connections to other nodes obey the faults."""
+    """Return a loop whose connections to other nodes follow the faults."""
 
     class NodeLoop(base):  # type: ignore[valid-type,misc] # uvloop's, or asyncio's
         async def create_connection(self, make: Any, host: Any, port: Any, **more: Any) -> Any:
@@ -260,7 +260,7 @@ def connecting(
 
 
 class FaultyNetwork(RealNetwork):
-    """A node's network, whose links to clients obey the faults."""
+    """A node's network, whose links to clients follow the faults."""
 
     def __init__(self, faults: NetworkFaults, node_id: int) -> None:
         self._faults = faults
@@ -274,7 +274,7 @@ class FaultyNetwork(RealNetwork):
 
 
 class _Listening:
-    """A listening socket whose accepted sockets obey the faults."""
+    """A listening socket whose accepted sockets follow the faults."""
 
     def __init__(self, sock: socket.socket, faults: NetworkFaults, node_id: int) -> None:
         self._socket = sock

@@ -77,13 +77,13 @@ def test_the_same_changes_are_refused(real_kafka: RealKafka, cluster: Cluster) -
     for port in (real_kafka.port, ours):
         assert not ask(port, _create(*(f"old{n}" for n in range(1, 7))), CREATE).throttle_time_ms
     for name, story in STORIES.items():
-        answers = [_tell(port, story) for port in (real_kafka.port, ours)]
+        answers = [_report(port, story) for port in (real_kafka.port, ours)]
         if answers[0] != answers[1]:
             different.append(f"{name}\n  Kafka {answers[0]}\n  Ottla {answers[1]}")
     assert not different, "\n".join(different)
 
 
-def _tell(port: int, story: list[tuple[Request, int]]) -> list[Any]:
+def _report(port: int, story: list[tuple[Request, int]]) -> list[Any]:
     """Ask one question after the other as a client that has a quota of its own."""
     client_id = f"mutator-{next(NUMBERS)}"
     ask(port, one_quota("controller_mutation_rate", LIMIT, client_id=client_id), 1)

@@ -29,7 +29,7 @@ INT16 = (0, 1, -1, -2, 2**15 - 1, -(2**15))
 INT32 = (0, 1, -1, -2, 2**31 - 1, -(2**31))
 INT64 = (0, 1, -1, -2, 2**63 - 1, -(2**63))
 _ODD_FACTORS = (0.4, 1.0, 1.0, 2.5)
-_MOST_ODD = 0.6
+_MAX_ODD = 0.6
 
 
 class Choices:
@@ -53,7 +53,7 @@ class Choices:
 
     def mostly(self, usual: T, *odd: T, odds: float = ODD) -> T:
         """Return the usual value, rarely an odd one."""
-        return self.one(*odd) if self.chance(min(odds * self._odd_factor, _MOST_ODD)) else usual
+        return self.one(*odd) if self.chance(min(odds * self._odd_factor, _MAX_ODD)) else usual
 
     def int32(self, usual: int, odds: float = 0.04) -> int:
         """Return a number, rarely one at an end of its type."""

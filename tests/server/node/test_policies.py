@@ -1,4 +1,4 @@
-"""Policies as Python classes: loaded by dotted path, obeyed, closed; Java names are refused."""
+"""Policies as Python classes: loaded by dotted path, applied, closed; Java names are refused."""
 
 from __future__ import annotations
 

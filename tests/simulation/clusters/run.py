@@ -16,6 +16,7 @@ from tests.simulation.clusters.checks import ClusterChecks
 from tests.simulation.clusters.faults import ClusterFaults, raise_failure
 from tests.simulation.clusters.shares import SETTINGS as SHARE_SETTINGS
 from tests.simulation.clusters.shares import ShareWork, has_shares
+from tests.simulation.clusters.sizes import oversized
 from tests.simulation.clusters.transactions import SETTINGS as TRANSACTION_SETTINGS
 from tests.simulation.clusters.transactions import (
     TransactionWork,
@@ -179,6 +180,7 @@ class ClusterRun:
         await self._lose_one()
         await self._until(self._is_in_sync, "not all replicas are in sync")
         await self._until(self._is_equal, "replicas differ")
+        await self._until(lambda: not oversized(self.cluster), "queues or snapshots are too large")
         self._check_contents()
         self.cluster.loop.on_turn = None
         for host in self.cluster:

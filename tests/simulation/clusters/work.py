@@ -217,7 +217,7 @@ class ClusterWork:
                         await asyncio.sleep(0.05)
 
     async def _commit(self, consumer: AsyncConsumer, polled: Sequence[ConsumerRecord]) -> None:
-        """Commit what was read now and then; what the coordinator has committed stays."""
+        """Commit at intervals what was read; what the coordinator has committed stays."""
         if not polled or self.rng.random() < 0.5:
             return
         before = dict(self._committed)

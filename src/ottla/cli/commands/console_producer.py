@@ -209,7 +209,7 @@ def _send_all(producer: Producer, topic: str, messages: Iterator[Message], *, wa
         except KafkaError as error:
             if wait or error.code not in _OF_ONE_RECORD:
                 raise
-            _tell(topic, sizes, error)
+            _report_error(topic, sizes, error)
             continue
         if wait:
             delivery.result()
@@ -225,10 +225,10 @@ def _report(topic: str, sizes: list[str], delivery: Delivery) -> None:
     try:
         delivery.result(0)
     except Exception as error:  # noqa: BLE001 - any error is reported and sending continues
-        _tell(topic, sizes, error)
+        _report_error(topic, sizes, error)
 
 
-def _tell(topic: str, sizes: list[str], error: Exception) -> None:
+def _report_error(topic: str, sizes: list[str], error: Exception) -> None:
     click.echo(
         f"Error when sending message to topic {topic} with key: {sizes[0]}, value: {sizes[1]} "
         f"with error: {java_text(error)}",

@@ -57,7 +57,7 @@ def leader_election(**options: Any) -> None:
         with open_admin(options["bootstrap_server"], config_file) as admin:
             kind = options["election_type"].lower()
             outcomes = admin.elect_leaders(ELECTION_TYPES[kind], partitions)
-    _tell(outcomes, kind.upper())
+    _report(outcomes, kind.upper())
 
 
 def _check(options: dict[str, Any]) -> None:
@@ -112,7 +112,7 @@ def parse_partitions(document: Any) -> list[TopicPartition]:
     return found
 
 
-def _tell(outcomes: dict[TopicPartition, KafkaError | None], kind: str) -> None:
+def _report(outcomes: dict[TopicPartition, KafkaError | None], kind: str) -> None:
     elected = [str(one) for one, error in outcomes.items() if error is None]
     noop, failed = [], {}
     for partition, error in outcomes.items():

@@ -39,7 +39,7 @@ def delete_offsets(admin: Admin, flags: GroupFlags, *, checks_group: bool = Fals
     except KafkaError as error:
         whole = error
         outcomes = dict.fromkeys(requested, error)
-    _tell(group, whole, outcomes)
+    _report(group, whole, outcomes)
     outcomes |= unknown
     width = max([15, *(len(partition.topic) for partition in outcomes)])
     click.echo(f"\n{'TOPIC':<{width}} {'PARTITION':<10} {'STATUS':<15}", nl=False)
@@ -68,7 +68,7 @@ def _named_partitions(
     return requested, unknown
 
 
-def _tell(
+def _report(
     group: str, whole: KafkaError | None, outcomes: Mapping[TopicPartition, KafkaError | None]
 ) -> None:
     if whole is not None:

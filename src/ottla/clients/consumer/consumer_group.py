@@ -3,7 +3,7 @@
 Kafka: org.apache.kafka.clients.consumer.internals.{ConsumerMembershipManager,
 ConsumerHeartbeatRequestManager}. KIP-848, KIP-345 (static members), KIP-1082 (member ids).
 
-The coordinator answers with an assignment when it has changed. The member gives up what is not in
+The coordinator answers with an assignment when it has changed. The member releases what is not in
 it, takes what is new, each inside the user's `poll`, and then confirms what it owns:
 
     JOINING --answer, assignment--> RECONCILING --revoked, assigned--> STABLE --assignment--> …

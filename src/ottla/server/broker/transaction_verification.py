@@ -68,7 +68,7 @@ class _Question:
     def __init__(self, key: _QuestionKey, deadline_ms: int) -> None:
         self.key = key
         self.answers: dict[TopicPartition, tuple[Verification, Pending[Verification]]] = {}
-        """The guard of each partition, and who waits for it."""
+        """The guard of each partition, and its waiting requests."""
         self.deadline_ms = deadline_ms
         """Until then it is asked again while the previous transaction is not complete."""
 
@@ -91,7 +91,7 @@ class _Question:
         return AddPartitionsToTxnRequest(transactions=[transaction])
 
     def take(self, partition: TopicPartition, code: ErrorCode) -> None:
-        """Answer who waits for a partition."""
+        """Answer the requests that wait for a partition."""
         guard, answer = self.answers.pop(partition)
         if code is ErrorCode.NONE:
             answer.complete(guard)

@@ -72,7 +72,7 @@ class HttpConnection(H11Protocol):
         if self.conn.their_state not in _UNFINISHED:
             self._forget_timer()
         elif self._request_timer is None and self.timeout_keep_alive_task is None:
-            # more bytes do not set it again: a request that trickles in has no more time
+            # more bytes do not set it again: a slow request has no more time
             self._request_timer = self.loop.call_later(REQUEST_LIMIT_S, self.end)
 
     def _forget_timer(self) -> None:

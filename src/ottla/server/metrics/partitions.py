@@ -79,7 +79,7 @@ _AT_MIN_ISR_COUNT = gauge(
     "kafka.server", "ReplicaManager", "AtMinIsrPartitionCount", "Led here, just enough in sync."
 )
 _REASSIGNING_COUNT = gauge(
-    "kafka.server", "ReplicaManager", "ReassigningPartitions", "Led here, with other replicas soon."
+    "kafka.server", "ReplicaManager", "ReassigningPartitions", "Led here, being reassigned."
 )
 
 

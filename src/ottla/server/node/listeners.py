@@ -206,7 +206,7 @@ class NodeListeners:
         log.info("listening on %s://%s:%d", *address, extra=event)
 
     def sweep(self, now_ms: int, max_idle_ms: int) -> None:
-        """Close silent and trickling connections."""
+        """Close idle and slow connections."""
         for listener in self.open:
             listener.sweep(now_ms, max_idle_ms)
 

@@ -483,7 +483,7 @@ class Node:
         return [one for one in found if one is not None]
 
     def _sweep_connections(self, now_ms: int) -> None:
-        """Close silent and trickling connections, now and every few seconds from now on."""
+        """Close idle and slow connections, now and every few seconds from now on."""
         max_idle_ms = self.config.connections_max_idle_ms
         self._listeners.sweep(now_ms, max_idle_ms)
         report_suppressed()

@@ -106,7 +106,7 @@ class QuotaUse:
             ctx.user, ctx.client_id, self._request_bytes, now_ms
         )
         if response is None:
-            ctx.connection.rest(throttle_ms)
+            ctx.connection.mute(throttle_ms)
             return
         time_throttle_ms = self._record_time(ctx, now_ms)
         throttle_ms = max(throttle_ms, time_throttle_ms)
@@ -147,7 +147,7 @@ class QuotaUse:
         started_s = 0.0 if timed is None else self._elapsed_s()
         if throttle_ms:
             items: Any = (frame,) if type(frame) is bytes else frame
-            ctx.connection.respond_and_rest(items, throttle_ms)
+            ctx.connection.respond_and_mute(items, throttle_ms)
         elif type(frame) is bytes:
             ctx.connection.respond_bytes(frame)
         else:

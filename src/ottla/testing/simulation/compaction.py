@@ -47,7 +47,7 @@ _TOPIC = {
     "internal.segment.bytes": SEGMENT_BYTES,
     "min.cleanable.dirty.ratio": 0.1,
 }
-_MOST_RECORDS = 6 * KEYS
+_MAX_RECORDS = 6 * KEYS
 """After a while without writes: each key's last, the active segment, and one that is not rolled."""
 
 
@@ -111,7 +111,7 @@ class CompactionWorkload:
                 await self._send()
             await asyncio.sleep(DELETE_RETENTION_MS / 1000 + 2)
         count = await self._check_all()
-        self._check(count < _MOST_RECORDS, f"{count} of {len(self._stored)} records are left")
+        self._check(count < _MAX_RECORDS, f"{count} of {len(self._stored)} records are left")
 
     # Steps
 

@@ -39,11 +39,11 @@ def test_a_resting_connection_has_its_answer_and_is_not_heard() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(frame(b"slow") + frame(b"next"))
         connection, body = await echo.next_waiting()
-        connection.respond_and_rest([frame(body)], HOUR_MS)
+        connection.respond_and_mute([frame(body)], HOUR_MS)
         assert await read_frame(reader) == b"slow"
         assert connection.frame_count == 1
-        assert connection._rest is not None
-        connection._rest.cancel()
+        assert connection._muting is not None
+        connection._muting.cancel()
         connection._rested()
         assert await read_frame(reader) == b"next"
         writer.close()
@@ -58,15 +58,15 @@ def test_a_resting_connection_counts_as_silent_but_not_as_trickling() -> None:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(frame(b"slow") + struct.pack(">i", 1000) + b"half")
         connection, body = await echo.next_waiting()
-        connection.respond_and_rest([frame(body)], HOUR_MS)
+        connection.respond_and_mute([frame(body)], HOUR_MS)
         assert listener.sweep(0, 10 * HOUR_MS) == 0
         assert listener.sweep(HOUR_MS, 10 * HOUR_MS) == 0
         connection._rested()
         assert listener.sweep(HOUR_MS + 1, 10 * HOUR_MS) == 0
-        connection.rest(HOUR_MS)
+        connection.mute(HOUR_MS)
         assert listener.sweep(HOUR_MS + 2000, 1000) == 1
-        assert connection._rest is not None
-        assert connection._rest.cancelled()
+        assert connection._muting is not None
+        assert connection._muting.cancelled()
         writer.close()
 
     run(scenario)
