@@ -204,7 +204,7 @@ def test_few_records_are_named_of_very_many(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_limits_of_bytes_and_time() -> None:
-    """Both end in DecompressionLimitExceeded, for every codec; time is checked while scanning too."""
+    """Both end in DecompressionLimitExceeded, for every codec; scans check the time as well."""
     for codec in Compression:
         data = batch_of(payload(), codec=codec)
         if codec:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from ottla.metrics.sampled_stat import SampledStat, SampleWindow
+from ottla.quota.mutations import TokenBucket
 from ottla.quota.throttle import over_rate_ms, overdrawn_ms
-from ottla.quota.token_bucket import TokenBucket
 from tests.conformance.kafka import HERE
 
 if TYPE_CHECKING:

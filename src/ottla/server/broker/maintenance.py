@@ -14,8 +14,7 @@ from ottla.server.broker.disk_space import SpaceWatch
 from ottla.server.system.timers import next_aligned_tick
 from ottla.storage.log.retention import ClockJumpDetector
 from ottla.storage.log_set.checkpoint_queue import LOGS_IN_A_TURN, CheckpointJob
-from ottla.storage.log_set.producer_expiry import ProducerExpiry
-from ottla.storage.log_set.retention_check import SLICE_LOGS, RetentionCheck
+from ottla.storage.log_set.retention_check import SLICE_LOGS, ProducerExpiry, RetentionCheck
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -3,7 +3,7 @@
 Each of `num.replica.fetchers` has an own connection to the leader, and its share of the partitions
 by a hash of their names, as in Kafka.
 
-Kafka: kafka.server.{AbstractFetcherManager, ReplicaManager}, BrokerBlockingSender.
+Kafka: kafka.server.{AbstractFetcherManager, ReplicaManager, RemoteLeaderEndPoint}.
 """
 
 from __future__ import annotations
@@ -12,11 +12,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.coordinator.runtime.java_hash import java_index, string_hash
+from ottla.network.request_channel import FlatRequest
+from ottla.protocol.apis.fetch import FetchRequest
 from ottla.protocol.fetch_values import FetchValues
+from ottla.protocol.follower_fetch import (
+    LOWEST_VERSION,
+    read_fetch_response,
+    write_fetch_request,
+)
+from ottla.protocol.versions import Versions
 from ottla.replication.fetcher import FetcherSettings, ReplicaFetcher
 from ottla.replication.isr_updates import IsrUpdates
 from ottla.server.broker.directory_assignments import DirectoryAssignments
-from ottla.server.broker.follower_fetch import FollowerFetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +31,7 @@ if TYPE_CHECKING:
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
     from ottla.network.node_channel import NodeChannel
-    from ottla.network.request_channel import FlatRequest
+    from ottla.protocol.fetch_values import FetchAnswer
     from ottla.protocol.schema import Request
     from ottla.purgatory.pending import Pending
     from ottla.purgatory.timing_wheel import TimerTask, TimingWheel
@@ -306,3 +313,22 @@ def fetcher_number(partition: TopicPartition, count: int) -> int:
     """Return which of so many fetchers of a leader replicates a partition."""
     topic, index = partition
     return java_index(31 * string_hash(topic) + index, count)
+
+
+class FollowerFetch(FlatRequest):
+    """The request, and how its response is read."""
+
+    __slots__ = ("_values",)
+    message_key = FetchRequest.message_key
+    versions = Versions(LOWEST_VERSION, FetchRequest.versions.highest)
+
+    def __init__(self, values: FetchValues) -> None:
+        self._values = values
+
+    def write(self, version: int, correlation_id: int, client_id: str) -> bytes:
+        """Return the frame."""
+        return write_fetch_request(self._values, correlation_id, client_id, version)
+
+    def read_response(self, frame: memoryview, version: int) -> FetchAnswer:
+        """Read a response."""
+        return read_fetch_response(frame, version)

@@ -1,6 +1,6 @@
-"""The retention check of all logs, in slices: each rename blocks the loop.
+"""Two checks of all logs, in slices: retention, whose renames block the loop, and of producers.
 
-Kafka: LogManager.cleanupLogs, on a thread of its own.
+Kafka: LogManager.cleanupLogs, on a thread of its own; UnifiedLog.removeExpiredProducers.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 SLICE_LOGS = 256
 """Logs checked per slice: one or two milliseconds when nothing is deleted."""
+EXPIRY_SLICE_LOGS = 1000
+SLICE_PRODUCERS = 5000
+"""Producers checked per slice, which takes about a millisecond."""
 
 
 class RetentionCheck:
@@ -69,3 +72,24 @@ class RetentionCheck:
         log.release_idle()
         self.deleted += count
         return count
+
+
+class ProducerExpiry:
+    """One check of the producers of all logs that are there when it begins."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self, logs: LogSet) -> None:
+        self._waiting = [*logs, *logs.futures]
+
+    def step(self, now_ms: int) -> bool:
+        """Check the next producers; return whether any remains."""
+        logs = producers = 0
+        while self._waiting and logs < EXPIRY_SLICE_LOGS and producers < SLICE_PRODUCERS:
+            state = self._waiting[-1].producer_state
+            logs += 1
+            producers += len(state.producers)
+            if state.remove_expired(now_ms, SLICE_PRODUCERS):
+                break
+            self._waiting.pop()
+        return bool(self._waiting)

@@ -13,16 +13,17 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from ottla.coordinator.group.classic.subscription import subscribed_topics
 from ottla.coordinator.group.group import GroupType
 from ottla.coordinator.group.responses import join_error, sync_error
 from ottla.coordinator.runtime.java_hash import in_hash_map_order
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import CorruptMessage, ErrorCode, KafkaError, UnsupportedVersion
+from ottla.protocol import codec
 from ottla.protocol.apis.join_group import JoinGroupResponse
 from ottla.protocol.apis.sync_group import SyncGroupResponse
+from ottla.protocol.records.consumer_protocol import ConsumerProtocolSubscription
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from ottla.coordinator.group.classic.member import ClassicMember
     from ottla.purgatory.pending import Pending
@@ -335,3 +336,21 @@ class ClassicGroup:
                 self._supporters[name] = count
             else:
                 del self._supporters[name]
+
+
+def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
+    """Return the topics of all subscriptions; None when one of them cannot be read.
+
+    All versions start with the fields of version 0, so each is read as version 0.
+    """
+    topics: set[str] = set()
+    try:
+        for data in subscriptions:
+            if len(data) < 2 or data[0] & 0x80:
+                return None
+            topics.update(
+                codec.decode(ConsumerProtocolSubscription, 0, memoryview(data)[2:]).topics
+            )
+    except (CorruptMessage, UnsupportedVersion):
+        return None
+    return frozenset(topics)
