@@ -117,6 +117,20 @@ def test_close_releases_what_was_not_accepted(shared: Shared) -> None:
         assert {record.delivery_count for record in found} == {2}
 
 
+def test_unsubscribing_releases_and_allows_another_subscription(shared: Shared) -> None:
+    """The records come again at once, not after their locks."""
+    topic = shared.topic(3)
+    with shared.consumer(topic, "explicit") as consumer:
+        first = poll_until(consumer, lambda records: len(records) == 3)
+        consumer.acknowledge(first[0])
+        consumer.unsubscribe()
+        consumer.subscribe(topic)
+        again = poll_until(consumer, bool)
+        assert [(one.offset, one.delivery_count) for one in again] == [(1, 2), (2, 2)]
+        for record in again:
+            consumer.acknowledge(record)
+
+
 def test_each_record_is_accepted_released_or_rejected(shared: Shared) -> None:
     """Explicit mode: all records need a decision; what is released comes again."""
     topic = shared.topic(3)

@@ -66,7 +66,8 @@ class AsyncShareConsumer:
     async def unsubscribe(self) -> None:
         """Leave the group; records that were not acknowledged are released."""
         self._core.subscribe(())
-        self._core.fetcher.release_buffered()
+        await self.end_sessions(self._core.settings.default_api_timeout_ms / 1000)
+        self._core.forget()
         await self._leave()
 
     @property

@@ -226,6 +226,12 @@ class ShareConsumerCore:
         self.fetcher.send(sent)
         return sent
 
+    def forget(self) -> None:
+        """Drop the records of sessions that have ended."""
+        self._in_flight.clear()
+        self._unreadable = None
+        self.fetcher.sessions_ended()
+
     def _forget_empty(self) -> None:
         self._in_flight = {key: one for key, one in self._in_flight.items() if not one.is_empty}
 

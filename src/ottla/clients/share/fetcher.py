@@ -112,6 +112,11 @@ class ShareFetcher:
         self.is_waiting = False
         self._client.transport.wake()
 
+    def sessions_ended(self) -> None:
+        """Let a later request begin sessions again; what was buffered was released."""
+        self._is_closing = False
+        self.buffered.clear()
+
     @property
     def is_idle(self) -> bool:
         """Whether all sessions are over."""

@@ -6,12 +6,18 @@ Kafka: AuthorizableRequestContext; MetadataCache for the names of topics.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ottla.types import Uuid
+
+
+PartitionCheck: TypeAlias = "Callable[[str, int, Uuid], None]"
+"""Raises for a partition (topic, number, topic id) that a member may not commit."""
+MEMBER_EPOCH_VERSION: Final = 9
+"""The first version of OffsetCommit with member epochs."""
 
 
 def allow_all(_name: str) -> bool:

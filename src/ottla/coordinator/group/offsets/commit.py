@@ -12,6 +12,7 @@ from ottla.coordinator.group.classic import rebalance
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
 from ottla.coordinator.group.consumer import offsets as consumer_offsets
 from ottla.coordinator.group.consumer.group import ConsumerGroup
+from ottla.coordinator.group.context import MEMBER_EPOCH_VERSION
 from ottla.coordinator.group.offsets.committed import CommittedOffset
 from ottla.coordinator.group.streams import offsets as streams_offsets
 from ottla.coordinator.group.streams.group import StreamsGroup
@@ -22,9 +23,9 @@ from ottla.protocol.apis.txn_offset_commit import TxnOffsetCommitRequest, TxnOff
 from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:
-    from ottla.coordinator.group.consumer.offsets import PartitionCheck
-    from ottla.coordinator.group.context import TopicNames
+    from ottla.coordinator.group.context import PartitionCheck, TopicNames
     from ottla.coordinator.group.groups import Groups
+    from ottla.types import Uuid
 
     RequestTopic = OffsetCommitRequest.OffsetCommitRequestTopic
     RequestPartition = RequestTopic.OffsetCommitRequestPartition
@@ -75,14 +76,8 @@ def transactional_commit(
     """Commit offsets for a transaction; ILLEGAL_GENERATION for an unknown group's generation."""
     group = groups.committer(request.group_id)
     check: PartitionCheck | None = None
-    if isinstance(group, ConsumerGroup):
-        check = consumer_offsets.transactional_validator(
-            group, request.member_id, request.generation_id
-        )
-    elif isinstance(group, StreamsGroup):
-        check = streams_offsets.transactional_validator(
-            group, request.member_id, request.generation_id
-        )
+    if isinstance(group, ConsumerGroup | StreamsGroup):
+        check = _check_of_transaction(group, request.member_id, request.generation_id)
     elif group is not None:
         validate_committer(
             group,
@@ -160,14 +155,8 @@ def _validate(
                 else ErrorCode.ILLEGAL_GENERATION
             )
         return None  # a commit without membership creates a simple group
-    if isinstance(group, ConsumerGroup):
-        return consumer_offsets.commit_validator(
-            group, request.member_id, generation_id, api_version
-        )
-    if isinstance(group, StreamsGroup):
-        return streams_offsets.commit_validator(
-            group, request.member_id, generation_id, api_version
-        )
+    if isinstance(group, ConsumerGroup | StreamsGroup):
+        return _check_of_member(group, request.member_id, generation_id, api_version)
     validate_committer(
         group, request.member_id, request.group_instance_id, generation_id, transactional=False
     )
@@ -176,6 +165,41 @@ def _validate(
         if member is not None:
             rebalance.reschedule(groups.classic, group, member)
     return None
+
+
+def _check_of_member(
+    group: ConsumerGroup | StreamsGroup, member_id: str, member_epoch: int, api_version: int
+) -> PartitionCheck | None:
+    if isinstance(group, ConsumerGroup):
+        return consumer_offsets.commit_validator(group, member_id, member_epoch, api_version)
+    return streams_offsets.commit_validator(group, member_id, member_epoch, api_version)
+
+
+def _check_of_transaction(
+    group: ConsumerGroup | StreamsGroup, member_id: str, member_epoch: int
+) -> PartitionCheck | None:
+    """Do the same for a transaction: it may have no member, and a stale one has another code."""
+    if member_epoch == -1 and not member_id:
+        return None
+    try:
+        check = _check_of_member(group, member_id, member_epoch, MEMBER_EPOCH_VERSION)
+    except KafkaError as error:
+        raise _illegal_if_stale(error) from error
+    if check is None:
+        return None
+
+    def check_partition(topic: str, partition: int, topic_id: Uuid) -> None:
+        try:
+            check(topic, partition, topic_id)
+        except KafkaError as error:
+            raise _illegal_if_stale(error) from error
+
+    return check_partition
+
+
+def _illegal_if_stale(error: KafkaError) -> KafkaError:
+    is_stale = error.code == ErrorCode.STALE_MEMBER_EPOCH
+    return KafkaError(ErrorCode.ILLEGAL_GENERATION) if is_stale else error
 
 
 def validate_committer(

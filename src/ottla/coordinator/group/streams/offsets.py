@@ -6,22 +6,16 @@ Kafka: StreamsGroup.{validateOffsetCommit, createAssignmentEpochValidator, valid
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING
 
+from ottla.coordinator.group.context import MEMBER_EPOCH_VERSION
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from ottla.coordinator.group.context import PartitionCheck
     from ottla.coordinator.group.streams.group import StreamsGroup
     from ottla.coordinator.group.streams.member import StreamsMember
     from ottla.coordinator.group.streams.topology import StreamsTopology
-    from ottla.types import Uuid
-
-PartitionCheck: TypeAlias = "Callable[[str, int, Uuid], None]"
-"""Raises for a partition (topic, number, topic id) that the member may not commit."""
-MEMBER_EPOCH_VERSION: Final = 9
-"""The first version of OffsetCommit with member epochs."""
 
 
 def commit_validator(
@@ -53,33 +47,6 @@ def commit_validator(
     return lambda topic, partition, _topic_id: _check(
         topology, member, member_epoch, (topic, partition)
     )
-
-
-def transactional_validator(
-    group: StreamsGroup, member_id: str, member_epoch: int
-) -> PartitionCheck | None:
-    """Do the same for a transaction: it may have no member, and a stale one has another code."""
-    if member_epoch == -1 and not member_id:
-        return None
-    try:
-        check = commit_validator(group, member_id, member_epoch, MEMBER_EPOCH_VERSION)
-    except KafkaError as error:
-        raise _illegal_if_stale(error) from error
-    if check is None:
-        return None
-
-    def check_partition(topic: str, partition: int, topic_id: Uuid) -> None:
-        try:
-            check(topic, partition, topic_id)
-        except KafkaError as error:
-            raise _illegal_if_stale(error) from error
-
-    return check_partition
-
-
-def _illegal_if_stale(error: KafkaError) -> KafkaError:
-    is_stale = error.code == ErrorCode.STALE_MEMBER_EPOCH
-    return KafkaError(ErrorCode.ILLEGAL_GENERATION) if is_stale else error
 
 
 def _check(
