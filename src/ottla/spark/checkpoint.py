@@ -6,6 +6,7 @@ Kafka: none; Spark: OffsetSeqLog, CommitLog, StreamMetadata. Any file system tha
 from __future__ import annotations
 
 import json
+import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +86,8 @@ def _opened(location: str) -> tuple[pafs.FileSystem, str]:
     if location.startswith("file:/"):
         return pafs.LocalFileSystem(), "/" + location.removeprefix("file:").lstrip("/")
     if "://" in location:
-        files, root = pafs.FileSystem.from_uri(location)
+        # Hadoop's name of the same store
+        files, root = pafs.FileSystem.from_uri(re.sub("^s3[an]://", "s3://", location))
         return files, str(root)
     return pafs.LocalFileSystem(), location
 
