@@ -10,29 +10,35 @@ from ottla.streams.supervisor import supervise
 
 
 def test_pauses_grow_until_there_is_progress() -> None:
-    """Twice as long after each failure in a row."""
-    outcomes: list[Exception | bool] = [
-        OSError("a"), OSError("b"), True, OSError("c"), False,
+    """Twice as long after each failure; that a query runs for a while is no progress."""
+    outcomes: list[Exception | int | None] = [
+        OSError("a"), -1, OSError("b"), 7, OSError("c"), 7, OSError("d"), None,
     ]  # fmt: skip
     pauses: list[float] = []
 
-    def run() -> bool:
+    def run() -> int | None:
         outcome = outcomes.pop(0)
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
 
     supervise(run, pauses.append)
-    assert pauses == [1.0, 2.0, 1.0]
+    assert pauses == [1.0, 2.0, 1.0, 2.0]
 
 
 @pytest.mark.parametrize(
-    "error", [StreamsException("bad record"), RuntimeError("task failed: PRODUCER_FENCED")]
+    "error",
+    [
+        StreamsException("bad record"),
+        RuntimeError("task failed: PRODUCER_FENCED"),
+        RuntimeError("topic 't' was deleted and created again"),
+        RuntimeError("[CAST_INVALID_INPUT] the value 'x' SQLSTATE: 22018"),
+    ],
 )
 def test_a_final_error_ends_the_application(error: Exception) -> None:
     """A restart would not help."""
 
-    def run() -> bool:
+    def run() -> int:
         raise error
 
     with pytest.raises(type(error)):

@@ -12,7 +12,7 @@ from ottla.clients.admin.blocking import Admin
 from ottla.clients.blocking import Consumer
 from ottla.errors import KafkaError
 from ottla.spark.checkpoint import Checkpoint
-from ottla.streams.checkpoints import check_topology
+from ottla.streams.checkpoints import check_cluster, check_topology
 from ottla.streams.errors import StreamsException
 from ottla.streams.progress import Progress, read_progress
 from ottla.streams.stages import StagePlan, plan_stages
@@ -168,6 +168,7 @@ class Streams:
         internal = self.topology.internal_topics
         needed = [name for name in self.topology.source_topics() if name not in internal]
         with Admin(bootstrap_servers=self._bootstrap) as admin:
+            check_cluster(self._checkpoint, admin.describe_cluster().cluster_id)
             found = admin.describe_topics([*dict.fromkeys([*needed, *sinks])])
             counts = {
                 str(name): len(one.partitions)

@@ -21,6 +21,22 @@ FILE = "ottla-topology.txt"
 """What the checkpoint's directory has besides Spark's files."""
 
 
+CLUSTER_FILE = "ottla-cluster.txt"
+
+
+def check_cluster(location: str, cluster_id: str) -> None:
+    """Note the cluster of a new checkpoint; StreamsException for an old one of another cluster."""
+    checkpoint = Checkpoint(location)
+    found = checkpoint.read_text(CLUSTER_FILE)
+    if found is None:
+        checkpoint.write_text(CLUSTER_FILE, cluster_id)
+    elif found != cluster_id:
+        raise StreamsException(
+            f"the checkpoint {location} belongs to cluster {found}, the brokers to {cluster_id}: "
+            "its offsets mean nothing there; take a new checkpoint, or correct bootstrap_servers"
+        )
+
+
 def check_topology(location: str, topology: Topology) -> None:
     """Note the topology of a new checkpoint; StreamsException for an old one of another topology.
 

@@ -17,8 +17,19 @@ log = logging.getLogger("ottla.streams")
 
 FIRST_PAUSE_S: Final = 1.0
 MAX_PAUSE_S: Final = 60.0
-_FINAL = ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "StreamsException", "another checkpoint")
-"""What a restart does not change: another driver, a bad record, a wrong checkpoint."""
+_FINAL = (
+    "PRODUCER_FENCED",
+    "INVALID_PRODUCER_EPOCH",
+    "StreamsException",
+    "another checkpoint",
+    "has no decision on one",
+    "is missing from the group's offsets",
+    "deleted and created again",
+    "was deleted before offset",
+    "SQLSTATE: 22",
+)
+"""What a restart does not change: another driver, a bad record or an error of an expression
+(Spark's class 22), a wrong checkpoint, a deleted topic."""
 
 
 def is_final(error: Exception) -> bool:
@@ -27,20 +38,23 @@ def is_final(error: Exception) -> bool:
 
 
 def supervise(
-    run: Callable[[], bool], sleep: Callable[[float], None], restarts: int | None = None
+    run: Callable[[], int | None], sleep: Callable[[float], None], restarts: int | None = None
 ) -> None:
-    """Call `run` until it returns False; after an error wait and call it again.
+    """Call `run` until it returns None; after an error wait and call it again.
 
-    `run` returns whether it made progress since its last call, which ends the growth of pauses.
+    `run` returns the last finished micro-batch: a later one ends the growth of pauses.
     Raises the error that is final, or the one after the last restart.
     """
     pause = FIRST_PAUSE_S
     failures = 0
+    last = -1
     while True:
         try:
-            if not run():
+            found = run()
+            if found is None:
                 return
-            pause, failures = FIRST_PAUSE_S, 0
+            if found > last:
+                pause, failures, last = FIRST_PAUSE_S, 0, found
         except Exception as error:
             failures += 1
             if is_final(error) or (restarts is not None and failures > restarts):

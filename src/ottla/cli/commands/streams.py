@@ -150,7 +150,7 @@ def _run(app: Streams, restarts: int | None, address: str | None) -> None:
 
     with _serving(metrics, address), Live(table_of(name, None), refresh_per_second=2) as live:
 
-        def show() -> bool:
+        def show() -> int:
             if app.query is None or not app.query.isActive:
                 app.start()
             app.await_termination(1)
@@ -158,7 +158,7 @@ def _run(app: Streams, restarts: int | None, address: str | None) -> None:
             if progress is not None:
                 metrics.take(progress)
             live.update(table_of(name, progress))
-            return True
+            return -1 if progress is None else progress.batch
 
         supervise(show, wait, restarts)
 
