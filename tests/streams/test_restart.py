@@ -5,8 +5,16 @@ from __future__ import annotations
 import pytest
 from pyspark import cloudpickle
 
-from ottla.streams import TopologyException
+from ottla.streams import (
+    Processor,
+    ProcessorContext,
+    PunctuationType,
+    Record,
+    StreamsBuilder,
+    TopologyException,
+)
 from ottla.streams.stages import plan_stages
+from ottla.testing import PipelineDriver
 from tests.streams.cases import built, run
 from tests.streams.generated import KINDS, Generator
 
@@ -26,3 +34,40 @@ def test_restarts_change_no_result(kind: str) -> None:
         assert cloudpickle.loads(pickled).stages
         whole = run(steps, inputs, ["out"])
         assert run(steps, inputs, ["out"], restart_after=3) == whole, steps
+
+
+class Reminder(Processor):
+    """Schedules one punctuation by itself, which ends at once, and one for each record."""
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self.first = context.schedule(10, PunctuationType.STREAM_TIME, self.once)
+        context.schedule(50, PunctuationType.STREAM_TIME, self.often)
+
+    def process(self, record: Record) -> None:
+        self.own = self.context.schedule(5, PunctuationType.STREAM_TIME, self.reminded)
+
+    def once(self, now_ms: int) -> None:
+        self.context.forward(Record("once", None, now_ms))
+        self.first.cancel()
+
+    def often(self, now_ms: int) -> None:
+        self.context.forward(Record("often", None, now_ms))
+
+    def reminded(self, now_ms: int) -> None:
+        self.context.forward(Record("reminded", None, now_ms))
+        self.own.cancel()
+
+
+def test_a_cancelled_punctuation_stays_cancelled() -> None:
+    """Those of `init` last by their names; those of a record do not take their places."""
+    builder = StreamsBuilder()
+    builder.stream("in").process(Reminder).to("out")
+    with PipelineDriver(builder.build()) as driver:
+        for time in (1, 2, 60, 61):
+            driver.input_topic("in").pipe("k", 1, time)
+            driver.restart()
+        found = [(one.key, one.timestamp) for one in driver.output_topic("out").read_all()]
+    assert found.count(("once", 1)) == 1
+    assert [time for key, time in found if key == "often"] == [1, 60]
+    assert {key for key, _ in found} == {"once", "often", "reminded"}

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from ottla.streams.topology import SubTopology, Topology
 
 log = logging.getLogger("ottla.streams")
+_CANCELLED = -2
+"""The next time of a punctuation that has none."""
 MEMORY = "__memory"
 """The backend of numbers that are kept with the stores."""
 
@@ -156,12 +158,16 @@ class Task:
         self.dropped = 0
         self._raw: RawRecord | None = None
         self._punctuations: list[Punctuation] = []
+        self._lasting: dict[str, Punctuation] = {}
+        """Those of `init`, which are scheduled again after a restart."""
+        self._is_starting = True
         self._stores = self._open_stores()
         self._processors: dict[str, Processor] = {}
         for node in self._nodes.values():
             if isinstance(node, ProcessorNode):
                 self._processors[node.name] = processor = node.make()
                 processor.init(NodeContext(self, node))
+        self._is_starting = False
 
     @property
     def topics(self) -> set[str]:
@@ -213,8 +219,8 @@ class Task:
         for store in self._stores.values():
             store.flush()
         self._own["stream_time"] = self.stream_time
-        for number, one in enumerate(self._punctuations):
-            self._own[f"punctuation {number}"] = one.next_ms
+        for name, one in self._lasting.items():
+            self._own[name] = _CANCELLED if one.is_cancelled else one.next_ms
         for name, numbers in self._memories.items():
             if numbers:
                 self._memory_backend.put(name.encode() or b"/", json.dumps(numbers).encode())
@@ -245,13 +251,20 @@ class Task:
     def schedule(
         self, name: str, interval_ms: int, kind: PunctuationType, callback: Callable[[int], None]
     ) -> Punctuation:
-        """Add a punctuation: by stream time from 0 on, by the wall clock after an interval."""
+        """Add a punctuation: by stream time from 0 on, by the wall clock after an interval.
+
+        One that is scheduled by `init` goes on after a restart, or stays cancelled.
+        """
         if interval_ms < 1:
             raise ValueError("The minimum supported scheduling interval is 1 millisecond.")
         first = 0 if kind is PunctuationType.STREAM_TIME else self.now_ms() + interval_ms
-        first = self._own.get(f"punctuation {len(self._punctuations)}", first)
         made = Punctuation(name, interval_ms, kind, callback, first)
         self._punctuations.append(made)
+        if self._is_starting:
+            own = sum(one.node == name for one in self._lasting.values())
+            self._lasting[f"punctuation {own} of {name}"] = made
+            made.next_ms = self._own.get(f"punctuation {own} of {name}", first)
+            made.is_cancelled = made.next_ms == _CANCELLED
         return made
 
     def forward(self, node: Node, record: Record, child: str | None = None) -> None:
