@@ -55,6 +55,6 @@ def test_a_second_driver_fences_the_first(node: Cluster, tmp_path: Path) -> None
         assert refused.value.code is ErrorCode.PRODUCER_FENCED
         assert "\n" not in str(refused.value)
         assert is_final(RuntimeError(f"{refused.value.code.name}: {refused.value}"))
-        stranger = ExactlyOnce(options, checkpoint(tmp_path / "two", "other"), first_cluster)
+        other_query = ExactlyOnce(options, checkpoint(tmp_path / "two", "other"), first_cluster)
         with pytest.raises(KafkaError, match="another checkpoint"):
-            stranger.begin()
+            other_query.begin()
