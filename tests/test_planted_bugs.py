@@ -29,6 +29,7 @@ def text_of(path: Path) -> str:
 def test_each_old_text_occurs_once() -> None:
     """The old text of every edit occurs exactly once in the sources."""
     simulated = [
+        *bugs("planted_security_bugs.toml"),
         *bugs("simulation/planted_quorum_bugs.toml"),
         *bugs("simulation/planted_replica_bugs.toml"),
         *bugs("simulation/planted_cluster_bugs.toml"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -77,6 +78,12 @@ class Broker:
             self.process.wait()
 
 
+def _port(overrides: tuple[str, ...]) -> int:
+    """Return the port of PLAINTEXT in the settings, else a free one."""
+    found = re.search(r"PLAINTEXT://127\.0\.0\.1:(\d+)", "\n".join(overrides))
+    return free_port() if found is None else int(found[1])
+
+
 def _properties(directory: Path, port: int) -> str:
     return "\n".join(
         (
@@ -102,11 +109,11 @@ class RealKafka(Broker):
 
     name = "kafka"
 
-    def __init__(self, libs: str, directory: Path) -> None:
+    def __init__(self, libs: str, directory: Path, *overrides: str) -> None:
         directory.mkdir(parents=True)
-        port = free_port()
+        port = _port(overrides)
         properties = directory / "server.properties"
-        properties.write_text(_properties(directory, port))
+        properties.write_text("\n".join((_properties(directory, port), *overrides)))
         logging = directory / "log4j2.yaml"
         logging.write_text(
             "Configuration:\n  Appenders:\n    Console: {name: out}\n"
@@ -134,7 +141,7 @@ class Ottla(Broker):
 
     def __init__(self, directory: Path, *overrides: str) -> None:
         directory.mkdir(parents=True)
-        port = free_port()
+        port = _port(overrides)
         command = [sys.executable, "-m", "ottla", "server-start", "--ready-file"]
         ready = directory / "ready.json"
         listeners = f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:0"
