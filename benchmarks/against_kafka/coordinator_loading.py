@@ -43,6 +43,7 @@ ONE_PARTITION = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
     "log.cleaner.enable": "false",
+    "metrics.sample.window.ms": "600000",  # the time of loading is shown for so long
 }
 TOPICS = {"__transaction_state": "transaction", "__consumer_offsets": "group"}
 """The topics, and what their coordinators are called in metrics and in the log."""

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.errors import ErrorCode, InvalidRecordError, KafkaError, UnknownServerError
 from ottla.records import codec_streams, large_batches, record_stream, validator
-from ottla.records.batch import HEADER_BYTES, RecordBatch, TimestampType
+from ottla.records.batch import HEADER_BYTES, TRANSACTIONAL_FLAG, RecordBatch, TimestampType
 from ottla.records.builder import assemble_batch, encode_batch
 from ottla.records.compression import Compression, DecompressionLimitExceeded, compress
 from ottla.records.large_batches import DecompressionLimits, check_large_batch
@@ -177,6 +177,17 @@ def test_both_ways_refuse_a_producer_without_epoch_or_sequence() -> None:
     )
     assert at_once == later
     assert at_once[2][3] == -2
+
+
+def test_both_ways_refuse_a_transaction_without_a_producer() -> None:
+    """Refused if the batch is rebuilt, as by Kafka's builder."""
+    transactional = batch_of(payload(), attributes=int(Compression.GZIP) | TRANSACTIONAL_FLAG)
+    refused = (UnknownServerError, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    rules = ValidationRules(compression_type=Compression.LZ4)
+    assert both(transactional, rules) == (refused, refused)
+    at_once, later = both(transactional)
+    assert at_once == later
+    assert at_once[0] is not UnknownServerError
 
 
 @pytest.mark.parametrize("kind", list(TimestampType)[-2:])

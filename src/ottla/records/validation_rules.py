@@ -183,9 +183,11 @@ def check_producer(batch: RecordBatch) -> None:
 
     An id below -1 is one to it, and goes to the log as it is.
     """
-    if batch.producer_id != NO_PRODUCER_ID and (
-        batch.producer_epoch == _NO_PRODUCER_EPOCH or batch.base_sequence < 0
-    ):
+    if batch.producer_id == NO_PRODUCER_ID:
+        is_wrong = batch.is_transactional
+    else:
+        is_wrong = batch.producer_epoch == _NO_PRODUCER_EPOCH or batch.base_sequence < 0
+    if is_wrong:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
