@@ -1,6 +1,6 @@
 """Log compaction: MB a CPU second, and what it does to another thread. Run as a script.
 
-    python benchmarks/compaction.py [--mb 200] [--kafka]
+    python benchmarks/compaction.py [--mb 200] [--kafka] [--size 1000]
 
 With --kafka real Kafka compacts a copy of the same log in a Java process, which is warm by
 then. Prints for records of 100 B and 1 KB, plain and lz4, in batches of 1, 10 and 100 records: MB
@@ -178,11 +178,12 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--mb", type=int, default=200)
     parser.add_argument("--kafka", action="store_true")
+    parser.add_argument("--size", type=int, choices=(100, 1000), help="only records of this size")
     given = parser.parse_args()
     kafka = KafkaCleaner() if given.kafka else None
     cases = [
         Case(size, batch, codec)
-        for size in (100, 1000)
+        for size in ((given.size,) if given.size else (100, 1000))
         for codec in (Compression.NONE, Compression.LZ4)
         for batch in (1, 10, 100)
     ]

@@ -46,6 +46,7 @@ CLASSES = {
     "share-groups": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
     "streams-groups": "org.apache.kafka.tools.streams.StreamsGroupCommand",
     "topics": "org.apache.kafka.tools.TopicCommand",
+    "transactions": "org.apache.kafka.tools.TransactionsCommand",
 }
 
 LOCAL_TOOLS = ("storage",)
@@ -160,11 +161,11 @@ def said(out: str, err: str, status: int) -> Said:
 def _lines(text: str) -> list[str]:
     text = re.sub(r"^Option [^\n]*Description +$.*", "", text, flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r"^Usage: ottla.*?^Error: ", "", text, flags=re.MULTILINE | re.DOTALL)
-    text = re.sub(r"^usage: .*?^(?=kafka-[\w-]+:\s)", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^usage: .*?^(?=kafka-[\w.-]+:\s)", "", text, flags=re.MULTILINE | re.DOTALL)
     text = re.sub(
         r"^Command line error: (.*)\. Type --help for help\.$", r"\1", text, flags=re.MULTILINE
     )
-    parser = re.search(r"^kafka-[\w-]+:\s+error:\s+(.*)", text, re.MULTILINE | re.DOTALL)
+    parser = re.search(r"^kafka-[\w.-]+:\s+error:\s+(.*)", text, re.MULTILINE | re.DOTALL)
     if parser is not None:  # argparse4j wraps and pads lines
         return [re.sub(r"\s+", " ", parser[1]).replace("-- ", "--").strip()]
     kept: list[str] = []
@@ -231,6 +232,8 @@ _CHANGING = (
     (re.compile(r"\b[\w-]{22}\b(?<!-)"), "ID"),
     (re.compile(r"\b\d+ms ago|\b\d+ ms ago *"), "N ms ago"),
     (re.compile(r"\b1[789]\d{11}\b"), "TIME"),
+    (re.compile(r"^(tid-\w+ *\t\d+ *\t|\d+ *\ttid-\w+ *\t)\d+ *"), r"\1N"),  # producer ids
+    (re.compile(r"^\d+ *(\t\d+ *\t-1 *\t)"), r"N\1"),
     (re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "UUID"),
 )
 _NAMES = re.compile(r"((?:Valid [a-z]+ are|options|scenarios): )(\[*[\w-]+\]?, .*)")

@@ -6,7 +6,7 @@ Kafka: bin/kafka-transactions.sh, org.apache.kafka.tools.TransactionsCommand.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar
 
 import click
 
@@ -109,6 +109,10 @@ def _print(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         click.echo(line)
 
 
+def _fail_for(what: str, cause: str) -> NoReturn:
+    fail(f"{what}: {cause}. Enable debug logging for additional detail.")
+
+
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
@@ -133,7 +137,7 @@ def list_transactions(*, duration_filter: int, transactional_id_pattern: str | N
                 duration_ms=duration_filter, pattern=transactional_id_pattern
             )
         except KafkaError as error:
-            fail(f"Failed to list transactions: {error.message}")
+            _fail_for("Failed to list transactions", error.message)
         _print(_LISTING, found)
 
     _run(show)
@@ -148,7 +152,7 @@ def describe(*, transactional_id: str | None) -> None:
     def show(admin: Admin) -> None:
         found = admin.describe_transactions([name])[name]
         if isinstance(found, KafkaError):
-            fail(f"{_UNDESCRIBED} `{name}`: {_cause(name, found)}")
+            _fail_for(f"{_UNDESCRIBED} `{name}`", _cause(name, found))
         _print(_DESCRIPTION, [_described(name, found)])
 
     _run(show)
@@ -159,7 +163,7 @@ def _cause(name: str, error: KafkaError) -> str:
         return error.message
     return (
         f"DescribeTransactions request for transactionalId `{name}` failed because the ID could "
-        "not be found. Enable debug logging for additional detail."
+        "not be found"
     )
 
 
@@ -186,7 +190,7 @@ def _described(name: str, one: TransactionDescription) -> tuple[object, ...]:
 @click.option("--partition", type=INTEGER, help="The partition.")
 def describe_producers(*, broker_id: int | None, topic: str | None, partition: int | None) -> None:
     """Describe the states of active producers of a partition."""
-    where = TopicPartition(_needed(topic, "--topic"), _needed(partition, "--partition"))
+    where = _needed_partition(topic, partition)
 
     def show(admin: Admin) -> None:
         producers = _producers_of(admin, where, broker_id)
@@ -201,7 +205,7 @@ def _producers_of(
     found = admin.describe_producers([where], broker_id=broker_id)[where]
     if isinstance(found, KafkaError):
         asked = "leader" if broker_id is None else f"broker {broker_id}"
-        fail(f"Failed to describe producers for partition {where} on {asked}: {found.message}")
+        _fail_for(f"Failed to describe producers for partition {where} on {asked}", found.message)
     return found
 
 
@@ -216,7 +220,7 @@ def _producer_row(one: ProducerState) -> tuple[object, ...]:
     )
 
 
-# ---------------------------------------------------------------- abort and terminate
+# ---------------------------------------------------------------- abort
 
 
 @transactions.command()
@@ -236,7 +240,7 @@ def abort(
     coordinator_epoch: int | None,
 ) -> None:
     """Abort a hanging transaction."""
-    where = TopicPartition(_needed(topic, "--topic"), _needed(partition, "--partition"))
+    where = _needed_partition(topic, partition)
     if start_offset is None and producer_id is None:
         fail(_IDENTIFY)
     if start_offset is None:
@@ -267,20 +271,6 @@ def _found(admin: Admin, where: TopicPartition, start_offset: int) -> AbortSpec:
     return AbortSpec(where, found.producer_id, found.producer_epoch, found.coordinator_epoch or 0)
 
 
-@transactions.command("forceTerminateTransaction")
-@click.option("--transactionalId", "transactional_id", help="The id.")
-def force_terminate(*, transactional_id: str | None) -> None:
-    """Abort the ongoing transaction of a transactional id, and fence its producer."""
-    name = _needed(transactional_id, "--transactionalId")
-
-    def terminate(admin: Admin) -> None:
-        outcome = admin.fence_producers([name])[name]
-        if isinstance(outcome, KafkaError):
-            raise outcome
-
-    _run(terminate)
-
-
 # ---------------------------------------------------------------- hanging transactions
 
 
@@ -295,13 +285,13 @@ def find_hanging(
     *, broker_id: int | None, max_transaction_timeout: int, topic: str | None, partition: int | None
 ) -> None:
     """Find transactions that are open in a log and not known to a coordinator."""
-    if partition is not None and topic is None:
-        fail("The --partition argument requires --topic to be provided")
     if topic is None and broker_id is None:
         fail(
             "The `find-hanging` command requires either --topic or --broker-id to limit the scope "
             "of the search"
         )
+    if partition is not None and topic is None:
+        fail("The --partition argument requires --topic to be provided")
     limit_ms = max_transaction_timeout * _MS_PER_MINUTE
 
     def show(admin: Admin) -> None:
@@ -320,7 +310,7 @@ def _places(
     places = []
     for name, found in admin.describe_topics(names).items():
         if isinstance(found, KafkaError):
-            fail(f"Failed to describe {len(names)} topics: {found.message}")
+            _fail_for(f"Failed to describe {len(names)} topics", found.message)
         places += [
             TopicPartition(str(name), one.partition)
             for one in found.partitions
@@ -378,7 +368,29 @@ def _hanging_row(one: OpenTransaction) -> tuple[object, ...]:
     )
 
 
+def _needed_partition(topic: str | None, partition: int | None) -> TopicPartition:
+    index = _needed(partition, "--partition")  # the first that Kafka's parser misses
+    return TopicPartition(_needed(topic, "--topic"), index)
+
+
 def _needed(value: T | None, flag: str) -> T:
     if value is None:
         raise click.UsageError(f"argument {flag} is required")
     return value
+
+
+# ---------------------------------------------------------------- termination
+
+
+@transactions.command("forceTerminateTransaction")
+@click.option("--transactionalId", "transactional_id", help="The id.")
+def force_terminate(*, transactional_id: str | None) -> None:
+    """Abort the ongoing transaction of a transactional id, and fence its producer."""
+    name = _needed(transactional_id, "--transactionalId")
+
+    def terminate(admin: Admin) -> None:
+        outcome = admin.fence_producers([name])[name]
+        if isinstance(outcome, KafkaError):
+            raise outcome
+
+    _run(terminate)

@@ -7,7 +7,7 @@ AbortTransactionSpec, FenceProducersResult}.
 from __future__ import annotations
 
 # ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.clients.admin.calls import error_or_none, response_code
 from ottla.clients.admin.replicas import ReplicasAdmin
@@ -22,9 +22,6 @@ from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-_FENCING_TIMEOUT_MS: Final = 1
-"""The transaction timeout that a fenced id is left with: its next producer sets another."""
 
 
 class TransactionListing(NamedTuple):
@@ -150,23 +147,25 @@ class TransactionsAdmin(ReplicasAdmin):
     ) -> dict[str, tuple[int, int] | KafkaError]:
         """Fence the producers of ids and abort their transactions.
 
-        Returns the producer id and the epoch that fences, for each.
+        Returns the producer id and the epoch that fences, for each. The timeout becomes that of
+        the ids' transactions too, as with Kafka's admin; by default it is request.timeout.ms.
         """
+        seconds = self._settings.request_timeout_ms / 1000 if timeout is None else timeout
+        timeout_ms = max(1, int(seconds * 1000))
         deadline_ms = self._deadline_ms(timeout)
         result: dict[str, tuple[int, int] | KafkaError] = {}
         for name in listed("transactional_ids", transactional_ids):
             try:
-                result[name] = await self._fence(name, self._remaining_seconds(deadline_ms))
+                left = self._remaining_seconds(deadline_ms)
+                result[name] = await self._fence(name, timeout_ms, left)
             except KafkaError as error:
                 result[name] = error
         return result
 
-    async def _fence(self, name: str, timeout: float) -> tuple[int, int]:
+    async def _fence(self, name: str, timeout_ms: int, timeout: float) -> tuple[int, int]:
         answer = await self._coordinator_call(
             name,
-            InitProducerIdRequest(
-                transactional_id=name, transaction_timeout_ms=_FENCING_TIMEOUT_MS
-            ),
+            InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms),
             error_of=response_code,
             timeout=timeout,
             key_type=TRANSACTION,
