@@ -46,7 +46,7 @@ class _Messages:
         self._kind, self._schema_id = kind, schema_id
 
     def write(self, value: Any) -> bytes:
-        message = self._message(value) if isinstance(value, dict) else value  # made by columns
+        message = self._kind(**value) if isinstance(value, dict) else value  # made by columns
         data = message.SerializeToString(deterministic=True)
         return with_head(self._schema_id, data, _FIRST_MESSAGE)
 
@@ -57,12 +57,7 @@ class _Messages:
         return json.dumps(as_dict(value), separators=(",", ":")).encode()
 
     def read_json(self, data: bytes) -> Any:
-        return self._message(json.loads(data))
-
-    def _message(self, fields: dict[str, Any]) -> Any:
-        from google.protobuf.json_format import ParseDict
-
-        return ParseDict(fields, self._kind())
+        return self._kind(**json.loads(data))
 
 
 def as_dict(message: Any) -> dict[str, Any]:
