@@ -32,6 +32,9 @@ from ottla.testing.cluster import Cluster
 TOPICS = ("chain-1", "chain-2", "chain-3")
 PARTITIONS = 2
 END_LIMIT_S = 240.0
+START_LIMIT_S = 600.0
+EARLY = 0.2
+"""How often a fault comes while the queries still start."""
 _FAILURES, _FAILURE_S = 6, 30.0
 
 
@@ -88,13 +91,25 @@ class Driver:
         self._command = [sys.executable, __file__, "--run", bootstrap, str(directory)]
         self._log = directory / "driver.log"
         self._process: subprocess.Popen[bytes] | None = None
+        self._before = 0
 
     def start(self) -> None:
         """Start the process."""
+        self._before = self._starts()
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command, stdout=log, stderr=log, start_new_session=True
             )
+
+    def _starts(self) -> int:
+        return self._log.read_text(errors="replace").count("started\n") if self._log.exists() else 0
+
+    def wait_until_started(self) -> None:
+        """Wait until both queries run, however busy the machine is."""
+        deadline = time.monotonic() + START_LIMIT_S
+        while self._starts() == self._before and time.monotonic() < deadline:
+            self.watch()
+            time.sleep(0.2)
 
     def watch(self) -> None:
         """Start it again if it has ended by itself, as a supervisor does."""
@@ -199,6 +214,7 @@ def lag(bootstrap: str) -> int:
 
 def check(bootstrap: str, count: int, driver: Driver) -> None:
     """Wait until all has arrived; raise Wrong for what is lost or doubled."""
+    driver.wait_until_started()
     deadline = time.monotonic() + END_LIMIT_S
     while time.monotonic() < deadline:
         driver.watch()
@@ -253,6 +269,8 @@ def main() -> int:
         driver.start()
         try:
             for _ in range(arguments.kills):
+                if rng.random() >= EARLY:
+                    driver.wait_until_started()
                 time.sleep(rng.uniform(6, 22))
                 driver.watch()
                 faults[fault(rng, cluster, driver)] += 1
