@@ -110,19 +110,18 @@ def send_marker(bootstrap: str, value: bytes) -> None:
 def read_all(bootstrap: str, topic: str) -> Iterator[Read]:
     """Yield all records of a topic; raises OttlaError if they do not arrive."""
     with Consumer(
-        bootstrap_servers=bootstrap, auto_offset_reset="earliest", enable_auto_commit=False
+        bootstrap_servers=bootstrap,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        isolation_level="read_committed",  # no records of a job that was killed
     ) as consumer:
         places = [TopicPartition(topic, one.partition) for one in consumer.partitions_for(topic)]
         ends = consumer.end_offsets(places)
         consumer.assign(places)
         consumer.seek_to_beginning(*places)
-        left = {place for place in places if ends[place] > 0}
         deadline = time.monotonic() + READ_SECONDS
-        while left:
+        while any(consumer.position(place) < ends[place] for place in places):
             for record in consumer.poll(timeout=1.0, max_records=10_000):
-                place = TopicPartition(record.topic, record.partition)
-                if record.offset + 1 >= ends[place]:
-                    left.discard(place)
                 yield Read(record.key.decode(), record.value)
                 deadline = time.monotonic() + READ_SECONDS
             if time.monotonic() > deadline:
