@@ -20,16 +20,14 @@ from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.metadata.framing import decode_record
 from ottla.metadata.snapshot import SnapshotPolicy
 from ottla.raft.log_check import METADATA_LOG
-from ottla.raft.member import MemberSettings
 from ottla.raft.quorum_state import QuorumStateStore
-from ottla.raft.replicated_log import ReplicatedLog
 from ottla.raft.requests import ReplicaKey
 from ottla.raft.snapshot import decode_snapshot
 from ottla.raft.timeouts import NEVER_MS
 from ottla.server.controller.apis import ControllerApis
 from ottla.server.controller.quorum_start import (
-    own_endpoints,
-    quorum_timeouts,
+    member_settings,
+    open_log,
     static_voters,
     take_part,
 )
@@ -100,13 +98,7 @@ class ControllerNode:
         """
         self._clock = clock
         self._loader = loader
-        self._log = metadata_log = ReplicatedLog.open(
-            directory,
-            now_ms=clock.now_ms(),
-            path=config.metadata_directory,
-            segment_bytes=config.metadata_log_segment_bytes,
-            segment_ms=config.metadata_log_segment_ms,
-        )
+        self._log = metadata_log = open_log(directory, config, clock)
         controller = Controller(
             config=config,
             cluster_id=cluster_id,
@@ -124,12 +116,8 @@ class ControllerNode:
             metadata_log,
             store,
             snapshot=snapshot,
-            settings=MemberSettings(
-                ReplicaKey(node_id, directory_id),
-                own_endpoints(controller_listeners),
-                len(config.bootstrap_controllers),
-                quorum_timeouts(config),
-                config.controller_quorum_auto_join_enable,
+            settings=member_settings(
+                ReplicaKey(node_id, directory_id), config, controller_listeners
             ),
             static_voters=static_voters(config),
             clock=clock,

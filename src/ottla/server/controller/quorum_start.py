@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.raft.control_records import decode_control_message
+from ottla.raft.member import MemberSettings
 from ottla.raft.node import RaftNode
+from ottla.raft.replicated_log import ReplicatedLog
 from ottla.raft.timeouts import Timeouts
 from ottla.raft.voter_history import VoterHistory
 from ottla.raft.voter_set import Voter, VoterEndpoint, VoterSet
@@ -22,14 +24,37 @@ if TYPE_CHECKING:
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
     from ottla.metadata.broker import ListenerAddress
-    from ottla.raft.member import MemberSettings
     from ottla.raft.quorum_state import QuorumStateStore
-    from ottla.raft.replicated_log import ReplicatedLog
     from ottla.raft.requests import ReplicaKey
     from ottla.raft.snapshot import SnapshotReader
+    from ottla.storage.directory import Directory
     from ottla.types import OffsetAndEpoch
 
     Snapshot: TypeAlias = tuple[OffsetAndEpoch, SnapshotReader]
+
+
+def open_log(directory: Directory, config: BrokerConfig, clock: Clock) -> ReplicatedLog:
+    """Recover the metadata log; errors as `ReplicatedLog.open`."""
+    return ReplicatedLog.open(
+        directory,
+        now_ms=clock.now_ms(),
+        path=config.metadata_directory,
+        segment_bytes=config.metadata_log_segment_bytes,
+        segment_ms=config.metadata_log_segment_ms,
+    )
+
+
+def member_settings(
+    key: ReplicaKey, config: BrokerConfig, listeners: Mapping[str, ListenerAddress] | None
+) -> MemberSettings:
+    """Return a member's own settings; listeners are None where the node is no controller."""
+    return MemberSettings(
+        key,
+        own_endpoints(listeners),
+        len(config.bootstrap_controllers),
+        quorum_timeouts(config),
+        config.controller_quorum_auto_join_enable,
+    )
 
 
 def take_part(
