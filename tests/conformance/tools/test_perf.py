@@ -478,7 +478,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("tool", "arguments"), WRONG, ids=lambda value: value)
 def test_wrong_calls(tool: str, arguments: str, real_kafka: RealKafka) -> None:
-    """A wrong call ends with status 1 and the same sentence; ours may add where to set addresses."""
+    """A wrong call ends with status 1 and the same sentence; ours may add a hint."""
     theirs = java(real_kafka, tool, *arguments.split())
     mine = ours(tool, *arguments.split())
     assert (mine.status, theirs.status) == (1, 1)
