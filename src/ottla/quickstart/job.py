@@ -1,0 +1,147 @@
+"""The Spark job of the quickstart in a process of its own, which is killed in its middle.
+
+Kafka: none. Two are started: the second has its session ready when the first is killed, goes on
+from the checkpoint, and fences the first. A process ends with its parent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from ottla.errors import OttlaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Self
+
+STOP_SECONDS = 10.0
+ATTEMPTS = 5
+SLOW_WORKER = "Python worker failed to connect back"
+"""Spark gives a worker ten seconds to start, which a busy machine exceeds: the job goes on then."""
+
+
+class Job:
+    """A process with a Spark session, which waits to be told to run the job."""
+
+    def __init__(self, bootstrap: str, temp_dir: Path, checkpoint: Path) -> None:
+        self._checkpoint = checkpoint
+        self._process = subprocess.Popen(  # noqa: S603 - this module
+            [sys.executable, "-m", "ottla.quickstart.job", bootstrap, temp_dir, checkpoint],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C in the terminal reaches the parent only
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def session(self) -> str:
+        """Wait for the session; return Spark's version. Raises OttlaError."""
+        return str(self._answer()["spark"])
+
+    def begin(self) -> None:
+        """Let the job begin."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"begin\n")
+        self._process.stdin.flush()
+
+    def wait(self, progress: Callable[[int], None]) -> None:
+        """Wait for the end of the job and report the rows read; raises OttlaError if it fails."""
+        while not (answer := self._answer()).get("is_done"):
+            progress(int(answer["rows"]))
+
+    def wait_for_second_batch(self, progress: Callable[[int], None]) -> None:
+        """Wait until one micro-batch is done and the next one has begun."""
+        while not self._is_in_second_batch():
+            answer = self._answer()
+            progress(int(answer.get("rows", 0)))
+            if answer.get("is_done"):
+                return
+
+    def _is_in_second_batch(self) -> bool:
+        logs = self._checkpoint / "commits" / "0", self._checkpoint / "offsets" / "1"
+        return all(path.exists() for path in logs)
+
+    def kill(self) -> None:
+        """Kill the process, its JVM and its workers with SIGKILL, all at once."""
+        try:
+            killed = psutil.Process(self._process.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            killed = []
+        self._process.kill()
+        for one in killed:
+            try:
+                one.kill()
+            except psutil.NoSuchProcess:
+                continue
+        self._process.communicate()
+        psutil.wait_procs(killed, STOP_SECONDS)
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        answer: dict[str, Any] = json.loads(line) if line else {"error": "its process ended"}
+        if "error" in answer:
+            raise OttlaError(f"Spark: {answer['error']}")
+        return answer
+
+
+def main(arguments: list[str]) -> None:
+    """Start a session, wait for the word to begin, run the job; one answer in each line."""
+    from ottla.quickstart import pipeline
+    from ottla.spark.local_session import session
+
+    bootstrap, temp_dir, checkpoint = arguments
+    try:
+        spark = session(
+            "ottla quickstart",
+            memory="2g",
+            class_cache=False,
+            fast_start=True,
+            temp_dir=Path(temp_dir),
+        )
+        _tell(spark=spark.version)
+        if not sys.stdin.readline():
+            return
+        threading.Thread(target=_end_with_parent, daemon=True).start()
+        for is_last in (*(ATTEMPTS - 1) * (False,), True):
+            try:
+                with pipeline.failures_reported():
+                    query = pipeline.start_query(spark, bootstrap, checkpoint)
+                    pipeline.wait(query, lambda rows: _tell(rows=rows))
+                break
+            except OttlaError as error:
+                if is_last or SLOW_WORKER not in str(error):
+                    raise
+        _tell(is_done=True)
+    except OttlaError as error:
+        _tell(error=str(error))
+    sys.stdin.readline()  # the parent ends this process
+    os._exit(0)
+
+
+def _tell(**answer: Any) -> None:
+    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.flush()
+
+
+def _end_with_parent() -> None:
+    while sys.stdin.readline():
+        pass
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
