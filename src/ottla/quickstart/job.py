@@ -112,7 +112,7 @@ def main(arguments: list[str]) -> None:
             fast_start=True,
             temp_dir=Path(temp_dir),
         )
-        _tell(spark=spark.version)
+        _report(spark=spark.version)
         if not sys.stdin.readline():
             return
         threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -120,19 +120,19 @@ def main(arguments: list[str]) -> None:
             try:
                 with pipeline.failures_reported():
                     query = pipeline.start_query(spark, bootstrap, checkpoint)
-                    pipeline.wait(query, lambda rows: _tell(rows=rows))
+                    pipeline.wait(query, lambda rows: _report(rows=rows))
                 break
             except OttlaError as error:
                 if is_last or SLOW_WORKER not in str(error):
                     raise
-        _tell(is_done=True)
+        _report(is_done=True)
     except OttlaError as error:
-        _tell(error=str(error))
+        _report(error=str(error))
     sys.stdin.readline()  # the parent ends this process
     os._exit(0)
 
 
-def _tell(**answer: Any) -> None:
+def _report(**answer: Any) -> None:
     sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()
 
