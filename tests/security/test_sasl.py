@@ -20,7 +20,7 @@ from ottla.security.sasl.scram import ScramCredential, ScramServer
 from ottla.security.sasl.server import LoginState, SaslServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 PASSWORD = b"secret"
 SALT = b"0123456789abcdef01234567"
@@ -99,13 +99,14 @@ def final_message(
     password: bytes = PASSWORD,
     change: Callable[[dict[str, str]], None] | None = None,
     first: str = "n=alice,r=client",
+    signed_fields: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Return a client's final message, with single fields changed."""
+    """Return a client's final message, with single fields changed; signed_fields before the proof."""
     fields = dict(part.split("=", 1) for part in server_first.split(","))
     salt, iterations = base64.b64decode(fields["s"]), int(fields["i"])
     salted = hashlib.pbkdf2_hmac("sha256", password, salt, iterations)
     client_key = hmac.digest(salted, b"Client Key", "sha256")
-    sent = {"c": "biws", "r": fields["r"]}
+    sent = {"c": "biws", "r": fields["r"], **(signed_fields or {})}
     signed = f"{first},{server_first},c={sent['c']},r={sent['r']}".encode()
     signature = hmac.digest(hashlib.sha256(client_key).digest(), signed, "sha256")
     proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
@@ -148,6 +149,18 @@ def test_scram_refuses_each_changed_field(field: str, value: str) -> None:
     first = login.evaluate(b"n,,n=alice,r=client").decode()
     with pytest.raises((AuthenticationFailed, InvalidToken)):
         login.evaluate(final_message(first, change=lambda sent: sent.update({field: value})))
+    assert not login.is_complete
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("r", "clientserver2"), ("r", "client"), ("c", "eSws")]
+)
+def test_scram_refuses_a_changed_field_that_is_signed(field: str, value: str) -> None:
+    """Who knows the password proves another message: its nonce is not ours (CVE-2024-56128)."""
+    login = scram()
+    first = login.evaluate(b"n,,n=alice,r=client").decode()
+    with pytest.raises((AuthenticationFailed, InvalidToken)):
+        login.evaluate(final_message(first, signed_fields={field: value}))
     assert not login.is_complete
 
 
