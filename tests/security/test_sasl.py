@@ -101,7 +101,7 @@ def final_message(
     first: str = "n=alice,r=client",
     signed_fields: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Return a client's final message, with single fields changed; signed_fields before the proof."""
+    """Return a client's final message, with single fields changed after the proof or before."""
     fields = dict(part.split("=", 1) for part in server_first.split(","))
     salt, iterations = base64.b64decode(fields["s"]), int(fields["i"])
     salted = hashlib.pbkdf2_hmac("sha256", password, salt, iterations)
