@@ -14,7 +14,6 @@ loaded records are committed, so that no response is older than an earlier one.
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import CorruptMessage
@@ -23,8 +22,6 @@ from ottla.records.control import ControlRecordType, decode_control_type
 from ottla.records.newest_values import collect_newest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ottla.coordinator.runtime.log import CoordinatorLog
     from ottla.coordinator.runtime.shard import Shard
     from ottla.records.batch import RecordBatch
@@ -35,8 +32,10 @@ SLICE_RECORDS: Final = 250
 """Records replayed per slice, up to 20 µs each: this bounds how long loading blocks the loop."""
 WALKED_IN_A_REPLAY: Final = 20
 """Records that are walked over in the time of one replay."""
-MAX_KEYS: Final = 50_000
-"""Keys whose newest records wait for their replay: some ten megabytes."""
+COPIED_IN_A_REPLAY: Final = 200
+"""Collected records that are put into order for their replay in the time of one."""
+MAX_KEYS: Final = 25_000
+"""Keys whose newest records wait for their replay: some megabytes, ordered in some milliseconds."""
 
 
 class Loader:
@@ -60,7 +59,8 @@ class Loader:
         """Records that this turn may still replay."""
         self._may_read = True
         self._newest: dict[bytes, tuple[int, bytes | None]] = {}
-        self._replays: Iterator[tuple[bytes, tuple[int, bytes | None]]] | None = None
+        self._replays: list[tuple[bytes, tuple[int, bytes | None]]] = []
+        """What was collected and is to be replayed, the last one first: freed one by one."""
 
     @property
     def spent(self) -> int:
@@ -75,7 +75,7 @@ class Loader:
         self._left = SLICE_RECORDS
         self._may_read = True
         while self._left > 0:
-            if self._replays is not None:
+            if self._replays:
                 self._replay_newest()
             elif self.position >= self.target and not self._newest:
                 return True
@@ -101,7 +101,10 @@ class Loader:
         self._left -= walk.record_count // WALKED_IN_A_REPLAY
         is_at_end = self.position >= self.target
         if self._newest and (is_at_end or walk.is_unusual or len(self._newest) >= MAX_KEYS):
-            self._replays = iter(self._newest.items())
+            self._replays = list(self._newest.items())
+            self._replays.reverse()
+            self._newest = {}
+            self._left -= len(self._replays) // COPIED_IN_A_REPLAY
         elif walk.is_unusual:
             self._replay_some()
         elif not is_at_end and self._left > 0:
@@ -125,13 +128,11 @@ class Loader:
 
     def _replay_newest(self) -> None:
         """Replay a slice of what was collected."""
-        assert self._replays is not None
-        for key, (offset, value) in islice(self._replays, self._left):
+        replays = self._replays
+        while replays and self._left > 0:
+            key, (offset, value) = replays.pop()
             self._replay_record(key, value, offset, -1)
             self._left -= 1
-        if self._left > 0:
-            self._replays = None
-            self._newest = {}
 
     def _replay_some(self) -> None:
         """Replay whole batches one by one, up to a slice."""
