@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -53,14 +54,18 @@ def test_enrichment_is_exactly_once(spark: SparkSession, node: Cluster, tmp_path
     with Admin(bootstrap_servers=node.bootstrap) as admin:
         for topic in ("flights", "planes", "flights-with-planes"):
             admin.create_topic(topic, partitions=2)
+    now_ms = time.time_ns() // 1_000_000  # retention deletes what is old
     with Producer(bootstrap_servers=node.bootstrap) as producer:
         for one in makers.itertuples():
             value = {"manufacturer": one.manufacturer, "seats": int(one.seats)}
             producer.send(
-                "planes", json.dumps(value).encode(), one.tailnum.encode(), timestamp_ms=1
+                "planes",
+                json.dumps(value).encode(),
+                one.tailnum.encode(),
+                timestamp_ms=now_ms - 1000,
             )
         for row in few.to_dict("records"):
-            producer.send("flights", json.dumps(row).encode(), timestamp_ms=2)
+            producer.send("flights", json.dumps(row).encode(), timestamp_ms=now_ms)
 
     def run() -> None:
         app = Streams(
