@@ -83,6 +83,18 @@ def test_a_share_partition_is_initialised_read_and_written() -> None:
     assert world.apply(shard.delete(KEY)) == []
 
 
+def test_a_delayed_initialisation_takes_nothing_away() -> None:
+    """It repeats the state epoch without a start; at an offset the share partition begins again."""
+    world = Shard()
+    shard = world.shard
+    world.apply(shard.initialize(KEY, 3, -1))
+    world.apply(shard.write(KEY, change((0, 4, 2, 1), start=0)._replace(state_epoch=3)))
+    assert world.apply(shard.initialize(KEY, 3, -1)) == []
+    assert shard.states[KEY].batches == (StateBatch(0, 4, 2, 1),)
+    assert world.apply(shard.initialize(KEY, 3, 7)) == ["ShareSnapshotValue"]
+    assert (shard.states[KEY].start_offset, shard.states[KEY].batches) == (7, ())
+
+
 def test_after_some_updates_a_snapshot_is_written() -> None:
     """The snapshot has all batches; below the oldest one that is needed the log can go."""
     world = Shard(ShareCoordinatorConfig(updates_per_snapshot=2))

@@ -143,13 +143,20 @@ class ShareShard:
     # ---------------------------------------------------------------- operations
 
     def initialize(self, key: ShareKey, state_epoch: int, start_offset: int) -> Result[None]:
-        """Begin a share partition, or begin it again with a later state epoch."""
+        """Begin a share partition, or begin it again: with a later state epoch, or at an offset.
+
+        A request without a start offset that repeats the state epoch changes nothing: one that was
+        delayed would take away what members have acknowledged since. Kafka's does.
+        """
         _check_partition(key)
         if state_epoch != _NO_EPOCH and self._state_epochs.get(key, _NO_EPOCH) > state_epoch:
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
         self._check_exists(key)
-        now_ms = self._clock.now_ms()
         known = self.states.get(key)
+        is_repeated = known is not None and known.state_epoch == state_epoch
+        if is_repeated and start_offset == UNINITIALIZED_OFFSET:
+            return Result(None)
+        now_ms = self._clock.now_ms()
         state = ShareState(
             snapshot_epoch=0 if known is None else known.snapshot_epoch + 1,
             state_epoch=state_epoch,
