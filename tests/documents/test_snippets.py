@@ -295,6 +295,12 @@ def test_simulation() -> None:
         assert first_printed(program.text, "") == first_printed(program.text, "")
 
 
+def test_index(node: Cluster) -> None:
+    """The program of the front page reads what it has written."""
+    (program,) = (one for one in snippets("docs/index.md") if one.kind == "python")
+    assert first_printed(program.text, node.bootstrap) == "0 b'{\"id\": 1}'"
+
+
 def test_every_snippet_is_run_or_listed() -> None:
     """A page with snippets has a test of its name here, or elsewhere; the list is not outdated."""
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
