@@ -129,7 +129,6 @@ def test_unknown_names_are_listed_with_the_nearest() -> None:
     ("given", "name"),
     [
         ({"remote.log.storage.system.enable": "true"}, "remote.log.storage.system.enable"),
-        ({"authorizer.class.name": "x.Y"}, "authorizer.class.name"),
         ({"client.quota.callback.class": "x.Y"}, "client.quota.callback.class"),
     ],
 )

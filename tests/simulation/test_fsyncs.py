@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ottla
+from ottla.errors import KafkaError
+from ottla.raft.recovery_point import finish_truncation
 from ottla.raft.replicated_log import ReplicatedLog
 from ottla.raft.snapshot import encode_snapshot
 from ottla.raft.snapshot_download import SnapshotDownload
+from ottla.records.builder import encode_batch
 from ottla.storage.directories.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
     decode_offsets,
@@ -70,6 +73,10 @@ FETCHED = "SnapshotDownload.finish: file.sync()"
 CLEANED = "Cleaning._make_durable: file.sync()"
 CLEANED_CHECKPOINT = "Cleaning._make_durable: self._directory.sync()"
 FETCHED_NAME = "SnapshotDownload.finish: self._directory.sync(METADATA_LOG)"
+TRUNCATED = (
+    "begin_truncation: "
+    "directory.write_file_atomically(TRUNCATION_PATH, encode_offsets({_PARTITION: offset}))"
+)
 
 NOTICED_AFTER_A_CALL = {
     CLEANED,
@@ -86,6 +93,7 @@ NOTICED_AFTER_A_CALL = {
     REPAIR_MARKER,
     REPAIR_LOG,
     REPAIR_NAMES,
+    TRUNCATED,
 }
 NOTICED = {*NOTICED_BY_OPERATION, *NOTICED_BY_SEED, *NOTICED_AFTER_A_CALL}
 NODE_PACKAGES = ("raft", "storage", "server/node")
@@ -297,6 +305,33 @@ def _removed_segments_return(seed: int) -> bool:
     return sum(one.endswith(".log") for one in disk.list(str(T0))) > 1
 
 
+def _truncated(seed: int) -> SimulatedDisk:
+    """Return a disk without power after a truncation of the metadata log over several segments."""
+    disk = SimulatedDisk(seed)
+    log = ReplicatedLog.open(disk, now_ms=0, segment_bytes=300)
+    for _ in range(20):
+        batch = encode_batch([(0, None, bytes(10), ())], base_offset=log.end_offset, leader_epoch=1)
+        log.append(batch, epoch=1, now_ms=0)
+        job = log.start_flush(0)
+        assert job is not None
+        job.run()
+        log.flush_completed(job)
+    log.truncate_to(1 + seed % 10, now_ms=0)
+    disk.crash()
+    return disk
+
+
+def _truncation_has_gaps(seed: int) -> bool:
+    disk = _truncated(seed)
+    finish_truncation(disk)
+    disk.crash()  # what the start has finished stays so
+    try:
+        log = ReplicatedLog.open(disk, now_ms=0, segment_bytes=300)
+    except KafkaError:
+        return True
+    return [one.base_offset for one in log.read(0)] != list(range(log.end_offset))
+
+
 def _compacted_is_lost(seed: int) -> bool:
     """Compact a log, and flush it or its names alone; its last values must be there."""
     disk = SimulatedDisk(seed)
@@ -339,6 +374,7 @@ def _compacted_is_lost(seed: int) -> bool:
         (REPAIR_MARKER, _marker_of_repair_returns),
         (REPAIR_LOG, _damage_returns),
         (REPAIR_NAMES, _removed_segments_return),
+        (TRUNCATED, _truncation_has_gaps),
     ],
 )
 def test_a_power_cut_after_a_call_shows_a_missing_sync(

@@ -90,7 +90,10 @@ class PluginAuthorizer(StandardAuthorizer):
         try:
             found = self._plugin.authorize(principal, host, *words, name) is True
         except Exception:
-            log.exception("the authorizer failed: denied", extra={"event": "acl.failed"})
+            log.exception(
+                "the authorizer failed: denied; correct the class, the traceback says where",
+                extra={"event": "acl.failed"},
+            )
             found = False
         return Decision(found, type(self._plugin).__name__)
 

@@ -232,7 +232,11 @@ class NodeSecurity:
             try:
                 return plugin.authenticate(user, password) is True
             except Exception:
-                log.exception("%s refuses a login", name, extra={"event": "login.plugin"})
+                log.exception(
+                    "%s failed: the login is refused; correct the class, the traceback says where",
+                    name,
+                    extra={"event": "login.plugin"},
+                )
                 return False
 
         return is_valid
