@@ -99,11 +99,6 @@ ALLOWED: tuple[Allowed, ...] = (
         " server); Ottla takes them for read_committed, which shows nothing that is not committed.",
     ),
     Allowed(
-        "find_coordinator: share",
-        r"answer\.coordinators\[0\]\.error_message",
-        "Ottla says that share groups are not supported; Kafka has no message for the bad key.",
-    ),
-    Allowed(
         "list_groups.*",
         rf"answer\.groups\.{ROLE}offset-commit-long-metadata-.*",
         "In Kafka a commit that is refused leaves an empty group in memory until the next start.",
