@@ -9,7 +9,7 @@ import random
 import re
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -27,10 +27,11 @@ from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAM
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ottla.clients.blocking import Consumer
     from ottla.clients.consumer.record_decoder import ConsumerRecord
+    from ottla.clients.share.blocking import ShareConsumer
 
 
 EXAMPLES = """
@@ -95,12 +96,25 @@ def console_consumer(**options: Any) -> None:
         consumer = Consumer(config=settings)
     except KafkaError as error:
         fail(java_text(error))
+
+    def printed() -> Iterator[int]:
+        _choose(consumer, options, where)
+        return _print(consumer, write, options)
+
+    print_all(consumer, printed, options)
+
+
+def print_all(
+    consumer: Consumer | ShareConsumer,
+    printed: Callable[[], Iterator[int]],
+    options: dict[str, Any],
+) -> NoReturn:
+    """Print records, whose count each step returns; end the process as Kafka's consoles do."""
     count = 0
     status = 0
     try:
         with consumer:
-            _choose(consumer, options, where)
-            for count in _print(consumer, write, options):  # noqa: B007 - counted for the last line
+            for count in printed():  # noqa: B007 - counted for the last line
                 pass
     except KeyboardInterrupt:
         status = 130
@@ -259,7 +273,7 @@ def _offset(options: dict[str, Any]) -> int:
 
 def _print(
     consumer: Consumer, write: Callable[[ConsumerRecord], str], options: dict[str, Any]
-) -> Any:
+) -> Iterator[int]:
     """Print records until the limit or the timeout is reached; yield the count after each."""
     limit, timeout_ms = options["max_messages"], options["timeout_ms"]
     if limit == -1:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.commands.console_consumer import message_writer, warn_of_old_flags
+from ottla.cli.commands.console_consumer import message_writer, print_all, warn_of_old_flags
 from ottla.cli.options.connection import consumer_settings, key_values, read_file
 from ottla.cli.options.failures import fail
 from ottla.cli.options.flags import bootstrap_option, require, version_option
@@ -77,24 +77,7 @@ def console_share_consumer(**options: Any) -> None:
         consumer = ShareConsumer(options["topic"], config=settings)
     except KafkaError as error:
         fail(java_text(error))
-    count = 0
-    status = 0
-    try:
-        with consumer:
-            for count in _print(consumer, write, options):  # noqa: B007 - counted for the last line
-                pass
-    except KeyboardInterrupt:
-        status = 130
-    except BrokenPipeError:
-        status = 1
-        click.echo("Unable to write to standard out, closing consumer.", err=True)
-    except (KafkaError, FormatError) as error:
-        status = 1
-        click.echo(java_text(error), err=True)
-    click.echo(f"Processed a total of {count} messages", err=True)
-    if options["enable_systest_events"]:
-        click.echo("shutdown_complete")
-    sys.exit(status)
+    print_all(consumer, lambda: _print(consumer, write, options), options)
 
 
 def _check(options: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 # ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
 import logging
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ottla.clients.admin.calls import AdminCalls, error_or_none
 from ottla.clients.arguments import listed
@@ -30,10 +30,11 @@ from ottla.protocol.apis.offset_delete import OffsetDeleteRequest
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from ottla.types import Uuid
 
+T = TypeVar("T")
 _log = logging.getLogger("ottla.clients")
 _LEAVE_REASON = "member was removed by an admin"
 _MAX_REASON_CHARACTERS = 255
@@ -114,15 +115,26 @@ class GroupsAdmin(AdminCalls):
         timeout: float | None = None,
     ) -> dict[str, GroupDescription | KafkaError]:
         """Describe groups of the consumer or classic protocol; returns an outcome for each."""
-        result: dict[str, GroupDescription | KafkaError] = {}
+        return await self._outcomes(
+            group_ids,
+            timeout,
+            lambda group_id, remaining: self._describe_group(
+                group_id, remaining, with_operations=include_authorized_operations
+            ),
+        )
+
+    async def _outcomes(
+        self,
+        group_ids: Iterable[str],
+        timeout: float | None,
+        describe: Callable[[str, float | None], Awaitable[T]],
+    ) -> dict[str, T | KafkaError]:
+        """Describe groups one after another within the time; an error is the group's outcome."""
+        result: dict[str, T | KafkaError] = {}
         deadline_ms = self._deadline_ms(timeout)
         for group_id in listed("group_ids", group_ids):
             try:
-                result[group_id] = await self._describe_group(
-                    group_id,
-                    self._remaining_seconds(deadline_ms),
-                    with_operations=include_authorized_operations,
-                )
+                result[group_id] = await describe(group_id, self._remaining_seconds(deadline_ms))
             except KafkaError as error:
                 result[group_id] = error
         return result

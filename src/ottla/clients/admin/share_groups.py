@@ -53,23 +53,17 @@ class ShareGroupsAdmin(GroupsAdmin):
         timeout: float | None = None,
     ) -> dict[str, GroupDescription | KafkaError]:
         """Describe share groups; returns an outcome for each."""
-        result: dict[str, GroupDescription | KafkaError] = {}
-        deadline_ms = self._deadline_ms(timeout)
-        for group_id in listed("group_ids", group_ids):
+
+        async def describe(group_id: str, remaining: float | None) -> GroupDescription:
             request = ShareGroupDescribeRequest(
                 group_ids=[group_id], include_authorized_operations=include_authorized_operations
             )
-            try:
-                answer = await self._coordinator_call(
-                    group_id,
-                    request,
-                    error_of=retriable_group_code,
-                    timeout=self._remaining_seconds(deadline_ms),
-                )
-                result[group_id] = _described(answer.groups[0], self._coordinator_node(group_id))
-            except KafkaError as error:
-                result[group_id] = error
-        return result
+            answer = await self._coordinator_call(
+                group_id, request, error_of=retriable_group_code, timeout=remaining
+            )
+            return _described(answer.groups[0], self._coordinator_node(group_id))
+
+        return await self._outcomes(group_ids, timeout, describe)
 
     async def list_share_group_offsets(
         self,

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.clients.admin.groups import GroupsAdmin, retriable_group_code
-from ottla.clients.arguments import listed
 from ottla.errors import KafkaError
 from ottla.protocol.apis.streams_group_describe import StreamsGroupDescribeRequest
 
@@ -88,23 +87,17 @@ class StreamsGroupsAdmin(GroupsAdmin):
         timeout: float | None = None,
     ) -> dict[str, StreamsGroupDescription | KafkaError]:
         """Describe streams groups; returns an outcome for each."""
-        result: dict[str, StreamsGroupDescription | KafkaError] = {}
-        deadline_ms = self._deadline_ms(timeout)
-        for group_id in listed("group_ids", group_ids):
+
+        async def describe(group_id: str, remaining: float | None) -> StreamsGroupDescription:
             request = StreamsGroupDescribeRequest(
                 group_ids=[group_id], include_authorized_operations=include_authorized_operations
             )
-            try:
-                answer = await self._coordinator_call(
-                    group_id,
-                    request,
-                    error_of=retriable_group_code,
-                    timeout=self._remaining_seconds(deadline_ms),
-                )
-                result[group_id] = _described(answer.groups[0], self._coordinator_node(group_id))
-            except KafkaError as error:
-                result[group_id] = error
-        return result
+            answer = await self._coordinator_call(
+                group_id, request, error_of=retriable_group_code, timeout=remaining
+            )
+            return _described(answer.groups[0], self._coordinator_node(group_id))
+
+        return await self._outcomes(group_ids, timeout, describe)
 
 
 def _described(group: Any, coordinator: int) -> StreamsGroupDescription:

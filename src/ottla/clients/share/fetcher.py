@@ -133,14 +133,14 @@ class ShareFetcher:
         requested = self._requested() if self.is_waiting and not self.buffered else {}
         for node_id in {**self._nodes, **requested}:
             node = self._node(node_id)
-            wanted = requested.get(node_id)
-            if node.is_busy or not (node.queued or wanted or self._is_closing):
+            partitions = requested.get(node_id)
+            if node.is_busy or not (node.queued or partitions or self._is_closing):
                 continue
             due_ms = max(node.retry_at_ms, self._client.available_at_ms(node_id, PURPOSE))
             if due_ms > now_ms:
                 self._wake_at(due_ms)
             else:
-                self._send(node_id, node, wanted)
+                self._send(node_id, node, partitions)
 
     def next_deadline_ms(self) -> int | None:
         """Return when a backoff ends."""
@@ -160,17 +160,21 @@ class ShareFetcher:
                 found.setdefault(leader, {})[partition] = topic_id
         return found
 
-    def _send(self, node_id: int, node: _Node, wanted: dict[TopicPartition, Uuid] | None) -> None:
+    def _send(
+        self, node_id: int, node: _Node, partitions: dict[TopicPartition, Uuid] | None
+    ) -> None:
         sent, node.queued = node.queued, []
         if node.session.is_new:
             for one in sent:  # the locks ended with the session
                 one.done.fail(KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND))
-            if wanted:
-                self._fetch(node_id, node, wanted, [])
+            if partitions:
+                self._fetch(node_id, node, partitions, [])
             return
-        fetches = wanted and all(one.key.partition in wanted and not one.renews for one in sent)
-        if fetches and wanted and not self._is_closing:
-            self._fetch(node_id, node, wanted, sent)
+        fetches = partitions and all(
+            one.key.partition in partitions and not one.renews for one in sent
+        )
+        if fetches and partitions and not self._is_closing:
+            self._fetch(node_id, node, partitions, sent)
         else:
             self._acknowledge(node_id, node, sent)
 
@@ -178,10 +182,10 @@ class ShareFetcher:
         self,
         node_id: int,
         node: _Node,
-        wanted: dict[TopicPartition, Uuid],
+        partitions: dict[TopicPartition, Uuid],
         sent: list[Acknowledgements],
     ) -> None:
-        added, forgotten = node.session.changes(wanted)
+        added, forgotten = node.session.changes(partitions)
         request = share_fetch(
             self._settings,
             self._group.member_id,

@@ -121,18 +121,18 @@ def _named_by_file(config: BrokerConfig) -> Iterator[tuple[str, str, tuple[str, 
 
 def plugin_problems(config: BrokerConfig) -> Iterator[ConfigProblem]:
     """Yield a problem for each setting that names a class which cannot be had."""
-    wanted: list[tuple[str, str, tuple[str, ...]]] = [
+    named: list[tuple[str, str, tuple[str, ...]]] = [
         (setting, name, _POLICY_METHODS)
         for setting in (CREATE_TOPIC_POLICY, ALTER_CONFIG_POLICY)
         if (name := config.value(setting))
     ]
-    wanted += [
+    named += [
         (METRIC_REPORTERS, name, REPORTER_METHODS)
         for name in config.metric_reporters
         if name and name not in JAVA_BUILT_IN
     ]
-    wanted += _named_by_file(config)
-    for setting, name, methods in wanted:
+    named += _named_by_file(config)
+    for setting, name, methods in named:
         try:
             load_class(name, methods)
         except PluginError as error:
