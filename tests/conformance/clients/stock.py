@@ -230,34 +230,48 @@ def _call(command: list[str], directory: Path) -> None:
         raise ClientMissing(f"{command[0]} failed: {(done.stdout + done.stderr)[-500:]}")
 
 
-@cache
-def _java() -> list[str]:
-    try:
-        kafka = find_kafka()
-        classes = kafka.compile(HERE / "java" / "StockClient.java")
-    except KafkaMissing as missing:
-        raise ClientMissing(str(missing)) from missing
-    return kafka.command("StockClient", classes=classes)
+def java_program(name: str) -> Callable[[], list[str]]:
+    """Return the command of a class in `java/`."""
+
+    @cache
+    def command() -> list[str]:
+        try:
+            kafka = find_kafka()
+            classes = kafka.compile(HERE / "java" / f"{name}.java")
+        except KafkaMissing as missing:
+            raise ClientMissing(str(missing)) from missing
+        return kafka.command(name, classes=classes)
+
+    return command
 
 
-@cache
-def _kafkajs() -> list[str]:
-    node, npm = _program("node"), _program("npm")
-    sources = [HERE / "node" / name for name in ("client.js", "package.json", "package-lock.json")]
+def node_program(name: str) -> Callable[[], list[str]]:
+    """Return the command of a script in `node/`, with the libraries installed."""
 
-    def build(directory: Path) -> None:
-        for source in sources:
-            shutil.copy(source, directory)
-        _call([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], directory)
+    @cache
+    def command() -> list[str]:
+        node, npm = _program("node"), _program("npm")
+        names = ("client.js", "logins.js", "package.json", "package-lock.json")
+        sources = [HERE / "node" / one for one in names]
 
-    return [node, str(_built("node", sources, build) / "client.js")]
+        def build(directory: Path) -> None:
+            for source in sources:
+                shutil.copy(source, directory)
+            _call([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], directory)
+
+        return [node, str(_built("node", sources, build) / name)]
+
+    return command
 
 
-def _go(directory: str) -> Callable[[], list[str]]:
+def go_program(directory: str) -> Callable[[], list[str]]:
+    """Return the command of a Go program."""
+
     @cache
     def command() -> list[str]:
         go = _program("go")
-        sources = [HERE / directory / name for name in ("main.go", "go.mod", "go.sum")]
+        names = ("main.go", "logins.go", "go.mod", "go.sum")
+        sources = [HERE / directory / name for name in names]
 
         def build(made: Path) -> None:
             _call(
@@ -269,7 +283,9 @@ def _go(directory: str) -> Callable[[], list[str]]:
     return command
 
 
-def _python(library: str, module: str) -> Callable[[], list[str]]:
+def python_program(library: str, module: str) -> Callable[[], list[str]]:
+    """Return the command of a module here that needs a library."""
+
     def command() -> list[str]:
         if find_spec(library) is None:
             raise ClientMissing(f"the library {library} is not installed")
@@ -278,10 +294,10 @@ def _python(library: str, module: str) -> Callable[[], list[str]]:
     return command
 
 
-_KAFKA_PYTHON = _python("kafka", "kafka_python_client")
+_KAFKA_PYTHON = python_program("kafka", "kafka_python_client")
 CLIENTS = (
-    Client("java", _java),
-    Client("confluent-kafka", _python("confluent_kafka", "confluent_kafka_client")),
+    Client("java", java_program("StockClient")),
+    Client("confluent-kafka", python_program("confluent_kafka", "confluent_kafka_client")),
     Client("kafka-python", _KAFKA_PYTHON, has_transactions=False),
     Client("kafka-python-2.1", _KAFKA_PYTHON, {"STOCK_API_VERSION": "2.1"}, has_transactions=False),
     Client(
@@ -291,10 +307,10 @@ CLIENTS = (
         codecs=CODECS[:-1],
         has_transactions=False,
     ),
-    Client("aiokafka", _python("aiokafka", "aiokafka_client")),
-    Client("kafkajs", _kafkajs, says_offsets=False, past_the_end=None),
-    Client("franz-go", _go("go")),
-    Client("sarama", _go("sarama")),
+    Client("aiokafka", python_program("aiokafka", "aiokafka_client")),
+    Client("kafkajs", node_program("client.js"), says_offsets=False, past_the_end=None),
+    Client("franz-go", go_program("go")),
+    Client("sarama", go_program("sarama")),
 )
 
 

@@ -98,8 +98,10 @@ def sent(version: int, data: bytes) -> bytes:
     return frame(SaslAuthenticateRequest(auth_bytes=data), version)
 
 
+VERSIONS = frame(ApiVersionsRequest(), 3)
 STEPS: dict[str, bytes] = {
-    "versions": frame(ApiVersionsRequest(), 3),
+    "versions": VERSIONS,
+    "newer-versions": VERSIONS[:2] + b"\0\x63" + VERSIONS[4:],
     "metadata": frame(MetadataRequest(topics=None), 9),
     "plain": frame(SaslHandshakeRequest(mechanism=PLAIN), 1),
     "plain-raw": frame(SaslHandshakeRequest(mechanism=PLAIN), 0),
@@ -169,6 +171,7 @@ def test_the_ways_to_a_login() -> None:
     """With frames and with bare messages, after ApiVersions or without; a renewed one, too."""
     for actions in (
         ["versions", "plain", "right", "metadata"],
+        ["newer-versions", "newer-versions", "versions", "plain", "right", "metadata"],
         ["plain", "right", "metadata"],
         ["plain-raw", "bare-right", "metadata"],
     ):
@@ -194,5 +197,6 @@ def test_a_failure_ends_the_connection() -> None:
         ["plain", "right", "metadata", "scram", "scram-first"],
         ["metadata"],
         ["versions", "versions"],
+        ["versions", "newer-versions"],
     ):
         assert play(actions, 10_000).is_closed, actions

@@ -71,12 +71,16 @@ class SaslServer:
         """Whether no further message is expected."""
         return self.state in {LoginState.COMPLETE, LoginState.FAILED}
 
-    def versions_requested(self) -> bool:
-        """Whether ApiVersions may be answered now: at most once, before the handshake."""
+    def versions_requested(self, *, is_supported: bool) -> bool:
+        """Whether ApiVersions may be answered now: at most once, before the handshake.
+
+        A client whose version is not supported learns of it and asks again (KIP-511).
+        """
         if self.state is not LoginState.INITIAL:
             self._fail("unexpected ApiVersions request")
             return False
-        self.state = LoginState.HANDSHAKE
+        if is_supported:
+            self.state = LoginState.HANDSHAKE
         return True
 
     def handshake(self, mechanism: str, version: int) -> SaslHandshakeResponse:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ottla.errors import ErrorCode, KafkaError
 from ottla.network.limits import FRAME_GRACE_MS
 from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.apis.api_versions import ApiVersionsRequest
 from ottla.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.apis.sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.frames import encode_response
@@ -158,7 +159,8 @@ class ConnectionLogin:
         key, version, *_ = header
         server = self._server
         if key == ApiKey.API_VERSIONS and self._session is None:
-            if not server.versions_requested():
+            is_supported = version <= ApiVersionsRequest.versions.highest
+            if not server.versions_requested(is_supported=is_supported):
                 raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, server.failure)
             self._listener.handle_frame(self._connection, frame)
         elif key == ApiKey.SASL_HANDSHAKE and server.state in _IN_LOGIN:

@@ -258,7 +258,7 @@ func zombie(arguments []string) {
 func main() {
 	commands := map[string]func([]string){
 		"produce": produce, "consume": consume, "offset": offset,
-		"transact": transact, "zombie": zombie,
+		"transact": transact, "zombie": zombie, "logins": logins,
 	}
 	commands[os.Args[1]](os.Args[2:])
 }
