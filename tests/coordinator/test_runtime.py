@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from itertools import count, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,9 +15,10 @@ from ottla.coordinator.runtime import (
     ShardEnvironment,
 )
 from ottla.coordinator.runtime.active import Environment, ShardState
-from ottla.coordinator.runtime.load_turns import LoadTurns
 from ottla.coordinator.runtime.loader import SLICE_RECORDS
 from ottla.coordinator.runtime.result import empty_result
+from ottla.coordinator.runtime.shared_turns import SharedTurns
+from ottla.coordinator.runtime.sliced_read import KEYS_IN_A_TURN
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.records.group import GroupMetadataKey
 from ottla.purgatory.timing_wheel import TimingWheel
@@ -27,7 +28,7 @@ from ottla.timeline import TimelineDict
 from tests.coordinator.harness import MemoryLog, VirtualClock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ottla.purgatory.pending import Pending
 
@@ -86,7 +87,7 @@ class Bench:
         self.timer = TimingWheel(0)
         self.clock = VirtualClock()
         self.faults: list[Exception] = []
-        load_turns = LoadTurns(self.timer, self.clock)
+        turns = SharedTurns(self.timer, self.clock)
         environment = Environment(
             self.log,
             self.timer,
@@ -95,7 +96,7 @@ class Bench:
             self.faults.append,
             "test",
             1 << 20,
-            load_turns,
+            turns,
         )
         self.runtime: CoordinatorRuntime[Counter] = CoordinatorRuntime(environment, Counter)
         self.log.on_high_watermark = self.runtime.on_high_watermark
@@ -117,7 +118,7 @@ class Bench:
         self.timer.advance(now_ms)
 
 
-def code_of(pending: Pending[int]) -> ErrorCode:
+def code_of(pending: Pending[Any]) -> ErrorCode:
     assert isinstance(pending.error, KafkaError)
     return pending.error.code
 
@@ -274,6 +275,54 @@ def test_many_partitions_that_load_share_the_turns() -> None:
         loaded.append(before - after)
     assert max(loaded) <= SLICE_RECORDS // 100 + 1
     assert set(bench.runtime.partitions.values()) <= {ShardState.ACTIVE, ShardState.FAILED}
+
+
+def read_all(bench: Bench) -> tuple[Pending[list[str]], list[int]]:
+    """Read all counters; how many in each turn is in the list."""
+    sizes: list[int] = []
+
+    def read(_shard: Counter, _epoch: int, names: Sequence[str]) -> list[str]:
+        sizes.append(len(names))
+        return list(names)
+
+    return bench.runtime.read_all(lambda shard, epoch: shard.counts.at(epoch), read), sizes
+
+
+def test_all_entries_are_read_in_slices() -> None:
+    """So many in a turn of the loop, over all partitions; few are read at once."""
+    bench = Bench()
+    for partition in range(3):
+        bench.runtime.on_elected(partition, 1)
+    assert read_all(bench)[0].value == []
+    names = [[f"{partition}-{n}" for n in range(300)] for partition in range(3)]
+    bench.advance(1)
+    for partition, some in enumerate(names):
+        result = Result(0, [count_record(name) for name in some])
+        bench.runtime.write(partition, lambda _shard, result=result: result)  # type: ignore[misc] # a lambda's default binds the loop's value
+    bench.advance(2)
+    pending, sizes = read_all(bench)
+    assert not pending.done
+    assert sum(sizes) <= KEYS_IN_A_TURN
+    for now_ms in range(3, 10):
+        bench.advance(now_ms)
+    assert sorted(pending.value) == sorted(name for some in names for name in some)
+
+
+def test_a_partition_that_is_resigned_during_a_read_of_all_is_left_out() -> None:
+    """What was read of it stays; while one is loaded the whole read is refused."""
+    bench = Bench()
+    for partition in range(2):
+        bench.runtime.on_elected(partition, 1)
+    names = [count_record(f"{n}") for n in range(1_000)]
+    bench.runtime.write(0, lambda _shard: Result(0, names))
+    bench.advance(1)
+    pending, sizes = read_all(bench)
+    bench.runtime.on_resigned(0)
+    for now_ms in (2, 3):
+        bench.advance(now_ms)
+    assert len(pending.value) == sum(sizes) <= KEYS_IN_A_TURN
+    bench.runtime.on_elected(0, 2)
+    assert code_of(read_all(bench)[0]) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 @pytest.mark.parametrize("slice_bytes", [70, 100, 150, 200, 333])

@@ -146,21 +146,30 @@ class Markers:
         self.timer = TimingWheel(0)
         self.overdue: list[str] = []
         self.flush: Pending[None] = Pending()
+        self.turns: list[Callable[[], None]] = []
+        """What is to be called in the next turn of the loop."""
+        self.written: list[int] = []
         flushes = SimpleNamespace(
             wait_for_overdue=lambda: {TopicPartition("a", 0): self.flush},
         )
         replicas: Any = SimpleNamespace(
-            find=lambda *_: "a partition",
-            append=lambda *_, **__: (SimpleNamespace(last_offset=0), leader),
+            find=lambda _topic, index: index,
+            append=self._append,
+            call_soon=self.turns.append,
             overdue_flushes=self.overdue,
             logs=SimpleNamespace(flushes=flushes),
         )
+        self._leader = leader
         self._writer = MarkerWriter(replicas, {}, Expiries(self.timer), self.clock, 1000)
 
-    def write(self) -> Pending[Any]:
+    def _append(self, index: int, *_: object, **__: object) -> tuple[Any, Any]:
+        self.written.append(index)
+        return SimpleNamespace(last_offset=0), self._leader
+
+    def write(self, count: int = 2) -> Pending[Any]:
         """Write the markers of one transaction."""
         marker = WriteTxnMarkersRequest.WritableTxnMarker
-        topics = [marker.WritableTxnMarkerTopic(name="a", partition_indexes=[0, 1])]
+        topics = [marker.WritableTxnMarkerTopic(name="a", partition_indexes=list(range(count)))]
         producer: dict[str, Any] = {"producer_id": 1, "producer_epoch": 1, "coordinator_epoch": 0}
         one = marker(**producer, transaction_result=True, topics=topics)
         return self._writer.write(WriteTxnMarkersRequest(markers=[one]))
@@ -193,3 +202,19 @@ def test_markers_that_are_not_replicated_in_time_are_sent_again() -> None:
     assert _codes(answer) == [ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT]
     late.acknowledged(late_position, ErrorCode.NONE)
     assert _codes(answer) == [ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT]
+
+
+def test_the_markers_of_a_large_request_are_written_in_slices() -> None:
+    """Kafka's coordinators send all markers for a broker at once."""
+    leader = Leader()
+    markers = Markers(leader)
+    answer = markers.write(150)
+    sizes = [len(markers.written)]
+    while markers.turns:
+        markers.turns.pop()()
+        sizes.append(len(markers.written))
+    assert (sizes, markers.written) == ([64, 128, 150], list(range(150)))
+    assert not answer.done
+    for wait, position in leader.waits:
+        wait.acknowledged(position, ErrorCode.NONE)
+    assert _codes(answer) == [ErrorCode.NONE] * 150

@@ -24,8 +24,8 @@ from ottla.coordinator.runtime import CoordinatorRuntime, Result
 from ottla.coordinator.runtime.active import Environment, ShardState
 from ottla.coordinator.runtime.answers import gather, recover
 from ottla.coordinator.runtime.java_hash import partition_for
-from ottla.coordinator.runtime.load_turns import LoadTurns
 from ottla.coordinator.runtime.log_errors import error_text, operation_error
+from ottla.coordinator.runtime.shared_turns import SharedTurns
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -102,7 +102,7 @@ class GroupCoordinator:
                 on_fault,
                 "group",
                 config.load_buffer_bytes,
-                LoadTurns(timer, clock),
+                SharedTurns(timer, clock),
             ),
             lambda environment: GroupShard(environment, config, new_uuid, consumer),
         )
@@ -341,26 +341,20 @@ class GroupCoordinator:
         may_describe: Callable[[str], bool] = allow_all,
     ) -> Pending[ListGroupsResponse]:
         """List the groups that this node coordinates; may_describe hides the others' names."""
-        parts = self._runtime.read_all(
-            lambda shard, epoch: group_admin.list_groups(
-                shard.groups, request.states_filter, request.types_filter, epoch
+        listed = self._runtime.read_all(
+            lambda shard, epoch: shard.groups.ids_at(epoch),
+            lambda shard, epoch, ids: group_admin.list_groups(
+                shard.groups, ids, request.states_filter, request.types_filter, epoch
+            ),
+        ).then(
+            lambda found: ListGroupsResponse(
+                groups=[group for group in found if may_describe(group.group_id)]
             )
         )
-
-        def combine(
-            results: list[Pending[list[ListGroupsResponse.ListedGroup]]],
-        ) -> ListGroupsResponse:
-            response = ListGroupsResponse(groups=[])
-            for part in results:
-                if part.error is not None:
-                    code = operation_error(part.error)
-                    if code != ErrorCode.NOT_COORDINATOR:
-                        return ListGroupsResponse(error_code=code, groups=[])
-                    continue
-                response.groups += [group for group in part.value if may_describe(group.group_id)]
-            return response
-
-        return gather(parts, combine)
+        return recover(
+            listed,
+            lambda error: ListGroupsResponse(error_code=operation_error(error), groups=[]),
+        )
 
     def describe_groups(
         self, request: DescribeGroupsRequest, context: RequestContext

@@ -33,13 +33,13 @@ NOT_FOUND_VERSION: Final = 6
 
 
 def list_groups(
-    groups: Groups, states: Iterable[str], types: Iterable[str], epoch: int
+    groups: Groups, ids: Iterable[str], states: Iterable[str], types: Iterable[str], epoch: int
 ) -> list[ListedGroup]:
-    """Return the groups in the committed state that match; empty filters match all."""
+    """Return those of the groups that match in the committed state; empty filters match all."""
     requested_states = [state.strip().lower() for state in states]
     requested_types = [kind.strip().lower() for kind in types]
     listed = []
-    for group_id in groups.ids_at(epoch):
+    for group_id in ids:
         group: Group | None = groups.find(group_id)
         if group is None:
             continue

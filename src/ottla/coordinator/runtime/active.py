@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from ottla.clock import Clock
     from ottla.coordinator.runtime.load_times import LoadTimes
-    from ottla.coordinator.runtime.load_turns import LoadTurns
     from ottla.coordinator.runtime.log import CoordinatorLog
     from ottla.coordinator.runtime.result import (
         CoordinatorRecord,
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
         Producer,
         Result,
     )
+    from ottla.coordinator.runtime.shared_turns import SharedTurns
     from ottla.coordinator.runtime.timers import Operation
     from ottla.purgatory.timing_wheel import TimerTask, TimingWheel
     from ottla.records.builder import RecordInput
@@ -70,7 +70,7 @@ class Environment:
     name: str
     """Of the coordinator: "group"."""
     load_buffer_bytes: int
-    load_turns: LoadTurns
+    turns: SharedTurns
 
 
 @dataclass(slots=True, eq=False)
@@ -136,7 +136,7 @@ class ActivePartition(Generic[S]):
 
     def start(self) -> None:
         """Start loading, in turns with other partitions."""
-        self._environment.load_turns.add(self._load_step)
+        self._environment.turns.add(self._load_step)
 
     def close(self) -> None:
         """Stop; pending responses fail with NOT_COORDINATOR."""
@@ -164,7 +164,7 @@ class ActivePartition(Generic[S]):
         except Exception as error:  # noqa: BLE001 - a log that cannot be replayed must not kill the node
             self._fail(error)
             return False
-        self._environment.load_turns.loaded(self._loader.spent)
+        self._environment.turns.spent(self._loader.spent)
         if complete:
             self._loader.position = max(self._loader.position, self._loader.target)
             self._maybe_activate()
@@ -181,7 +181,7 @@ class ActivePartition(Generic[S]):
         self._load_times.add(now_ms - self._start_ms, now_ms)
         self._log_loaded(now_ms - self._start_ms)
         steps = self.shard.on_loaded()
-        self._environment.load_turns.add(lambda: self._restart_some(steps))
+        self._environment.turns.add(lambda: self._restart_some(steps))
 
     def _restart_some(self, steps: Iterator[None]) -> bool:
         """Rebuild a slice of the soft state; return whether more is left."""
@@ -192,7 +192,7 @@ class ActivePartition(Generic[S]):
         except Exception as error:  # noqa: BLE001 - the same for inconsistent records
             self._fail(error)
             return False
-        self._environment.load_turns.loaded(count)
+        self._environment.turns.spent(count)
         return count == SLICE_RECORDS
 
     def _log_loaded(self, duration_ms: int) -> None:

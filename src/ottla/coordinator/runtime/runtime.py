@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from ottla.coordinator.runtime.active import ActivePartition, Environment, ShardState
 from ottla.coordinator.runtime.load_times import LoadTimes
 from ottla.coordinator.runtime.shard import Shard, ShardEnvironment
+from ottla.coordinator.runtime.sliced_read import SlicedRead
 from ottla.errors import ErrorCode, KafkaError
 from ottla.purgatory.pending import Pending
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
     from ottla.coordinator.runtime.result import EndTransaction, Producer, Result
 
@@ -110,9 +111,28 @@ class CoordinatorRuntime(Generic[S]):
         current = self._partitions.get(partition)
         return _not_coordinator() if current is None else current.read(operation)
 
-    def read_all(self, operation: Callable[[S, int], T]) -> list[Pending[T]]:
-        """Run a read on every partition that this node leads."""
-        return [self.read(partition, operation) for partition in sorted(self._partitions)]
+    def read_all(
+        self,
+        keys: Callable[[S, int], Iterable[str]],
+        read: Callable[[S, int, Sequence[str]], list[T]],
+    ) -> Pending[list[T]]:
+        """Read all entries of every partition that this node leads, some in a turn.
+
+        See `SlicedRead`. Refused while a partition is being loaded.
+        """
+        sliced = SlicedRead(self, keys, read)
+        if any(one.state is ShardState.LOADING for one in self._partitions.values()):
+            sliced.pending.fail(KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+            return sliced.pending
+        turns = self._environment.turns
+
+        def step() -> bool:
+            has_more = sliced.step()
+            turns.spent(sliced.cost)
+            return has_more
+
+        turns.add(step)
+        return sliced.pending
 
     def write_all(self, operation: Callable[[S], Result[T]]) -> list[Pending[T]]:
         """Run a write on every partition that this node leads."""

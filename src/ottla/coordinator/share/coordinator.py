@@ -12,8 +12,8 @@ from ottla.coordinator.runtime import CoordinatorRuntime, Result
 from ottla.coordinator.runtime.active import Environment, ShardState
 from ottla.coordinator.runtime.answers import gather, recover
 from ottla.coordinator.runtime.java_hash import partition_for
-from ottla.coordinator.runtime.load_turns import LoadTurns
 from ottla.coordinator.runtime.log_errors import operation_error
+from ottla.coordinator.runtime.shared_turns import SharedTurns
 from ottla.coordinator.share.shard import ShareShard, StateChange
 from ottla.coordinator.share.state import UNINITIALIZED_OFFSET, ShareKey, StateBatch
 from ottla.errors import KafkaError
@@ -89,7 +89,7 @@ class ShareCoordinator:
                 on_fault,
                 "share",
                 config.load_buffer_bytes,
-                LoadTurns(timer, clock),
+                SharedTurns(timer, clock),
             ),
             lambda environment: ShareShard(environment, config, has_partition),
         )

@@ -11,8 +11,8 @@ from ottla.coordinator.runtime import CoordinatorRuntime
 from ottla.coordinator.runtime.active import Environment
 from ottla.coordinator.runtime.answers import recover
 from ottla.coordinator.runtime.java_hash import partition_for
-from ottla.coordinator.runtime.load_turns import LoadTurns
 from ottla.coordinator.runtime.log_errors import operation_error
+from ottla.coordinator.runtime.shared_turns import SharedTurns
 from ottla.coordinator.transaction.decisions import (
     EndRequest,
     InitRequest,
@@ -73,6 +73,7 @@ class TransactionCoordinator:
         """Ended transactions whose record the log did not take; they are tried again."""
         self._partition_count = partition_count
         self.markers = Markers(channel, timer, clock, self._complete)
+        turns = SharedTurns(timer, clock)
         self.runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
             Environment(
                 log,
@@ -82,10 +83,10 @@ class TransactionCoordinator:
                 on_fault,
                 "transaction",
                 config.load_buffer_bytes,
-                LoadTurns(timer, clock),
+                turns,
             ),
             lambda environment: TransactionShard(
-                environment, config, transaction_version, self._prepared
+                environment, config, transaction_version, self._prepared, turns
             ),
         )
 

@@ -9,6 +9,7 @@ Kafka: TransactionMarkerChannelManager, TransactionMarkerRequestCompletionHandle
 from __future__ import annotations
 
 import logging
+from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.coordinator.transaction.state import Transaction, TransactionState
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.transactions")
 RETRY_MS: Final = 100
 NO_LEADER: Final = -1
-_MARKERS_IN_A_REQUEST: Final = 1000
+PARTITIONS_IN_A_REQUEST: Final = 64
+"""Each is an append for the leader, and most often another for the coordinator: some 100 µs."""
 _Marker = WriteTxnMarkersRequest.WritableTxnMarker
 _DONE: Final = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
 _FENCED: Final = frozenset(
@@ -92,7 +94,7 @@ class Markers:
         self._on_written = on_written
         self._sendings: dict[tuple[int, str], Sending] = {}
         """By shard and transactional id."""
-        self._queues: dict[int, dict[Sending, list[TopicPartition]]] = {}
+        self._queues: dict[int, deque[tuple[Sending, list[TopicPartition]]]] = {}
         """By broker: what is to be sent next."""
         self._in_flight: set[int] = set()
         self.unknown_destination_count = 0
@@ -116,19 +118,21 @@ class Markers:
 
     def _dispatch(self, sending: Sending, partitions: Collection[TopicPartition]) -> None:
         """Queue partitions for their leaders; those of deleted topics need no marker."""
-        unknown, brokers = [], set()
+        brokers: dict[int, list[TopicPartition]] = {}
         for partition in partitions:
             leader = self._channel.leader_of(partition)
             if leader is None:
                 sending.remaining.discard(partition)
-            elif leader == NO_LEADER:
-                unknown.append(partition)
             else:
-                self._queues.setdefault(leader, {}).setdefault(sending, []).append(partition)
-                brokers.add(leader)
+                brokers.setdefault(leader, []).append(partition)
+        unknown = brokers.pop(NO_LEADER, [])
         if unknown:
             self.unknown_destination_count += len(unknown)
             self._retry(sending, unknown, were_unknown=True)
+        for broker_id, found in brokers.items():
+            queue = self._queues.setdefault(broker_id, deque())
+            for start in range(0, len(found), PARTITIONS_IN_A_REQUEST):
+                queue.append((sending, found[start : start + PARTITIONS_IN_A_REQUEST]))
         for broker_id in sorted(brokers):
             self._send(broker_id)
 
@@ -149,20 +153,59 @@ class Markers:
         queue = self._queues.get(broker_id)
         if not queue or broker_id in self._in_flight:
             return
-        taken: dict[Sending, list[TopicPartition]] = {}
-        while queue and len(taken) < _MARKERS_IN_A_REQUEST:
-            sending = next(iter(queue))
-            partitions = queue.pop(sending)
-            if self._is_current(sending):
-                taken[sending] = partitions
-        if not taken:
-            return
         self._in_flight.add(broker_id)
+        taken = self._take_from(queue, broker_id)
+        if not taken:
+            self._in_flight.discard(broker_id)
+            self._send_soon(broker_id)
+            return
         request = WriteTxnMarkersRequest(
             markers=[sending.marker(partitions) for sending, partitions in taken.items()]
         )
         answer = self._channel.send_markers(broker_id, request)
-        answer.on_done(lambda done: self._answered(broker_id, taken, done))
+        if answer.done:  # this broker's own, without a wait
+            self._answered(broker_id, taken, answer)
+            self._send_soon(broker_id)
+        else:
+            answer.on_done(lambda done: self._answered_later(broker_id, taken, done))
+
+    def _send_soon(self, broker_id: int) -> None:
+        """Send what is left in another turn."""
+        if self._queues[broker_id]:
+            next_ms = self._clock.monotonic_ms() + 1
+            self._timer.add(next_ms, lambda _now_ms: self._send(broker_id))
+
+    def _answered_later(
+        self,
+        broker_id: int,
+        taken: dict[Sending, list[TopicPartition]],
+        done: Pending[WriteTxnMarkersResponse],
+    ) -> None:
+        self._answered(broker_id, taken, done)
+        self._send(broker_id)
+
+    def _take_from(
+        self, queue: deque[tuple[Sending, list[TopicPartition]]], broker_id: int
+    ) -> dict[Sending, list[TopicPartition]]:
+        """Return what goes with the next request; partitions may have another leader by now."""
+        taken: dict[Sending, list[TopicPartition]] = {}
+        left = PARTITIONS_IN_A_REQUEST
+        while queue and left > 0:
+            sending, partitions = queue[0]
+            if taken and len(partitions) > left:
+                break
+            queue.popleft()
+            if not self._is_current(sending):
+                continue
+            left -= len(partitions)
+            moved = [one for one in partitions if self._channel.leader_of(one) != broker_id]
+            if moved:
+                self._dispatch(sending, moved)
+                self._maybe_written(sending)
+                partitions = [one for one in partitions if one not in moved]
+            if partitions:
+                taken.setdefault(sending, []).extend(partitions)
+        return taken
 
     def _answered(
         self,
@@ -175,7 +218,6 @@ class Markers:
         for sending, partitions in taken.items():
             if self._is_current(sending):
                 self._take(sending, partitions, codes)
-        self._send(broker_id)
 
     def _take(
         self,

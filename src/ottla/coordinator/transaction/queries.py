@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import re2
 
 from ottla.coordinator.runtime.active import ShardState
-from ottla.coordinator.runtime.answers import gather, recover
+from ottla.coordinator.runtime.answers import recover
 from ottla.coordinator.runtime.log_errors import operation_error
 from ottla.coordinator.transaction.state import STATES_BY_TEXT, Transaction, TransactionState
 from ottla.errors import ErrorCode, KafkaError
@@ -20,6 +20,8 @@ from ottla.protocol.apis.list_transactions import ListTransactionsRequest, ListT
 from ottla.purgatory.pending import Pending
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ottla.coordinator.transaction.coordinator import TransactionCoordinator
     from ottla.coordinator.transaction.shard import TransactionShard
 
@@ -89,21 +91,23 @@ def list_transactions(
     except re2.error:
         return Pending.of(_refused(ErrorCode.INVALID_REGULAR_EXPRESSION))
 
-    def read(shard: TransactionShard, epoch: int) -> list[Listed]:
+    def read(shard: TransactionShard, epoch: int, names: Sequence[str]) -> list[Listed]:
+        found = (shard.transactions.get_at(name, epoch) for name in names)
         return [
             Listed(
                 transactional_id=one.transactional_id,
                 producer_id=one.producer_id,
                 transaction_state=one.state.text,
             )
-            for one in shard.transactions.at(epoch).values()
-            if _passes(one, request, states, pattern, now_ms)
+            for one in found
+            if one is not None and _passes(one, request, states, pattern, now_ms)
         ]
 
-    def combine(parts: list[Pending[list[Listed]]]) -> ListTransactionsResponse:
-        return _listed([one for part in parts if not part.error for one in part.value], unknown)
-
-    return gather(runtime.read_all(read), combine)
+    listed = runtime.read_all(lambda shard, epoch: shard.transactions.at(epoch), read)
+    return recover(
+        listed.then(lambda found: _listed(found, unknown)),
+        lambda error: _refused(operation_error(error)),
+    )
 
 
 def _pattern(text: str | None) -> Any:

@@ -5,7 +5,6 @@ Kafka: TransactionStateManager and TransactionCoordinator, per partition of the 
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.coordinator.runtime.result import Result, empty_result
@@ -22,15 +21,22 @@ from ottla.protocol.records.transaction import TransactionLogKey, TransactionLog
 from ottla.timeline import TimelineDict, TimelineSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from ottla.coordinator.runtime import CoordinatorRecord, ShardEnvironment
+    from ottla.coordinator.runtime.shared_turns import SharedTurns
     from ottla.coordinator.transaction.config import TransactionCoordinatorConfig
     from ottla.types import TopicPartition
 
 ABORT_KEY: Final = "abort-timed-out-transactions"
 EXPIRE_KEY: Final = "expire-transactional-ids"
-_IDS_IN_A_TURN: Final = 500
+_IDS_IN_A_TURN: Final = 1_000
+_ENDED_IN_A_TURN: Final = 20
+"""Aborted or forgotten ids: each has a record of its own, and markers or other work."""
+_IDS_AS_A_RECORD: Final = 20
+"""Ids that are looked at in the time in which a load replays a record."""
+_ENDED_COST_RECORDS: Final = 10
+"""The cost of one that is aborted or forgotten."""
 
 
 class Outcome(NamedTuple):
@@ -54,6 +60,7 @@ class TransactionShard:
         config: TransactionCoordinatorConfig,
         transaction_version: Callable[[], int],
         on_prepared: Callable[[int, Transaction], None],
+        turns: SharedTurns,
     ) -> None:
         """on_prepared(partition, transaction) writes the markers of a decided transaction."""
         self.partition = environment.partition
@@ -68,8 +75,9 @@ class TransactionShard:
         """The ids whose transactions are open or decided."""
         self._last_epochs: dict[str, tuple[int, int, int]] = {}
         """By id: producer id, epoch, and the epoch before."""
-        self._unchecked: list[str] = []
-        """Ids that the expiry under way has still to look at."""
+        self._turns = turns
+        self._checks: set[str] = set()
+        """The checks under way, by their timers' keys."""
 
     # ---------------------------------------------------------------- replay
 
@@ -107,10 +115,17 @@ class TransactionShard:
     # ---------------------------------------------------------------- lifecycle
 
     def on_loaded(self) -> Iterator[None]:
-        """Write the markers of decided transactions again; schedule the checks of timeouts."""
+        """Write the markers of decided transactions again; schedule the checks of timeouts.
+
+        What is decided here is committed, as all that was loaded. Requests that are served before
+        the first step decide further transactions, whose own commit is awaited.
+        """
+        decided = [(name, self.transactions[name]) for name in self._active]
+        return self._restart(decided)
+
+    def _restart(self, decided: list[tuple[str, Transaction]]) -> Iterator[None]:
         self._schedule_abort()
         self._schedule_expiry()
-        decided = [(name, self.transactions[name]) for name in self._active]
         for name, transaction in decided:
             is_current = self.transactions.get(name) is transaction
             if is_current and transaction.state.is_prepared:
@@ -120,6 +135,7 @@ class TransactionShard:
     def on_unloaded(self) -> None:
         """Forget the soft state."""
         self._last_epochs.clear()
+        self._checks.clear()
 
     # ---------------------------------------------------------------- operations
 
@@ -253,11 +269,8 @@ class TransactionShard:
 
     def _abort(self) -> Result[None]:
         """Abort the transactions that are open for too long, each with a record of its own."""
-        now_ms = self._clock.now_ms()
-        for name in list(self._active):
-            if self.transactions[name].has_timed_out(now_ms):
-                self._timers.schedule((ABORT_KEY, name), 0, lambda name=name: self._abort_one(name))  # type: ignore[misc] # a lambda's default binds the loop's value
         self._schedule_abort()
+        self._check(ABORT_KEY, self._active, Transaction.has_timed_out, self._abort_one)
         return empty_result()
 
     def _abort_one(self, name: str) -> Result[None]:
@@ -270,20 +283,51 @@ class TransactionShard:
 
     def _schedule_expiry(self) -> None:
         interval_ms = self._config.expire_interval_ms
-        delay_ms = 0 if self._unchecked else interval_ms
-        self._timers.schedule(EXPIRE_KEY, delay_ms, self._expire, retry_ms=interval_ms)
+        self._timers.schedule(EXPIRE_KEY, interval_ms, self._expire, retry_ms=interval_ms)
 
     def _expire(self) -> Result[None]:
-        """Forget ids that were unused for long, some in a turn."""
-        unchecked = self._unchecked = self._unchecked or list(self.transactions)
-        now_ms, expiration_ms = self._clock.now_ms(), self._config.id_expiration_ms
-        names = list(islice(reversed(unchecked), _IDS_IN_A_TURN))
-        del unchecked[len(unchecked) - len(names) :]
+        """Forget ids that were unused for long."""
         self._schedule_expiry()
-        expired = []
-        for name in names:
-            one = self.transactions.get(name)
-            if one is not None and one.has_expired(now_ms, expiration_ms):
-                self._last_epochs.pop(name, None)
-                expired.append(records.tombstone(name))
-        return Result(None, expired, atomic=False)
+        self._check(EXPIRE_KEY, self.transactions, self._has_expired, self._forget)
+        return empty_result()
+
+    def _has_expired(self, one: Transaction, now_ms: int) -> bool:
+        return one.has_expired(now_ms, self._config.id_expiration_ms)
+
+    def _forget(self, name: str) -> Result[None]:
+        current = self.transactions.get(name)
+        if current is None or not self._has_expired(current, self._clock.now_ms()):
+            return empty_result()
+        self._last_epochs.pop(name, None)
+        return Result(None, [records.tombstone(name)])
+
+    def _check(
+        self,
+        key: str,
+        names: Iterable[str],
+        is_over: Callable[[Transaction, int], bool],
+        end: Callable[[str], Result[None]],
+    ) -> None:
+        """Look at all names, some in a turn, and end what is over; not while a check goes on."""
+        if key in self._checks:
+            return
+        self._checks.add(key)
+        unchecked = list(names)
+
+        def step() -> bool:
+            if key not in self._checks:
+                return False  # another node leads the partition
+            now_ms, looked_at, ended = self._clock.now_ms(), 0, 0
+            while unchecked and looked_at < _IDS_IN_A_TURN and ended < _ENDED_IN_A_TURN:
+                name = unchecked.pop()
+                looked_at += 1
+                current = self.transactions.get(name)
+                if current is not None and is_over(current, now_ms):
+                    self._timers.schedule((key, name), 0, lambda name=name: end(name))  # type: ignore[misc] # a lambda's default binds the loop's value
+                    ended += 1
+            self._turns.spent(looked_at // _IDS_AS_A_RECORD + ended * _ENDED_COST_RECORDS)
+            if not unchecked:
+                self._checks.discard(key)
+            return bool(unchecked)
+
+        self._turns.add(step)

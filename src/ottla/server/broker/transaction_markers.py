@@ -8,7 +8,8 @@ Kafka: KafkaApis.handleWriteTxnMarkersRequest.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from ottla.coordinator.runtime import EndTransaction
 from ottla.errors import ErrorCode, KafkaError
@@ -18,9 +19,10 @@ from ottla.records.control import encode_end_txn_marker
 from ottla.records.validator import AppendOrigin
 from ottla.replication.partition import ACKS_ALL
 from ottla.storage.producers.append import EndTransactionMarker, TransactionAppend
+from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from ottla.clock import Clock
     from ottla.purgatory.expiries import Expiries
@@ -34,6 +36,8 @@ _Marker = WriteTxnMarkersRequest.WritableTxnMarker
 _Result = WriteTxnMarkersResponse.WritableTxnMarkerResult
 _TopicResult = _Result.WritableTxnMarkerTopicResult
 _PartitionResult = _TopicResult.WritableTxnMarkerPartitionResult
+PARTITIONS_IN_A_TURN: Final = 64
+"""At some 50 µs each."""
 
 
 class Participant(Protocol):
@@ -112,60 +116,92 @@ class MarkerWriter:
     def write(self, request: WriteTxnMarkersRequest) -> Pending[WriteTxnMarkersResponse]:
         """Write all markers of a request; done when each is acknowledged or refused.
 
-        A marker without partitions is left out of the answer, as by Kafka.
+        A marker without partitions is left out of the answer, as by Kafka. A request with many
+        partitions, as Kafka's coordinators send it, takes several turns of the loop.
         """
         response = WriteTxnMarkersResponse(markers=[])
         answer: Steps[WriteTxnMarkersResponse] = Steps(lambda: response)
         awaited: list[_Awaited] = []
-        now_ms = self._clock.now_ms()
-        for marker in request.markers:
-            result = self._write_marker(marker, now_ms, answer, awaited)
-            if result.topics:
-                response.markers.append(result)
-        if awaited:
-            acknowledgements = _Acknowledgements(self._clock.monotonic_ms() + self._timeout_ms)
-            acknowledgements.begin(awaited)
-            if not acknowledgements.is_over:
-                self._expiries.add(self._timeout_ms, acknowledgements)
-                answer.add(acknowledgements)
+        steps = self._steps(request, response, answer, awaited)
+        last: Pending[None] = Pending()
+        answer.add(last)
+
+        def run() -> None:
+            has_more = sum(1 for _ in islice(steps, PARTITIONS_IN_A_TURN)) == PARTITIONS_IN_A_TURN
+            self._await_acknowledgements(awaited, answer)
+            awaited.clear()
+            if has_more:
+                self._replicas.call_soon(run)
+            else:
+                last.complete(None)
+
+        run()
         return answer.begin()
 
-    def _write_marker(
+    def _await_acknowledgements(
+        self, awaited: list[_Awaited], answer: Steps[WriteTxnMarkersResponse]
+    ) -> None:
+        if not awaited:
+            return
+        acknowledgements = _Acknowledgements(self._clock.monotonic_ms() + self._timeout_ms)
+        acknowledgements.begin(awaited)
+        if not acknowledgements.is_over:
+            self._expiries.add(self._timeout_ms, acknowledgements)
+            answer.add(acknowledgements)
+
+    def _steps(
         self,
-        marker: _Marker,
-        now_ms: int,
+        request: WriteTxnMarkersRequest,
+        response: WriteTxnMarkersResponse,
         answer: Steps[WriteTxnMarkersResponse],
         awaited: list[_Awaited],
-    ) -> _Result:
-        end = EndTransaction(
-            marker.producer_id,
-            marker.producer_epoch,
-            marker.coordinator_epoch,
-            marker.transaction_result,
-            marker.transaction_version,
-        )
-        encoded = _encoded(end, now_ms)
-        topics: dict[str, _TopicResult] = {}
-        for topic in marker.topics:
-            name = topic.name
-            participant = self._participants.get(name)
-            result = topics.get(name)
-            if result is None:
-                result = topics[name] = _TopicResult(name=name, partitions=[])
-            for index in topic.partition_indexes:
-                one = _PartitionResult(partition_index=index, error_code=0)
-                result.partitions.append(one)
-                partition = self._replicas.find(name, index)
-                if partition is None:
-                    one.error_code = int(self._replicas.why_missing(name, index))
-                elif participant is None:
-                    self._append(partition, encoded, one, awaited)
-                    if self._replicas.overdue_flushes:  # a marker that is lost is not repeated
-                        for wait in self._replicas.logs.flushes.wait_for_overdue().values():
-                            answer.add(_taken(wait, one))
-                else:
-                    answer.add(_taken(participant.end_transaction(index, end), one))
-        return _Result(producer_id=marker.producer_id, topics=list(topics.values()))
+    ) -> Iterator[None]:
+        """Write to one partition a step."""
+        for marker in request.markers:
+            topics: dict[str, _TopicResult] = {}
+            end = EndTransaction(
+                marker.producer_id,
+                marker.producer_epoch,
+                marker.coordinator_epoch,
+                marker.transaction_result,
+                marker.transaction_version,
+            )
+            encoded = _encoded(end, self._clock.now_ms())
+            for topic in marker.topics:
+                name = topic.name
+                result = topics.get(name)
+                if result is None:
+                    result = topics[name] = _TopicResult(name=name, partitions=[])
+                for index in topic.partition_indexes:
+                    one = _PartitionResult(partition_index=index, error_code=0)
+                    result.partitions.append(one)
+                    self._write_one(TopicPartition(name, index), end, encoded, one, answer, awaited)
+                    yield
+            if topics:
+                response.markers.append(
+                    _Result(producer_id=marker.producer_id, topics=list(topics.values()))
+                )
+
+    def _write_one(
+        self,
+        at: TopicPartition,
+        end: EndTransaction,
+        encoded: _EncodedMarker,
+        result: _PartitionResult,
+        answer: Steps[WriteTxnMarkersResponse],
+        awaited: list[_Awaited],
+    ) -> None:
+        partition = self._replicas.find(*at)
+        participant = self._participants.get(at.topic)
+        if partition is None:
+            result.error_code = int(self._replicas.why_missing(*at))
+        elif participant is None:
+            self._append(partition, encoded, result, awaited)
+            if self._replicas.overdue_flushes:  # a marker that is lost is not repeated
+                for wait in self._replicas.logs.flushes.wait_for_overdue().values():
+                    answer.add(_taken(wait, result))
+        else:
+            answer.add(_taken(participant.end_transaction(at.partition, end), result))
 
     def _append(
         self,

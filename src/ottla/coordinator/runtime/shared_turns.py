@@ -1,8 +1,9 @@
-"""Shares the event loop among the partitions of a coordinator that load at the same time.
+"""Shares the event loop among the partitions of a coordinator that work at the same time.
 
-A broker that takes over many partitions at once would else load a slice of each in one turn.
+A broker that takes over many partitions at once would else load a slice of each in one turn; and
+the checks of all partitions that were loaded together fall due together.
 
-Kafka: none; its coordinators load in threads of their own.
+Kafka: none; its coordinators have threads of their own.
 """
 
 from __future__ import annotations
@@ -22,30 +23,30 @@ _STEP_COST_RECORDS: Final = 10
 """A step without records, which reads the log, counts as so many."""
 
 
-class LoadTurns:
-    """Loads the partitions of a coordinator, so many records in a millisecond in all.
+class SharedTurns:
+    """Runs the lasting work of a coordinator, so many records in a millisecond in all.
 
-    A broker that takes over many partitions at once would else load a slice of each in one turn.
+    Work is measured in records as a load replays them, some 20 µs each.
     """
 
     def __init__(self, timer: TimingWheel, clock: Clock) -> None:
         self._timer = timer
         self._clock = clock
         self._steps: deque[Callable[[], bool]] = deque()
-        """Of partitions that wait for their turn."""
+        """Of work that waits for its turn."""
         self._records_left = SLICE_RECORDS
         self._since_ms = 0
 
     def add(self, step: Callable[[], bool]) -> None:
         """Call step() until it returns False, each time in another millisecond.
 
-        The first time is now, unless enough was loaded in this millisecond.
+        The first time is now, unless enough was done in this millisecond.
         """
         self._begin_turn()
         if self._steps or self._records_left <= 0 or step():
             self._wait(step)
 
-    def loaded(self, record_count: int) -> None:
+    def spent(self, record_count: int) -> None:
         """Count the records of a step."""
         self._records_left -= record_count + _STEP_COST_RECORDS
 

@@ -1,0 +1,54 @@
+"""A coordinator that takes over a partition, and what it does about the transactions in it."""
+
+from __future__ import annotations
+
+from ottla.coordinator.runtime.active import ShardState
+from ottla.coordinator.transaction.decisions import EndRequest, ProducerKey
+from ottla.errors import ErrorCode
+from ottla.types import TopicPartition
+from tests.transactions.world import World
+
+
+def begin(world: World, name: str) -> ProducerKey:
+    """Begin a transaction in one partition."""
+    found = world.coordinator.init_producer_id(name, 60_000, None).value
+    producer = ProducerKey(found.producer_id, found.producer_epoch)
+    added = world.coordinator.add_partitions(name, producer, [TopicPartition("a", 0)], 2)
+    assert added.value is ErrorCode.NONE
+    return producer
+
+
+def test_markers_wait_for_a_decision_that_comes_right_after_the_load() -> None:
+    """Requests are served before the soft state is rebuilt: their decisions are not committed."""
+    world = World().elect()
+    producers = {f"t{number}": begin(world, f"t{number}") for number in range(400)}
+    world.coordinator = world.make()
+    world.elect(loads=False)
+    while world.coordinator.runtime.partitions[0] is not ShardState.ACTIVE:
+        world.advance(1)
+    world.log.is_holding = True
+    request = EndRequest(producers["t7"], committed=True, client_version=2)
+    ended = world.coordinator.end_transaction("t7", request)
+    world.advance(50)
+    assert not ended.done
+    assert not world.sent
+    world.log.commit(0)
+    assert ended.value.code is ErrorCode.NONE
+    assert len(world.sent) == 1
+
+
+def test_markers_of_a_loaded_decision_are_written_once() -> None:
+    """A decision in the log is carried out by the coordinator that loads it."""
+    world = World().elect()
+    producer = begin(world, "t")
+    world.coordinator.end_transaction("t", EndRequest(producer, committed=True, client_version=2))
+    world.sent.clear()  # with the broker that sent them
+    world.coordinator = world.make()
+    world.elect()
+    world.advance(50)
+    assert len(world.sent) == 1
+    world.write_markers()
+    assert not world.sent
+    world.coordinator = world.make()
+    world.elect().advance(50)
+    assert not world.sent

@@ -1,0 +1,114 @@
+"""Many transactions at once: no turn of the event loop does the work of all of them."""
+
+from __future__ import annotations
+
+from ottla.coordinator.transaction import queries
+from ottla.coordinator.transaction.decisions import EndRequest, ProducerKey
+from ottla.coordinator.transaction.markers import PARTITIONS_IN_A_REQUEST
+from ottla.protocol.apis.list_transactions import ListTransactionsRequest
+from ottla.types import TopicPartition
+from tests.transactions.world import World
+
+COUNT = 600
+MOST_IN_A_TURN = 60
+
+
+def world_of(count: int, partition_count: int = 5) -> World:
+    """Return a coordinator with that many open transactions."""
+    world = World(partition_count).elect()
+    for number in range(count):
+        begin(world, f"t{number}", [TopicPartition("a", 0)])
+        if number % 20 == 0:
+            world.advance(1)
+    return world
+
+
+def begin(world: World, name: str, partitions: list[TopicPartition]) -> ProducerKey:
+    """Begin a transaction."""
+    found = world.coordinator.init_producer_id(name, 60_000, None).value
+    producer = ProducerKey(found.producer_id, found.producer_epoch)
+    world.coordinator.add_partitions(name, producer, partitions, 2)
+    return producer
+
+
+def written(world: World) -> int:
+    """Return how many batches the log has."""
+    return sum(map(len, world.log.batches.values()))
+
+
+def most_in_a_turn(world: World, delay_ms: int) -> int:
+    """Return how many batches are written in one turn at most."""
+    most, before, target_ms = 0, written(world), world.clock.time_ms + delay_ms
+    while (deadline_ms := world.timer.next_deadline()) is not None and deadline_ms <= target_ms:
+        world.clock.time_ms = max(world.clock.time_ms, deadline_ms)
+        world.timer.advance(world.clock.time_ms)
+        most, before = max(most, written(world) - before), written(world)
+    return most
+
+
+def test_many_ids_are_listed_in_slices() -> None:
+    """A list of all ids is read some hundred in a turn."""
+    world = world_of(COUNT)
+    request = ListTransactionsRequest(
+        state_filters=["Ongoing"], producer_id_filters=[], duration_filter=-1
+    )
+    listed = queries.list_transactions(world.coordinator, request, world.clock.now_ms())
+    assert not listed.done
+    world.advance(20)
+    names = {one.transactional_id for one in listed.value.transaction_states}
+    assert names == {f"t{number}" for number in range(COUNT)}
+
+
+def test_many_timeouts_are_carried_out_in_slices() -> None:
+    """All partitions check at the same time, and all transactions are too old."""
+    world = world_of(COUNT)
+    first = written(world)
+    assert 0 < most_in_a_turn(world, 80_000) <= MOST_IN_A_TURN
+    assert written(world) - first == COUNT
+
+
+def test_many_ids_expire_in_slices() -> None:
+    """As above, for ids that were not used for a week."""
+    world = World(5).elect()
+    for number in range(COUNT):
+        world.coordinator.init_producer_id(f"t{number}", 60_000, None)
+    first = written(world)
+    world.clock.time_ms += 8 * 24 * 3_600_000
+    assert 0 < most_in_a_turn(world, 3_600_000) <= MOST_IN_A_TURN
+    assert written(world) - first == COUNT
+
+
+def test_a_transaction_of_many_partitions_needs_several_requests() -> None:
+    """Their leader writes the markers of a request in one turn."""
+    world = World().elect()
+    partitions = [TopicPartition("a", index) for index in range(300)]
+    producer = begin(world, "t", partitions)
+    ended = world.coordinator.end_transaction("t", EndRequest(producer, True, 2))
+    assert ended.done
+    marked: list[int] = []
+    while world.sent:
+        ((request, _),) = world.sent
+        (marker,) = request.markers
+        (topic,) = marker.topics
+        assert len(topic.partition_indexes) <= PARTITIONS_IN_A_REQUEST
+        marked += topic.partition_indexes
+        world.write_markers()
+    assert sorted(marked) == list(range(300))
+    assert queries.describe(world.coordinator, "t").value.transaction_state == "CompleteCommit"
+
+
+def test_markers_follow_a_leader_that_moves_while_they_wait() -> None:
+    """What is queued for a broker that does not answer goes to the new leader."""
+    world = World().elect()
+    producer = begin(world, "t", [TopicPartition("a", index) for index in range(100)])
+    world.coordinator.end_transaction("t", EndRequest(producer, True, 2))
+    world.leaders = 2
+    ((_, hanging),) = world.sent
+    world.sent.clear()
+    hanging.fail(ConnectionError())
+    world.advance(200)
+    assert set(world.asked_brokers[1:]) == {2}
+    while world.sent:
+        world.write_markers()
+        world.advance(1)
+    assert queries.describe(world.coordinator, "t").value.transaction_state == "CompleteCommit"
