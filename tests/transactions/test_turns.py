@@ -10,7 +10,7 @@ from ottla.types import TopicPartition
 from tests.transactions.world import World
 
 COUNT = 600
-MOST_IN_A_TURN = 60
+MAX_IN_A_TURN = 60
 
 
 def world_of(count: int, partition_count: int = 5) -> World:
@@ -63,7 +63,7 @@ def test_many_timeouts_are_carried_out_in_slices() -> None:
     """All partitions check at the same time, and all transactions are too old."""
     world = world_of(COUNT)
     first = written(world)
-    assert 0 < most_in_a_turn(world, 80_000) <= MOST_IN_A_TURN
+    assert 0 < most_in_a_turn(world, 80_000) <= MAX_IN_A_TURN
     assert written(world) - first == COUNT
 
 
@@ -74,7 +74,7 @@ def test_many_ids_expire_in_slices() -> None:
         world.coordinator.init_producer_id(f"t{number}", 60_000, None)
     first = written(world)
     world.clock.time_ms += 8 * 24 * 3_600_000
-    assert 0 < most_in_a_turn(world, 3_600_000) <= MOST_IN_A_TURN
+    assert 0 < most_in_a_turn(world, 3_600_000) <= MAX_IN_A_TURN
     assert written(world) - first == COUNT
 
 

@@ -120,7 +120,7 @@ class CoordinatorRuntime(Generic[S]):
 
         See `SlicedRead`. Refused while a partition is being loaded.
         """
-        sliced = SlicedRead(self, keys, read)
+        sliced = SlicedRead(sorted(self._partitions), self.read, keys, read)
         if any(one.state is ShardState.LOADING for one in self._partitions.values()):
             sliced.pending.fail(KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
             return sliced.pending

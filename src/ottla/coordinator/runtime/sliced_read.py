@@ -17,8 +17,6 @@ from ottla.purgatory.pending import Pending
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ottla.coordinator.runtime.runtime import CoordinatorRuntime
-
 KEYS_IN_A_TURN: Final = 400
 """Entries that are read in a turn, some 10 µs each."""
 _KEYS_AS_A_RECORD: Final = 2
@@ -37,7 +35,8 @@ class SlicedRead(Generic[S, T]):
 
     def __init__(
         self,
-        runtime: CoordinatorRuntime[S],
+        partitions: Iterable[int],
+        read_partition: Callable[[int, Callable[[S, int], list[T]]], Pending[list[T]]],
         keys: Callable[[S, int], Iterable[str]],
         read: Callable[[S, int, Sequence[str]], list[T]],
     ) -> None:
@@ -45,10 +44,10 @@ class SlicedRead(Generic[S, T]):
         self.pending: Pending[list[T]] = Pending()
         self.cost = 0
         """Of the last step, in records."""
-        self._runtime = runtime
+        self._read_partition = read_partition
         self._keys_of = keys
         self._read_keys = read
-        self._partitions = deque(runtime.partitions)
+        self._partitions = deque(partitions)
         self._partition = -1
         self._keys: list[str] = []
         self._found: list[T] = []
@@ -76,14 +75,14 @@ class SlicedRead(Generic[S, T]):
         if self._keys:
             some = self._keys[:max_count]
             del self._keys[:max_count]
-            read = self._runtime.read(
+            read = self._read_partition(
                 self._partition, lambda shard, epoch: self._read_keys(shard, epoch, some)
             )
             return read, len(some)
         if not self._partitions:
             return None, 0
         self._partition = self._partitions.popleft()
-        return self._runtime.read(self._partition, self._begin), 1
+        return self._read_partition(self._partition, self._begin), 1
 
     def _begin(self, shard: S, epoch: int) -> list[T]:
         self._keys = list(self._keys_of(shard, epoch))

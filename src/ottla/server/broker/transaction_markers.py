@@ -55,6 +55,14 @@ class _EncodedMarker(NamedTuple):
     transaction: TransactionAppend
 
 
+class _Writing(NamedTuple):
+    """One request while its markers are written."""
+
+    answer: Steps[WriteTxnMarkersResponse]
+    awaited: list[_Awaited]
+    """What was written in this turn and is not acknowledged."""
+
+
 class _Acknowledgements(Pending[None]):
     """Waits until the other replicas have the markers of one request."""
 
@@ -121,15 +129,14 @@ class MarkerWriter:
         """
         response = WriteTxnMarkersResponse(markers=[])
         answer: Steps[WriteTxnMarkersResponse] = Steps(lambda: response)
-        awaited: list[_Awaited] = []
-        steps = self._steps(request, response, answer, awaited)
+        writing = _Writing(answer, [])
+        steps = self._steps(request, response, writing)
         last: Pending[None] = Pending()
         answer.add(last)
 
         def run() -> None:
             has_more = sum(1 for _ in islice(steps, PARTITIONS_IN_A_TURN)) == PARTITIONS_IN_A_TURN
-            self._await_acknowledgements(awaited, answer)
-            awaited.clear()
+            self._await_acknowledgements(writing)
             if has_more:
                 self._replicas.call_soon(run)
             else:
@@ -138,23 +145,21 @@ class MarkerWriter:
         run()
         return answer.begin()
 
-    def _await_acknowledgements(
-        self, awaited: list[_Awaited], answer: Steps[WriteTxnMarkersResponse]
-    ) -> None:
-        if not awaited:
+    def _await_acknowledgements(self, writing: _Writing) -> None:
+        if not writing.awaited:
             return
         acknowledgements = _Acknowledgements(self._clock.monotonic_ms() + self._timeout_ms)
-        acknowledgements.begin(awaited)
+        acknowledgements.begin(writing.awaited)
+        writing.awaited.clear()
         if not acknowledgements.is_over:
             self._expiries.add(self._timeout_ms, acknowledgements)
-            answer.add(acknowledgements)
+            writing.answer.add(acknowledgements)
 
     def _steps(
         self,
         request: WriteTxnMarkersRequest,
         response: WriteTxnMarkersResponse,
-        answer: Steps[WriteTxnMarkersResponse],
-        awaited: list[_Awaited],
+        writing: _Writing,
     ) -> Iterator[None]:
         """Write to one partition a step."""
         for marker in request.markers:
@@ -175,7 +180,7 @@ class MarkerWriter:
                 for index in topic.partition_indexes:
                     one = _PartitionResult(partition_index=index, error_code=0)
                     result.partitions.append(one)
-                    self._write_one(TopicPartition(name, index), end, encoded, one, answer, awaited)
+                    self._write_one(TopicPartition(name, index), (end, encoded), one, writing)
                     yield
             if topics:
                 response.markers.append(
@@ -185,23 +190,22 @@ class MarkerWriter:
     def _write_one(
         self,
         at: TopicPartition,
-        end: EndTransaction,
-        encoded: _EncodedMarker,
+        marker: tuple[EndTransaction, _EncodedMarker],
         result: _PartitionResult,
-        answer: Steps[WriteTxnMarkersResponse],
-        awaited: list[_Awaited],
+        writing: _Writing,
     ) -> None:
+        end, encoded = marker
         partition = self._replicas.find(*at)
         participant = self._participants.get(at.topic)
         if partition is None:
             result.error_code = int(self._replicas.why_missing(*at))
         elif participant is None:
-            self._append(partition, encoded, result, awaited)
+            self._append(partition, encoded, result, writing.awaited)
             if self._replicas.overdue_flushes:  # a marker that is lost is not repeated
                 for wait in self._replicas.logs.flushes.wait_for_overdue().values():
-                    answer.add(_taken(wait, result))
+                    writing.answer.add(_taken(wait, result))
         else:
-            answer.add(_taken(participant.end_transaction(at.partition, end), result))
+            writing.answer.add(_taken(participant.end_transaction(at.partition, end), result))
 
     def _append(
         self,
