@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from ottla.errors import ErrorCode
 from ottla.security.jaas import parse_jaas
 from ottla.security.principal import Principal
+from ottla.security.sasl.jwt import JwtClaims
 from ottla.security.sasl.mechanism import AuthenticationFailed, InvalidToken
+from ottla.security.sasl.oauthbearer import OAUTHBEARER, OAuthBearerServer, first_message
 from ottla.security.sasl.plain import PlainServer, users_of
 from ottla.security.sasl.scram import ScramCredential, ScramServer
 from ottla.security.sasl.server import LoginState, SaslServer
@@ -238,6 +240,18 @@ def test_an_unknown_mechanism_gets_the_list() -> None:
     assert answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
     assert answer.mechanisms == ["PLAIN", "SCRAM-SHA-256"]
     assert login.is_over
+
+
+@pytest.mark.parametrize(("now_ms", "is_in"), [(999, True), (1000, False), (2000, False)])
+def test_what_has_expired_completes_no_login(now_ms: int, *, is_in: bool) -> None:
+    """A token that was verified; before its end, its end is the session's."""
+    claims = JwtClaims("alice", (), expires_ms=1000)
+    mechanisms = {OAUTHBEARER: lambda: OAuthBearerServer(lambda _token: claims)}
+    login = SaslServer(mechanisms, max_session_ms=lambda _mechanism: 0)
+    login.handshake(OAUTHBEARER, 1)
+    answer = login.authenticate(first_message("token"), now_ms)
+    assert (answer.error_code == 0) is (login.principal is not None) is is_in
+    assert answer.session_lifetime_ms == (1000 - now_ms if is_in else 0)
 
 
 def test_a_repeated_login_keeps_mechanism_and_principal() -> None:

@@ -239,6 +239,19 @@ def test_groups_are_shown_to_who_may_describe_them(
         assert not isinstance(alice.describe_groups(["shown"])["shown"], KafkaError)
 
 
+def test_transactions_are_listed_to_who_may_describe_them(
+    cluster: Cluster, admins: dict[str, Admin]
+) -> None:
+    """Others get lists without them."""
+    root, alice = admins["root"], admins["alice"]
+    with Producer(transactional_id="listed", **settings(cluster, "root")) as producer:
+        producer.init_transactions()
+        assert "listed" in str(root.list_transactions())
+        assert "listed" not in str(alice.list_transactions())
+        allow(root, (ResourceType.TRANSACTIONAL_ID, "listed", Operation.DESCRIBE))
+        assert "listed" in str(alice.list_transactions())
+
+
 def test_the_cluster_is_altered_by_who_may(admins: dict[str, Admin]) -> None:
     """Settings, quotas, credentials, features, quorum."""
     alice = admins["alice"]
