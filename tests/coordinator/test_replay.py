@@ -19,6 +19,7 @@ from ottla.coordinator.group import (
 )
 from ottla.coordinator.group.classic.group import ClassicState
 from ottla.coordinator.group.offsets.committed import CommittedOffset
+from ottla.coordinator.group.offsets.records import offset_commit, offset_tombstone
 from ottla.coordinator.group.shard import GroupShard
 from ottla.coordinator.runtime import CoordinatorRecord, ShardEnvironment, ShardTimers
 from ottla.coordinator.runtime.java_hash import in_hash_map_order, partition_for, string_hash
@@ -26,7 +27,7 @@ from ottla.errors import CorruptMessage, UnsupportedVersion
 from ottla.protocol.records import group as schemas
 from ottla.purgatory.timing_wheel import TimingWheel
 from ottla.timeline import LATEST_EPOCH, SnapshotRegistry
-from ottla.types import TopicPartition
+from ottla.types import TopicPartition, Uuid
 from tests.coordinator.harness import Topics, VirtualClock
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def make_shard(registry: SnapshotRegistry | None = None) -> GroupShard:
 
 
 def offset(number: int, group_id: str = "g") -> CoordinatorRecord:
-    return records.offset_commit(group_id, "t", 0, CommittedOffset(number))
+    return offset_commit(group_id, T0, CommittedOffset(number))
 
 
 def group(generation: int, *members: str, group_id: str = "g") -> CoordinatorRecord:
@@ -88,7 +89,7 @@ def test_any_order_of_records_and_tombstones() -> None:
         group(3, "m"),
         records.group_tombstone("g"),
         offset(5),
-        records.offset_tombstone("g", "t", 0),
+        offset_tombstone("g", T0),
     ]
     for order in permutations(entries):
         shard = make_shard()
@@ -145,7 +146,7 @@ def test_tombstone_takes_staged_offsets_along() -> None:
     shard = make_shard()
     shard.replay(0, 7, offset(2))
     shard.replay(1, 8, offset(3))
-    shard.replay(2, -1, records.offset_tombstone("g", "t", 0))
+    shard.replay(2, -1, offset_tombstone("g", T0))
     for producer_id in (7, 8):
         shard.replay_end_transaction(producer_id, committed=True)
     assert shard.offsets.get("g", T0) is None
@@ -155,7 +156,7 @@ def test_tombstone_takes_staged_offsets_along() -> None:
 def test_a_group_stays_when_its_last_offset_is_deleted() -> None:
     """A simple group exists from its first commit until its own tombstone."""
     shard = make_shard()
-    replay(shard, [offset(5), records.offset_tombstone("g", "t", 0)])
+    replay(shard, [offset(5), offset_tombstone("g", T0)])
     found = shard.groups.find("g")
     assert found is not None
     assert found.is_empty
@@ -181,7 +182,7 @@ def test_revert_restores_everything(seed: int) -> None:
         elif choice == 2:
             shard.replay(number, rng.choice([-1, 7, 8]), offset(number, group_id))
         elif choice == 3:
-            shard.replay(number, -1, records.offset_tombstone(group_id, "t", 0))
+            shard.replay(number, -1, offset_tombstone(group_id, T0))
         else:
             shard.replay_end_transaction(rng.choice([7, 8]), committed=rng.random() < 0.5)
 
@@ -227,12 +228,46 @@ def test_bytes() -> None:
     key, value = records.encode(offset(5))
     assert key == b"\0\1\0\1g\0\1t\0\0\0\0"
     assert value == b"\0\4" + (5).to_bytes(8) + b"\xff" * 4 + b"\1" + b"\xff" * 8 + b"\0"
-    key, value = records.encode(
-        records.offset_commit("g", "t", 0, CommittedOffset(5, expire_timestamp_ms=7))
-    )
+    key, value = records.encode(offset_commit("g", T0, CommittedOffset(5, expire_timestamp_ms=7)))
     assert value == b"\0\1" + (5).to_bytes(8) + b"\0\0" + b"\xff" * 8 + (7).to_bytes(8)
     assert records.encode(records.group_tombstone("g")) == (b"\0\2\0\1g", None)
     assert records.decode(b"\0\x63rest", b"") is None
+
+
+@given(
+    st.tuples(st.text(max_size=9), st.text(max_size=9), st.integers(0, 2**31 - 1)),
+    st.integers(-1, 2**63 - 1),
+    st.integers(-1, 2**31 - 1),
+    st.text(max_size=200),
+    st.sampled_from((-1, 7)),
+    st.binary(min_size=16, max_size=16) | st.just(bytes(16)),
+)
+def test_bytes_of_offsets_are_those_of_the_messages(
+    names: tuple[str, str, int],
+    offset: int,
+    epoch: int,
+    metadata: str,
+    expire_ms: int,
+    topic_id: bytes,
+) -> None:
+    """Offsets are encoded without message objects; a decoded record is the same again."""
+    group_id, topic, partition = names
+    committed = CommittedOffset(offset, epoch, metadata, 1234, expire_ms, Uuid(topic_id))
+    made = offset_commit(group_id, TopicPartition(topic, partition), committed)
+    value = schemas.OffsetCommitValue(
+        offset=offset,
+        leader_epoch=epoch,
+        metadata=metadata,
+        commit_timestamp=1234,
+        expire_timestamp=expire_ms,
+        topic_id=Uuid(topic_id),
+    )
+    key = schemas.OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+    message = CoordinatorRecord(key, value, made.value_version)
+    stored = records.encode(made)
+    assert stored == records.encode(message)
+    if expire_ms == -1:  # the older version has neither epoch nor topic id
+        assert records.decode(*stored) == made
 
 
 @given(st.binary(max_size=40), st.none() | st.binary(max_size=60))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ottla.coordinator.group import GroupCoordinatorConfig, records
+from ottla.coordinator.group.offsets.records import OffsetKey
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.delete_groups import DeleteGroupsRequest
 from ottla.protocol.apis.describe_groups import DescribeGroupsRequest
@@ -16,7 +17,6 @@ from ottla.protocol.apis.offset_commit import OffsetCommitRequest
 from ottla.protocol.apis.offset_delete import OffsetDeleteRequest
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest
 from ottla.protocol.apis.sync_group import SyncGroupRequest
-from ottla.protocol.records import group as schemas
 from ottla.types import ZERO_UUID
 from tests.coordinator.harness import World, context
 
@@ -413,8 +413,8 @@ def _code(answer: Any) -> str:
 
 
 def _show_record(key: Any, value: Any) -> str:
-    if isinstance(key, schemas.OffsetCommitKey):
-        name = f"offset {key.group} {key.topic}-{key.partition}"
+    if isinstance(key, OffsetKey):
+        name = f"offset {key.group} {key.topic_partition}"
         return name + (" removed" if value is None else f" = {value.offset}")
     if value is None:
         return f"group {key.group} removed"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.coordinator.group import ConsumerGroupConfig, GroupCoordinatorConfig
 from ottla.coordinator.group.migration import embedded
+from ottla.coordinator.group.offsets.records import OffsetKey
 from ottla.errors import CorruptMessage, ErrorCode
 from ottla.protocol import codec
 from ottla.protocol.apis.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -16,7 +17,7 @@ from ottla.protocol.records.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
 )
-from ottla.protocol.records.group import GroupMetadataKey, OffsetCommitKey
+from ottla.protocol.records.group import GroupMetadataKey
 from tests.coordinator.harness import World, context
 from tests.transcripts.classic_group_commands import Transcript
 
@@ -170,7 +171,7 @@ class ConsumerTranscript(Transcript):
         return _shown((one.topic, one.partitions) for one in read.assigned_partitions)
 
     def _shown_record(self, key: Any, value: Any) -> str:
-        if isinstance(key, OffsetCommitKey):
+        if isinstance(key, OffsetKey):
             return super()._shown_record(key, value)
         if isinstance(key, GroupMetadataKey):
             if value is None:

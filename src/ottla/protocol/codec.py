@@ -69,9 +69,10 @@ def encode(message: Struct, version: int) -> list[SendItem]:
 
 def to_bytes(message: Struct, version: int) -> bytes:
     """Return the encoded message as one object; file slices are read."""
-    return b"".join(
-        part.read() if isinstance(part, FileSlice) else part for part in encode(message, version)
-    )
+    parts = encode(message, version)
+    if len(parts) == 1 and type(parts[0]) is bytes:
+        return parts[0]
+    return b"".join([part.read() if isinstance(part, FileSlice) else part for part in parts])
 
 
 def decode_at(cls: type[S], version: int, buffer: memoryview, position: int = 0) -> tuple[S, int]:

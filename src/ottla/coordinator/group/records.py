@@ -3,8 +3,8 @@
 Kafka: GroupCoordinatorRecordHelpers and GroupCoordinatorRecordSerde.
 
 A key is the kind of record (int16) and a message of version 0; a value is its version (int16) and
-a message of that version. Offsets are written as version 4, or 1 when they carry an expiry time;
-group metadata as version 3.
+a message of that version. Group metadata is written as version 3; offsets have a module of their
+own.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any
 
+from ottla.coordinator.group.offsets import records as offset_records
 from ottla.coordinator.runtime import CoordinatorRecord
 from ottla.errors import CorruptMessage
 from ottla.protocol import codec
@@ -20,12 +21,9 @@ from ottla.protocol.records import group as schemas
 
 if TYPE_CHECKING:
     from ottla.coordinator.group.classic.group import ClassicGroup
-    from ottla.coordinator.group.offsets.committed import CommittedOffset
     from ottla.protocol.schema import Struct
 
 GROUP_METADATA_VERSION = 3
-OFFSET_COMMIT_VERSION = 4
-OFFSET_COMMIT_VERSION_WITH_EXPIRY = 1
 
 _INT16 = Layout(">h")
 _SCHEMAS: dict[int, tuple[type[Struct], type[Struct]]] = {
@@ -94,16 +92,19 @@ _SCHEMAS: dict[int, tuple[type[Struct], type[Struct]]] = {
     ),
     23: (streams_group.StreamsGroupTopologyKey, streams_group.StreamsGroupTopologyValue),
 }
+_OFFSET_KINDS = (0, 1)
 _KINDS = {key_class: kind for kind, (key_class, _) in _SCHEMAS.items()}
 
 
 def encode(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
     """Return the bytes of key and value."""
-    key = _INT16.pack(_KINDS[type(record.key)]) + codec.to_bytes(record.key, 0)
-    if record.value is None:
-        return key, None
-    version = record.value_version
-    return key, _INT16.pack(version) + codec.to_bytes(record.value, version)
+    key, value, version = record
+    if type(key) is offset_records.OffsetKey:
+        return offset_records.encode(key, value, version)
+    stored_key = _INT16.pack(_KINDS[type(key)]) + codec.to_bytes(key, 0)
+    if value is None:
+        return stored_key, None
+    return stored_key, _INT16.pack(version) + codec.to_bytes(value, version)
 
 
 def decode(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
@@ -113,12 +114,13 @@ def decode(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
         return None
     key_class, value_class = _SCHEMAS[kind]
     decoded_key = codec.decode(key_class, 0, memoryview(key)[2:])
-    if value is None:
-        return CoordinatorRecord(decoded_key)
-    version = _prefix(value)
-    return CoordinatorRecord(
-        decoded_key, codec.decode(value_class, version, memoryview(value)[2:]), version
-    )
+    decoded_value, version = None, 0
+    if value is not None:
+        version = _prefix(value)
+        decoded_value = codec.decode(value_class, version, memoryview(value)[2:])
+    if kind in _OFFSET_KINDS:
+        return offset_records.from_messages(decoded_key, decoded_value)
+    return CoordinatorRecord(decoded_key, decoded_value, version)
 
 
 def _prefix(data: bytes) -> int:
@@ -126,32 +128,6 @@ def _prefix(data: bytes) -> int:
         raise CorruptMessage("a coordinator record ends before its version")
     number: int = _INT16.unpack_from(data)[0]
     return number
-
-
-def offset_commit(
-    group_id: str, topic: str, partition: int, committed: CommittedOffset
-) -> CoordinatorRecord:
-    """Return the record of one committed offset."""
-    has_expiry = committed.expire_timestamp_ms != -1
-    return CoordinatorRecord(
-        schemas.OffsetCommitKey(group=group_id, topic=topic, partition=partition),
-        schemas.OffsetCommitValue(
-            offset=committed.offset,
-            leader_epoch=committed.leader_epoch,
-            metadata=committed.metadata,
-            commit_timestamp=committed.commit_timestamp_ms,
-            expire_timestamp=committed.expire_timestamp_ms,
-            topic_id=committed.topic_id,
-        ),
-        OFFSET_COMMIT_VERSION_WITH_EXPIRY if has_expiry else OFFSET_COMMIT_VERSION,
-    )
-
-
-def offset_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
-    """Return the record that removes one committed offset."""
-    return CoordinatorRecord(
-        schemas.OffsetCommitKey(group=group_id, topic=topic, partition=partition)
-    )
 
 
 def group_metadata(group: ClassicGroup, assignments: dict[str, bytes]) -> CoordinatorRecord:

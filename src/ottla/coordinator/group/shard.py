@@ -21,6 +21,7 @@ from ottla.coordinator.group.groups import Groups
 from ottla.coordinator.group.migration import downgrade
 from ottla.coordinator.group.offsets import removal
 from ottla.coordinator.group.offsets.committed import Offsets
+from ottla.coordinator.group.offsets.records import OffsetKey
 from ottla.coordinator.group.responses import join_error, sync_error
 from ottla.coordinator.group.share import heartbeat as share_heartbeat
 from ottla.coordinator.group.share import replay as share_replay
@@ -33,7 +34,6 @@ from ottla.coordinator.runtime.result import Result
 from ottla.errors import ErrorCode
 from ottla.protocol.records import group as schemas
 from ottla.timeline import TimelineDict, TimelineSet
-from ottla.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,7 +45,9 @@ if TYPE_CHECKING:
         StreamsGroupConfig,
     )
     from ottla.coordinator.group.context import TopicNames
+    from ottla.coordinator.group.offsets.committed import CommittedOffset
     from ottla.coordinator.runtime import CoordinatorRecord, Result, ShardEnvironment
+    from ottla.types import Uuid
 
 log = logging.getLogger("ottla.groups")
 EXPIRY_KEY: Final = "expire-group-metadata"
@@ -128,24 +130,8 @@ class GroupShard:
     def replay(self, offset: int, producer_id: int, record: CoordinatorRecord) -> None:
         """Apply one record. Tombstones of unknown keys have no effect."""
         key, value = record.key, record.value
-        if isinstance(key, schemas.OffsetCommitKey | schemas.LegacyOffsetCommitKey):
-            if isinstance(value, schemas.LegacyOffsetCommitValue):
-                value = schemas.OffsetCommitValue(
-                    offset=value.offset,
-                    metadata=value.metadata,
-                    commit_timestamp=value.commit_timestamp,
-                )
-            assert value is None or isinstance(value, schemas.OffsetCommitValue)
-            is_new = not self._has_modern_group(key.group) and key.group not in self.classic.stored
-            if value is not None and is_new:
-                self.classic.simple.add(key.group)
-            self.offsets.replay(
-                key.group,
-                TopicPartition(key.topic, key.partition),
-                value,
-                record_offset=offset,
-                producer_id=producer_id,
-            )
+        if type(key) is OffsetKey:
+            self._replay_offset(offset, producer_id, key, value)
         elif isinstance(key, schemas.GroupMetadataKey):
             assert value is None or isinstance(value, schemas.GroupMetadataValue)
             self._replay_group(key.group, value)
@@ -156,6 +142,23 @@ class GroupShard:
             if group_id is not None and value is not None:
                 self.classic.simple.discard(group_id)
                 self.classic.remove_empty(group_id)
+
+    def _replay_offset(
+        self, offset: int, producer_id: int, key: OffsetKey, value: CommittedOffset | None
+    ) -> None:
+        """Apply a committed offset; the first of an unknown group makes it a simple one."""
+        group_id, partition = key
+        simple = self.classic.simple
+        if (
+            value is not None
+            and group_id not in simple
+            and group_id not in self.classic.stored
+            and not self._has_modern_group(group_id)
+        ):
+            simple.add(group_id)
+        self.offsets.replay(
+            group_id, partition, value, record_offset=offset, producer_id=producer_id
+        )
 
     def _replay_group(self, group_id: str, value: schemas.GroupMetadataValue | None) -> None:
         if value is not None:

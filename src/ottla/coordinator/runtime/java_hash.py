@@ -5,14 +5,23 @@ Kafka: org.apache.kafka.common.utils.Utils.abs over String.hashCode.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+_REMEMBERED_LENGTH: Final = 255
+"""The hashes of ids up to this length are remembered: each request of a group needs its one."""
+
+
 def string_hash(text: str) -> int:
     """Return String.hashCode(): 31-polynomial over UTF-16 units, as a signed 32-bit number."""
+    return _short_hash(text) if len(text) <= _REMEMBERED_LENGTH else _hash(text)
+
+
+def _hash(text: str) -> int:
     value = 0
     if text.isascii():
         for unit in text.encode():
@@ -22,6 +31,9 @@ def string_hash(text: str) -> int:
     for index in range(0, len(units), 2):
         value = (31 * value + (units[index] << 8 | units[index + 1])) & 0xFFFF_FFFF
     return _as_int(value)
+
+
+_short_hash = lru_cache(maxsize=4096)(_hash)
 
 
 def _as_int(value: int) -> int:

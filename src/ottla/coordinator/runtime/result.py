@@ -12,16 +12,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.errors import KafkaError
-    from ottla.protocol.schema import Struct
 
 T = TypeVar("T")
 
 
 class CoordinatorRecord(NamedTuple):
-    """A record of a coordinator's topic; without a value it is a tombstone."""
+    """A record of a coordinator's topic; without a value it is a tombstone.
 
-    key: Struct
-    value: Struct | None = None
+    Key and value are messages, or what the shard keeps in their place.
+    """
+
+    key: Any
+    value: Any = None
     value_version: int = 0
 
 

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.coordinator.group import records
 from ottla.coordinator.group.classic import rebalance
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
 from ottla.coordinator.group.consumer import offsets as consumer_offsets
 from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.group.context import MEMBER_EPOCH_VERSION
 from ottla.coordinator.group.offsets.committed import CommittedOffset
+from ottla.coordinator.group.offsets.records import offset_commit
 from ottla.coordinator.group.streams import offsets as streams_offsets
 from ottla.coordinator.group.streams.group import StreamsGroup
-from ottla.coordinator.runtime import CoordinatorRecord, Result
+from ottla.coordinator.runtime import Result
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from ottla.protocol.apis.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
-from ottla.types import ZERO_UUID
+from ottla.types import ZERO_UUID, TopicPartition
 
 if TYPE_CHECKING:
     from ottla.coordinator.group.context import PartitionCheck, TopicNames
@@ -37,6 +37,7 @@ ResponsePartition = ResponseTopic.OffsetCommitResponsePartition
 STALE_GROUP_VERSION: Final = 9
 """The first version with GROUP_ID_NOT_FOUND for an unknown group (KIP-848)."""
 LATEST_MS: Final = 2**63 - 1
+_new_tuple: Final = tuple.__new__
 
 
 def commit(
@@ -55,17 +56,27 @@ def commit(
         for partition in topic.partitions:
             code = ErrorCode.NONE
             index = partition.partition_index
-            if _utf16_length(partition.committed_metadata) > config.offset_metadata_max_bytes:
+            metadata = partition.committed_metadata or ""
+            if metadata and _utf16_length(metadata) > config.offset_metadata_max_bytes:
                 code = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 if check is not None:
                     check(topic.name, index, topic.topic_id)
-                result.records.append(
-                    _record(request.group_id, topic, partition, (now_ms, expire_ms))
+                committed = _new_tuple(
+                    CommittedOffset,
+                    (
+                        partition.committed_offset,
+                        partition.committed_leader_epoch,
+                        metadata,
+                        now_ms,
+                        expire_ms,
+                        topic.topic_id,
+                        -1,
+                    ),
                 )
-            answer.partitions.append(
-                ResponsePartition(partition_index=partition.partition_index, error_code=code)
-            )
+                name = _new_tuple(TopicPartition, (topic.name, index))
+                result.records.append(offset_commit(request.group_id, name, committed))
+            answer.partitions.append(ResponsePartition(partition_index=index, error_code=code))
     groups.offsets.commits += len(result.records)
     return result
 
@@ -96,7 +107,8 @@ def transactional_commit(
         result.response.topics.append(answer)
         for partition in topic.partitions:
             code = ErrorCode.NONE
-            if _utf16_length(partition.committed_metadata) > config.offset_metadata_max_bytes:
+            metadata = partition.committed_metadata or ""
+            if _utf16_length(metadata) > config.offset_metadata_max_bytes:
                 code = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 if check is not None:
@@ -104,15 +116,12 @@ def transactional_commit(
                 committed = CommittedOffset(
                     offset=partition.committed_offset,
                     leader_epoch=partition.committed_leader_epoch,
-                    metadata=partition.committed_metadata or "",
+                    metadata=metadata,
                     commit_timestamp_ms=now_ms,
                     topic_id=topic_id,
                 )
-                result.records.append(
-                    records.offset_commit(
-                        request.group_id, topic.name, partition.partition_index, committed
-                    )
-                )
+                name = TopicPartition(topic.name, partition.partition_index)
+                result.records.append(offset_commit(request.group_id, name, committed))
             answer.partitions.append(
                 TransactionalTopic.TxnOffsetCommitResponsePartition(
                     partition_index=partition.partition_index, error_code=int(code)
@@ -122,23 +131,9 @@ def transactional_commit(
     return result
 
 
-def _utf16_length(text: str | None) -> int:
+def _utf16_length(text: str) -> int:
     """Return the length in UTF-16 units: Kafka's limit counts characters, despite its name."""
-    return 0 if text is None else len(text) + sum(ord(c) > 0xFFFF for c in text)
-
-
-def _record(
-    group_id: str, topic: RequestTopic, partition: RequestPartition, times_ms: tuple[int, int]
-) -> CoordinatorRecord:
-    committed = CommittedOffset(
-        offset=partition.committed_offset,
-        leader_epoch=partition.committed_leader_epoch,
-        metadata=partition.committed_metadata or "",
-        commit_timestamp_ms=times_ms[0],
-        expire_timestamp_ms=times_ms[1],
-        topic_id=topic.topic_id,
-    )
-    return records.offset_commit(group_id, topic.name, partition.partition_index, committed)
+    return len(text) if text.isascii() else len(text) + sum(ord(c) > 0xFFFF for c in text)
 
 
 def _validate(

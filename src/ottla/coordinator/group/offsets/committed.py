@@ -8,7 +8,7 @@ takes effect unless the group has committed a later record meanwhile.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from ottla.timeline import TimelineDict
 from ottla.types import ZERO_UUID, TopicPartition, Uuid
@@ -16,8 +16,9 @@ from ottla.types import ZERO_UUID, TopicPartition, Uuid
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ottla.protocol.records.group import OffsetCommitValue
     from ottla.timeline import SnapshotRegistry
+
+_new_tuple: Final = tuple.__new__
 
 
 class CommittedOffset(NamedTuple):
@@ -96,7 +97,7 @@ class Offsets:
         self,
         group_id: str,
         partition: TopicPartition,
-        value: OffsetCommitValue | None,
+        value: CommittedOffset | None,
         *,
         record_offset: int,
         producer_id: int,
@@ -105,15 +106,7 @@ class Offsets:
         if value is None:
             self._remove(group_id, partition)
             return
-        committed = CommittedOffset(
-            offset=value.offset,
-            leader_epoch=value.leader_epoch,
-            metadata=value.metadata,
-            commit_timestamp_ms=value.commit_timestamp,
-            expire_timestamp_ms=value.expire_timestamp,
-            topic_id=value.topic_id,
-            record_offset=record_offset,
-        )
+        committed = _new_tuple(CommittedOffset, (*value[:-1], record_offset))
         if producer_id == -1:
             self._put(group_id, partition, committed)
         else:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.group import records
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
+from ottla.coordinator.group.offsets.records import offset_tombstone
 from ottla.coordinator.runtime import CoordinatorRecord, Result
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
@@ -43,8 +43,9 @@ def delete_offsets(groups: Groups, request: OffsetDeleteRequest) -> Result[Offse
         for partition in topic.partitions:
             index = partition.partition_index
             answer.partitions.append(ResponsePartition(partition_index=index, error_code=code))
-            if not is_subscribed and _is_known(groups, group, TopicPartition(topic.name, index)):
-                result.records.append(records.offset_tombstone(group.group_id, topic.name, index))
+            name = TopicPartition(topic.name, index)
+            if not is_subscribed and _is_known(groups, group, name):
+                result.records.append(offset_tombstone(group.group_id, name))
     groups.offsets.deletions += len(result.records)
     return result
 
@@ -60,7 +61,7 @@ def delete_all(groups: Groups, group_id: str) -> list[CoordinatorRecord]:
     """Return the tombstones of all committed and staged offsets of a group."""
     known = dict.fromkeys(groups.offsets.by_group.get(group_id, ()))
     known.update(dict.fromkeys(groups.offsets.staged_partitions(group_id)))
-    return [records.offset_tombstone(group_id, *partition) for partition in known]
+    return [offset_tombstone(group_id, partition) for partition in known]
 
 
 def deleted_of_group(
@@ -80,7 +81,7 @@ def deleted_of_group(
         for topic_id in ids.get(partition.topic, ()):
             if not committed.topic_id or not topic_id or committed.topic_id == topic_id:
                 found[partition] = None
-    return [records.offset_tombstone(group_id, *partition) for partition in found], count
+    return [offset_tombstone(group_id, partition) for partition in found], count
 
 
 def expire(groups: Groups, group: Group) -> tuple[list[CoordinatorRecord], bool]:
@@ -108,7 +109,7 @@ def expire(groups: Groups, group: Group) -> tuple[list[CoordinatorRecord], bool]
             and not group.is_subscribed_to(partition.topic)
             and not offsets.has_staged(group.group_id, partition)
         ):
-            tombstones.append(records.offset_tombstone(group.group_id, *partition))
+            tombstones.append(offset_tombstone(group.group_id, partition))
     offsets.expirations += len(tombstones)
     is_all = len(tombstones) == len(committed) and not offsets.has_staged(group.group_id)
     return tombstones, is_all

@@ -74,24 +74,14 @@ class OffsetRequests:
                 error = _commit_error(topic, unknown, code)
                 _merge(refused, (topic.name, topic.topic_id), error)
             if known:
-                good.append(
-                    OffsetCommitRequest.OffsetCommitRequestTopic(
-                        name=topic.name, topic_id=topic.topic_id, partitions=known
-                    )
-                )
+                topic.partitions = known
+                good.append(topic)
         if not good:
             return Pending.of(OffsetCommitResponse(topics=list(refused.values())))
-        allowed = OffsetCommitRequest(
-            group_id=request.group_id,
-            generation_id_or_member_epoch=request.generation_id_or_member_epoch,
-            member_id=request.member_id,
-            group_instance_id=request.group_instance_id,
-            retention_time_ms=request.retention_time_ms,
-            topics=good,
-        )
+        request.topics = good
         pending = self._runtime.write(
             self._partition_for(request.group_id),
-            lambda shard: commit.commit(shard.groups, allowed, context.api_version),
+            lambda shard: commit.commit(shard.groups, request, context.api_version),
         )
 
         def refuse(error: Exception) -> OffsetCommitResponse:
@@ -127,12 +117,11 @@ class OffsetRequests:
 
     def _known(self, topic: CommitTopic) -> tuple[list[CommitPartition], list[CommitPartition]]:
         """Return the partitions that exist and those that do not."""
-        known: list[CommitPartition] = []
-        unknown: list[CommitPartition] = []
-        for partition in topic.partitions:
-            exists = self._topics.has_partition(topic.name, partition.partition_index)
-            (known if exists else unknown).append(partition)
-        return known, unknown
+        count = self._topics.partition_count(topic.name) or 0
+        known = [one for one in topic.partitions if 0 <= one.partition_index < count]
+        if len(known) == len(topic.partitions):
+            return known, []
+        return known, [one for one in topic.partitions if not 0 <= one.partition_index < count]
 
     # ---------------------------------------------------------------- fetch
 
