@@ -45,7 +45,6 @@ if TYPE_CHECKING:
         StreamsGroupConfig,
     )
     from ottla.coordinator.group.context import TopicNames
-    from ottla.coordinator.group.offsets.committed import CommittedOffset
     from ottla.coordinator.runtime import CoordinatorRecord, Result, ShardEnvironment
     from ottla.types import Uuid
 
@@ -131,7 +130,11 @@ class GroupShard:
         """Apply one record. Tombstones of unknown keys have no effect."""
         key, value = record.key, record.value
         if type(key) is OffsetKey:
-            self._replay_offset(offset, producer_id, key, value)
+            name, partition = key
+            is_new = name not in self.classic.simple and name not in self.classic.stored
+            if is_new and value is not None and not self._has_modern_group(name):
+                self.classic.simple.add(name)
+            self.offsets.replay(name, partition, value, offset, producer_id)
         elif isinstance(key, schemas.GroupMetadataKey):
             assert value is None or isinstance(value, schemas.GroupMetadataValue)
             self._replay_group(key.group, value)
@@ -142,23 +145,6 @@ class GroupShard:
             if group_id is not None and value is not None:
                 self.classic.simple.discard(group_id)
                 self.classic.remove_empty(group_id)
-
-    def _replay_offset(
-        self, offset: int, producer_id: int, key: OffsetKey, value: CommittedOffset | None
-    ) -> None:
-        """Apply a committed offset; the first of an unknown group makes it a simple one."""
-        group_id, partition = key
-        simple = self.classic.simple
-        if (
-            value is not None
-            and group_id not in simple
-            and group_id not in self.classic.stored
-            and not self._has_modern_group(group_id)
-        ):
-            simple.add(group_id)
-        self.offsets.replay(
-            group_id, partition, value, record_offset=offset, producer_id=producer_id
-        )
 
     def _replay_group(self, group_id: str, value: schemas.GroupMetadataValue | None) -> None:
         if value is not None:
@@ -174,9 +160,7 @@ class GroupShard:
         """Apply the marker of a transaction that committed or aborted staged offsets."""
         self.offsets.replay_end_transaction(producer_id, committed=committed)
 
-    def encode(self, record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
-        """Return the record's bytes."""
-        return records.encode(record)
+    encode = staticmethod(records.encode)
 
     def decode(self, key: bytes, value: bytes | None) -> CoordinatorRecord | None:
         """Return the record of bytes; None for kinds not known here."""

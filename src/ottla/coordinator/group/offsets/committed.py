@@ -98,7 +98,6 @@ class Offsets:
         group_id: str,
         partition: TopicPartition,
         value: CommittedOffset | None,
-        *,
         record_offset: int,
         producer_id: int,
     ) -> None:
