@@ -42,7 +42,10 @@ if TYPE_CHECKING:
     from ottla.protocol.schema import Request
 
 TOPIC, SHARED = "members", "shared"
-SETTINGS = ("group.consumer.max.session.timeout.ms=300000",)
+SETTINGS = (  # no member is taken for dead while ten thousand of them join
+    "group.consumer.max.session.timeout.ms=300000",
+    "group.consumer.session.timeout.ms=300000",
+)
 _COMMITTED_PARTITIONS = 10
 _RECORDS = 200_000
 _ILLEGAL, _REBALANCE = 22, 27
@@ -453,7 +456,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ottla-groups-") as made:
         brokers: list[Broker] = [
-            RealKafka(options.libs, Path(made, "kafka")),
+            RealKafka(options.libs, Path(made, "kafka"), *SETTINGS),
             Ottla(Path(made, "ottla"), *SETTINGS),
         ]
         try:
