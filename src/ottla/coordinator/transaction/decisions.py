@@ -85,9 +85,7 @@ def init_producer_id(
         if request.keeps_prepared:
             return _take_over(current, timeout_ms, new_producer_id, now_ms)
         return None
-    if current.is_epoch_exhausted and (
-        expected is None or expected.producer_epoch == current.producer_epoch
-    ):
+    if _needs_producer_id(current, expected):
         if new_producer_id is None:
             raise ProducerIdRequired
         return transitions.rotate_producer_id(
@@ -95,6 +93,19 @@ def init_producer_id(
         )
     expected_epoch = None if expected is None else expected.producer_epoch
     return transitions.increment_epoch(current, expected_epoch, timeout_ms, now_ms)
+
+
+def _needs_producer_id(current: Transaction, expected: ProducerKey | None) -> bool:
+    """Whether the next epoch is one of another producer id.
+
+    The epoch after the last one is given to no producer: an abort by the coordinator has it.
+    """
+    if not current.is_epoch_exhausted:
+        return False
+    if expected is None or expected.producer_epoch == current.producer_epoch:
+        return True
+    is_last = current.producer_epoch == MAX_PRODUCER_EPOCH
+    return is_last and expected.producer_epoch == current.last_epoch
 
 
 def _take_over(

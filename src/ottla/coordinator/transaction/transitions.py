@@ -116,12 +116,13 @@ def prepare_end(
 ) -> Transaction:
     """Decide on a transaction; with transaction version 2 its markers carry the next epoch.
 
-    One without partitions may be aborted: it begins now.
+    One without partitions may be aborted: it begins now. At the end of the epochs the markers carry
+    the last one again, which the leaders of partitions accept.
     """
     if current.is_taken_over:
         current = _with_epoch_of_owner(current)
         client_version = EPOCH_BUMP_VERSION
-    bumps = client_version >= EPOCH_BUMP_VERSION
+    bumps = client_version >= EPOCH_BUMP_VERSION and current.producer_epoch < MAX_PRODUCER_EPOCH
     is_open = current.state is TransactionState.ONGOING
     state = TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT
     return current._replace(
