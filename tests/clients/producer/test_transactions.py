@@ -4,6 +4,8 @@ from __future__ import annotations
 
 # ruff: noqa: PT012 - the error must be raised in the block of the transaction
 import asyncio
+from functools import partial
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +22,7 @@ from ottla.cli.perf.producer_perf_test import producer_perf_test
 from ottla.clients.blocking import Admin, Consumer, Producer
 from ottla.clients.producer.producer import AsyncProducer
 from ottla.errors import ErrorCode, KafkaError
+from ottla.purgatory.pending import Pending
 from ottla.records.validator import AppendOrigin
 from ottla.testing.cluster import Cluster
 from ottla.types import TopicPartition
@@ -283,6 +286,46 @@ def test_a_transaction_after_records_that_were_given_up() -> None:
             with producer.transaction():
                 producer.send("given-up", b"after")
         assert _values(cluster.bootstrap, "given-up", 2) == [b"before", b"after"]
+
+
+def test_an_abort_waits_for_a_partition_that_is_being_added() -> None:
+    """Else the coordinator's transaction would stay open, and its timeout fence the producer."""
+    with Cluster() as cluster:
+        with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            admin.update_features({"transaction.version": 1}, upgrade_type=2)
+            with Producer(
+                bootstrap_servers=cluster.bootstrap, transactional_id="adding"
+            ) as producer:
+                with producer.transaction():
+                    producer.send("adding", b"before")
+                arrived = Event()
+                cluster.run(partial(_answer_additions_late, arrived=arrived))
+                producer.begin_transaction()
+                dropped = producer.send("adding", b"dropped")
+                assert arrived.wait(10)
+                producer.abort_transaction()
+                with pytest.raises(TransactionAbortedError):
+                    dropped.result()
+                described = admin.describe_transactions(["adding"])["adding"]
+                assert not isinstance(described, KafkaError)
+                assert described.state in ("PrepareAbort", "CompleteAbort", "CompleteCommit")
+                with producer.transaction():
+                    producer.send("adding", b"after")
+        assert _values(cluster.bootstrap, "adding", 2) == [b"before", b"after"]
+
+
+def _answer_additions_late(node: Node, arrived: Event) -> None:
+    transactions: Any = node.broker.transactions
+    add = transactions.add_partitions
+
+    def add_late(*given: Any, **named: Any) -> Any:
+        added, late = add(*given, **named), Pending[Any]()
+        loop = asyncio.get_running_loop()
+        arrived.set()
+        added.on_done(lambda done: loop.call_later(0.3, late.complete, done.value) and None)
+        return late
+
+    transactions.add_partitions = add_late
 
 
 def _refuse_records(node: Node) -> None:

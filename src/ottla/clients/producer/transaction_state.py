@@ -97,6 +97,8 @@ class TransactionState:
         self.partitions: set[TopicPartition] = set()
         """Those that the coordinator knows of, or learns of with their first batch."""
         self.has_offsets = False
+        self.has_begun = False
+        """Whether the coordinator has a transaction of which nothing else here says so."""
         self.prepared: PreparedTransaction | None = None
         """What was prepared, by this producer or by one before that it has taken over from."""
         self.needs_bump = False
@@ -110,7 +112,7 @@ class TransactionState:
     @property
     def is_empty(self) -> bool:
         """Whether the coordinator has nothing to end."""
-        return not self.partitions and not self.has_offsets and self.prepared is None
+        return not (self.partitions or self.has_offsets or self.has_begun or self.prepared)
 
     def check(self) -> None:
         """Raise the error that the transaction or the producer ended with."""
@@ -148,7 +150,7 @@ class TransactionState:
         """Start a transaction, which the coordinator learns of with its first batch."""
         self.enter(State.IN_TRANSACTION, State.READY)
         self.partitions.clear()
-        self.has_offsets = False
+        self.has_offsets = self.has_begun = False
         self.prepared = None
 
     def fail(self, error: KafkaError) -> None:

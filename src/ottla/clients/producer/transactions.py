@@ -53,6 +53,10 @@ _TRIED_AGAIN: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
+_NOT_ADDED: Final = frozenset(
+    {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+)
+"""Codes that say that the coordinator has added nothing."""
 _Offsets = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
 
 
@@ -72,6 +76,8 @@ class Transactions:
         self._is_adding = False
         self._add_again_ms = 0
         self._add_failures = 0
+        self._unsettled: AddPartitionsToTxnRequest | AddOffsetsToTxnRequest | None = None
+        """What the coordinator may have taken although no answer says so."""
 
     # ------------------------------------------------------------ called by the sender
 
@@ -105,6 +111,7 @@ class Transactions:
                 AddPartitionsToTxnTopic(name=partition.topic, partitions=[partition.partition])
             ],
         )
+        self._unsettled = request
         sent = self._coordinator.send(request, purpose=PURPOSE, max_version=_LAST_CLIENT_ADD)
         sent.on_done(lambda done: self._added(partition, done))
 
@@ -112,15 +119,18 @@ class Transactions:
         self._is_adding = False
         error = done.error
         if error is None:
-            topic = done.value.results_by_topic_v3_and_below[0]
-            code = topic.results_by_partition[0].partition_error_code
+            code = _code_of_addition(done.value)
             if not code:
                 self._add_failures = 0
+                self._unsettled = None
                 self.state.partitions.add(partition)
                 return
             self._coordinator.note_error(code)
             error = _named(KafkaError(code))
+            if code in _NOT_ADDED:
+                self._unsettled = None
         if not _is_tried_again(error):
+            self._unsettled = None
             self.state.fail(error if isinstance(error, KafkaError) else KafkaError(-1, str(error)))
             return
         self._add_failures += 1
@@ -186,7 +196,8 @@ class Transactions:
     ) -> None:
         if not self.state.bumps_epoch:
             added = AddOffsetsToTxnRequest(**self._producer(), group_id=group.group_id)
-            await self._ask(self._coordinator, added, lambda answer: answer.error_code)
+            self._unsettled = added
+            await self._ask_to_add(added)
         self.state.has_offsets = True
         request = TxnOffsetCommitRequest(
             **self._producer(),
@@ -269,7 +280,29 @@ class Transactions:
         self.state.prepared = None
         self.state.enter(State.READY, State.ABORTING)
 
+    async def _settle(self) -> None:
+        """Learn whether the coordinator has begun a transaction of which it gave no answer."""
+        while self._is_adding:
+            await self._runtime.wait_progress(self._settings.retry_backoff_ms)
+        request = self._unsettled
+        if request is not None and self.state.is_empty:
+            await self._ask_to_add(request)
+            self.state.has_begun = True
+
+    async def _ask_to_add(
+        self, request: AddPartitionsToTxnRequest | AddOffsetsToTxnRequest
+    ) -> None:
+        """Add something to the transaction; only a timeout leaves open whether it was added."""
+        version = _LAST_CLIENT_ADD if isinstance(request, AddPartitionsToTxnRequest) else None
+        try:
+            await self._ask(self._coordinator, request, _code_of_addition, max_version=version)
+        except Exception:
+            self._unsettled = None
+            raise
+        self._unsettled = None
+
     async def _end(self, *, committed: bool) -> None:
+        await self._settle()
         if self.state.is_empty:
             return
         request = EndTxnRequest(**self._producer(), committed=committed)
@@ -364,6 +397,16 @@ def _is_tried_again(error: BaseException) -> bool:
 def _worst_code(answer: Any) -> int:
     codes = [one.error_code for topic in answer.topics for one in topic.partitions]
     return next((code for code in codes if code), 0)
+
+
+def _code_of_addition(answer: Any) -> int:
+    """Return the code of AddOffsetsToTxn, or that of AddPartitionsToTxn for its only partition."""
+    topics = getattr(answer, "results_by_topic_v3_and_below", None)
+    if topics is None:
+        code: int = answer.error_code
+    else:
+        code = topics[0].results_by_partition[0].partition_error_code
+    return code
 
 
 def _by_topic(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[_Offsets]:
