@@ -38,12 +38,12 @@ PATIENCE_S = 120.0
 class WordCounts:
     """Instances of the application on a cluster."""
 
-    def __init__(self, kafka: Kafka, cluster: Cluster, directory: Path, **settings: str) -> None:
+    def __init__(self, kafka: Kafka, bootstrap: str, directory: Path, **settings: str) -> None:
         self._kafka = kafka
         self._directory = directory
-        self._cluster = cluster
+        self._bootstrap = bootstrap
         self._settings = {
-            "bootstrap.servers": cluster.bootstrap,
+            "bootstrap.servers": bootstrap,
             "application.id": "count",
             "input": "lines",
             "output": "totals",
@@ -72,17 +72,17 @@ class WordCounts:
 
     def send(self, *lines: str) -> None:
         """Write lines to the input, each to another partition."""
-        with Producer(bootstrap_servers=self._cluster.bootstrap) as producer:
+        with Producer(bootstrap_servers=self._bootstrap) as producer:
             for index, line in enumerate(lines):
-                producer.send("lines", line, partition=index % PARTITIONS)
+                producer.send(self._settings["input"], line, partition=index % PARTITIONS)
 
     def wait_for(self, expected: Counter[str]) -> None:
         """Read totals until each word has its count; none may go beyond it."""
         found: dict[str, int] = {}
         end = time.monotonic() + PATIENCE_S
         with Consumer(
-            "totals",
-            bootstrap_servers=self._cluster.bootstrap,
+            self._settings["output"],
+            bootstrap_servers=self._bootstrap,
             group_id=f"totals-{time.monotonic_ns()}",
             auto_offset_reset="earliest",
             isolation_level="read_committed",
@@ -109,7 +109,7 @@ def test_a_killed_instance_is_replaced(
             admin.create_topic("totals", 1)
         counts = WordCounts(
             kafka,
-            cluster,
+            cluster.bootstrap,
             tmp_path,
             **{"group.protocol": protocol, "processing.guarantee": guarantee},
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ottla.coordinator.group.slices import finish
 from ottla.coordinator.group.streams.assignors.spec import (
     AssignorInput,
     MemberSpec,
@@ -81,7 +82,7 @@ def test_tasks_go_to_the_same_members(kafka: Kafka) -> None:
     lines = "\n".join(map(_line, groups))
     theirs = kafka.run("StreamsAssignments", classes=classes, stdin=lines).stdout.splitlines()
     for given, expected in zip(groups, theirs, strict=True):
-        ours = assign(given)
+        ours = finish(assign(given))
         found = [
             f"{name}={_text(ours[name].active)};{_text(ours[name].standby)}"
             for name in sorted(ours)

@@ -10,6 +10,7 @@ from ottla.coordinator.group import (
     GroupCoordinator,
     GroupCoordinatorConfig,
     RequestContext,
+    ShareGroupConfig,
     StreamsGroupConfig,
 )
 from ottla.coordinator.runtime.active import ShardState
@@ -218,6 +219,7 @@ class World:
         self.config = config or GroupCoordinatorConfig(offsets_topic_num_partitions=1)
         self.consumer_config = ConsumerGroupConfig()
         self.streams_config = StreamsGroupConfig()
+        self.share_config = ShareGroupConfig()
         self.clock = VirtualClock()
         self.timer = TimingWheel(0)
         self.log = MemoryLog()
@@ -239,6 +241,7 @@ class World:
                 lambda _group_id: self.consumer_config,
                 self._new_member_id,
                 lambda _group_id: self.streams_config,
+                lambda _group_id: self.share_config,
             ),
             persister=self.persister,
             new_uuid=self._new_uuid,

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ottla.protocol.schema import Request
 
 QUIET_S = 0.15
+PARTS = ("share", "share_offsets", "streams")
+"""What our coordinator has the methods of some APIs in."""
 
 
 class RealWorld:
@@ -35,14 +37,14 @@ class RealWorld:
         self.log = MemoryLog()
         self.topics = Topics()
 
-    def create_topics(self, *names: str) -> None:
-        """Create topics of two partitions and learn their ids."""
-        topics = [_creatable(n) for n in names]
+    def create_topics(self, **counts: int) -> None:
+        """Create topics with so many partitions and learn their ids."""
+        topics = [_creatable(*one) for one in counts.items()]
         self.coordinator.call(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 7)
         deadline = time.monotonic() + 20
-        while len(self.topics.ids) < len(names) and time.monotonic() < deadline:
+        while len(self.topics.ids) < len(counts) and time.monotonic() < deadline:
             answer: Any = self.coordinator.call(MetadataRequest(topics=None), 12)
-            found = {t.name: Uuid(t.topic_id) for t in answer.topics if t.name in names}
+            found = {t.name: Uuid(t.topic_id) for t in answer.topics if t.name in counts}
             self.topics.ids = found
         self.wait_for_coordinator()
 
@@ -57,9 +59,25 @@ class RealWorld:
             described: Any = self.coordinator.call(probe, 5)
             codes = (answer.coordinators[0], listed, described.groups[0])
             if not any(part.error_code for part in codes):
+                break
+            time.sleep(0.2)
+        else:
+            raise AssertionError("no coordinator")
+        self._wait_for_share_coordinators()
+
+    def _wait_for_share_coordinators(self) -> None:
+        """Have the topic of share groups' states created, so that states are made at once."""
+        keys = [
+            f"g:{topic_id}:{index}" for topic_id in self.topics.ids.values() for index in (0, 1)
+        ]
+        request = FindCoordinatorRequest(key_type=2, coordinator_keys=keys)
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            answer: Any = self.coordinator.call(request, 6)
+            if not any(one.error_code for one in answer.coordinators):
                 return
             time.sleep(0.2)
-        raise AssertionError("no coordinator")
+        raise AssertionError("no share coordinator")
 
     def advance(self, delay_ms: int) -> None:
         """Let that much real time pass."""
@@ -75,14 +93,19 @@ class ThroughTheWire:
 
     def __getattr__(self, name: str) -> Any:
         """Any API's method: request and context in, pending response out."""
+        if name in PARTS:
+            return ThroughTheWire(getattr(self._coordinator, name))
 
-        def ask(request: Request, context: RequestContext) -> Pending[Any]:
-            version = context.api_version
+        def ask(request: Request, *arguments: RequestContext) -> Pending[Any]:
+            version = arguments[0].api_version if arguments else 0
             sent = codec.decode(type(request), version, codec.to_bytes(request, version))
-            pending: Pending[Any] = getattr(self._coordinator, name)(sent, context)
-            return pending.then(
-                lambda answer: codec.decode(type(answer), version, codec.to_bytes(answer, version))
-            )
+            pending: Pending[Any] = getattr(self._coordinator, name)(sent, *arguments)
+
+            def received(answer: Any) -> Any:
+                answer = getattr(answer, "response", answer)  # without the topics to create
+                return codec.decode(type(answer), version, codec.to_bytes(answer, version))
+
+            return pending.then(received)
 
         return ask
 
@@ -97,9 +120,11 @@ class RemoteCoordinator:
 
     def __getattr__(self, name: str) -> Any:
         """Any API's method: request and context in, pending response out."""
+        if name in PARTS:
+            return self
 
-        def ask(request: Request, context: RequestContext) -> Pending[Any]:
-            pending = self._send(request, context)
+        def ask(request: Request, *arguments: RequestContext) -> Pending[Any]:
+            pending = self._send(request, arguments[0] if arguments else context(0))
             self.run_turn()
             return pending
 
@@ -138,9 +163,9 @@ class RemoteCoordinator:
         return pending
 
 
-def _creatable(name: str) -> CreateTopicsRequest.CreatableTopic:
+def _creatable(name: str, count: int) -> CreateTopicsRequest.CreatableTopic:
     return CreateTopicsRequest.CreatableTopic(
-        name=name, num_partitions=2, replication_factor=1, assignments=[], configs=[]
+        name=name, num_partitions=count, replication_factor=1, assignments=[], configs=[]
     )
 
 

@@ -57,7 +57,7 @@ def test_same_answers(tmp_path: Path) -> None:
     with running_kafka(kafka, tmp_path, _properties()) as node:
         real_world = RealWorld(node.port)
         try:
-            real_world.create_topics("t", "u")
+            real_world.create_topics(t=2, u=2)
             differences = _differences(ours, Transcript(real_world))  # type: ignore[arg-type]  # stands in
         finally:
             real_world.coordinator.close()

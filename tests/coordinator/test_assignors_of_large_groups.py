@@ -10,10 +10,13 @@ import pytest
 from ottla.coordinator.group.consumer.assignors import heterogeneous
 from ottla.coordinator.group.consumer.assignors.spec import AssignorInput, MemberInput
 from ottla.coordinator.group.share import assignor
+from ottla.coordinator.group.slices import finish
 from ottla.types import Uuid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from ottla.coordinator.group.slices import Steps
 
 TOPICS = [Uuid(bytes([number + 1]) * 16) for number in range(6)]
 
@@ -23,7 +26,7 @@ def plain_fill(
     targets: list[assignor.Partition],
     readers: Mapping[assignor.Partition, int],
     sharing: int,
-) -> None:
+) -> Steps[None]:
     """Sort all partitions for each member."""
     counts = dict(readers)
     for own, limit in members:
@@ -31,6 +34,7 @@ def plain_fill(
             if len(own) < limit and counts[key] < sharing and key not in own:
                 own[key] = None
                 counts[key] += 1
+        yield
 
 
 def plain_spread(
@@ -52,7 +56,7 @@ def plain_level(
     names: list[str],
     target: dict[str, dict[Uuid, set[int]]],
     counts: dict[str, int],
-) -> bool:
+) -> Steps[bool]:
     """Look at all members for each move."""
     has_moved = False
     while givers := [name for name in names if target[name].get(topic_id)]:
@@ -66,6 +70,7 @@ def plain_level(
         counts[giver] -= 1
         counts[taker] += 1
         has_moved = True
+        yield
     return has_moved
 
 
@@ -87,13 +92,13 @@ def test_queues_change_no_assignment(seed: int, monkeypatch: pytest.MonkeyPatch)
     given = AssignorInput(members, counts)
     partitions = {topic_id: range(count) for topic_id, count in counts.items()}
     found = (
-        heterogeneous.assign_heterogeneous(given),
-        assignor.assign_simple(read, partitions, owned),
+        finish(heterogeneous.assign_heterogeneous(given)),
+        finish(assignor.assign_simple(read, partitions, owned)),
     )
     monkeypatch.setattr(heterogeneous, "_spread", plain_spread)
     monkeypatch.setattr(heterogeneous, "_level", plain_level)
     monkeypatch.setattr(assignor, "_fill", plain_fill)
     assert found == (
-        heterogeneous.assign_heterogeneous(given),
-        assignor.assign_simple(read, partitions, owned),
+        finish(heterogeneous.assign_heterogeneous(given)),
+        finish(assignor.assign_simple(read, partitions, owned)),
     )

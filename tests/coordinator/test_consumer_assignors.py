@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from ottla.coordinator.group.consumer.assignors import ASSIGNORS
 from ottla.coordinator.group.consumer.assignors.spec import AssignorInput, MemberInput
+from ottla.coordinator.group.slices import finish
 from ottla.types import Uuid
 
 if TYPE_CHECKING:
@@ -52,17 +53,17 @@ def test_every_partition_has_one_reader(
 ) -> None:
     """Each partition of a subscribed topic goes to one member that subscribes to it."""
     one = group(topics, partitions)
-    check(one, ASSIGNORS[name](one))
+    check(one, finish(ASSIGNORS[name](one)))
 
 
 @given(st.integers(1, 8), st.integers(1, 8), counts)
 def test_uniform_is_even_and_sticky(before: int, after: int, partitions: list[int]) -> None:
     """With one subscription sizes differ by one at most, and members keep up to their quota."""
     first = group([TOPICS] * before, partitions)
-    old = ASSIGNORS["uniform"](first)
+    old = finish(ASSIGNORS["uniform"](first))
     second = group([TOPICS] * after, partitions)
     members = [one._replace(owned=old.get(one.member_id, {})) for one in second.members]
-    new = ASSIGNORS["uniform"](second._replace(members=members))
+    new = finish(ASSIGNORS["uniform"](second._replace(members=members)))
     check(second, new)
     assert max(sizes(new)) - min(sizes(new)) <= 1
     quota = sum(partitions) // after
@@ -81,9 +82,9 @@ def test_uniform_moves_nothing_without_a_reason(
 ) -> None:
     """An assignment that is as even as it can be stays, whatever the subscriptions."""
     one = group(topics, partitions)
-    target = ASSIGNORS["uniform"](one)
+    target = finish(ASSIGNORS["uniform"](one))
     members = [member._replace(owned=target[member.member_id]) for member in one.members]
-    assert ASSIGNORS["uniform"](one._replace(members=members)) == target
+    assert finish(ASSIGNORS["uniform"](one._replace(members=members))) == target
 
 
 def test_range_follows_instance_ids() -> None:
@@ -93,7 +94,8 @@ def test_range_follows_instance_ids() -> None:
         MemberInput("b", "i2", TOPICS[:2], {}),
         MemberInput("c", "i1", TOPICS[:2], {}),
     ]
-    target = ASSIGNORS["range"](AssignorInput(members, {TOPICS[0]: 4, TOPICS[1]: 2}))
+    given = AssignorInput(members, {TOPICS[0]: 4, TOPICS[1]: 2})
+    target = finish(ASSIGNORS["range"](given))
     assert target == {
         "c": {TOPICS[0]: (0, 1), TOPICS[1]: (0,)},
         "b": {TOPICS[0]: (2,), TOPICS[1]: (1,)},

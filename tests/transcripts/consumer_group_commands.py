@@ -18,6 +18,7 @@ from ottla.protocol.records.consumer_protocol import (
     ConsumerProtocolSubscription,
 )
 from ottla.protocol.records.group import GroupMetadataKey
+from ottla.protocol.schema import Struct
 from tests.coordinator.harness import World, context
 from tests.transcripts.classic_group_commands import Transcript
 
@@ -218,22 +219,32 @@ def shown_record(key: Any, value: Any, topic_name: Any) -> str:
 
 
 def _shown_value(value: Any, topic_name: Any) -> str:
-    if isinstance(value, list) and value and hasattr(value[0], "topic_id"):
+    if isinstance(value, list) and value and _is_of_partitions(value[0]):
         parts = []
         for one in value:
             epochs = getattr(one, "assignment_epochs", None)
             named = [
-                f"{index}" if epochs is None else f"{index}@{epochs[place]}"
-                for place, index in enumerate(one.partitions)
+                f"{index}@{epochs[place]}" if epochs else f"{index}"
+                for place, index in enumerate(getattr(one, "partitions", ()))
             ]
-            parts.append(f"{topic_name(one.topic_id) or '?'}-{'.'.join(sorted(named))}")
+            has_id = hasattr(one, "topic_id")
+            name = (topic_name(one.topic_id) or "?") if has_id else one.subtopology_id
+            parts.append(f"{name}-{'.'.join(sorted(named))}")
         return ",".join(sorted(parts)) or "-"
     if hasattr(value, "supported_protocols"):
         names = "+".join(one.name for one in value.supported_protocols)
         return f"{value.session_timeout_ms}/{names}"
     if isinstance(value, list):
-        return "+".join(sorted(map(str, value))) or "-"
+        return "+".join(sorted(_shown_value(one, topic_name) for one in value)) or "-"
+    if isinstance(value, Struct):
+        fields = [name for name in vars(type(value))["__slots__"] if not name.startswith("_")]
+        return ",".join(f"{one}={_shown_value(getattr(value, one), topic_name)}" for one in fields)
     return "-" if value in (None, "") else str(value)
+
+
+def _is_of_partitions(value: Any) -> bool:
+    has_tasks = hasattr(value, "subtopology_id") and hasattr(value, "partitions")
+    return has_tasks or hasattr(value, "topic_id")
 
 
 def _shown(partitions: Iterable[tuple[str, Iterable[int]]]) -> str:

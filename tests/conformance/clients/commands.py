@@ -39,6 +39,13 @@ def isolation() -> str:
     return os.environ.get("STOCK_ISOLATION", "read_uncommitted")
 
 
+def group_settings() -> dict[str, str | int]:
+    """Return the settings of a member: the broker sets the interval of the consumer protocol."""
+    protocol = os.environ.get("STOCK_PROTOCOL", "classic")
+    interval: dict[str, str | int] = {"heartbeat.interval.ms": 300}
+    return {"group.protocol": protocol} | (interval if protocol == "classic" else {})
+
+
 def say(*words: object) -> None:
     """Print one line and flush: the test reads it immediately."""
     print(*words, flush=True)

@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from tests.conformance.clients.commands import (
     ABORTED,
     RECORDS_OF_A_TRANSACTION,
+    group_settings,
     isolation,
     key_of,
     main,
@@ -68,15 +69,22 @@ def consume(arguments: list[str]) -> None:
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             "isolation.level": isolation(),
-            "heartbeat.interval.ms": 300,
+            **group_settings(),
             "reconnect.backoff.max.ms": 500,
         }
     )
 
-    def assigned(_consumer: Any, partitions: list[Any]) -> None:
-        say("assigned", *sorted(one.partition for one in partitions))
+    owned: set[int] = set()
 
-    consumer.subscribe([topic], on_assign=assigned)
+    def assigned(_consumer: Any, partitions: list[Any]) -> None:
+        owned.update(one.partition for one in partitions)
+        say("assigned", *sorted(owned))
+
+    def revoked(_consumer: Any, partitions: list[Any]) -> None:
+        owned.difference_update(one.partition for one in partitions)
+        say("assigned", *sorted(owned))
+
+    consumer.subscribe([topic], on_assign=assigned, on_revoke=revoked)
     seen = 0
     while not stopped.is_set() and (int(count) == 0 or seen < int(count)):
         most = 100 if int(count) == 0 else int(count) - seen

@@ -16,7 +16,8 @@
         begins a transaction with record 0 in partition 0; says "open" when it is stored, commits at
         SIGTERM, and says "committed" or "fenced"
 
-`consume` reads with the isolation level of STOCK_ISOLATION.
+`consume` reads with the isolation level of STOCK_ISOLATION; the Java client and librdkafka join
+with the group protocol of STOCK_PROTOCOL.
 
 Record n has the value "%08d" % n and a hundred dots, the key n, and the time 1700000000 s + n s.
 """

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 STOP_LIMIT_S = 40.0
-FEATURES = ("group.version=0", "share.version=0", "streams.version=0")
-"""What clusters are formatted with while Ottla implements no level of these features."""
 _HOST = "127.0.0.1"
 
 
@@ -206,7 +204,6 @@ class Cluster:
             words = ["format", "-t", cluster_id, "-c", str(one.settings)]
             if one.member.is_controller:
                 words += ["--initial-controllers", voters]
-                words += [part for level in FEATURES for part in ("--feature", level)]
             if one.member.kind == "ottla":
                 command = [sys.executable, "-m", "ottla", "storage", *words]
                 subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

@@ -22,7 +22,6 @@ pytestmark = pytest.mark.conformance
 BROKER = 2
 LIMIT_S = 60.0
 _SAFE = {"min.insync.replicas": "2"}
-FEATURES = ("group.version=0", "share.version=0", "streams.version=0")
 
 
 @pytest.fixture
@@ -49,12 +48,12 @@ def their_broker(kafka: Kafka, ours: Cluster, tmp_path: Path) -> Iterator[RealKa
 
 @pytest.fixture
 def their_controller(kafka: Kafka, tmp_path: Path) -> Iterator[RealKafka]:
-    """Run a real node, broker and controller, without the features that Ottla lacks."""
+    """Run a real node, broker and controller."""
     directory = tmp_path / "kafka"
     directory.mkdir()
     node = RealKafka(kafka, directory, {})
     try:
-        node.format(*(part for one in FEATURES for part in ("--feature", one)))
+        node.format()
         node.start()
         yield node
     finally:

@@ -10,18 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla import (
-    Admin,
-    Consumer,
-    GroupMetadata,
-    KafkaError,
-    NewTopic,
-    OffsetAndMetadata,
-    Producer,
-    TopicPartition,
-)
+from ottla import Consumer, GroupMetadata, NewTopic, OffsetAndMetadata, Producer, TopicPartition
 from tests.conformance.clusters.load import wait_for
-from tests.conformance.clusters.nodes import KAFKA, OTTLA, Cluster
+from tests.conformance.mixed import takeover
+from tests.conformance.mixed.takeover import FIRST, OTHER, running_pair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,49 +22,14 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.conformance, pytest.mark.timeout(300)]
 SETTINGS = {
-    number: {
-        "min.insync.replicas": "1",
-        "default.replication.factor": "2",
-        "offsets.topic.num.partitions": "1",
-        "offsets.topic.replication.factor": "2",
-        "transaction.state.log.num.partitions": "1",
-        "transaction.state.log.replication.factor": "2",
-        "transaction.state.log.min.isr": "1",
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
-    }
-    for number in (1, 2)
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
-STATES = TopicPartition("__transaction_state", 0)
-OFFSETS = TopicPartition("__consumer_offsets", 0)
+INTERNAL = ("__transaction_state", "__consumer_offsets")
 SOURCE = TopicPartition("source", 0)
-OTHER = {1: 2, 2: 1}
-FIRST = pytest.mark.parametrize("first", [1, 2], ids=["ottla-kafka-ottla", "kafka-ottla-kafka"])
 
 
-class Coordinators:
-    """The internal topics of a running cluster, and who leads them."""
-
-    def __init__(self, cluster: Cluster, admin: Admin) -> None:
-        self.bootstrap = cluster.bootstrap
-        self.admin = admin
-
-    def lead(self, node: int) -> None:
-        """Let a broker lead both internal topics."""
-        both = [STATES, OFFSETS]
-        self.admin.alter_partition_reassignments({one: [node, OTHER[node]] for one in both})
-
-        def are_moved() -> bool:
-            self.admin.elect_leaders(partitions=both)
-            found = self.admin.describe_topics([one.topic for one in both])
-            partitions = [
-                described.partitions[0]
-                for described in found.values()
-                if not isinstance(described, KafkaError)
-            ]
-            leaders = [one.leader and one.leader.node_id for one in partitions]
-            return leaders == [node, node] and all(len(one.isr) == 2 for one in partitions)
-
-        wait_for(are_moved, f"the coordinators do not move to node {node}")
+class Coordinators(takeover.Coordinators):
+    """Both coordinators, and their clients."""
 
     def producer(self, name: str, timeout_ms: int = 60_000) -> Producer:
         """Return a transactional producer."""
@@ -104,22 +61,13 @@ class Coordinators:
 
 @pytest.fixture(scope="module")
 def coordinators(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coordinators]:
-    """Run node 1, of Ottla, and broker 2, of Kafka."""
-    members = (OTTLA, KAFKA._replace(roles="broker"))
-    running = Cluster(tmp_path_factory.mktemp("takeover"), members, kafka, has_links=False)
-    running.format(settings_of=SETTINGS)
-    try:
-        running.start()
-        wait_for(lambda: all(one.is_ready for one in running.nodes), "nodes do not serve")
-        with Admin(bootstrap_servers=running.bootstrap) as admin:
-            wait_for(lambda: len(admin.describe_cluster().brokers) == 2, "brokers are fenced")
-            admin.create_topics([NewTopic(SOURCE.topic, 1), NewTopic("target", 1)])
-            admin.alter_group_offsets("first", {SOURCE: 1})
-            with Producer(bootstrap_servers=running.bootstrap, transactional_id="a") as producer:
-                producer.init_transactions()
-            yield Coordinators(running, admin)
-    finally:
-        running.kill()
+    """Run both brokers with the internal topics."""
+    with running_pair(tmp_path_factory.mktemp("takeover"), kafka, SETTINGS) as (bootstrap, admin):
+        admin.create_topics([NewTopic(SOURCE.topic, 1), NewTopic("target", 1)])
+        admin.alter_group_offsets("first", {SOURCE: 1})
+        with Producer(bootstrap_servers=bootstrap, transactional_id="a") as producer:
+            producer.init_transactions()
+        yield Coordinators(bootstrap, admin, INTERNAL)
 
 
 @FIRST

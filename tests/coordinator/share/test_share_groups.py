@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.coordinator.group import RequestContext
 from ottla.coordinator.group.share.assignor import assign_simple
+from ottla.coordinator.group.slices import finish
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.apis.list_groups import ListGroupsRequest
@@ -110,15 +111,19 @@ def test_a_group_has_one_kind() -> None:
     ]
 
 
+def assigned_simply(*given: Any) -> dict[str, dict[Uuid, tuple[int, ...]]]:
+    return finish(assign_simple(*given))
+
+
 def test_the_simple_assignor_shares_partitions_evenly() -> None:
     """More members than partitions share them; members keep what they have."""
     one, two = (Uuid(bytes([*[0] * 15, index])) for index in (1, 2))
-    alone = assign_simple({"a": (one,)}, {one: range(4)}, {})
+    alone = assigned_simply({"a": (one,)}, {one: range(4)}, {})
     assert alone == {"a": {one: (0, 1, 2, 3)}}
-    both = assign_simple({"a": (one,), "b": (one,)}, {one: range(4)}, alone)
+    both = assigned_simply({"a": (one,), "b": (one,)}, {one: range(4)}, alone)
     assert both == {"a": {one: (0, 1)}, "b": {one: (2, 3)}}
-    many = assign_simple(dict.fromkeys("abcd", (one,)), {one: [0, 1]}, {})
+    many = assigned_simply(dict.fromkeys("abcd", (one,)), {one: [0, 1]}, {})
     assert [len(own[one]) for own in many.values()] == [1, 1, 1, 1]
-    mixed = assign_simple({"a": (one,), "b": (one, two)}, {one: [0], two: [0]}, {})
+    mixed = assigned_simply({"a": (one,), "b": (one, two)}, {one: [0], two: [0]}, {})
     assert mixed["b"][two] == (0,)
     assert {"a", "b"} == {name for name, own in mixed.items() if one in own}

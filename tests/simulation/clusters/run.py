@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla import TopicPartition
 from ottla.records.batches import iterate_batches
+from ottla.server.broker.internal_topics import OFFSETS_TOPIC
 from ottla.testing.simulation import SimulatedCluster
 from tests.simulation.clusters.bounds import Bounds
 from tests.simulation.clusters.bug_reports import BugReports
 from tests.simulation.clusters.checks import ClusterChecks
 from tests.simulation.clusters.faults import ClusterFaults, raise_failure
+from tests.simulation.clusters.members import SETTINGS as MEMBER_SETTINGS
+from tests.simulation.clusters.members import MemberWork, has_members
 from tests.simulation.clusters.shares import SETTINGS as SHARE_SETTINGS
 from tests.simulation.clusters.shares import ShareWork, has_shares
 from tests.simulation.clusters.sizes import oversized
@@ -110,6 +113,8 @@ class ClusterRun:
             settings |= TRANSACTION_SETTINGS
         if has_shares(seed):
             settings |= SHARE_SETTINGS
+        if has_members(seed):
+            settings |= MEMBER_SETTINGS
         self.cluster = SimulatedCluster(
             seed,
             nodes=layout.nodes,
@@ -126,6 +131,7 @@ class ClusterRun:
         self.shares: ShareWork | None = None
         if has_shares(seed):
             self.shares = ShareWork(seed, self.cluster)
+        self.members = MemberWork(seed, self.cluster) if has_members(seed) else None
         bounds = None
         if lasting:
             bounds = Bounds(self.cluster, self.work, Random(f"{seed}/bounds"))
@@ -144,6 +150,7 @@ class ClusterRun:
             checks.markers.watching(),
             self.bug_reports.watching(),
             nullcontext() if self.shares is None else self.shares.checks.watching(),
+            nullcontext() if self.members is None else self.members.checks.watching(),
             charged(self.cluster.loop),
         ):
             self.cluster.run(self._run())
@@ -161,6 +168,9 @@ class ClusterRun:
         if self.shares is not None:
             await self.shares.create()
             jobs += [loop.create_task(job) for job in self.shares.jobs()]
+        if self.members is not None:
+            await self.members.create()
+            jobs += [loop.create_task(job) for job in self.members.jobs()]
         for job in jobs:
             job.add_done_callback(raise_failure)
         administering = loop.create_task(self.work.administer())
@@ -174,6 +184,8 @@ class ClusterRun:
             self.transactions.is_over = True
         if self.shares is not None:
             self.shares.is_over = True
+        if self.members is not None:
+            self.members.is_over = True
         await self._until(self._is_in_sync, "not all replicas are in sync")
         await self._until(lambda: all(job.done() for job in jobs), "clients are not done")
         await self._serve_again()
@@ -276,13 +288,25 @@ class ClusterRun:
                 f"{topic}-{index} at {offset}: {value!r} was acknowledged, {there!r} is there"
             )
         self._check_producers()
+        self._check_clients()
+        for (topic, index), stored in found.items():
+            if topic == KEPT:
+                self._check_order(f"{topic}-{index}", list(stored.values()))
+
+    def _check_clients(self) -> None:
         if self.transactions is not None:
             self.transactions.check()
         if self.shares is not None:
             self.shares.check()
-        for (topic, index), stored in found.items():
-            if topic == KEPT:
-                self._check_order(f"{topic}-{index}", list(stored.values()))
+        if self.members is not None:
+            self.members.check(self._records_of(OFFSETS_TOPIC))
+
+    def _records_of(self, topic: str) -> Iterator[Record]:
+        """Return the records of a replica of a topic of one partition, which all are equal."""
+        for _, partition in self._partitions():
+            if partition.topic_partition.topic == topic:
+                return _records(partition)
+        raise AssertionError(f"no node has a replica of {topic}")
 
     def _check_producers(self) -> None:
         """Check that equal logs know the same of their producers."""

@@ -3,6 +3,7 @@
 from ottla.coordinator.group.config import (
     ConsumerGroupConfig,
     GroupCoordinatorConfig,
+    ShareGroupConfig,
     StreamsGroupConfig,
 )
 from ottla.coordinator.group.context import RequestContext, TopicNames
@@ -15,6 +16,7 @@ __all__ = [
     "GroupCoordinator",
     "GroupCoordinatorConfig",
     "RequestContext",
+    "ShareGroupConfig",
     "StreamsGroupConfig",
     "TopicNames",
 ]

@@ -6,11 +6,14 @@ Kafka: org.apache.kafka.common.utils.Utils.abs over String.hashCode.
 from __future__ import annotations
 
 from functools import lru_cache
+from operator import mul
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
+
+_POWERS: Final = tuple(31**exponent for exponent in range(63, -1, -1))
 
 _REMEMBERED_LENGTH: Final = 255
 """The hashes of ids up to this length are remembered: each request of a group needs its one."""
@@ -22,14 +25,16 @@ def string_hash(text: str) -> int:
 
 
 def _hash(text: str) -> int:
-    value = 0
+    units: Sequence[int]
     if text.isascii():
-        for unit in text.encode():
-            value = (31 * value + unit) & 0xFFFF_FFFF
-        return _as_int(value)
-    units = text.encode("utf-16-be", "surrogatepass")
-    for index in range(0, len(units), 2):
-        value = (31 * value + (units[index] << 8 | units[index + 1])) & 0xFFFF_FFFF
+        units = text.encode()
+    else:
+        data = text.encode("utf-16-be", "surrogatepass")
+        units = [data[index] << 8 | data[index + 1] for index in range(0, len(data), 2)]
+    value = 0
+    for start in range(0, len(units), len(_POWERS)):
+        part = units[start : start + len(_POWERS)]
+        value = value * 31 ** len(part) + sum(map(mul, part, _POWERS[-len(part) :]))
     return _as_int(value)
 
 

@@ -91,7 +91,11 @@ public final class StockClient {
         settings.put("auto.offset.reset", "earliest");
         settings.put("isolation.level",
                 System.getenv().getOrDefault("STOCK_ISOLATION", "read_uncommitted"));
-        settings.put("heartbeat.interval.ms", "300");
+        String protocol = System.getenv().getOrDefault("STOCK_PROTOCOL", "classic");
+        settings.put("group.protocol", protocol);
+        if (protocol.equals("classic")) {
+            settings.put("heartbeat.interval.ms", "300");
+        }
         KafkaConsumer<String, String> consumer = new KafkaConsumer<>(settings);
         CountDownLatch closed = new CountDownLatch(1);
         Runtime.getRuntime().addShutdownHook(new Thread(() -> {

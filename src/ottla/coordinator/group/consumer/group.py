@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group.consumer.member import ConsumerMember, MemberState
+from ottla.coordinator.group.counts import add_counts
 from ottla.coordinator.group.group import GroupType
 from ottla.errors import ErrorCode, KafkaError
 from ottla.timeline import LATEST_EPOCH, TimelineDict, TimelineObject
@@ -246,22 +247,13 @@ class ConsumerGroup:
     def _count(self, member: ConsumerMember | None, change: int) -> None:
         if member is None:
             return
-        _add(self.topic_counts, member.subscribed_topics, change)
+        add_counts(self.topic_counts, member.subscribed_topics, change)
         if member.subscribed_regex:
-            _add(self.regex_counts, (member.subscribed_regex,), change)
+            add_counts(self.regex_counts, (member.subscribed_regex,), change)
         if member.classic is not None:
             self.classic_count.value += change
             names = dict.fromkeys(name for name, _ in member.classic.protocols)
-            _add(self.classic_protocols, names, change)
-
-
-def _add(counts: TimelineDict[str, int], names: Iterable[str], change: int) -> None:
-    for name in names:
-        count = counts.get(name, 0) + change
-        if count:
-            counts[name] = count
-        else:
-            counts.pop(name, None)
+            add_counts(self.classic_protocols, names, change)
 
 
 def _partitions(member: ConsumerMember | None) -> list[tuple[tuple[Uuid, int], int]]:

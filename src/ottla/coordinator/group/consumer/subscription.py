@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import xxhash
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from ottla.coordinator.group.consumer.group import ConsumerGroup
     from ottla.coordinator.group.consumer.groups import ConsumerGroups
@@ -102,18 +102,3 @@ def _java_order(value: str) -> bytes:
 
 def _signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
-
-
-def by_topic(
-    groups: ConsumerGroups, group: ConsumerGroup, members: Mapping[str, ConsumerMember]
-) -> dict[str, tuple[str, ...]]:
-    """Return the existing topics to which each member subscribes, by member id and sorted."""
-    exists: dict[str, bool] = {}
-    found = {}
-    for member_id, member in members.items():
-        names = topics_of(group, member)
-        for name in names:
-            if name not in exists:
-                exists[name] = groups.topics.topic_id(name) is not None
-        found[member_id] = tuple(sorted(name for name in names if exists[name]))
-    return found

@@ -6,18 +6,23 @@ GroupMetadataManager.{maybeUpdateTargetAssignment, canComputeNextTargetAssignmen
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from ottla.coordinator.group import slices
 from ottla.coordinator.group.consumer import records
 from ottla.coordinator.group.consumer.assignors import ASSIGNORS
 from ottla.coordinator.group.consumer.assignors.spec import AssignorInput, MemberInput
-from ottla.coordinator.group.consumer.subscription import by_topic
+from ottla.coordinator.group.consumer.subscription import topics_of
+from ottla.coordinator.group.slices import LARGE, SLICE, is_due
 
 if TYPE_CHECKING:
     from ottla.coordinator.group.consumer.group import ConsumerGroup
     from ottla.coordinator.group.consumer.groups import ConsumerGroups
     from ottla.coordinator.group.consumer.member import ConsumerMember, TopicPartitions
+    from ottla.coordinator.group.slices import Slices, Steps
     from ottla.coordinator.runtime import CoordinatorRecord
+    from ottla.types import Uuid
 
 
 def update_target(
@@ -27,23 +32,29 @@ def update_target(
     member: ConsumerMember,
     output: list[CoordinatorRecord],
 ) -> tuple[int, TopicPartitions]:
-    """Return the assignment epoch and the target of a member, computed again where it is due."""
+    """Return the assignment epoch and the target of a member, computed again where it is due.
+
+    That of a large group is computed in slices: until then its members have the last one.
+    """
     now_ms = groups.clock.now_ms()
-    settings = groups.settings(group.group_id)
-    if group_epoch <= group.assignment_epoch or not _is_due(
-        group.assignment_timestamp_ms, settings.assignment_interval_ms, now_ms
+    interval_ms = groups.settings(group.group_id).assignment_interval_ms
+    last = group.assignment_epoch, group.target_of(member.member_id, member.instance_id)
+    if group_epoch <= group.assignment_epoch or not is_due(
+        group.assignment_timestamp_ms, interval_ms, now_ms
     ):
-        return group.assignment_epoch, group.target_of(member.member_id, member.instance_id)
+        return last
+    if len(group.members) >= LARGE and group.assignment_timestamp_ms:
+        key = "consumer-target", group.group_id
+        if key not in groups.timers:
+            slices.run(groups.timers, key, _in_slices(groups, group.group_id))
+        return last
     members = dict(group.members)
     if member.instance_id is not None:
         replaced = group.static_members.get(member.instance_id)
         if replaced is not None and replaced != member.member_id:
             members.pop(replaced, None)
     members[member.member_id] = member
-    assignor = group.preferred_assignor_at(replaced={member.member_id: member})
-    if assignor not in settings.assignors:
-        assignor = settings.assignors[0]
-    target = ASSIGNORS[assignor](_input(groups, group, members))
+    target = slices.finish(_compute(groups, group, members))
     for member_id, partitions in target.items():
         if group.target.get(member_id) != partitions:
             output.append(records.target_member(group.group_id, member_id, partitions))
@@ -51,29 +62,51 @@ def update_target(
     return group_epoch, target.get(member.member_id, {})
 
 
-def _is_due(timestamp_ms: int, interval_ms: int, now_ms: int) -> bool:
-    return not timestamp_ms or not interval_ms or now_ms >= timestamp_ms + interval_ms
+def _in_slices(groups: ConsumerGroups, group_id: str) -> Slices[None]:
+    group = groups.find(group_id)
+    if group is None or group.epoch <= group.assignment_epoch:
+        return
+    epoch = group.epoch
+    target = yield from slices.without_records(_compute(groups, group, dict(group.members)))
+    written = slices.Written(
+        group.members,
+        group.target,
+        lambda: groups.find(group_id) is group,
+        partial(records.target_member, group_id),
+    )
+    is_complete = yield from written.changes(target)
+    if is_complete or group.epoch > epoch:
+        yield [records.target_epoch(group_id, epoch, groups.clock.now_ms())]
+
+
+def _compute(
+    groups: ConsumerGroups, group: ConsumerGroup, members: dict[str, ConsumerMember]
+) -> Steps[dict[str, TopicPartitions]]:
+    assignors = groups.settings(group.group_id).assignors
+    assignor = group.preferred_assignor_at(replaced=members)
+    given = yield from _input(groups, group, members)
+    return (yield from ASSIGNORS[assignor if assignor in assignors else assignors[0]](given))
 
 
 def _input(
     groups: ConsumerGroups, group: ConsumerGroup, members: dict[str, ConsumerMember]
-) -> AssignorInput:
-    subscriptions = by_topic(groups, group, members)
-    names = sorted({name for one in subscriptions.values() for name in one})
-    ids = {name: groups.topics.topic_id(name) for name in names}
+) -> Steps[AssignorInput]:
+    ids: dict[str, Uuid | None] = {}
     found: list[MemberInput] = []
-    for member_id in sorted(members):
+    for position, member_id in enumerate(sorted(members)):
+        if position % SLICE == SLICE - 1:
+            yield
         member = members[member_id]
-        topic_ids = [ids[name] for name in subscriptions[member_id]]
+        names = sorted(topics_of(group, member))
+        for name in names:
+            if name not in ids:
+                ids[name] = groups.topics.topic_id(name)
+        topic_ids = [one for name in names if (one := ids[name]) is not None]
         owned = group.target_of(member_id, member.instance_id)
-        found.append(
-            MemberInput(
-                member_id, member.instance_id, [one for one in topic_ids if one], dict(owned)
-            )
-        )
+        found.append(MemberInput(member_id, member.instance_id, topic_ids, dict(owned)))
     counts = {
         topic_id: groups.topics.partition_count(name) or 0
-        for name, topic_id in ids.items()
+        for name, topic_id in sorted(ids.items())
         if topic_id is not None
     }
     return AssignorInput(found, counts)

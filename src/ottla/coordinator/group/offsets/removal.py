@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
+from ottla.coordinator.group.group import GroupType
 from ottla.coordinator.group.offsets.records import offset_tombstone
 from ottla.coordinator.runtime import CoordinatorRecord, Result
 from ottla.errors import ErrorCode, KafkaError
@@ -29,9 +30,12 @@ ResponsePartition = ResponseTopic.OffsetDeleteResponsePartition
 def delete_offsets(groups: Groups, request: OffsetDeleteRequest) -> Result[OffsetDeleteResponse]:
     """Delete the named offsets of topics to which no member subscribes.
 
-    Raises GROUP_ID_NOT_FOUND, and NON_EMPTY_GROUP for members whose topics are unknown.
+    Raises GROUP_ID_NOT_FOUND, also for share groups, and NON_EMPTY_GROUP for members whose topics
+    are unknown.
     """
     group = groups.get(request.group_id)
+    if group.group_type is GroupType.SHARE:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
     if isinstance(group, ClassicGroup) and not group.is_empty and not group.uses_consumer_protocol:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
     result = Result(OffsetDeleteResponse(topics=[]))

@@ -11,9 +11,12 @@ from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from ottla.coordinator.group.slices import SLICE
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from ottla.coordinator.group.slices import Steps
     from ottla.types import Uuid
 
     Partition = tuple[Uuid, int]
@@ -23,13 +26,15 @@ def assign_simple(
     subscriptions: Mapping[str, tuple[Uuid, ...]],
     partitions: Mapping[Uuid, Iterable[int]],
     owned: Mapping[str, Mapping[Uuid, tuple[int, ...]]],
-) -> dict[str, dict[Uuid, tuple[int, ...]]]:
+) -> Steps[dict[str, dict[Uuid, tuple[int, ...]]]]:
     """Return the partitions of each member; subscriptions by member id, partitions assignable.
 
     Topics that the same members read are assigned together.
     """
     readers: dict[Uuid, list[str]] = {}
-    for member_id in sorted(subscriptions):
+    for position, member_id in enumerate(sorted(subscriptions)):
+        if position % SLICE == SLICE - 1:
+            yield
         for topic_id in subscriptions[member_id]:
             readers.setdefault(topic_id, []).append(member_id)
     together: dict[tuple[str, ...], list[Partition]] = {}
@@ -38,9 +43,12 @@ def assign_simple(
         together.setdefault(tuple(names), []).extend((topic_id, index) for index in indexes)
     found: dict[str, dict[Uuid, list[int]]] = {name: {} for name in subscriptions}
     for same, targets in together.items():
-        for name, own in _assign(same, targets, owned).items():
+        assigned = yield from _assign(same, targets, owned)
+        for position, (name, own) in enumerate(assigned.items()):
             for topic_id, index in sorted(own):
                 found[name].setdefault(topic_id, []).append(index)
+            if position % SLICE == SLICE - 1:
+                yield
     return {
         name: {topic_id: tuple(indexes) for topic_id, indexes in own.items()}
         for name, own in found.items()
@@ -51,7 +59,7 @@ def _assign(
     names: tuple[str, ...],
     targets: list[Partition],
     owned: Mapping[str, Mapping[Uuid, tuple[int, ...]]],
-) -> dict[str, dict[Partition, None]]:
+) -> Steps[dict[str, dict[Partition, None]]]:
     """Assign partitions to members who all read them."""
     own: dict[str, dict[Partition, None]] = {name: {} for name in names}
     if not targets:
@@ -59,14 +67,16 @@ def _assign(
     sharing = -(-len(names) // len(targets))
     readers = dict.fromkeys(targets, 0)
     limits = _even_parts(sharing * len(targets), len(names))
-    for name, limit in zip(names, limits, strict=True):
+    for position, (name, limit) in enumerate(zip(names, limits, strict=True)):
+        if position % SLICE == SLICE - 1:
+            yield
         for topic_id, indexes in owned.get(name, {}).items():
             for index in indexes:
                 key = (topic_id, index)
                 if readers.get(key, sharing) < sharing and len(own[name]) < limit:
                     own[name][key] = None
                     readers[key] += 1
-    _fill(list(zip(own.values(), limits, strict=True)), targets, readers, sharing)
+    yield from _fill(list(zip(own.values(), limits, strict=True)), targets, readers, sharing)
     return own
 
 
@@ -75,11 +85,13 @@ def _fill(
     targets: list[Partition],
     readers: Mapping[Partition, int],
     sharing: int,
-) -> None:
+) -> Steps[None]:
     """Give each member up to its limit the partitions with the fewest readers, in their order."""
     left = [(readers[key], position) for position, key in enumerate(targets)]
     heapify(left)
-    for own, limit in members:
+    for number, (own, limit) in enumerate(members):
+        if number % SLICE == SLICE - 1:
+            yield
         passed: list[tuple[int, int]] = []  # come again for the next member only
         while left and len(own) < limit and left[0][0] < sharing:
             count, position = heappop(left)

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from ottla.coordinator.group.counts import add_counts
 from ottla.coordinator.group.group import GroupType
 from ottla.coordinator.group.share.member import ShareMember
 from ottla.errors import ErrorCode, KafkaError
 from ottla.timeline import LATEST_EPOCH, TimelineDict, TimelineObject
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from ottla.timeline import SnapshotRegistry
     from ottla.types import Uuid
@@ -55,7 +56,8 @@ class ShareGroup:
     """The members, the target assignment, the epochs and the share partitions of a group.
 
     fresh_epoch is soft: the group epoch in which the metadata hash was last compared with the
-    metadata; None requests another comparison.
+    metadata; None requests another comparison. assigned_at is soft, too: the epochs and the share
+    partitions at which all that was initialised was found in the target.
     """
 
     group_type = GroupType.SHARE
@@ -64,6 +66,7 @@ class ShareGroup:
     def __init__(self, group_id: str, registry: SnapshotRegistry) -> None:
         self.group_id = group_id
         self.fresh_epoch: int | None = None
+        self.assigned_at: tuple[int, int, StatePartitions] | None = None
         self._epoch: TimelineObject[tuple[int, int]] = TimelineObject(registry, (FIRST_EPOCH, 0))
         self._assignment_epoch: TimelineObject[tuple[int, int]] = TimelineObject(
             registry, (FIRST_EPOCH, 0)
@@ -72,6 +75,7 @@ class ShareGroup:
             registry, None
         )
         self.members: TimelineDict[str, ShareMember] = TimelineDict(registry)
+        self._topic_counts: TimelineDict[str, int] = TimelineDict(registry)
         self.target: TimelineDict[str, Mapping[Uuid, tuple[int, ...]]] = TimelineDict(registry)
 
     # ---------------------------------------------------------------- queries
@@ -130,18 +134,32 @@ class ShareGroup:
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member subscribes to a topic."""
-        return any(topic in one.subscribed_topics for one in self.members.values())
+        return topic in self._topic_counts
 
-    def subscribed_topics(
-        self, replaced: Mapping[str, ShareMember | None] | None = None
-    ) -> set[str]:
-        """Return the topics of all members; replaced overrides members by id, None removes them."""
-        members: dict[str, ShareMember | None] = {**self.members, **(replaced or {})}
-        return {
-            name for one in members.values() if one is not None for name in one.subscribed_topics
-        }
+    def subscribed_topics(self, added: Iterable[str] = (), removed: Iterable[str] = ()) -> set[str]:
+        """Return the topics of all members after a member's topics have changed."""
+        counts = dict(self._topic_counts)
+        add_counts(counts, removed, -1)
+        add_counts(counts, added, 1)
+        return set(counts)
 
     # ---------------------------------------------------------------- replay
+
+    def put(self, member: ShareMember) -> None:
+        """Add a member or replace it, with its subscription."""
+        self._forget_topics(member.member_id)
+        self.members[member.member_id] = member
+        add_counts(self._topic_counts, member.subscribed_topics, 1)
+
+    def remove(self, member_id: str) -> None:
+        """Remove a member; no effect for others."""
+        self._forget_topics(member_id)
+        self.members.pop(member_id, None)
+
+    def _forget_topics(self, member_id: str) -> None:
+        known: ShareMember | None = self.members.get(member_id)
+        if known is not None:
+            add_counts(self._topic_counts, known.subscribed_topics, -1)
 
     def set_epoch(self, epoch: int, metadata_hash: int) -> None:
         """Apply a group epoch."""

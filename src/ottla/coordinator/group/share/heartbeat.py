@@ -17,6 +17,7 @@ from ottla.coordinator.group.share.member import JOIN_EPOCH, LEAVE_EPOCH, ShareM
 from ottla.coordinator.group.share.target import update_target
 from ottla.coordinator.group.share.validation import check_epoch, check_size
 from ottla.coordinator.runtime.result import Result, empty_result
+from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
@@ -66,7 +67,9 @@ def heartbeat(
         output.append(records.member_subscription(group_id, updated))
     if group.assignment_epoch >= group.epoch:
         has_changed |= initialization.is_assignment_due(group)
-    topics = group.subscribed_topics({updated.member_id: updated})
+    topics = group.subscribed_topics(
+        updated.subscribed_topics, () if is_new else member.subscribed_topics
+    )
     group_epoch, has_changed = _group_epoch(groups, group, topics, output, has_changed=has_changed)
     target_epoch, target = update_target(groups, group, group_epoch, updated, output)
     reconciled = _reconciled(groups, updated, target_epoch, target, has_changed=has_changed)
@@ -170,7 +173,9 @@ def _response(
 
 
 def _leave(groups: ShareGroups, request: ShareGroupHeartbeatRequest) -> Result[Heartbeat]:
-    group = groups.get(request.group_id)
+    group = groups.find(request.group_id)
+    if group is None:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
     member = group.member(request.member_id)
     response = ShareGroupHeartbeatResponse(
         member_id=request.member_id, member_epoch=LEAVE_EPOCH, heartbeat_interval_ms=0
@@ -181,7 +186,7 @@ def _leave(groups: ShareGroups, request: ShareGroupHeartbeatRequest) -> Result[H
 def _remove(groups: ShareGroups, group: ShareGroup, member: ShareMember) -> list[CoordinatorRecord]:
     """Return the records that remove a member; the group epoch rises."""
     groups.timers.cancel(session_key(group.group_id, member.member_id))
-    topics = group.subscribed_topics({member.member_id: None})
+    topics = group.subscribed_topics(removed=member.subscribed_topics)
     new_hash = metadata_hash(groups.consumer, topics)
     return [
         *records.member_tombstones(group.group_id, member.member_id),

@@ -87,6 +87,9 @@ def _missing(
         topic_id, count = groups.topics.topic_id(name), groups.topics.partition_count(name)
         if topic_id is None or count is None:
             continue
+        known_count = len(begun[topic_id].partitions) if topic_id in begun else 0
+        if known_count >= count:  # a topic's partitions only grow in number
+            continue
         left = frozenset(range(count))
         if topic_id in begun:
             left -= begun[topic_id].partitions
@@ -141,15 +144,21 @@ def is_assignment_due(group: ShareGroup) -> bool:
     known = group.state_partitions
     if group.is_empty or known is None or not known.initialized:
         return False
+    if group.assigned_at is not None and group.assigned_at[2] is known:
+        epochs = group.assigned_at[:2]
+        if epochs == (group.epoch, group.assignment_epoch):
+            return False
     topics = group.subscribed_topics()
     assigned: dict[Uuid, set[int]] = {}
     for target in group.target.values():
         for topic_id, indexes in target.items():
             assigned.setdefault(topic_id, set()).update(indexes)
-    return any(
+    is_due = any(
         one.name in topics and assigned.get(topic_id, set()) != set(one.partitions)
         for topic_id, one in known.initialized.items()
     )
+    group.assigned_at = None if is_due else (group.epoch, group.assignment_epoch, known)
+    return is_due
 
 
 def forget_topics(groups: ShareGroups, topic_ids: Iterable[Uuid]) -> list[CoordinatorRecord]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.coordinator.group.share import offsets
-from ottla.coordinator.runtime.answers import recover
 from ottla.coordinator.runtime.log_errors import error_text, operation_error
 from ottla.coordinator.runtime.result import Result
 from ottla.errors import ErrorCode, KafkaError
@@ -93,7 +92,7 @@ class ShareOffsetRequests:
             answer.complete(
                 AlterShareGroupOffsetsResponse(
                     error_code=int(operation_error(error)),
-                    error_message=error_text(error),
+                    error_message=_text(error),
                     responses=[],
                 )
             )
@@ -139,7 +138,7 @@ class ShareOffsetRequests:
             answer.complete(
                 DeleteShareGroupOffsetsResponse(
                     error_code=int(operation_error(error)),
-                    error_message=error_text(error),
+                    error_message=_text(error),
                     responses=[],
                 )
             )
@@ -165,10 +164,11 @@ class ShareOffsetRequests:
                 refuse(done.error)
                 return
             found = done.value
-            deleted = self._delete_states(request.group_id, found.partitions)
+            deleted = self._delete_offsets(request.group_id, found.partitions)
             deleted.on_done(lambda states: finish(found, states.value))
 
         def apply(shard: GroupShard) -> Result[offsets.Deletion]:
+            _check_kind(shard, request.group_id)
             return offsets.begin_deletion(shard.share, request)
 
         self._runtime.write(self._partition_for(request.group_id), apply).on_done(begun)
@@ -196,10 +196,32 @@ class ShareOffsetRequests:
         self._runtime.write(self._partition_for(group_id), apply).on_done(begun)
         return answer
 
+    def _delete_offsets(
+        self, group_id: str, partitions: Mapping[Uuid, list[int]]
+    ) -> Pending[dict[Uuid, KafkaError | None]]:
+        """Delete states, and write which are gone; an error by topic."""
+        answer: Pending[dict[Uuid, KafkaError | None]] = Pending()
+
+        states = self._delete_states(group_id, partitions)
+
+        def deleted(done: Pending[dict[Uuid, KafkaError | None]]) -> None:
+            gone = [topic_id for topic_id, error in done.value.items() if error is None]
+            written = self._runtime.write(
+                self._partition_for(group_id),
+                lambda shard: Result(None, offsets.complete_deletion(shard.share, group_id, gone)),
+            )
+            written.on_done(finish)
+
+        def finish(_written: Pending[None]) -> None:
+            answer.complete(states.value)
+
+        states.on_done(deleted)
+        return answer
+
     def _delete_states(
         self, group_id: str, partitions: Mapping[Uuid, list[int]]
     ) -> Pending[dict[Uuid, KafkaError | None]]:
-        """Have share coordinators forget states, and write which are gone; an error by topic."""
+        """Have share coordinators forget states; an error by topic."""
         if not partitions:
             return Pending.of({})
         request = DeleteShareGroupStateRequest(
@@ -212,25 +234,13 @@ class ShareOffsetRequests:
                 for topic_id, indexes in partitions.items()
             ],
         )
-        answer: Pending[dict[Uuid, KafkaError | None]] = Pending()
-
-        def deleted(done: Pending[Any]) -> None:
-            errors = {topic.topic_id: _first_error(topic) for topic in done.value.results}
-            gone = [topic_id for topic_id, error in errors.items() if error is None]
-            written = self._runtime.write(
-                self._partition_for(group_id),
-                lambda shard: Result(None, offsets.complete_deletion(shard.share, group_id, gone)),
-            )
-            recover(written, lambda _: None).on_done(lambda _: _complete(answer, errors))
-
-        self._persister.delete(request).on_done(deleted)
-        return answer
+        return self._persister.delete(request).then(
+            lambda response: {one.topic_id: _first_error(one) for one in response.results}
+        )
 
 
-def _complete(
-    answer: Pending[dict[Uuid, KafkaError | None]], errors: dict[Uuid, KafkaError | None]
-) -> None:
-    answer.complete(errors)
+def _text(error: Exception) -> str:
+    return error_text(error) or operation_error(error).text
 
 
 def _take_errors(alteration: offsets.Alteration, states: Any) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from ottla.coordinator.group.share import initialization, records
+from ottla.coordinator.group.share import initialization
 from ottla.coordinator.group.share.group import StatePartitions, TopicParts
 from ottla.coordinator.group.share.initialization import Initialization
 from ottla.coordinator.runtime.result import Result
@@ -60,14 +60,15 @@ def _empty_group(groups: ShareGroups, group_id: str) -> ShareGroup:
 
 
 def alter(groups: ShareGroups, request: AlterShareGroupOffsetsRequest) -> Result[Alteration]:
-    """Begin the states of share partitions again, at other offsets; a new group may begin so."""
+    """Begin the states of share partitions again, at other offsets; a new group may begin so.
+
+    The record of its share partitions is the first one of a new group.
+    """
     group_id = request.group_id
     group = groups.find(group_id) or groups.new(group_id)
     if not group.is_empty:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
     output: list[CoordinatorRecord] = []
-    if groups.find(group_id) is None:
-        output.append(records.group_epoch(group_id, group.epoch, group.metadata_hash))
     now_ms = groups.clock.now_ms()
     topics, changed, offsets = [], {}, {}
     for topic in request.topics:

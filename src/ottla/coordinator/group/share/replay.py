@@ -39,16 +39,19 @@ def _group(groups: ShareGroups, key: Any, value: Any) -> None:
 
 
 def _member(groups: ShareGroups, key: Any, value: Any) -> None:
-    members = groups.get(key.group_id).members
+    group = groups.get(key.group_id)
     if value is None:
-        members.pop(key.member_id, None)
+        group.remove(key.member_id)
         return
-    members[key.member_id] = replace(
-        members.get(key.member_id) or ShareMember(key.member_id),
-        rack_id=value.rack_id,
-        client_id=value.client_id,
-        client_host=value.client_host,
-        subscribed_topics=tuple(value.subscribed_topic_names),
+    known: ShareMember | None = group.members.get(key.member_id)
+    group.put(
+        replace(
+            known or ShareMember(key.member_id),
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            subscribed_topics=tuple(value.subscribed_topic_names),
+        )
     )
 
 

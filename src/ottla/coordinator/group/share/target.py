@@ -6,11 +6,14 @@ GroupMetadataManager.maybeUpdateTargetAssignment.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 
+from ottla.coordinator.group import slices
 from ottla.coordinator.group.share import records
 from ottla.coordinator.group.share.assignor import assign_simple
 from ottla.coordinator.group.share.group import StatePartitions
+from ottla.coordinator.group.slices import LARGE, SLICE, is_due
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,8 +21,11 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.share.group import ShareGroup
     from ottla.coordinator.group.share.groups import ShareGroups
     from ottla.coordinator.group.share.member import ShareMember
+    from ottla.coordinator.group.slices import Slices, Steps
     from ottla.coordinator.runtime import CoordinatorRecord
     from ottla.types import Uuid
+
+Partitions: TypeAlias = "Mapping[Uuid, tuple[int, ...]]"
 
 
 def update_target(
@@ -28,21 +34,25 @@ def update_target(
     group_epoch: int,
     member: ShareMember,
     output: list[CoordinatorRecord],
-) -> tuple[int, Mapping[Uuid, tuple[int, ...]]]:
-    """Return the assignment epoch and the target of a member, computed again where it is due."""
+) -> tuple[int, Partitions]:
+    """Return the assignment epoch and the target of a member, computed again where it is due.
+
+    That of a large group is computed in slices: until then its members have the last one.
+    """
     now_ms = groups.clock.now_ms()
-    settings = groups.settings(group.group_id)
-    if group.assignment_epoch >= group_epoch or not _is_due(
-        group.assignment_timestamp_ms, settings.assignment_interval_ms, now_ms
+    interval_ms = groups.settings(group.group_id).assignment_interval_ms
+    last = group.assignment_epoch, group.target.get(member.member_id, {})
+    if group.assignment_epoch >= group_epoch or not is_due(
+        group.assignment_timestamp_ms, interval_ms, now_ms
     ):
-        return group.assignment_epoch, group.target.get(member.member_id, {})
+        return last
+    if len(group.members) >= LARGE and group.assignment_timestamp_ms:
+        key = "share-target", group.group_id
+        if key not in groups.timers:
+            slices.run(groups.timers, key, _in_slices(groups, group.group_id))
+        return last
     members = {**group.members, member.member_id: member}
-    known = group.state_partitions or StatePartitions()
-    target = assign_simple(
-        {key: _topic_ids(groups, one.subscribed_topics) for key, one in members.items()},
-        {topic_id: one.partitions for topic_id, one in known.initialized.items()},
-        dict(group.target),
-    )
+    target = slices.finish(_compute(groups, group, members))
     output += (
         records.target_member(group.group_id, member_id, target[member_id])
         for member_id in sorted(target)
@@ -52,8 +62,34 @@ def update_target(
     return group_epoch, target[member.member_id]
 
 
-def _is_due(timestamp_ms: int, interval_ms: int, now_ms: int) -> bool:
-    return not timestamp_ms or not interval_ms or now_ms >= timestamp_ms + interval_ms
+def _in_slices(groups: ShareGroups, group_id: str) -> Slices[None]:
+    group = groups.find(group_id)
+    if group is None or group.epoch <= group.assignment_epoch:
+        return
+    epoch = group.epoch
+    target = yield from slices.without_records(_compute(groups, group, dict(group.members)))
+    written = slices.Written(
+        group.members,
+        group.target,
+        lambda: groups.find(group_id) is group,
+        partial(records.target_member, group_id),
+    )
+    is_complete = yield from written.changes(target)
+    if is_complete or group.epoch > epoch:
+        yield [records.target_epoch(group_id, epoch, groups.clock.now_ms())]
+
+
+def _compute(
+    groups: ShareGroups, group: ShareGroup, members: Mapping[str, ShareMember]
+) -> Steps[Mapping[str, Partitions]]:
+    known = group.state_partitions or StatePartitions()
+    subscriptions = {}
+    for position, (member_id, one) in enumerate(members.items()):
+        if position % SLICE == SLICE - 1:
+            yield
+        subscriptions[member_id] = _topic_ids(groups, one.subscribed_topics)
+    partitions = {topic_id: one.partitions for topic_id, one in known.initialized.items()}
+    return (yield from assign_simple(subscriptions, partitions, dict(group.target)))
 
 
 def _topic_ids(groups: ShareGroups, names: tuple[str, ...]) -> tuple[Uuid, ...]:

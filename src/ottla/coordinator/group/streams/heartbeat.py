@@ -67,7 +67,7 @@ def heartbeat(
     """Apply a heartbeat whose request is valid."""
     group_id = request.group_id
     if request.member_epoch < JOIN_EPOCH:
-        result = leave.leave(groups, groups.get(group_id), request)
+        result = leave.leave(groups, request)
         return Result(HeartbeatResult(result.response, {}), result.records)
     is_joining = request.member_epoch == JOIN_EPOCH
     group = (groups.find(group_id) or groups.new(group_id)) if is_joining else groups.get(group_id)

@@ -20,11 +20,11 @@ LEAVE_STATIC_EPOCH: Final = -2
 
 
 class MemberState(IntEnum):
-    """Progress of a member towards its target assignment."""
+    """Progress of a member towards its target assignment, by the numbers of its records."""
 
-    STABLE = 0
-    UNREVOKED_TASKS = 1
-    UNRELEASED_TASKS = 2
+    STABLE = 1
+    UNREVOKED_TASKS = 2
+    UNRELEASED_TASKS = 3
     UNKNOWN = 127
 
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from ottla.coordinator.group.consumer.assignors.spec import AssignorInput
     from ottla.coordinator.group.consumer.member import TopicPartitions
+    from ottla.coordinator.group.slices import Steps
 
-ASSIGNORS: Final[Mapping[str, Callable[[AssignorInput], dict[str, TopicPartitions]]]] = (
+ASSIGNORS: Final[Mapping[str, Callable[[AssignorInput], Steps[dict[str, TopicPartitions]]]]] = (
     MappingProxyType({"uniform": assign_uniform, "range": assign_ranges})
 )

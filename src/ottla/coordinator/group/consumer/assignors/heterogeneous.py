@@ -13,10 +13,12 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ottla.coordinator.group.consumer.assignors.spec import sorted_partitions
+from ottla.coordinator.group.slices import SLICE
 
 if TYPE_CHECKING:
     from ottla.coordinator.group.consumer.assignors.spec import AssignorInput
     from ottla.coordinator.group.consumer.member import TopicPartitions
+    from ottla.coordinator.group.slices import Steps
     from ottla.types import Uuid
 
 _Assignment: TypeAlias = "dict[str, dict[Uuid, set[int]]]"
@@ -24,14 +26,15 @@ _MAX_ROUNDS: Final = 16
 """Passes over all topics; the second one already finds few moves."""
 
 
-def assign_heterogeneous(group: AssignorInput) -> dict[str, TopicPartitions]:
+def assign_heterogeneous(group: AssignorInput) -> Steps[dict[str, TopicPartitions]]:
     """Assign all partitions of the subscribed topics."""
     readers: dict[Uuid, list[str]] = {}
     for member in group.members:
         for topic_id in member.topic_ids:
             readers.setdefault(topic_id, []).append(member.member_id)
     target: _Assignment = {one.member_id: {} for one in group.members}
-    owner = _keep(group, target)
+    yield
+    owner = yield from _keep(group, target)
     counts = {
         name: sum(len(partitions) for partitions in own.values()) for name, own in target.items()
     }
@@ -41,18 +44,29 @@ def assign_heterogeneous(group: AssignorInput) -> dict[str, TopicPartitions]:
         indexes = range(group.partition_counts[topic_id])
         left = [index for index in indexes if (topic_id, index) not in owner]
         if left:
+            yield
             _spread(topic_id, left, readers[topic_id], target, counts)
     for _ in range(_MAX_ROUNDS):
-        moved = [_level(topic_id, readers[topic_id], target, counts) for topic_id in order]
-        if not any(moved):
+        has_moved = False
+        for topic_id in order:
+            yield
+            has_moved |= yield from _level(topic_id, readers[topic_id], target, counts)
+        if not has_moved:
             break
-    return {name: sorted_partitions(own) for name, own in target.items()}
+    found: dict[str, TopicPartitions] = {}
+    for name, own in target.items():
+        found[name] = sorted_partitions(own)
+        if len(found) % SLICE == 0:
+            yield
+    return found
 
 
-def _keep(group: AssignorInput, target: _Assignment) -> dict[tuple[Uuid, int], str]:
+def _keep(group: AssignorInput, target: _Assignment) -> Steps[dict[tuple[Uuid, int], str]]:
     """Leave with each member what it has and still reads; return the owners."""
     owner: dict[tuple[Uuid, int], str] = {}
-    for member in group.members:
+    for position, member in enumerate(group.members):
+        if position % SLICE == SLICE - 1:
+            yield
         read = set(member.topic_ids)
         for topic_id, indexes in member.owned.items():
             if topic_id not in read:
@@ -83,7 +97,9 @@ def _spread(
         heapreplace(queue, (count + 1, position))
 
 
-def _level(topic_id: Uuid, names: list[str], target: _Assignment, counts: dict[str, int]) -> bool:
+def _level(
+    topic_id: Uuid, names: list[str], target: _Assignment, counts: dict[str, int]
+) -> Steps[bool]:
     """Move partitions of a topic from its fullest readers to its emptiest; whether any moved.
 
     Of several the first gives or takes. Entries of queues whose count has changed are dropped.
@@ -94,7 +110,7 @@ def _level(topic_id: Uuid, names: list[str], target: _Assignment, counts: dict[s
     ]
     heapify(takers)
     heapify(givers)
-    has_moved = False
+    moves = 0
     while givers:
         giver = names[givers[0][1]]
         if -givers[0][0] != counts[giver] or not target[giver].get(topic_id):
@@ -105,7 +121,7 @@ def _level(topic_id: Uuid, names: list[str], target: _Assignment, counts: dict[s
             heappop(takers)
             continue
         if counts[giver] - counts[taker] < 2:
-            return has_moved
+            break
         index = max(target[giver][topic_id])
         target[giver][topic_id].remove(index)
         target[taker].setdefault(topic_id, set()).add(index)
@@ -114,5 +130,7 @@ def _level(topic_id: Uuid, names: list[str], target: _Assignment, counts: dict[s
         for position in (givers[0][1], takers[0][1]):
             heappush(takers, (counts[names[position]], position))
             heappush(givers, (-counts[names[position]], position))
-        has_moved = True
-    return has_moved
+        moves += 1
+        if moves % SLICE == 0:
+            yield
+    return moves > 0

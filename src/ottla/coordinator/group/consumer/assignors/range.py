@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.coordinator.group.slices import SLICE
+
 if TYPE_CHECKING:
     from ottla.coordinator.group.consumer.assignors.spec import AssignorInput, MemberInput
     from ottla.coordinator.group.consumer.member import TopicPartitions
+    from ottla.coordinator.group.slices import Steps
     from ottla.types import Uuid
 
 
-def assign_ranges(group: AssignorInput) -> dict[str, TopicPartitions]:
+def assign_ranges(group: AssignorInput) -> Steps[dict[str, TopicPartitions]]:
     """Split each topic into ranges, in the order of instance ids, then of member ids."""
     members = sorted(group.members, key=_order)
     target: dict[str, dict[Uuid, tuple[int, ...]]] = {one.member_id: {} for one in members}
@@ -22,9 +25,12 @@ def assign_ranges(group: AssignorInput) -> dict[str, TopicPartitions]:
         for topic_id in member.topic_ids:
             readers.setdefault(topic_id, []).append(member.member_id)
     for topic_id, names in readers.items():
+        yield
         quota, extra = divmod(group.partition_counts[topic_id], len(names))
         start = 0
         for index, name in enumerate(names):
+            if index % SLICE == SLICE - 1:
+                yield
             end = start + quota + (index < extra)
             if end > start:
                 target[name][topic_id] = tuple(range(start, end))

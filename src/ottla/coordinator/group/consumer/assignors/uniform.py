@@ -14,21 +14,23 @@ from typing import TYPE_CHECKING
 
 from ottla.coordinator.group.consumer.assignors.heterogeneous import assign_heterogeneous
 from ottla.coordinator.group.consumer.assignors.spec import sorted_partitions
+from ottla.coordinator.group.slices import SLICE
 
 if TYPE_CHECKING:
     from ottla.coordinator.group.consumer.assignors.spec import AssignorInput, MemberInput
     from ottla.coordinator.group.consumer.member import TopicPartitions
+    from ottla.coordinator.group.slices import Steps
     from ottla.types import Uuid
 
 
-def assign_uniform(group: AssignorInput) -> dict[str, TopicPartitions]:
+def assign_uniform(group: AssignorInput) -> Steps[dict[str, TopicPartitions]]:
     """Assign all partitions of the subscribed topics."""
     if group.is_homogeneous:
         return _assign_homogeneous(group)
     return assign_heterogeneous(group)
 
 
-def _assign_homogeneous(group: AssignorInput) -> dict[str, TopicPartitions]:
+def _assign_homogeneous(group: AssignorInput) -> Steps[dict[str, TopicPartitions]]:
     if not group.members or not group.members[0].topic_ids:
         return {one.member_id: {} for one in group.members}
     topics = {topic_id: group.partition_counts[topic_id] for topic_id in group.members[0].topic_ids}
@@ -37,7 +39,10 @@ def _assign_homogeneous(group: AssignorInput) -> dict[str, TopicPartitions]:
     kept: list[dict[Uuid, set[int]]] = []
     missing: list[int] = []
     revoked: dict[tuple[Uuid, int], None] = {}
+    yield
     for position, member in enumerate(group.members):
+        if position % SLICE == SLICE - 1:
+            yield
         # The members after this one may all need the extra partition: then it is not offered here.
         others = len(group.members) - position - 1
         own, count = _keep(member, left, revoked, quota + (extra > 0))
@@ -45,15 +50,17 @@ def _assign_homogeneous(group: AssignorInput) -> dict[str, TopicPartitions]:
         extra -= is_extra
         kept.append(own)
         missing.append(quota + is_extra - count)
+    yield
     free = iter([*(key for key in left if key not in revoked), *revoked])
-    for own, count in zip(kept, missing, strict=True):
+    target: dict[str, TopicPartitions] = {}
+    for member, own, count in zip(group.members, kept, missing, strict=True):
         for _ in range(count):
             topic_id, index = next(free)
             own.setdefault(topic_id, set()).add(index)
-    return {
-        member.member_id: sorted_partitions(own)
-        for member, own in zip(group.members, kept, strict=True)
-    }
+        target[member.member_id] = sorted_partitions(own)
+        if len(target) % SLICE == 0:
+            yield
+    return target
 
 
 def _keep(

@@ -14,6 +14,7 @@ import logging
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from ottla.coordinator.group.slices import SLICE
 from ottla.coordinator.group.streams.assignors.load import JavaQueue, ProcessLoad
 from ottla.coordinator.group.streams.tasks import TaskMap, Tasks
 from ottla.coordinator.runtime.java_hash import in_hash_map_order
@@ -22,6 +23,7 @@ from ottla.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ottla.coordinator.group.slices import Steps
     from ottla.coordinator.group.streams.assignors.spec import AssignorInput, Task
 
 log = logging.getLogger("ottla.groups")
@@ -46,7 +48,7 @@ class _Quota:
             self.limit = self._share()
 
 
-def assign(given: AssignorInput) -> dict[str, Tasks]:
+def assign(given: AssignorInput) -> Steps[dict[str, Tasks]]:
     """Return the tasks of each member."""
     return _Assignment(given).run()
 
@@ -66,8 +68,6 @@ class _Assignment:
         self._processes: dict[str, ProcessLoad] = {}
         self._previous_active: dict[Task, str] = {}
         self._previous_standby: dict[Task, list[str]] = {}
-        for member_id in self._ordered:
-            self._add_member(member_id)
 
     def _add_member(self, member_id: str) -> None:
         spec = self._given.members[member_id]
@@ -77,20 +77,26 @@ class _Assignment:
         for task in _tasks(spec.tasks.standby):
             self._previous_standby.setdefault(task, []).append(member_id)
 
-    def run(self) -> dict[str, Tasks]:
+    def run(self) -> Steps[dict[str, Tasks]]:
         """Assign all tasks."""
         if not self._given.members and any(self._task_ids(only_stateful=False)):
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
-        self._assign_active()
+        for position, member_id in enumerate(self._ordered):
+            if position % SLICE == 0:
+                yield
+            self._add_member(member_id)
+        yield from self._assign_active()
         if self._given.standby_replicas > 0:
-            self._assign_standby()
-        return {
-            member_id: Tasks(
+            yield from self._assign_standby()
+        found: dict[str, Tasks] = {}
+        for member_id in self._given.members:
+            found[member_id] = Tasks(
                 _compact(self._load(member_id).active.get(member_id, ())),
                 _compact(self._load(member_id).standby.get(member_id, ())),
             )
-            for member_id in self._given.members
-        }
+            if len(found) % SLICE == 0:
+                yield
+        return found
 
     def _load(self, member_id: str) -> ProcessLoad:
         return self._processes[self._process_of[member_id]]
@@ -107,11 +113,15 @@ class _Assignment:
         ordered = in_hash_map_order(self._processes, max(1, len(self._given.members)))
         return JavaQueue(attrgetter("load"), [self._processes[name] for name in ordered])
 
-    def _assign_active(self) -> None:
-        left = sorted(self._task_ids(only_stateful=False), key=_by_partition)
-        left = [
-            task for task in left if not self._keep_active(task, self._previous_active.get(task))
-        ]
+    def _assign_active(self) -> Steps[None]:
+        tasks = sorted(self._task_ids(only_stateful=False), key=_by_partition)
+        left = []
+        for position, task in enumerate(tasks):
+            if position % SLICE == 0:
+                yield
+            if not self._keep_active(task, self._previous_active.get(task)):
+                left.append(task)
+        yield
         left = [
             task
             for task in left
@@ -120,7 +130,9 @@ class _Assignment:
             )
         ]
         processes = self._least_loaded_first()
-        for task in sorted(left):
+        for position, task in enumerate(sorted(left)):
+            if position % SLICE == 0:
+                yield
             process = processes.poll()
             self._count_active(process.add_to_least_loaded(task, is_active=True))
             processes.add(process)
@@ -158,18 +170,22 @@ class _Assignment:
                 process_load, member_load = process.load, process.counts[member_id]
         return candidate if task is None or not first.has_task(task) else None
 
-    def _assign_standby(self) -> None:
+    def _assign_standby(self) -> Steps[None]:
         replicas = self._given.standby_replicas
         left: list[tuple[Task, int]] = []
         stateful = sorted(self._task_ids(only_stateful=True), key=_by_partition, reverse=True)
-        for task in stateful:
+        for position, task in enumerate(stateful):
+            if position % SLICE == 0:
+                yield
             for index in range(replicas):
                 if not self._keep_standby(task):
                     left.append((task, replicas - index))
                     break
         left.sort(key=lambda one: one[0], reverse=True)
         processes = self._least_loaded_first()
-        for task, count in left:
+        for position, (task, count) in enumerate(left):
+            if position % SLICE == 0:
+                yield
             for index in range(count):
                 if not self._add_standby(processes, task):
                     log.warning(
