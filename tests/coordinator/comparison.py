@@ -44,6 +44,8 @@ PROPERTIES = {
     **{name.replace("_", "."): str(value) for name, value in SETTINGS.items()},
 }
 
+_ANSWER_LIMIT_S = 10.0
+
 
 class WorldWithUuids(World):
     """Member ids as long as Kafka's, and the settings of PROPERTIES."""
@@ -73,7 +75,7 @@ class Comparison:
     commands: type[ConsumerTranscript]
     questions: tuple[str, ...]
     topics: dict[str, int]
-    quiet_s: float = 10.0
+    quiet_s: float = _ANSWER_LIMIT_S
     """Longer than any answer takes that does not wait for other members."""
 
     def check(self, directory: Path) -> None:
@@ -142,7 +144,7 @@ class Comparison:
         return [numbered([t for t in trace if not t.startswith("log ")], seen) for trace in traces]
 
     def _answers_of_kafka(self, port: int, topics: dict[str, Uuid]) -> list[list[str]]:
-        world = RealWorld(port)
+        world = RealWorld(port, quiet_s=_ANSWER_LIMIT_S)
         world.topics.ids = dict(topics)
         try:
             world.wait_for_coordinator()

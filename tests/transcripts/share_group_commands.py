@@ -81,7 +81,7 @@ class ShareTranscript(ConsumerTranscript):
         pending = self.world.coordinator.share.describe(request, context(1))
 
         def shown(answer: Any) -> str:
-            return "; ".join(
+            return " ; ".join(
                 f"{g.group_id} {ErrorCode(g.error_code).name} {g.error_message} "
                 f"{g.group_state or '-'} "
                 f"epoch={g.group_epoch} assignment={g.assignment_epoch} {g.assignor_name or '-'} "

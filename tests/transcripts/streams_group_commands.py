@@ -136,7 +136,7 @@ class StreamsTranscript(ConsumerTranscript):
         pending = self.world.coordinator.streams.describe(request)
 
         def shown(answer: Any) -> str:
-            return "; ".join(_described(one) for one in answer.groups)
+            return " ; ".join(_described(one) for one in answer.groups)
 
         self._report("describe-stream", pending, shown)
 

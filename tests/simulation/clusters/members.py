@@ -16,8 +16,9 @@ from unittest.mock import patch
 from ottla import TopicPartition
 from ottla.coordinator.group import records
 from ottla.coordinator.group.consumer.group import ConsumerGroup
+from ottla.coordinator.group.offsets.committed import CommittedOffset
+from ottla.coordinator.group.offsets.records import OffsetKey
 from ottla.errors import KafkaError
-from ottla.protocol.records.group import OffsetCommitKey, OffsetCommitValue
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Iterator
@@ -168,17 +169,17 @@ class MemberWork:
         """Check what the coordinators have replayed, and the committed offsets in the log."""
         assert not self.checks.violations, self.checks.violations[0]
         assert self.checks.changes, "no member joined"
-        committed: dict[tuple[str, int], int] = {}
+        committed: dict[TopicPartition, int] = {}
         for record in written:
             decoded = None if record.key is None else records.decode(record.key, record.value)
-            if decoded is None or not isinstance(decoded.key, OffsetCommitKey):
+            if decoded is None or not isinstance(decoded.key, OffsetKey):
                 continue
             key, value = decoded.key, decoded.value
-            if key.group != GROUP or not isinstance(value, OffsetCommitValue):
+            if key.group != GROUP or not isinstance(value, CommittedOffset):
                 continue
-            before = committed.get((key.topic, key.partition), 0)
+            before = committed.get(key.topic_partition, 0)
             assert value.offset >= before, (
-                f"{value.offset} of {key.topic}-{key.partition} is committed after {before}"
+                f"{value.offset} of {key.topic_partition} is committed after {before}"
             )
-            committed[key.topic, key.partition] = value.offset
+            committed[key.topic_partition] = value.offset
         assert committed, "nothing was committed"

@@ -1,5 +1,7 @@
 """What leaders of share partitions give and take: no record twice while locked, none after its end.
 
+What a leader reports as accepted or rejected is in a state that a share coordinator has stored.
+
 What is accepted or rejected in an epoch is delivered in no later one: a leader that does not know
 that it was replaced may still deliver it.
 """
@@ -11,15 +13,16 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from ottla.replication.share import acknowledging, acquiring
+from ottla.replication.share.partition import SharePartition
 from ottla.server.share import delayed_fetch
 from ottla.types import AcknowledgeType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ottla.purgatory.pending import Pending
     from ottla.replication.share.acknowledging import Acknowledgement
-    from ottla.replication.share.partition import SharePartition
+    from ottla.replication.share.partition import PersistedBatch
     from ottla.replication.share.walk import Acquired
 
     Place = tuple[bytes, int, int]
@@ -46,6 +49,8 @@ class ShareChecks:
         """Records that were delivered as often as they may be."""
         self.deliveries = 0
         self.violations: list[str] = []
+        self._persisted: set[Place] = set()
+        """Records whose end a share coordinator has stored."""
         self._locks: dict[int, dict[int, _Lock]] = {}
         self._known: list[SharePartition] = []
         """Keeps partitions alive: their ids are keys."""
@@ -54,7 +59,7 @@ class ShareChecks:
     def watching(self) -> Iterator[None]:
         """Look at all nodes while the context lasts."""
         acquire, acknowledge = acquiring.acquire, acknowledging.acknowledge
-        release = acknowledging.release_member
+        release, persist = acknowledging.release_member, SharePartition.persist
 
         def acquired(partition: SharePartition, request: Any, *rest: Any) -> list[Acquired]:
             found = acquire(partition, request, *rest)
@@ -76,7 +81,26 @@ class ShareChecks:
                 del locks[offset]
             return release(partition, member_id)
 
+        def persisted(
+            partition: SharePartition, changes: Sequence[PersistedBatch]
+        ) -> Pending[None]:
+            ended = [
+                _place(partition, offset)
+                for one in changes
+                if one.state.is_terminal
+                for offset in range(one.first_offset, one.last_offset + 1)
+            ]
+
+            def stored(done: Pending[None]) -> None:
+                if done.error is None:
+                    self._persisted.update(ended)
+
+            answer = persist(partition, changes)
+            answer.on_done(stored)
+            return answer
+
         with (
+            patch.object(SharePartition, "persist", persisted),
             patch.object(delayed_fetch, "acquire", acquired),
             patch.object(acknowledging, "acknowledge", acknowledged),
             patch.object(acknowledging, "release_member", released),
@@ -123,7 +147,12 @@ class ShareChecks:
             for offset in range(batch.first_offset, batch.last_offset + 1):
                 locks.pop(offset, None)
                 if batch.type_at(offset) is not AcknowledgeType.RELEASE:
-                    self.ended[_place(partition, offset)] = partition.leader_epoch
+                    place = _place(partition, offset)
+                    self.ended[place] = partition.leader_epoch
+                    if place not in self._persisted:
+                        self.violations.append(
+                            f"{partition.key} reports the end of {offset}, which is not stored"
+                        )
 
     def check(self) -> None:
         """Check what has passed since the last time."""
