@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -40,6 +43,35 @@ class Backwards(Configured):
         if user == "broken":
             raise RuntimeError("the directory does not answer")
         return user[::-1] == password
+
+
+class Vault(Configured):
+    """Has the SCRAM credential of one user, and fails at another."""
+
+    def credential(self, user: str, mechanism: str) -> tuple[bytes, bytes, bytes, int] | None:
+        """Return salt, stored key, server key and iterations."""
+        if user == "broken":
+            raise RuntimeError("the vault does not answer")
+        if user == "short":
+            return b"salt", b"key", b"key", 1
+        if user != "alice":
+            return None
+        digest = {"SCRAM-SHA-256": "sha256"}[mechanism]
+        salted = hashlib.pbkdf2_hmac(digest, b"of the vault", b"salt", 4096)
+        client_key = hmac.digest(salted, b"Client Key", digest)
+        stored_key = hashlib.new(digest, client_key).digest()
+        return b"salt", stored_key, hmac.digest(salted, b"Server Key", digest), 4096
+
+
+class Guest(Configured):
+    """Believes a token that is a user's name in the middle, for a minute."""
+
+    def validate(self, token: str) -> tuple[str, int] | None:
+        """Return the user, and when the token expires."""
+        user = token.split(".")[1]
+        if user == "broken":
+            raise RuntimeError("no decision")
+        return None if user == "mallory" else (user, int(time.time() * 1000) + 60_000)
 
 
 class OnlyTopics(Configured):

@@ -9,7 +9,7 @@ import pytest
 from ottla import Admin, Producer
 from ottla.clients.admin.topics import NewTopic
 from ottla.config.broker import parse_broker_config
-from ottla.errors import ErrorCode
+from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol import codec
 from ottla.protocol.apis.delete_topics import DeleteTopicsRequest
 from ottla.protocol.apis.envelope import EnvelopeRequest
@@ -18,11 +18,13 @@ from ottla.protocol.apis.sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.frames import encode_request
 from ottla.protocol.records.principal import DefaultPrincipalData
 from ottla.security.acl import Acl, Operation, PatternType, Permission, ResourceType
-from ottla.server.node.security import security_problems
+from ottla.server.node.security_problems import security_problems
 from ottla.testing.cluster import Cluster
+from tests.security.provider import CLIENT_ID, CLIENT_SECRET, running_provider
 from tests.server.requests.untrusted_clients import Peer
 from tests.server.security.certificates import Authority
-from tests.waits import WAIT_S
+from tests.server.security.test_token_logins import URLS
+from tests.waits import WAIT_S, wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,6 +89,101 @@ def test_three_nodes_replicate(protocol: str, tmp_path: Path) -> None:
                 producer.send("replicated", b"%d" % number, partition=number % 3)
             producer.flush()
             assert producer.send("replicated", b"last", partition=0).result(WAIT_S).offset == 10
+
+
+def test_nodes_log_in_by_tokens() -> None:
+    """Brokers and voters by OAUTHBEARER: each has a token of its own, and renews it."""
+    with running_provider() as provider:
+        provider.seconds = 4
+        prefix = "sasl.oauthbearer."
+        tokens = {
+            f"{prefix}jwks.endpoint.url": provider.keys_url,
+            f"{prefix}expected.audience": "kafka",
+            f"{prefix}token.endpoint.url": provider.token_url,
+            f"{prefix}client.credentials.client.id": CLIENT_ID,
+            f"{prefix}client.credentials.client.secret": CLIENT_SECRET,
+            URLS: f"{provider.keys_url},{provider.token_url}",
+            "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
+            "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+            "sasl.mechanism.controller.protocol": "OAUTHBEARER",
+            "super.users": "User:alice",  # whose the provider's tokens are
+            "sasl.login.refresh.min.period.seconds": "0",
+            "sasl.login.refresh.buffer.seconds": "0",
+        }
+        with Cluster(nodes=3, config=settings("SASL_PLAINTEXT") | tokens) as cluster:
+            replicate(cluster)
+            given = provider.given
+            assert given >= 6
+            wait_for(lambda: provider.given > given)
+            replicate(cluster, "later")
+
+
+def test_brokers_log_in_by_scram() -> None:
+    """With credentials that an admin stores while they run: until then they replicate nothing."""
+    changes = {
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256",
+        "listener.name.secure.scram-sha-256.sasl.jaas.config": JAAS,
+        "super.users": "User:node;User:alice",
+    }
+    with Cluster(nodes=3, config=settings("SASL_PLAINTEXT") | changes) as cluster:
+        with Admin(**by_plain(cluster)) as admin:
+            admin.alter_user_scram_credentials({"node": "n"})
+        replicate(cluster)
+
+
+def test_an_admin_logs_in_by_scram_at_a_controller() -> None:
+    """The controller has the credentials of the log that it leads."""
+    changes = {
+        "listener.name.controller.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "super.users": "User:node;User:alice",
+    }
+    with Cluster(config=settings("SASL_PLAINTEXT") | changes) as cluster:
+        client = by_plain(cluster)
+        with Admin(**client) as admin:
+            admin.alter_user_scram_credentials({"alice": "by scram"})
+        host, port = cluster.run(lambda node: node.addresses["CONTROLLER"])
+        del client["bootstrap_servers"]
+        client |= {"bootstrap_controllers": f"{host}:{port}", "sasl_mechanism": "SCRAM-SHA-256"}
+        with Admin(**client | {"sasl_password": "by scram"}) as admin:
+            assert admin.describe_metadata_quorum().leader_id == 1
+        with pytest.raises(KafkaError) as caught, Admin(**client) as admin:
+            admin.describe_metadata_quorum(timeout=WAIT_S)
+        assert caught.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+def test_a_node_without_a_way_to_tokens_does_not_start() -> None:
+    """No URL, or one that is not allowed."""
+    given = {
+        **Cluster().config,
+        **settings("SASL_PLAINTEXT"),
+        "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+        "log.dirs": "/nowhere",
+    }
+    name = "sasl.oauthbearer.token.endpoint.url"
+    for changes in ({}, {name: "http://127.0.0.1:1/token"}):
+        found = [one.name for one in security_problems(parse_broker_config(given | changes))]
+        assert name in found
+
+
+def by_plain(cluster: Cluster) -> dict[str, Any]:
+    """Return the settings of alice."""
+    return {
+        "bootstrap_servers": cluster.bootstrap,
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "PLAIN",
+        "sasl_username": "alice",
+        "sasl_password": "a",
+    }
+
+
+def replicate(cluster: Cluster, topic: str = "replicated") -> None:
+    """Send a record to each of three leaders; all replicas must have it."""
+    client = by_plain(cluster)
+    with Admin(**client) as admin, Producer(**client, acks="all") as producer:
+        admin.create_topics([NewTopic(topic, 3, 3, configs={"min.insync.replicas": "3"})])
+        for number in range(3):
+            assert producer.send(topic, b"one", partition=number).result(WAIT_S).offset == 0
 
 
 def test_voters_do_not_wait_for_credentials_in_their_own_log() -> None:

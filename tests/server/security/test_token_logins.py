@@ -17,7 +17,7 @@ from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.apis.sasl_handshake import SaslHandshakeRequest
 from ottla.security.sasl.oauthbearer import first_message
-from ottla.server.node.security import security_problems
+from ottla.server.node.security_problems import security_problems
 from ottla.testing.cluster import Cluster
 from tests.security.provider import CLIENT_ID, CLIENT_SECRET, Provider, running_provider
 from tests.security.tokens import private_key, signed

@@ -46,7 +46,8 @@ from ottla.server.node.listeners import ListenerRole, NodeListeners
 from ottla.server.node.registration import REGISTRATION_TIMEOUT_MS, registration_manager
 from ottla.server.node.reporters import reporters_refusal
 from ottla.server.node.resources import NodeResources
-from ottla.server.node.security import NodeSecurity, security_refusal
+from ottla.server.node.security import NodeSecurity
+from ottla.server.node.security_problems import security_refusal
 from ottla.server.node.start_log import LoadProgress, log_listening, log_recovered, log_starting
 from ottla.server.node.startup import Banner
 from ottla.server.node.waits import NodeWaits

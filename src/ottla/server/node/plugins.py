@@ -35,9 +35,16 @@ JAVA_BUILT_IN: Final[Mapping[str, str]] = {
 _KAFKA_PACKAGE: Final = "org.apache.kafka."
 _SECURITY: Final = (
     ("principal.builder.class", ("configure", "build")),
-    ("sasl.server.callback.handler.class", ("configure", "authenticate")),
     ("authorizer.class.name", ("configure", "authorize")),
 )
+_HANDLER: Final = "sasl.server.callback.handler.class"
+_HANDLER_METHODS: Final[Mapping[str, str]] = {
+    "plain": "authenticate",
+    "scram-sha-256": "credential",
+    "scram-sha-512": "credential",
+    "oauthbearer": "validate",
+}
+"""What the class for a mechanism has."""
 _POLICY_METHODS: Final = ("configure", "validate", "close")
 REPORTER_METHODS: Final = ("configure", "close")
 
@@ -114,9 +121,27 @@ def _load_policy(config: BrokerConfig, setting: str) -> Any:
 def _named_by_file(config: BrokerConfig) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Yield the classes of security: those of the node's own settings, Kafka's own left out."""
     for setting, text in config.given.items():
-        methods = next((found for end, found in _SECURITY if setting.endswith(end)), None)
-        if methods is not None and text and not str(text).startswith(_KAFKA_PACKAGE):
+        methods = _methods_of(setting)
+        if methods is not None and text and not is_kafkas(str(text)):
             yield setting, str(text), methods
+
+
+def _methods_of(setting: str) -> tuple[str, ...] | None:
+    """Return what the class of a setting needs, None for settings of other kinds."""
+    if setting.endswith(_HANDLER):
+        mechanism = setting.removesuffix(_HANDLER).rstrip(".").rpartition(".")[2]
+        return handler_methods(mechanism)
+    return next((found for end, found in _SECURITY if setting.endswith(end)), None)
+
+
+def is_kafkas(name: str) -> bool:
+    """Whether a class is one of Kafka's own: what it does is what Ottla does without a class."""
+    return name.startswith(_KAFKA_PACKAGE)
+
+
+def handler_methods(mechanism: str) -> tuple[str, ...]:
+    """Return what a class needs that checks the logins of a mechanism."""
+    return "configure", _HANDLER_METHODS.get(mechanism.lower(), "authenticate")
 
 
 def plugin_problems(config: BrokerConfig) -> Iterator[ConfigProblem]:

@@ -18,7 +18,7 @@ from ottla.config.properties import read_properties
 from ottla.config.providers import resolve
 from ottla.server.node.authorization import authorizer_problems
 from ottla.server.node.plugins import plugin_problems
-from ottla.server.node.security import security_problems
+from ottla.server.node.security_problems import security_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Signed assertions by which a client asks a provider for tokens (RFC 7523, KIP-1139).
+"""Signed assertions by which a client or a node asks a provider for tokens (RFC 7523, KIP-1139).
 
 Kafka: org.apache.kafka.common.security.oauthbearer.internals.secured.assertion.
 DefaultAssertionCreator.
@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-import secrets
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
@@ -20,35 +19,40 @@ from ottla.errors import ConfigError
 from ottla.network.fetching import read_file
 
 if TYPE_CHECKING:
-    from ottla.clients.settings import Settings
+    from collections.abc import Callable
+
+_PREFIX: Final = "sasl.oauthbearer.assertion."
 
 
-def signed_assertion(settings: Settings, now_s: float) -> str:
-    """Return an assertion of the settings' claims, valid for a short time."""
-    template = settings.sasl_oauthbearer_assertion_template_file
+def signed_assertion(value: Callable[[str], Any], now_s: float, new_id: Callable[[], str]) -> str:
+    """Return an assertion of the settings' claims, valid for a short time.
+
+    value(name) returns a setting, new_id() the name of an assertion that is used once.
+    """
+    template = value(f"{_PREFIX}template.file")
     given = json.loads(read_file(template)) if template else {}
-    algorithm = settings.sasl_oauthbearer_assertion_algorithm.upper()
+    algorithm = value(f"{_PREFIX}algorithm").upper()
     header = {"alg": algorithm, "typ": "JWT", **given.get("header", {})}
     claims: dict[str, Any] = {
         "iat": int(now_s),
-        "exp": int(now_s) + settings.sasl_oauthbearer_assertion_claim_exp_seconds,
-        "nbf": int(now_s) - settings.sasl_oauthbearer_assertion_claim_nbf_seconds,
+        "exp": int(now_s) + value(f"{_PREFIX}claim.exp.seconds"),
+        "nbf": int(now_s) - value(f"{_PREFIX}claim.nbf.seconds"),
         **given.get("payload", {}),
     }
     for name in ("aud", "iss", "sub"):
-        value = getattr(settings, f"sasl_oauthbearer_assertion_claim_{name}")
-        if value is not None:
-            claims[name] = value
-    if settings.sasl_oauthbearer_assertion_claim_jti_include:
-        claims["jti"] = secrets.token_urlsafe(16)
+        given_claim = value(f"{_PREFIX}claim.{name}")
+        if given_claim is not None:
+            claims[name] = given_claim
+    if value(f"{_PREFIX}claim.jti.include"):
+        claims["jti"] = new_id()
     signed = f"{_part(json.dumps(header).encode())}.{_part(json.dumps(claims).encode())}"
-    return f"{signed}.{_part(_signature(settings, algorithm, signed.encode()))}"
+    return f"{signed}.{_part(_signature(value, algorithm, signed.encode()))}"
 
 
-def _signature(settings: Settings, algorithm: str, signed: bytes) -> bytes:
-    passphrase = settings.sasl_oauthbearer_assertion_private_key_passphrase
+def _signature(value: Callable[[str], Any], algorithm: str, signed: bytes) -> bytes:
+    passphrase = value(f"{_PREFIX}private.key.passphrase")
     secret = passphrase.reveal() if hasattr(passphrase, "reveal") else passphrase
-    data = read_file(settings.sasl_oauthbearer_assertion_private_key_file)
+    data = read_file(value(f"{_PREFIX}private.key.file"))
     try:
         key = load_pem_private_key(data, None if secret is None else str(secret).encode())
     except (ValueError, TypeError) as error:

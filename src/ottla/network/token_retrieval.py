@@ -1,0 +1,167 @@
+"""How tokens for OAUTHBEARER are had: of a provider for id and secret or an assertion, of a file.
+
+It blocks: call it in a worker, or before anything is served.
+
+Kafka: org.apache.kafka.common.security.oauthbearer.{ClientCredentialsJwtRetriever,
+JwtBearerJwtRetriever, FileJwtRetriever} (KIP-768, KIP-1139).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import urlencode, urlsplit
+
+from ottla.errors import ConfigError
+from ottla.network.assertions import signed_assertion
+from ottla.network.fetching import FetchFailed, check_allowed, check_file, fetch, read_file
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Mapping, Sequence
+
+_PREFIX: Final = "sasl.oauthbearer."
+TOKEN_URL: Final = _PREFIX + "token.endpoint.url"
+_FORM: Final = {
+    "Content-Type": "application/x-www-form-urlencoded",
+    "Accept": "application/json",
+    "Cache-Control": "no-cache",
+}
+_BEARER_GRANT: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+_MIN_RETRY_S: Final = 1.0
+
+
+class TokenSettings(NamedTuple):
+    """What a client, or a node as a client of others, has set."""
+
+    value: Callable[[str], Any]
+    """Returns a setting by its dotted name."""
+    options: Mapping[str, str]
+    """Of the JAAS text."""
+    allowed: tuple[Sequence[str], Sequence[str]]
+    """URLs and files."""
+    context: Callable[[], ssl.SSLContext | None]
+    """Returns the TLS context for https, None for the system's."""
+    now_s: Callable[[], float]
+    new_id: Callable[[], str]
+    """Returns the name of an assertion."""
+
+
+def token_retriever(settings: TokenSettings) -> Callable[[], str]:
+    """Return what fetches a token, or FetchFailed; ConfigError for settings without a way to it."""
+    url = settings.value(TOKEN_URL)
+    if not url:
+        raise ConfigError(f"OAUTHBEARER needs {TOKEN_URL}")
+    try:
+        check_allowed(url, *settings.allowed)
+    except ValueError as error:
+        raise ConfigError(f"{TOKEN_URL}: {error}") from error
+    if urlsplit(url).scheme == "file":
+        return lambda: _checked_token(settings, fetch(url))
+    kind = settings.value(_PREFIX + "jwt.retriever.class").rpartition(".")[2]
+    if kind == "JwtBearerJwtRetriever":
+        _check_assertion(settings)
+        return lambda: _posted(settings, url, _assertion_form(settings), {})
+    client_id, secret, scope = _client_credentials(settings)
+    encoded = base64.b64encode(f"{client_id}:{secret}".encode()).decode()
+    form = {"grant_type": "client_credentials"} | ({"scope": scope} if scope else {})
+    return lambda: _posted(settings, url, form, {"Authorization": f"Basic {encoded}"})
+
+
+def _client_credentials(settings: TokenSettings) -> tuple[str, str, str | None]:
+    options, prefix = settings.options, _PREFIX + "client.credentials.client."
+    client_id = settings.value(prefix + "id") or options.get("clientId")
+    given = settings.value(prefix + "secret")
+    secret = options.get("clientSecret") if given is None else _revealed(given)
+    if not client_id or not secret:
+        raise ConfigError(f"OAUTHBEARER needs {prefix}id and .client.secret")
+    return client_id, secret, settings.value(_PREFIX + "scope") or options.get("scope")
+
+
+def _revealed(secret: Any) -> str:
+    return str(secret.reveal() if hasattr(secret, "reveal") else secret)
+
+
+def _check_assertion(settings: TokenSettings) -> None:
+    prefix = _PREFIX + "assertion."
+    names = ("file", "private.key.file", "template.file")
+    path, key_file, template = (settings.value(prefix + name) for name in names)
+    if not path and not key_file:
+        raise ConfigError(f"an assertion needs {prefix}file or .assertion.private.key.file")
+    for one in filter(None, (path, key_file, template)):
+        try:
+            check_file(one, settings.allowed[1])
+        except ValueError as error:
+            raise ConfigError(f"sasl.oauthbearer.assertion: {error}") from error
+
+
+def _assertion_form(settings: TokenSettings) -> dict[str, str]:
+    path = settings.value(_PREFIX + "assertion.file")
+    if path:
+        assertion = read_file(path).decode().strip()
+    else:
+        assertion = signed_assertion(settings.value, settings.now_s(), settings.new_id)
+    scope = settings.value(_PREFIX + "scope")
+    form = {"grant_type": _BEARER_GRANT, "assertion": assertion}
+    return form | ({"scope": scope} if scope else {})
+
+
+def _posted(
+    settings: TokenSettings, url: str, form: dict[str, str], headers: dict[str, str]
+) -> str:
+    read_ms = settings.value("sasl.login.read.timeout.ms") or 10_000
+    data = fetch(
+        url,
+        body=urlencode(form).encode(),
+        headers={**_FORM, **headers},
+        timeout_s=read_ms / 1000,
+        context=settings.context() if urlsplit(url).scheme == "https" else None,
+    )
+    try:
+        answer = json.loads(data)
+        token = answer.get("access_token") or answer.get("id_token")
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise FetchFailed("the provider's answer is no JSON object") from error
+    if not isinstance(token, str):
+        raise FetchFailed("the provider's answer has no access_token")
+    return _checked_token(settings, token.encode())
+
+
+def _checked_token(settings: TokenSettings, data: bytes) -> str:
+    """Return a token that has the form of one; FetchFailed otherwise."""
+    try:
+        token = data.decode("ascii").strip()
+    except UnicodeDecodeError as error:
+        raise FetchFailed("the token is no JWT") from error
+    _lifetime(token, settings.now_s())
+    return token
+
+
+def _lifetime(token: str, now_s: float) -> tuple[float, float]:
+    """Return when a token was issued and when it expires, as it says itself."""
+    try:
+        _, claims, _ = token.split(".")
+        found = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
+        expires_s = float(found["exp"])
+        return float(found.get("iat", min(now_s, expires_s))), expires_s
+    except (ValueError, TypeError, KeyError, binascii.Error, RecursionError) as error:
+        raise FetchFailed("the token is no JWT with an expiry") from error
+
+
+def seconds_to_renewal(settings: TokenSettings, token: str, randomness: float) -> float:
+    """Return the time until a token should be renewed, well before it expires.
+
+    randomness lies between 0 and 1.
+    """
+    value, now_s = settings.value, settings.now_s()
+    issued_s, expires_s = _lifetime(token, now_s)
+    jitter = randomness * value("sasl.login.refresh.window.jitter")
+    factor = min(value("sasl.login.refresh.window.factor") + jitter, 1.0)
+    buffer_s = value("sasl.login.refresh.buffer.seconds")
+    wanted_s = min(issued_s + (expires_s - issued_s) * factor, expires_s - buffer_s)
+    least_s = now_s + value("sasl.login.refresh.min.period.seconds")
+    if least_s < expires_s - buffer_s:
+        wanted_s = max(wanted_s, least_s)
+    return float(max(wanted_s - now_s, _MIN_RETRY_S))

@@ -1,0 +1,52 @@
+"""What the settings of a listener say about its security.
+
+Kafka: org.apache.kafka.common.network.ChannelBuilders, .security.JaasContext.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.config.broker.endpoints import SecurityProtocol
+from ottla.network.tls_context import tls_settings
+from ottla.security.jaas import parse_jaas
+from ottla.security.sasl.oauthbearer import OAUTHBEARER
+from ottla.security.sasl.plain import PLAIN
+from ottla.security.sasl.scram import HASHES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ottla.config.listener_settings import ListenerSettings
+    from ottla.network.tls_context import TlsSettings
+
+JAAS: Final = "sasl.jaas.config"
+MECHANISMS: Final = "sasl.enabled.mechanisms"
+MAPPING_RULES: Final = "ssl.principal.mapping.rules"
+SUPPORTED: Final = (PLAIN, *HASHES, OAUTHBEARER)
+SASL_PROTOCOLS: Final = (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+TLS_PROTOCOLS: Final = (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+_CLIENT_AUTH: Final = "ssl.client.auth"
+
+
+def listener_tls(settings: ListenerSettings) -> TlsSettings:
+    """Return the TLS settings of a listener.
+
+    SASL names the clients of SASL_SSL: there ssl.client.auth counts only as the listener's own
+    setting, as in Kafka.
+    """
+    protocol = settings.config.security_protocols[settings.listener]
+    own = settings.own(_CLIENT_AUTH)
+    is_named = protocol in SASL_PROTOCOLS
+    client_auth = own or ("none" if is_named else settings.config.ssl_client_auth)
+    made = tls_settings(settings.value, client_auth)
+    return made._replace(
+        allows_dn_changes=settings.value("ssl.allow.dn.changes"),
+        allows_san_changes=settings.value("ssl.allow.san.changes"),
+    )
+
+
+def jaas_options(settings: ListenerSettings, mechanism: str) -> Mapping[str, str]:
+    """Return the options of a mechanism's JAAS text; ValueError says what is wrong with it."""
+    text = settings.own(JAAS, mechanism)
+    return {} if text is None else parse_jaas(text.reveal()).options

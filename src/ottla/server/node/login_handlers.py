@@ -1,0 +1,113 @@
+"""Classes of users that check logins (`sasl.server.callback.handler.class`), one for a mechanism.
+
+PLAIN asks `authenticate(user, password)`, SCRAM `credential(user, mechanism)`, OAUTHBEARER
+`validate(token)`. An exception, or another kind of answer, refuses the login.
+
+Kafka: org.apache.kafka.common.security.auth.AuthenticateCallbackHandler.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.security.sasl.jwt import JwtClaims
+from ottla.security.sasl.mechanism import InvalidJwt
+from ottla.security.sasl.oauthbearer import OAUTHBEARER
+from ottla.security.sasl.plain import PLAIN
+from ottla.security.sasl.scram import HASHES, MIN_ITERATIONS, ScramCredential
+from ottla.server.node.plugins import handler_methods, is_kafkas, load_plugin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.config.listener_settings import ListenerSettings
+
+    Log = Callable[[str], None]
+
+log = logging.getLogger("ottla.login")
+HANDLER: Final = "sasl.server.callback.handler.class"
+
+
+def handler_name(settings: ListenerSettings, mechanism: str) -> str | None:
+    """Return the class for a mechanism: of the node's file, not of AlterConfigs, nor Kafka's own.
+
+    Without a prefix the setting is for PLAIN.
+    """
+    given = settings.config.given
+    keys = [f"{settings.prefix}{mechanism.lower()}.{HANDLER}"]
+    if mechanism == PLAIN:
+        keys.append(HANDLER)
+    found = next((str(given[key]) for key in keys if given.get(key)), None)
+    return None if found is None or is_kafkas(found) else found
+
+
+class LoginHandlers:
+    """The objects of these classes; each is made once."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[str, str], Any] = {}
+
+    def passwords(self, settings: ListenerSettings) -> Callable[[str, str], bool] | None:
+        """Return the check of PLAIN's passwords, None without a class."""
+        plugin = self._of(settings, PLAIN)
+        if plugin is None:
+            return None
+        return lambda user, password: _asked(plugin, "authenticate", user, password) is True
+
+    def credentials(
+        self, settings: ListenerSettings, mechanism: str
+    ) -> Callable[[str], ScramCredential | None] | None:
+        """Return the search for SCRAM's credentials, None without a class."""
+        assert mechanism in HASHES, mechanism
+        plugin = self._of(settings, mechanism)
+        if plugin is None:
+            return None
+        return lambda user: _credential(_asked(plugin, "credential", user, mechanism))
+
+    def tokens(self, settings: ListenerSettings) -> Callable[[str], JwtClaims] | None:
+        """Return the check of OAUTHBEARER's tokens, None without a class."""
+        plugin = self._of(settings, OAUTHBEARER)
+        if plugin is None:
+            return None
+        return lambda token: _claims(_asked(plugin, "validate", token))
+
+    def _of(self, settings: ListenerSettings, mechanism: str) -> Any:
+        name = handler_name(settings, mechanism)
+        if name is None:
+            return None
+        key = name, mechanism
+        if key not in self._made:
+            methods = handler_methods(mechanism)
+            self._made[key] = load_plugin(name, methods, settings.config.given)
+        return self._made[key]
+
+
+def _asked(plugin: Any, method: str, *arguments: str) -> Any:
+    """Return a class's answer, None when it fails."""
+    try:
+        return getattr(plugin, method)(*arguments)
+    except Exception:
+        log.exception(
+            "%s failed: the login is refused; correct the class, the traceback says where",
+            type(plugin).__qualname__,
+            extra={"event": "login.plugin"},
+        )
+        return None
+
+
+def _credential(answer: Any) -> ScramCredential | None:
+    """Return salt, stored key, server key and iterations, if they are such."""
+    if not isinstance(answer, tuple) or [type(one) for one in answer] != [bytes, bytes, bytes, int]:
+        return None
+    salt, stored_key, server_key, iterations = answer
+    if iterations < MIN_ITERATIONS:
+        return None
+    return ScramCredential(salt, stored_key, server_key, iterations)
+
+
+def _claims(answer: Any) -> JwtClaims:
+    """Return what a token says: its user, and when it expires in milliseconds since 1970."""
+    if isinstance(answer, tuple) and [type(one) for one in answer] == [str, int] and answer[0]:
+        return JwtClaims(answer[0], (), answer[1])
+    raise InvalidJwt("the class that checks tokens refuses this one")
