@@ -163,11 +163,10 @@ class Node:
 
     def _make_quorum_channel(self) -> QuorumChannel:
         config, resources = self.config, self._resources
-        names = config.controller_listener_names
         settings = QuorumSettings(
             node_id=config.node_id,
             cluster_id=resources.identity.cluster_id,
-            listener=names[0] if names else "",
+            listener=next(iter(config.controller_listener_names or ()), ""),
             bootstrap=config.bootstrap_controllers,
             request_timeout_ms=config.controller_quorum_request_timeout_ms,
             limits=FetchLimits(
@@ -175,8 +174,8 @@ class Node:
                 config.controller_quorum_fetch_snapshot_max_bytes,
             ),
         )
-        peers = self._security.controllers()
-        return QuorumChannel(settings, **resources.channel_parts, security=peers)
+        security = self._security.controllers()
+        return QuorumChannel(settings, **resources.channel_parts, security=security)
 
     def _make_controller(self, loader: MetadataLoader) -> ControllerNode:
         resources = self._resources
@@ -222,7 +221,7 @@ class Node:
         )
 
     def _make_replication(self, replicas: ReplicaSet) -> Replication:
-        parts, peers = self._resources.channel_parts, self._security.brokers()
+        peers = self._security.brokers()
         return Replication(
             self._metadata,
             replicas,
@@ -231,7 +230,7 @@ class Node:
             new_nodes=lambda number: NodeChannel(
                 "replication",
                 f"broker-{self.config.node_id}-fetcher-{number}",
-                **parts,
+                **self._resources.channel_parts,
                 security=peers,
             ),
             clock=self.clock,
