@@ -10,11 +10,15 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
-from ottla import Admin
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from ottla import Admin, Producer
 from ottla.errors import ErrorCode, KafkaError
 from ottla.spark.cluster import open_cluster
+from ottla.spark.coordination import Coordination
 from ottla.spark.exactly_once import ExactlyOnce
 from ottla.spark.options import write_options
+from ottla.spark.sink import StreamWriter
 from ottla.streams.supervisor import is_final
 
 if TYPE_CHECKING:
@@ -58,3 +62,44 @@ def test_a_second_driver_fences_the_first(node: Cluster, tmp_path: Path) -> None
         other_query = ExactlyOnce(options, checkpoint(tmp_path / "two", "other"), first_cluster)
         with pytest.raises(KafkaError, match="another checkpoint"):
             other_query.begin()
+
+
+def test_a_killed_attempt_does_not_hold_readers_up(node: Cluster, tmp_path: Path) -> None:
+    """Its transaction, which has no timeout, is aborted with the batch's commit."""
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        admin.create_topic("attempts")
+    given = {"kafka.bootstrap.servers": node.bootstrap, "topic": "attempts"}
+    options = write_options({**given, "kafka.group.id": "attempts"})
+    location = checkpoint(tmp_path, "query")
+    config = {"bootstrap.servers": node.bootstrap}
+    with open_cluster(config) as cluster:
+        sink = ExactlyOnce(options, location, cluster)
+        plan = sink.begin()
+        with Producer(
+            bootstrap_servers=node.bootstrap,
+            transactional_id="attempts-task-run-0-0-1.3",
+            transaction_two_phase_commit_enable=True,
+        ) as killed:
+            killed.init_transactions()
+            killed.begin_transaction()
+            killed.send("attempts", b"lost").result(10)
+            sink.commit(plan, 0, [])
+            assert Coordination(cluster).open_transactions("attempts-task-") == []
+
+
+def test_a_batch_without_tasks_is_decided(node: Cluster, tmp_path: Path) -> None:
+    """Its offsets are committed like those of all others."""
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        admin.create_topic("no-tasks")
+    given = {
+        "kafka.bootstrap.servers": node.bootstrap,
+        "topic": "no-tasks",
+        "kafka.group.id": "no-tasks",
+        "checkpointLocation": checkpoint(tmp_path, "query"),
+    }
+    writer = StreamWriter(given, StructType([StructField("value", BinaryType())]))
+    writer.commit([], 0)
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        (found,) = admin.list_group_offsets("no-tasks").values()
+    assert found is not None
+    assert json.loads(found.metadata)["batch"] == 0

@@ -74,6 +74,28 @@ def test_a_decision_is_renewed_by_its_driver(
         coordination.add_offsets(name, driver, "decided", decided)
 
 
+def test_the_decision_of_a_former_sink_does_not_hold_the_offsets(
+    node: Cluster, cluster: ClusterReader
+) -> None:
+    """A query that writes to a table from now on: its group's lag must not grow."""
+    part = topic_of(node, "former")
+    coordination = Coordination(cluster)
+
+    def decide(batch: int, offset: int) -> None:
+        text = encode(Decision("query", batch, ()), 1)[0]
+        coordination.commit("former", {part: Committed(offset, text)})
+
+    decide(3, 5)
+    group = GroupOffsets("former", cluster)
+    assert group.resets({part: 5}) == {}
+    group.finished(Offsets({part: 5}, {}))
+    decide(4, 7)
+    group.finished(Offsets({part: 7}, {}))  # the sink is at work
+    assert coordination.committed("former")[part].metadata != MARK
+    group.finished(Offsets({part: 9}, {}))
+    assert coordination.committed("former") == {part: Committed(9, MARK)}
+
+
 def test_only_offsets_without_the_mark_are_resets(node: Cluster, cluster: ClusterReader) -> None:
     """What the query committed before it died is older than its checkpoint."""
     part = topic_of(node, "marked")

@@ -18,8 +18,12 @@ from ottla.streams import (
     StreamsException,
     TimeWindows,
     TopologyException,
+    count_rows,
     expr,
     log_and_continue,
+    max_of,
+    min_of,
+    sum_of,
 )
 from ottla.streams.compiling import compile_plan
 from ottla.streams.stages import plan_stages
@@ -173,6 +177,51 @@ def test_columns_around_functions(spark: SparkSession) -> None:
     found = compared(spark, made)
     assert found["counts"] == [(b"tea", b"21")]
     assert len(found["windows"]) == 2
+
+
+@pytest.mark.parametrize("cache", [0, 1_000_000])
+def test_aggregates_of_columns(spark: SparkSession, cache: int) -> None:
+    """Sums and extremes by key and window, over a shuffle and without, as by functions."""
+    windows = TimeWindows.of_size_with_no_grace(60_000)
+
+    def add(_key: Any, value: Any, old: dict[str, Any]) -> dict[str, Any]:
+        price = value["price"]
+        return {
+            "n": old["n"] + 1,
+            "sum": (old["sum"] or 0) + price,
+            "low": price if old["low"] is None else min(old["low"], price),
+        }
+
+    def empty() -> dict[str, Any]:
+        return {"n": 0, "sum": None, "low": None}
+
+    def made(is_native: bool) -> Topology:  # noqa: FBT001 - which of two
+        builder = StreamsBuilder(StreamsConfig(statestore_cache_max_bytes=cache))
+        known = builder.stream("orders", consumed=ORDERS).filter(
+            expr("value IS NOT NULL") if is_native else lambda _, v: v is not None
+        )
+        price = expr("value.price")
+        aggregates = {"n": count_rows(), "sum": sum_of(price), "low": min_of(price)}
+        given: Any = (aggregates,) if is_native else (empty, add)
+        by_item = known.group_by(expr("value.item") if is_native else lambda _, v: v["item"])
+        by_item.aggregate(*given).to_stream().to("by-item")
+        windowed = known.group_by_key().windowed_by(windows)
+        windowed.aggregate(*given).to_stream(lambda key, _: key.key).to("by-window")
+        largest = known.map_values(expr("value.price") if is_native else lambda v: v["price"])
+        reducer: Any = max_of(expr("value")) if is_native else max
+        largest.group_by_key().reduce(reducer).to_stream().to("largest")
+        return builder.build()
+
+    if not cache:
+        found = compared(spark, made)
+        assert len(found["by-item"]) == 3
+        return
+    combined = on_spark(spark, made(True), ROWS)
+    one_by_one = in_driver(made(False), ROWS)
+    assert {name: dict(pairs) for name, pairs in combined.items()} == {
+        name: dict(pairs) for name, pairs in one_by_one.items()
+    }
+    assert len(combined["by-item"]) == 2
 
 
 def test_records_that_do_not_fit_the_schema(spark: SparkSession) -> None:

@@ -122,6 +122,7 @@ class ExactlyOnce:
                 raise self._fenced() from error
             raise
         self._commit_all(batch_id, decision.participants)
+        self._abort_open()  # of attempts that were killed: readers would wait for them
 
     def _decide(self, driver: Producer, decision: Decision) -> None:
         offsets = self._offsets_of(decision)

@@ -2,7 +2,8 @@
 
 Lag is then seen by every tool, whatever the query writes to. Spark asks for the next micro-batch
 once the one before is done, the last one of availableNow included; then the offsets are committed.
-Where the exactly-once sink commits for the same group, this module leaves the offsets to it.
+Where the exactly-once sink commits for the same group, this module leaves the offsets to it. A
+decision that stays the same over a micro-batch is of a sink that the query had before.
 
 Each commit is marked in its metadata. A query that starts again finds offsets without the mark
 where somebody has reset them, and goes on from there.
@@ -43,13 +44,16 @@ class GroupOffsets:
         self._group_id = group_id
         self._coordination = Coordination(cluster)
         self._last: dict[TopicPartition, int] = {}
+        self._decision: set[str] = set()
+        """The sink's decision after the micro-batch before."""
         self._renewed_s = time.monotonic()
         self._has_failed = False
 
     def begin(self, positions: Mapping[TopicPartition, int]) -> None:
         """Commit where a new query starts; KafkaError where the group is another's."""
         try:
-            self._commit(positions)
+            if not self._found_decision():
+                self._commit(positions)
         except KafkaError as error:
             raise KafkaError(error.code, f"group {self._group_id}: {_reason(error)}") from error
 
@@ -67,19 +71,37 @@ class GroupOffsets:
         if offsets.positions == self._last and not is_due:
             return
         try:
-            self._commit(offsets.positions, again=is_due)
+            if not self._is_decided(again=is_due):
+                self._commit(offsets.positions, again=is_due)
         except KafkaError as error:
             self._report(error)
         else:
             self._last, self._has_failed = dict(offsets.positions), False
             self._renewed_s = time.monotonic()
 
+    def _is_decided(self, *, again: bool) -> bool:
+        """Whether the sink has committed the micro-batch; a decision is renewed if that is due."""
+        before, self._decision = self._decision, self._found_decision()
+        if not self._decision:
+            return False
+        if again:
+            self._renew_decision()
+        elif self._decision == before:
+            log.warning(
+                "group %s has a decision of the exactly-once sink, but the query writes elsewhere "
+                "now: the group's offsets follow the query",
+                self._group_id,
+                extra={"event": "spark.group"},
+            )
+            return False
+        return True
+
+    def _found_decision(self) -> set[str]:
+        known = self._coordination.committed(self._group_id)
+        return {one.metadata for one in known.values() if is_decision(one.metadata)}
+
     def _commit(self, positions: Mapping[TopicPartition, int], *, again: bool = False) -> None:
         known = self._coordination.committed(self._group_id)
-        if any(is_decision(one.metadata) for one in known.values()):
-            if again:
-                self._renew_decision()
-            return
         changed = {
             part: Committed(offset, MARK)
             for part, offset in positions.items()

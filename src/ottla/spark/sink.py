@@ -180,13 +180,15 @@ class StreamWriter(Writer, DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
         """Decide on the batch and commit the tasks' transactions."""
-        plan = next((one.plan for one in messages if isinstance(one, Written)), None)
-        if plan is None:
+        if not self._options.exactly_once:
             return
-        if plan.decided_batch < 0:
+        plan = next((one.plan for one in messages if isinstance(one, Written)), None)
+        if plan is not None and plan.decided_batch < 0:
             _warn_of_timeouts(messages)
         with short_errors(), self._cluster() as cluster:
-            self._exactly_once(cluster).commit(plan, batchId, participants_of(messages))
+            sink = self._exactly_once(cluster)
+            # a batch without tasks has offsets, too
+            sink.commit(plan or sink.begin(), batchId, participants_of(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002 - Spark's
         """Abort the tasks' transactions; what they sent is never read as committed."""

@@ -11,6 +11,7 @@ from importlib import import_module
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ottla.streams.application import Streams
+    from ottla.streams.columns.aggregates import count_rows, max_of, min_of, sum_of
     from ottla.streams.columns.expression import expr
     from ottla.streams.config import (
         ErrorContext,
@@ -97,9 +98,13 @@ __all__ = [
     "ValueAndTimestamp",
     "Window",
     "Windowed",
+    "count_rows",
     "expr",
     "log_and_continue",
     "log_and_fail",
+    "max_of",
+    "min_of",
+    "sum_of",
 ]
 
 _MODULES = {
@@ -146,9 +151,13 @@ _MODULES = {
     "ValueAndTimestamp": "ottla.streams.records",
     "Window": "ottla.streams.windows",
     "Windowed": "ottla.streams.windows",
+    "count_rows": "ottla.streams.columns.aggregates",
     "expr": "ottla.streams.columns.expression",
     "log_and_continue": "ottla.streams.config",
     "log_and_fail": "ottla.streams.config",
+    "max_of": "ottla.streams.columns.aggregates",
+    "min_of": "ottla.streams.columns.aggregates",
+    "sum_of": "ottla.streams.columns.aggregates",
 }
 
 if not TYPE_CHECKING:

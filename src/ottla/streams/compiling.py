@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
+from ottla.streams.columns.combining import Combiner
 from ottla.streams.columns.compiling import find_serdes, run_paths
+from ottla.streams.columns.inputs import find_inputs
 from ottla.streams.columns.paths import Path
 from ottla.streams.progress import OBSERVED
 from ottla.streams.spark_tasks import FIELDS, FLOW, StageProcessor, StatelessStage
@@ -99,6 +101,9 @@ def _address(number: int, task: Column) -> Column:
 def _run(plan: StagePlan, stage: Stage, rows: DataFrame) -> DataFrame:
     if not stage.is_stateful:
         return rows.mapInArrow(StatelessStage(plan, stage), FLOW)
+    stage.inputs = find_inputs(plan, stage)
+    if stage.inputs:
+        rows = rows.mapInArrow(Combiner(plan.topology.config, stage.inputs), FLOW)
     # rows of other stages pass, under keys of their own
     others = -1 - f.pmod(f.col("origin"), f.lit(64))
     own = f.col("stage").isin(*stage.addresses)

@@ -44,7 +44,11 @@ def log_and_continue(context: ErrorContext, error: Exception) -> Response:  # no
 
 @dataclass(frozen=True)
 class StreamsConfig:
-    """The settings that processing needs; with a dead letter topic, dropped records go there."""
+    """The settings that processing needs; with a dead letter topic, dropped records go there.
+
+    With a cache the updates that counts and aggregates of columns make in a micro-batch are
+    combined, one for a key; 0 forwards each.
+    """
 
     application_id: str = "ottla-streams"
     default_key_serde: Serde = field(default_factory=Serdes.string)
@@ -53,3 +57,4 @@ class StreamsConfig:
     processing_exception_handler: Callable[[ErrorContext, Exception], Response] = log_and_fail
     production_exception_handler: Callable[[ErrorContext, Exception], Response] = log_and_fail
     errors_dead_letter_queue_topic_name: str | None = None
+    statestore_cache_max_bytes: int = 10 * 1024 * 1024

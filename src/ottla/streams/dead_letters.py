@@ -1,15 +1,51 @@
-"""Records that could not be processed, as they are written to the dead letter topic.
+"""Records that could not be processed: what a handler decides, and the dead letter topic.
 
 Kafka: org.apache.kafka.streams.errors.internals.ExceptionHandlerUtils (KIP-1034).
 """
 
 from __future__ import annotations
 
+import logging
 import traceback
+from typing import TYPE_CHECKING
 
+from ottla.streams.config import ErrorContext, Response
+from ottla.streams.errors import StreamsException
 from ottla.streams.records import Header, RawRecord
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.streams.config import StreamsConfig
+
+log = logging.getLogger("ottla.streams")
 PREFIX = "__streams.errors."
+
+
+def handled(
+    config: StreamsConfig,
+    handler: Callable[[ErrorContext, Exception], Response],
+    node: str,
+    raw: RawRecord | None,
+    error: Exception,
+) -> RawRecord | None:
+    """Let a handler decide on an error; StreamsException if it says so, else the dead letter."""
+    found = raw or RawRecord("", None, None, -1)
+    if handler(ErrorContext(found, node), error) is Response.FAIL:
+        place = f"topic={found.topic}, partition={found.partition or 0}, offset={found.offset}"
+        raise StreamsException(
+            f"Exception caught in process. processor={node}, {place}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    log.warning(
+        "record skipped after %s in %s: %s",
+        type(error).__name__,
+        node,
+        error,
+        extra={"event": "streams.skip"},
+    )
+    topic = config.errors_dead_letter_queue_topic_name
+    return None if topic is None else dead_letter(topic, found, error)
 
 
 def dead_letter(topic: str, raw: RawRecord, error: Exception) -> RawRecord:

@@ -147,8 +147,7 @@ class StageProcessor(StatefulProcessor):
         outputs = Outputs(self._plan, self._stage, task)
         environment = _environment(self._plan, self._stage, backends.__getitem__, outputs)
         run = Task(self._plan.topology, self._stage.nodes, environment)
-        for record in in_order(_with_origins(rows), self._stage.global_topics):
-            run.process(record)
+        self._process(run, rows)
         run.punctuate_wall_clock()
         run.flush()
         run.close()
@@ -156,6 +155,16 @@ class StageProcessor(StatefulProcessor):
             backend.write()
         for row in outputs.rows:
             yield _FlowRow(*row)
+
+    def _process(self, run: Task, rows: Iterator[Row]) -> None:
+        if not self._stage.inputs:
+            for record in in_order(_with_origins(rows), self._stage.global_topics):
+                run.process(record)
+            return
+        # no part is late by those before it, since the timestamps rise
+        for part in sorted(map(raw_record, rows), key=lambda one: (one.timestamp, one.key)):
+            source = self._stage.inputs[part.partition or 0]
+            run.process_part(part.topic, source.key, part)
 
     def close(self) -> None:
         """Do nothing: the state is Spark's."""

@@ -22,6 +22,7 @@ from ottla.streams.topology import ProcessorNode, SinkNode, SourceNode, SubTopol
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ottla.streams.columns.combining import Input
     from ottla.streams.columns.operators import TypedInput
     from ottla.streams.columns.paths import Edge
     from ottla.streams.topology import Node, Topology
@@ -51,6 +52,9 @@ class Stage:
     serdes: dict[int, TypedInput] = field(default_factory=dict)
     """What is written at a port of `exits`."""
 
+    inputs: list[Input] = field(default_factory=list)
+    """What is combined before it comes in, if all is (`columns.combining`)."""
+
     def exits_with_serdes(self) -> dict[Edge, list[tuple[int, TypedInput]]]:
         """Return the exits with what is written there."""
         return {
@@ -70,12 +74,15 @@ class Stage:
     @property
     def is_stateful(self) -> bool:
         """Whether it has stores, or processors of users, who may schedule punctuations."""
-        users = [
-            one
+        return bool(self.stores) or self.has_users
+
+    @property
+    def has_users(self) -> bool:
+        """Whether it has processors of users."""
+        return any(
+            isinstance(one, ProcessorNode) and not isinstance(one.supplier, Processor)
             for one in self.nodes
-            if isinstance(one, ProcessorNode) and not isinstance(one.supplier, Processor)
-        ]
-        return bool(self.stores or users)
+        )
 
 
 @dataclass

@@ -14,8 +14,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.streams.config import ErrorContext, Response
-from ottla.streams.dead_letters import dead_letter
+from ottla.streams.dead_letters import handled
 from ottla.streams.errors import SerializationException, StreamsException
 from ottla.streams.partitions import partition_for
 from ottla.streams.processor import Processor, PunctuationType
@@ -29,7 +28,8 @@ if TYPE_CHECKING:
 
     from ottla.streams.columns.operators import TypedInput
     from ottla.streams.columns.paths import Edge, Entry
-    from ottla.streams.config import StreamsConfig
+    from ottla.streams.config import ErrorContext, Response, StreamsConfig
+    from ottla.streams.serdes import Serde
     from ottla.streams.stores.backend import Backend
     from ottla.streams.topology import SubTopology, Topology
 
@@ -192,6 +192,17 @@ class Task:
         else:
             self._take(self._sources[raw.topic], raw)
         self.metadata = self._raw = None
+        self._punctuate(PunctuationType.STREAM_TIME, self.stream_time)
+
+    def process_part(self, node: str, key: Serde, raw: RawRecord) -> None:
+        """Process what records of a key make together for an aggregation (`columns.combining`)."""
+        self.metadata = RecordMetadata(raw.topic, 0, raw.offset)
+        self.stream_time = max(self.stream_time, raw.timestamp)
+        start, *part = json.loads(raw.value or b"")
+        record = Record(key.deserialize(raw.key), None, raw.timestamp, raw.headers)
+        processor: Any = self._processors[node]
+        processor.combine(record, start, part)
+        self.metadata = None
         self._punctuate(PunctuationType.STREAM_TIME, self.stream_time)
 
     def _take(self, source: SourceNode, raw: RawRecord) -> None:
@@ -377,25 +388,10 @@ class Task:
         error: Exception,
     ) -> None:
         """Let a handler decide on an error; raise StreamsException if it says so."""
-        config = self._environment.config
-        found = raw or RawRecord("", None, None, -1)
-        if handler(ErrorContext(found, node.name), error) is Response.FAIL:
-            place = f"topic={found.topic}, partition={found.partition or 0}, offset={found.offset}"
-            raise StreamsException(
-                f"Exception caught in process. processor={node.name}, {place}: "
-                f"{type(error).__name__}: {error}"
-            ) from error
         self.dropped += 1
-        log.warning(
-            "record skipped after %s in %s: %s",
-            type(error).__name__,
-            node.name,
-            error,
-            extra={"event": "streams.skip"},
-        )
-        if config.errors_dead_letter_queue_topic_name is not None:
-            topic = config.errors_dead_letter_queue_topic_name
-            self._environment.emit(dead_letter(topic, found, error))
+        letter = handled(self._environment.config, handler, node.name, raw, error)
+        if letter is not None:
+            self._environment.emit(letter)
 
     def _punctuate(self, kind: PunctuationType, now_ms: int) -> None:
         if now_ms < 0:

@@ -23,8 +23,15 @@ class Expression:
     text: str
 
 
+@dataclass(frozen=True)
+class Operands:
+    """What aggregates read of a row: a struct of columns, NULL where the value is."""
+
+    columns: tuple[tuple[str, Any], ...]
+
+
 if TYPE_CHECKING:
-    Columns = Expression | Column
+    Columns = Expression | Operands | Column
 
 
 def expr(text: str) -> Expression:
@@ -34,7 +41,7 @@ def expr(text: str) -> Expression:
 
 def is_column(value: Any) -> bool:
     """Whether a value is an expression, not a function."""
-    if isinstance(value, Expression):
+    if isinstance(value, (Expression, Operands)):
         return True
     columns = sys.modules.get("pyspark.sql.column")
     return columns is not None and isinstance(value, columns.Column)
@@ -42,9 +49,12 @@ def is_column(value: Any) -> bool:
 
 def spark_column(value: Any) -> Column:
     """Return an expression as Spark's column."""
-    if not isinstance(value, Expression):
+    if not isinstance(value, (Expression, Operands)):
         column: Column = value
         return column
     from pyspark.sql import functions as f
 
-    return f.expr(value.text)
+    if isinstance(value, Expression):
+        return f.expr(value.text)
+    fields = [spark_column(one).alias(name) for name, one in value.columns]
+    return f.when(f.col("value").isNotNull(), f.struct(*fields))

@@ -5,16 +5,20 @@ Kafka: org.apache.kafka.streams.kstream.{KGroupedStream, KGroupedTable}.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ottla.streams.columns.aggregates import ColumnAggregate, fold_of, operands_of
 from ottla.streams.dsl.graph import Graph, Part, Typed
 from ottla.streams.dsl.table import KTable, stored_table, table_store
 from ottla.streams.dsl.windowed import (
     SessionWindowedKStream,
     WindowedKStream,
+    required,
 )
 from ottla.streams.packing import Packing
 from ottla.streams.processors.aggregates import StreamAggregate
+from ottla.streams.processors.folds import COUNT
 from ottla.streams.processors.tables import Regroup, StoreView, TableAggregate
 from ottla.streams.records import Change
 from ottla.streams.serdes import Serde, Serdes
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.streams.dsl.cogrouped import CogroupedKStream
+    from ottla.streams.dsl.stream import KStream
+    from ottla.streams.processors.folds import Fold
     from ottla.streams.windows import SlidingWindows, TimeWindows, UnlimitedWindows
 
 _LENGTHS = Packing(">iI")
@@ -34,38 +40,74 @@ _AGGREGATE, _REDUCE = "KSTREAM-AGGREGATE-", "KSTREAM-REDUCE-"
 class KGroupedStream(Part):
     """A stream whose records are grouped by key."""
 
-    def __init__(self, graph: Graph, output: Typed, name: str | None, *, has_new_key: bool) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        output: Typed,
+        name: str | None,
+        *,
+        has_new_key: bool,
+        stream: KStream,
+    ) -> None:
         super().__init__(graph, output)
-        self._name, self._has_new_key = name, has_new_key
+        self._name, self._has_new_key, self._stream = name, has_new_key, stream
 
     def count(self, *, materialized: Materialized | None = None, name: str | None = None) -> KTable:
         """Count the records of each key."""
         if materialized is not None and materialized.name is None:
             self.graph.store_name(_AGGREGATE)  # Kafka skips a number here
-        return self._aggregate(_AGGREGATE, _zero, _plus_one, _counting(materialized), name)
+        return self.add_aggregation(_AGGREGATE, COUNT.empty, COUNT, _counting(materialized), name)
 
     def reduce(
         self,
-        reducer: Callable[[Any, Any], Any],
+        reducer: Callable[[Any, Any], Any] | ColumnAggregate,
         *,
         materialized: Materialized | None = None,
         name: str | None = None,
     ) -> KTable:
-        """Combine the values of each key."""
+        """Combine the values of each key by a function, or a column's by an aggregate."""
+        if isinstance(reducer, ColumnAggregate):
+            grouped, fold = self.with_operands({"value": reducer}, is_single=True)
+            given = materialized or Materialized()
+            return grouped.add_aggregation(_REDUCE, fold.empty, fold, given, name)
         given = _with_value(materialized, self.value_serde)
-        return self._aggregate(_REDUCE, None, reducing(reducer), given, name)
+        return self.add_aggregation(_REDUCE, None, reducing(reducer), given, name)
 
     def aggregate(
         self,
-        initializer: Callable[[], Any],
-        aggregator: Callable[[Any, Any, Any], Any],
+        initializer: Callable[[], Any] | Mapping[str, ColumnAggregate],
+        aggregator: Callable[[Any, Any, Any], Any] | None = None,
         *,
         materialized: Materialized | None = None,
         name: str | None = None,
     ) -> KTable:
-        """Aggregate the values of each key by a function of key, value and aggregate."""
+        """Aggregate the values of each key by a function of key, value and aggregate.
+
+        Or by aggregates of columns: `{"orders": count_rows(), "sum": sum_of(expr("value.price"))}`.
+        """
         given = materialized or Materialized()
-        return self._aggregate(_AGGREGATE, initializer, aggregator, given, name)
+        grouped = self
+        if isinstance(initializer, Mapping):
+            grouped, fold = self.with_operands(initializer)
+            initializer, aggregator = fold.empty, fold
+        return grouped.add_aggregation(_AGGREGATE, initializer, required(aggregator), given, name)
+
+    def with_operands(
+        self, aggregates: Mapping[str, ColumnAggregate], *, is_single: bool = False
+    ) -> tuple[KGroupedStream, Fold]:
+        """Return the stream with what aggregates of columns read as its values."""
+        columns = operands_of(aggregates)
+        if columns is None:
+            return self, fold_of(aggregates, is_single=is_single, operator=None)
+        stream = self._stream.map_values(columns)
+        made = KGroupedStream(
+            self.graph,
+            Typed(stream.node, self.key_serde, Serdes.json()),
+            self._name,
+            has_new_key=self._has_new_key,
+            stream=stream,
+        )
+        return made, fold_of(aggregates, is_single=is_single, operator=stream.operator)
 
     def windowed_by(
         self, windows: TimeWindows | UnlimitedWindows | SlidingWindows | SessionWindows
@@ -87,7 +129,7 @@ class KGroupedStream(Part):
             return self.node
         return self.graph.repartition(self.output, self._name or store)
 
-    def _aggregate(
+    def add_aggregation(
         self,
         prefix: str,
         initializer: Callable[[], Any] | None,
@@ -95,6 +137,7 @@ class KGroupedStream(Part):
         given: Materialized,
         name: str | None,
     ) -> KTable:
+        """Add the processor of an aggregation, and its store."""
         graph = self.graph
         store = given.name or graph.store_name(prefix)
         made = graph.name(prefix, name)

@@ -198,7 +198,9 @@ class KStream(Part):
         """Group the records by their key."""
         given = grouped or Grouped()
         output = Typed(self.node, given.key or self.key_serde, given.value or self.value_serde)
-        return KGroupedStream(self.graph, output, given.name, has_new_key=self.has_new_key)
+        return KGroupedStream(
+            self.graph, output, given.name, has_new_key=self.has_new_key, stream=self
+        )
 
     def group_by(
         self, selector: Callable[[Any, Any], Any] | Columns, grouped: Grouped | None = None
@@ -209,7 +211,7 @@ class KStream(Part):
         config = self.graph.config
         key = given.key or config.default_key_serde
         output = Typed(keyed.node, key, given.value or self.value_serde)
-        return KGroupedStream(self.graph, output, given.name, has_new_key=True)
+        return KGroupedStream(self.graph, output, given.name, has_new_key=True, stream=keyed)
 
     def process(
         self, supplier: Callable[[], Processor], *stores: str, name: str | None = None

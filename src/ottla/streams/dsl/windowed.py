@@ -5,10 +5,13 @@ Kafka: org.apache.kafka.streams.kstream.{TimeWindowedKStream, SessionWindowedKSt
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ottla.streams.columns.aggregates import ColumnAggregate
 from ottla.streams.dsl.graph import Part, Typed
 from ottla.streams.dsl.table import KTable, stored_table
+from ottla.streams.processors.folds import COUNT
 from ottla.streams.processors.sessions import SessionAggregate
 from ottla.streams.processors.sliding import SlidingWindowAggregate
 from ottla.streams.processors.tables import SessionStoreView, WindowStoreView
@@ -118,18 +121,39 @@ class _Windowed(Part):
     def __init__(self, grouped: Any, windows: Any, emit: EmitStrategy | None = None) -> None:
         super().__init__(grouped.graph, grouped.output)
         self._grouped, self._windows = grouped, windows
-        self._windowing = Windowing(windows, emit or EmitStrategy.on_window_update())
+        self._emit = emit or EmitStrategy.on_window_update()
+        self._windowing = Windowing(windows, self._emit)
 
     def emit_strategy(self, strategy: EmitStrategy) -> Any:
         """Return the same with results on every update or on the window's close."""
         return type(self)(self._grouped, self._windows, strategy)
+
+    def _folded(
+        self,
+        aggregates: Mapping[str, ColumnAggregate],
+        materialized: Materialized | None,
+        name: str | None,
+        prefix: str = _AGGREGATE,
+        *,
+        is_single: bool = False,
+    ) -> KTable:
+        """Aggregate columns: their operands are the values from here on."""
+        grouped, fold = self._grouped.with_operands(aggregates, is_single=is_single)
+        made = type(self)(grouped, self._windows, self._emit)
+        given = materialized or Materialized()
+        return made.add_aggregation(prefix, fold.empty, fold, given, merger=fold.merged, name=name)
+
+    def _reduced(
+        self, aggregate: ColumnAggregate, materialized: Materialized | None, name: str | None
+    ) -> KTable:
+        return self._folded({"value": aggregate}, materialized, name, _REDUCE, is_single=True)
 
     def _counting(self, materialized: Materialized | None) -> Materialized:
         if materialized is not None and materialized.name is None:
             self.graph.store_name(_AGGREGATE)  # Kafka skips a number here
         return _with_value(materialized, Serdes.long())
 
-    def _aggregated(
+    def add_aggregation(
         self,
         prefix: str,
         initializer: Callable[[], Any] | None,
@@ -139,6 +163,7 @@ class _Windowed(Part):
         merger: Callable[[Any, Any, Any], Any] | None = None,
         name: str | None = None,
     ) -> KTable:
+        """Add the processor of an aggregation, and its store."""
         graph, windowing = self.graph, self._windowing
         store = given.name or graph.store_name(prefix)
         made = graph.name(prefix, name)
@@ -171,30 +196,34 @@ class WindowedKStream(_Windowed):
     def count(self, *, materialized: Materialized | None = None, name: str | None = None) -> KTable:
         """Count the records of each key and window."""
         given = self._counting(materialized)
-        return self._aggregated(_AGGREGATE, _zero, _plus_one, given, name=name)
+        return self.add_aggregation(_AGGREGATE, COUNT.empty, COUNT, given, name=name)
 
     def reduce(
         self,
-        reducer: Callable[[Any, Any], Any],
+        reducer: Callable[[Any, Any], Any] | ColumnAggregate,
         *,
         materialized: Materialized | None = None,
         name: str | None = None,
     ) -> KTable:
-        """Combine the values of each key and window."""
+        """Combine the values of each key and window by a function, or by an aggregate."""
+        if isinstance(reducer, ColumnAggregate):
+            return self._reduced(reducer, materialized, name)
         given = _with_value(materialized, self.value_serde)
-        return self._aggregated(_REDUCE, None, _reducing(reducer), given, name=name)
+        return self.add_aggregation(_REDUCE, None, _reducing(reducer), given, name=name)
 
     def aggregate(
         self,
-        initializer: Callable[[], Any],
-        aggregator: Callable[[Any, Any, Any], Any],
+        initializer: Callable[[], Any] | Mapping[str, ColumnAggregate],
+        aggregator: Callable[[Any, Any, Any], Any] | None = None,
         *,
         materialized: Materialized | None = None,
         name: str | None = None,
     ) -> KTable:
-        """Aggregate the values of each key and window."""
+        """Aggregate the values of each key and window by a function, or by aggregates."""
+        if isinstance(initializer, Mapping):
+            return self._folded(initializer, materialized, name)
         given = materialized or Materialized()
-        return self._aggregated(_AGGREGATE, initializer, aggregator, given, name=name)
+        return self.add_aggregation(_AGGREGATE, initializer, required(aggregator), given, name=name)
 
 
 class SessionWindowedKStream(_Windowed):
@@ -203,36 +232,49 @@ class SessionWindowedKStream(_Windowed):
     def count(self, *, materialized: Materialized | None = None, name: str | None = None) -> KTable:
         """Count the records of each key and session."""
         given = self._counting(materialized)
-        return self._aggregated(_AGGREGATE, _zero, _plus_one, given, merger=_add_counts, name=name)
+        return self.add_aggregation(
+            _AGGREGATE, COUNT.empty, COUNT, given, merger=COUNT.merged, name=name
+        )
 
     def reduce(
         self,
-        reducer: Callable[[Any, Any], Any],
+        reducer: Callable[[Any, Any], Any] | ColumnAggregate,
         *,
         materialized: Materialized | None = None,
         name: str | None = None,
     ) -> KTable:
-        """Combine the values of each key and session."""
+        """Combine the values of each key and session by a function, or by an aggregate."""
+        if isinstance(reducer, ColumnAggregate):
+            return self._reduced(reducer, materialized, name)
         given = _with_value(materialized, self.value_serde)
 
         def merge(_key: Any, first: Any, second: Any) -> Any:
             return second if first is None else reducer(first, second)
 
-        return self._aggregated(_REDUCE, None, _reducing(reducer), given, merger=merge, name=name)
+        return self.add_aggregation(
+            _REDUCE, None, _reducing(reducer), given, merger=merge, name=name
+        )
 
     def aggregate(
         self,
-        initializer: Callable[[], Any],
-        aggregator: Callable[[Any, Any, Any], Any],
-        merger: Callable[[Any, Any, Any], Any],
+        initializer: Callable[[], Any] | Mapping[str, ColumnAggregate],
+        aggregator: Callable[[Any, Any, Any], Any] | None = None,
+        merger: Callable[[Any, Any, Any], Any] | None = None,
         *,
         materialized: Materialized | None = None,
         name: str | None = None,
     ) -> KTable:
         """Aggregate the values of each key and session; the merger joins two sessions."""
+        if isinstance(initializer, Mapping):
+            return self._folded(initializer, materialized, name)
         given = materialized or Materialized()
-        return self._aggregated(
-            _AGGREGATE, initializer, aggregator, given, merger=merger, name=name
+        return self.add_aggregation(
+            _AGGREGATE,
+            initializer,
+            required(aggregator),
+            given,
+            merger=required(merger),
+            name=name,
         )
 
 
@@ -240,16 +282,11 @@ def _nothing() -> None:
     return None
 
 
-def _zero() -> int:
-    return 0
-
-
-def _plus_one(_key: Any, _value: Any, count: int) -> int:
-    return count + 1
-
-
-def _add_counts(_key: Any, first: int, second: int) -> int:
-    return first + second
+def required(function: Callable[..., Any] | None) -> Callable[..., Any]:
+    """Return a function of an aggregation; TypeError without one."""
+    if function is None:
+        raise TypeError("aggregate needs its functions, or aggregates of columns by name")
+    return function
 
 
 def _reducing(reducer: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:

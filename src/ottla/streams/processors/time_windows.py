@@ -11,14 +11,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.streams.processor import Processor
-from ottla.streams.processors.aggregates import aggregated
+from ottla.streams.processors.aggregates import aggregated, combined, fold_of
 from ottla.streams.records import Change, Record, ValueAndTimestamp
 from ottla.streams.windows import Window, Windowed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ottla.streams.processor import ProcessorContext
+    from ottla.streams.processors.folds import Fold
     from ottla.streams.windows import EmitStrategy, TimeWindows, UnlimitedWindows
 
 NOTHING_EMITTED: Final = -1
@@ -94,6 +95,16 @@ class TimeWindowAggregate(WindowedProcessor):
         self._windows = windows
         self._initializer, self._aggregator = initializer, aggregator
 
+    @property
+    def fold(self) -> Fold | None:
+        """The aggregator, if its parts can be combined: results on close need each record's."""
+        return None if self._emit.on_close else fold_of(self._aggregator)
+
+    @property
+    def windows(self) -> TimeWindows | UnlimitedWindows:
+        """The windows."""
+        return self._windows
+
     def process(self, record: Record) -> None:
         """Process a record."""
         if record.key is None:
@@ -101,18 +112,30 @@ class TimeWindowAggregate(WindowedProcessor):
             return
         close_time = self.observe(record.timestamp) - self._windows.grace_ms
         for window in self._windows.windows_for(record.timestamp):
-            if window.end > close_time:
-                self._aggregate(record, window)
-            else:
-                self.context.drop(f"the window {window} has closed at {close_time}")
+            self._add(
+                record,
+                window,
+                close_time,
+                lambda old: aggregated(self._initializer, self._aggregator, record, old),
+            )
         self.emit_closed(record, close_time)
 
-    def _aggregate(self, record: Record, window: Window) -> None:
+    def combine(self, record: Record, start: int, part: Sequence[Any]) -> None:
+        """Process what records of a key and window make together, with their latest timestamp."""
+        close_time = self.observe(record.timestamp) - self._windows.grace_ms
+        window = Window(start, start + self._windows.size_ms)
+        self._add(record, window, close_time, lambda old: combined(self.fold, old, part))
+
+    def _add(
+        self, record: Record, window: Window, close_time: int, aggregate: Callable[[Any], Any]
+    ) -> None:
+        if window.end <= close_time:
+            self.context.drop(f"the window {window} has closed at {close_time}")
+            return
         found = self._store.get(record.key, window.start)
         old = None if found is None else found.value
         timestamp = record.timestamp if found is None else max(record.timestamp, found.timestamp)
-        new = aggregated(self._initializer, self._aggregator, record, old)
-        row = ValueAndTimestamp(new, timestamp)
+        row = ValueAndTimestamp(aggregate(old), timestamp)
         self._store.put(record.key, row, window.start)
         self.update(record, window, old, row)
 

@@ -1,0 +1,106 @@
+"""Finds the stages whose records are combined before they come in.
+
+Kafka: none; where a caching store combines updates, the stores' cache does.
+
+All that comes in at such a stage goes to counts, or to aggregates of columns. Then the order of its
+records matters only by their timestamps, which `combining` takes into account.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.sql import types as t
+
+from ottla.streams.columns.combining import Input, Target
+from ottla.streams.columns.operators import TypedInput
+from ottla.streams.columns.paths import PICKLED
+from ottla.streams.processors.aggregates import StreamAggregate
+from ottla.streams.processors.time_windows import TimeWindowAggregate
+from ottla.streams.topology import ProcessorNode, SourceNode
+from ottla.streams.windows import TimeWindows
+
+if TYPE_CHECKING:
+    from ottla.streams.processors.folds import Fold
+    from ottla.streams.stages import Stage, StagePlan
+    from ottla.streams.topology import Node
+
+_KINDS: Final[dict[type, Any]] = {
+    t.ByteType: pa.int64(),
+    t.ShortType: pa.int64(),
+    t.IntegerType: pa.int64(),
+    t.LongType: pa.int64(),
+    t.FloatType: pa.float64(),
+    t.DoubleType: pa.float64(),
+    t.StringType: pa.string(),
+}
+
+
+def find_inputs(plan: StagePlan, stage: Stage) -> list[Input]:
+    """Return what comes in, by source topic and port; none if some of it cannot be combined."""
+    config = plan.topology.config
+    if not config.statestore_cache_max_bytes or stage.global_topics or stage.has_users:
+        return []
+    found: list[Input | None] = []
+    sources = [one for one in stage.nodes if isinstance(one, SourceNode)]
+    for source in sources:
+        children = [one for one in plan.topology.children(source.name) if one in stage.nodes]
+        serdes = TypedInput(
+            source.key or config.default_key_serde, source.value or config.default_value_serde
+        )
+        for topic in source.topics:
+            is_own = topic in plan.topology.internal_topics
+            place = (stage.number, topic, source.name)
+            made = _input(plan, place, serdes, children, is_checked=not is_own)
+            found.append(None if source.timestamp_extractor is not None else made)
+    for port, entry in stage.entries.items():
+        child = plan.topology.nodes[entry.child]
+        place = (port, "", entry.parent)
+        assert entry.serdes is not None
+        found.append(_input(plan, place, entry.serdes, [child], is_checked=False))
+    complete = [one for one in found if one is not None]
+    return complete if len(complete) == len(found) else []
+
+
+def _input(
+    plan: StagePlan,
+    place: tuple[int, str, str],
+    serdes: TypedInput,
+    children: list[Node],
+    *,
+    is_checked: bool,
+) -> Input | None:
+    targets = [_target(plan, child, serdes) for child in children]
+    complete = tuple(one for one in targets if one is not None)
+    if not complete or len(complete) < len(targets):
+        return None
+    return Input(*place, serdes.key, serdes.value, is_checked, complete)
+
+
+def _target(plan: StagePlan, node: Node, serdes: TypedInput) -> Target | None:
+    if not isinstance(node, ProcessorNode):
+        return None
+    processor = node.supplier
+    if not isinstance(processor, (StreamAggregate, TimeWindowAggregate)) or processor.fold is None:
+        return None
+    if any(plan.topology.stores[name].kind == "versioned" for name in node.stores):
+        return None  # its history has each update
+    windows = None
+    if isinstance(processor, TimeWindowAggregate):
+        if not isinstance(processor.windows, TimeWindows):
+            return None
+        windows = processor.windows
+    kinds = _kinds(processor.fold)
+    if kinds is None or (kinds and serdes.value is PICKLED):
+        return None
+    return Target(node.name, processor.fold, windows, kinds)
+
+
+def _kinds(fold: Fold) -> tuple[tuple[str, pa.DataType], ...] | None:
+    """Return the types of the operands; None where there is one that is not combined."""
+    if fold.operator is None:
+        return ()
+    schema = fold.operator.outputs.value.schema
+    found = tuple((field.name, _KINDS.get(type(field.dataType))) for field in schema.fields)
+    return None if any(kind is None for _, kind in found) else found
