@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -247,6 +248,39 @@ def test_records_that_do_not_fit_the_schema(spark: SparkSession) -> None:
     assert len(found["dear"]) == 3
     seen = on_spark(spark, made(lambda *_: Response.CONTINUE), rows[:6])
     assert seen["dear"] == found["dear"]
+
+
+def test_records_that_columns_cannot_process(spark: SparkSession) -> None:
+    """They go to the processing handler, once for each operator, and the others on."""
+    seen = spark.sparkContext.accumulator(0)
+
+    def handler(context: Any, _error: Exception) -> Response:
+        seen.add(1)
+        return Response.FAIL if context.record.key == b"fatal" else Response.CONTINUE
+
+    def made(handler: Any) -> Topology:
+        builder = StreamsBuilder(
+            StreamsConfig(
+                processing_exception_handler=handler,
+                errors_dead_letter_queue_topic_name="letters",
+            )
+        )
+        known = builder.stream("orders", consumed=ORDERS).map_values(
+            expr("CAST(value.item AS INT)"), name="as-number"
+        )
+        known.to("numbers")
+        known.filter(expr("10 / value > 1"), name="few").to("few")
+        return builder.build()
+
+    rows: list[tuple[Any, Any]] = [("a", {"item": text}) for text in ("1", "x", "0", "20")]
+    found = on_spark(spark, made(log_and_continue), rows)
+    assert [value for _, value in found["numbers"]] == [b"1", b"0", b"20"]
+    assert found["few"] == [(b"a", b"1")]
+    assert [json.loads(value)["item"] for _, value in found["letters"]] == ["x", "0"]
+    assert on_spark(spark, made(handler), rows)["few"] == [(b"a", b"1")]
+    assert seen.value == 2
+    with pytest.raises(Exception, match="a column of as-number cannot be computed"):
+        on_spark(spark, made(handler), [("fatal", {"item": "x"})])
 
 
 def test_numbers_and_truth_values_have_kafkas_encodings(spark: SparkSession) -> None:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from ottla.streams.topology import Topology
 
 FINISH_S: Final = 600
+INTERNAL_TOPIC: Final = {"cleanup.policy": "delete", "retention.ms": "-1"}
+"""As Kafka makes its internal topics: the records' times may be of long ago."""
 
 
 class Streams:
@@ -180,7 +182,23 @@ class Streams:
                 raise StreamsException(f"the application's source topics are missing: {missing}")
             plan.spread(counts)
             for name, real in plan.real_topics.items():
-                admin.create_topic(real, plan.partitions[name], if_not_exists=True)
+                count = plan.partitions[name]
+                admin.create_topic(real, count, configs=INTERNAL_TOPIC, if_not_exists=True)
+            self._purge(admin, [*plan.real_topics.values()])
+
+    def _purge(self, admin: Admin, topics: list[str]) -> None:
+        """Delete the records of internal topics that are processed: no retention does."""
+        checkpoint = Checkpoint(self._checkpoint)
+        last = checkpoint.last_committed_batch()
+        done = [] if last < 0 else checkpoint.source_offsets(last)
+        positions = {
+            place: offset
+            for offsets in done
+            for place, offset in offsets.positions.items()
+            if place.topic in topics and offset > 0
+        }
+        if positions:
+            admin.delete_records(positions)
 
     def _wrote_internally(self, plan: StagePlan) -> bool:
         """Whether the run has written to an internal topic that the next one reads."""

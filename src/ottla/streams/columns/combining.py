@@ -19,10 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
+from ottla.streams.columns.failures import raw_record, rows_of_letters
 from ottla.streams.dead_letters import handled
 from ottla.streams.errors import SerializationException
-from ottla.streams.records import RawRecord
-from ottla.streams.stages import OUTPUT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 
     from ottla.streams.config import StreamsConfig
     from ottla.streams.processors.folds import Fold
+    from ottla.streams.records import RawRecord
     from ottla.streams.serdes import Serde
     from ottla.streams.windows import TimeWindows
 
@@ -80,7 +80,7 @@ class Combiner:
                 batch = _where(batch, mine)  # noqa: PLW2901 - what is left of it
             letters = self._add(parts, batch)
             if letters:
-                yield _as_rows(letters, schema)
+                yield rows_of_letters(letters, schema)
             if parts.size_bytes > self._config.statestore_cache_max_bytes:
                 yield from parts.taken(schema)
         if schema is not None:
@@ -113,7 +113,7 @@ class Combiner:
         letters = []
         for row in sorted(errors):
             handler = self._config.deserialization_exception_handler
-            raw = _raw_record(rows, row)
+            raw = raw_record(rows, row)
             letter = handled(self._config, handler, one.source, raw, errors[row])
             if letter is not None:
                 letters.append(letter)
@@ -312,30 +312,3 @@ def _unreadable(serde: Serde, data: pa.Array) -> dict[int, SerializationExceptio
 
 def _where(rows: pa.RecordBatch, mask: NDArray[np.bool_]) -> pa.RecordBatch:
     return rows if mask.all() else rows.filter(pa.array(mask))
-
-
-def _raw_record(rows: pa.RecordBatch, row: int) -> RawRecord:
-    (found,) = rows.slice(row, 1).to_pylist()
-    headers = tuple((one["key"], one["value"]) for one in found["headers"] or ())
-    data = (found["key"], found["value"], found["timestamp"])
-    return RawRecord(found["topic"], *data, headers, found["partition"], found["offset"])
-
-
-def _as_rows(letters: list[RawRecord], schema: pa.Schema) -> pa.RecordBatch:
-    """Return dead letters as rows that leave the query."""
-    rows = [
-        {
-            "stage": OUTPUT,
-            "task": 0,
-            "origin": 0,
-            "topic": one.topic,
-            "partition": -1,
-            "offset": number,
-            "key": one.key,
-            "value": one.value,
-            "timestamp": one.timestamp,
-            "headers": [{"key": name, "value": data} for name, data in one.headers],
-        }
-        for number, one in enumerate(letters)
-    ]
-    return pa.RecordBatch.from_pylist(rows, schema=schema)

@@ -13,10 +13,11 @@ from pyspark.sql import functions as f
 
 from ottla.spark.partitioning import partitions_for_keys
 from ottla.spark.writing import data_and_offsets
+from ottla.streams.columns.failures import FAILED, FailedRows, after_attempt, attempt
 from ottla.streams.columns.frames import INVALID, encoded, run_step, serdes_of, typed
 from ottla.streams.columns.operators import ColumnOperator, TypedInput
 from ottla.streams.columns.paths import PICKLED, Entry, Path, is_key_filter
-from ottla.streams.config import log_and_continue
+from ottla.streams.config import log_and_continue, log_and_fail
 from ottla.streams.dead_letters import PREFIX
 from ottla.streams.stages import OUTPUT
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from ottla.streams.config import StreamsConfig
     from ottla.streams.stages import StagePlan
-    from ottla.streams.topology import SinkNode
+    from ottla.streams.topology import ProcessorNode, SinkNode
 
 _CHANGED: Final = ("stage", "origin", "topic", "partition", "key", "value", "headers")
 """What a path changes of a row."""
@@ -72,6 +73,9 @@ def run_paths(plan: StagePlan, paths: list[Path], rows: DataFrame) -> DataFrame:
     found = frame.select(
         *(f.col(_out(one) if one in _CHANGED else one).alias(one) for one in _FLOW)
     )
+    config = plan.topology.config
+    if config.processing_exception_handler is not log_and_fail:
+        found = found.mapInArrow(FailedRows(config, list(plan.topology.nodes)), found.schema)
     for path in paths:
         found = _with_partitions(plan, path, found)
     return found
@@ -92,7 +96,7 @@ def _run_path(plan: StagePlan, path: Path, frame: DataFrame) -> DataFrame:
     frame, mine = _checked(path, _decoded(frame, serdes, mine), mine, config)
     for node in path.nodes:
         if isinstance(node.supplier, ColumnOperator):
-            frame = run_step(frame, node.supplier.step, mine)
+            frame, mine = _run_operator(plan, path, node, frame, mine)
         elif is_key_filter(node.supplier):
             frame = frame.where(~mine | f.col("key").isNotNull())
     if isinstance(path.end, Entry):
@@ -101,6 +105,30 @@ def _run_path(plan: StagePlan, path: Path, frame: DataFrame) -> DataFrame:
     else:
         changes = _to_sink(plan, path.end, frame)
     return _changed(frame, changes, mine)
+
+
+def _run_operator(
+    plan: StagePlan, path: Path, node: ProcessorNode, frame: DataFrame, mine: Column
+) -> tuple[DataFrame, Column]:
+    """Return the frame after an operator, and which rows are still the path's.
+
+    Rows that it cannot process are addressed to the handler, by one of the paths that share it.
+    """
+    step = node.supplier.step
+    is_handled = plan.topology.config.processing_exception_handler is not log_and_fail
+    tried = attempt(step) if is_handled else None
+    if tried is None:
+        return run_step(frame, step, mine), mine
+    number = list(plan.topology.nodes).index(node.name)
+    name = f"_tried_{path.number}_{number}"
+    frame = frame.withColumn(name, f.when(mine, tried))
+    has_failed = mine & f.col(name).isNull()
+    if node.name in path.reported:
+        frame = _changed(frame, {"stage": f.lit(FAILED - number)}, has_failed)
+    else:
+        frame = frame.where(~has_failed)
+    mine = mine & f.col(name).isNotNull()
+    return run_step(frame, after_attempt(step, name), mine), mine
 
 
 def _decoded(frame: DataFrame, serdes: TypedInput, mine: Column) -> DataFrame:

@@ -59,6 +59,8 @@ class Path:
     """The number of its sub-topology."""
     number: int = -1
     reports_errors: bool = False
+    reported: set[str] = field(default_factory=set)
+    """The nodes whose errors it reports, not another path that begins in the same way."""
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -246,9 +248,16 @@ def _ways(parts: _Parts, first: Node) -> Iterator[tuple[list[ProcessorNode], Sin
 
 
 def _report_errors_once(parts: _Parts, paths: list[Path]) -> None:
-    """Let one reader of each topic report what it cannot read."""
+    """Let one reader of each topic report what it cannot read, one path what a node cannot."""
     reported = {name for name in parts.levels if isinstance(parts.nodes[name], SourceNode)}
     for path in paths:
         if path.source is not None and path.source.name not in reported:
             path.reports_errors = True
             reported.add(path.source.name)
+    seen: set[tuple[Edge, tuple[str, ...]]] = set()
+    for path in paths:
+        for count, node in enumerate(path.nodes, 1):
+            way = (path.edge, tuple(one.name for one in path.nodes[:count]))
+            if way not in seen:
+                path.reported.add(node.name)
+                seen.add(way)
