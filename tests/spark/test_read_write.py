@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,6 +24,7 @@ from ottla.spark.rows import FrameColumns  # noqa: E402
 from ottla.spark.sink import BatchWriter, StreamWriter  # noqa: E402
 from ottla.spark.source import BatchReader  # noqa: E402
 from ottla.spark.stream import StreamReader  # noqa: E402
+from ottla.spark.waiting import MIN_WAIT_MS, RecordWait  # noqa: E402
 from ottla.spark.writing import FrameWriter  # noqa: E402
 from ottla.types import TopicPartition  # noqa: E402
 
@@ -227,6 +229,28 @@ def test_a_stream_follows_its_topic(node: Node) -> None:
     assert grown["followed"]["1"] == 1
     task = stream.partitions(end, grown)[0]
     assert [batch.to_pylist() for batch in stream.read(task)] == [[{"value": b"new"}]]
+    stream.stop()
+
+
+def test_an_idle_stream_waits_at_the_brokers(node: Node) -> None:
+    """For longer each time; a record ends the wait, and one that is there needs none."""
+    make_topic(node, "idle", 2)
+    options = reading(node, "idle", streaming=True, startingOffsets="earliest")
+    stream = StreamReader(options, ("value",))
+    start = stream.initialOffset()
+    limit = stream.getDefaultReadLimit()
+    began_s = time.monotonic()
+    for _ in range(3):
+        assert stream.latestOffset(start, limit) == start
+    assert time.monotonic() - began_s > 0.001 * sum(MIN_WAIT_MS << time for time in range(3))
+    wait = RecordWait(stream.cluster, 0)
+    topics = stream.cluster.existing_topics(["idle"])
+    positions = {TopicPartition("idle", 0): 0, TopicPartition("idle", 1): 0}
+    assert not wait.wait(topics, positions)
+    with Producer(bootstrap_servers=node.bootstrap) as producer:
+        producer.send_and_wait("idle", b"first", partition=1)
+    assert any(wait.wait(topics, positions) for _ in range(10))
+    assert stream.latestOffset(start, limit)["idle"]["1"] == 1
     stream.stop()
 
 

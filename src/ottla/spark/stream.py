@@ -27,6 +27,7 @@ from ottla.spark.log_sizes import log_sizes
 from ottla.spark.offsets import Offsets, check_same_topics, ids_of
 from ottla.spark.planning import OffsetRange, limit_offsets, offsets_within
 from ottla.spark.reading import all_partitions, earliest, plan_tasks, read_range, resolve
+from ottla.spark.waiting import RecordWait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,12 +48,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._columns = columns
         self._cluster: ClusterReader | None = None
         self._group: GroupOffsets | None = None
+        self._wait: RecordWait | None = None
+        self._last_topics: dict[str, Topic] = {}
         self._has_checked_group = False
         self._goal: Offsets | None = None  # end offsets with trigger availableNow
         self._last_advance = -math.inf  # the first micro-batch does not wait, as in the connector
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_cluster": None, "_group": None}
+        return {**self.__dict__, "_cluster": None, "_group": None, "_wait": None}
 
     @property
     def cluster(self) -> ClusterReader:
@@ -101,9 +104,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begin = Offsets.from_json(start)
             resets = self._follow_group(begin)
             if not resets:
-                return self._next_offset(begin, limit) or start
+                found = self._next_offset(begin, limit)
+                if found is None and self._wait_for_records(begin):
+                    found = self._next_offset(begin, limit)
+                return found or start
             moved = begin._replace(positions={**begin.positions, **resets})
             return self._next_offset(moved, limit, tuple(sorted(resets.items()))) or start
+
+    def _wait_for_records(self, begin: Offsets) -> bool:
+        """Wait a while for records of an idle query; False if there are none, or too few."""
+        if self._goal is not None or self._options.min_offsets_per_trigger is not None:
+            return False
+        if self._wait is None:
+            self._wait = RecordWait(self.cluster, self._options.isolation_level)
+        return self._wait.wait(self._last_topics, begin.positions)
 
     def _follow_group(self, begin: Offsets) -> dict[TopicPartition, int]:
         """Commit the end of the micro-batch before, which is done.
@@ -166,7 +180,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._goal = self._latest()
 
     def _latest(self) -> Offsets:
-        topics = self._topics()
+        topics = self._last_topics = self._topics()
         requested = dict.fromkeys(all_partitions(topics), LATEST_TIMESTAMP)
         level = self._options.isolation_level
         found = self.cluster.offsets(requested, isolation_level=level) if requested else {}
