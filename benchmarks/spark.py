@@ -1,9 +1,10 @@
 """Rows per second of the Spark source and sink, compared with the official connector if present.
 
-    python benchmarks/spark.py --bootstrap-server HOST:PORT [--jars a.jar,b.jar] [--records N]
+    python benchmarks/spark.py [--bootstrap-server HOST:PORT] [--jars a.jar,b.jar] [--records N]
 
 Batch read of all columns into the noop sink, and streaming from topic to topic with trigger
 availableNow. Each figure is the best of three warm runs; both sources alternate in one session.
+Without a server a node is started.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ottla.clients.admin.topics import NewTopic
 from ottla.clients.blocking import Admin
 from ottla.errors import KafkaError
 from ottla.spark.local_session import session, stop
+from ottla.testing.cluster import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,12 +102,21 @@ def report(what: str, records: int, seconds: dict[str, float]) -> None:
 def main() -> None:
     """Run all measurements and print a table."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--bootstrap-server", required=True)
+    parser.add_argument("--bootstrap-server")
     parser.add_argument("--jars", default="", help="the official connector and its dependencies")
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--sizes", default="100 B,1 KB")
     parser.add_argument("--only", choices=("read", "copy"))
     arguments = parser.parse_args()
+    if arguments.bootstrap_server:
+        run_all(arguments, arguments.bootstrap_server)
+        return
+    with Cluster() as cluster:
+        run_all(arguments, cluster.bootstrap)
+
+
+def run_all(arguments: argparse.Namespace, bootstrap: str) -> None:
+    """Run the measurements on a cluster."""
     names = ["ottla"]
     config = {}
     if arguments.jars:
@@ -114,7 +125,6 @@ def main() -> None:
             str(Path(jar).resolve()) for jar in arguments.jars.split(",")
         )
     spark = session("benchmark", config=config, memory="2g")
-    bootstrap = arguments.bootstrap_server
     try:
         for title in arguments.sizes.split(","):
             size, divisor = SIZES[title]

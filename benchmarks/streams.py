@@ -1,10 +1,13 @@
-"""Rows per second of `ottla.streams` and of the exactly-once sink, in alternating runs.
+"""Speed of `ottla.streams` and of the exactly-once sink, with the ratios that are asked of them.
 
-    python benchmarks/streams.py [--records N] [--quix PYTHON] [--only sink|columns|windows]
+    python benchmarks/streams.py [--records N] [--quix PYTHON] [--java] [--only PART]
 
 `sink`: a streaming copy, exactly once and at least once. `columns`: a filter and a new value as
-Spark columns and as Python functions. `windows`: a windowed count by key from topic to topic, and
-the same in quixstreams, run by the Python of an environment that has it. A node is started.
+Spark columns and as Python functions. `windows`: a windowed count by key from topic to topic, the
+same in quixstreams on one core (run by the Python of an environment that has it), and in Kafka
+Streams on two (its jars are fetched by Maven). `latency`: from produce to result. `start`: a
+session with its first job, the second time. `idle`: 20 idle queries. `realtime` (with --jars, those
+of Kafka's own connector): latency in Spark's Real-Time Mode. A node is started.
 """
 
 from __future__ import annotations
@@ -16,6 +19,9 @@ import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from pipelines.latency import measure, real_time, stateful, stateless
+from pipelines.sessions import first_job, idle_queries
 
 from ottla.clients.blocking import Admin, Producer
 from ottla.spark.local_session import session, stop
@@ -38,6 +44,7 @@ if TYPE_CHECKING:
     from ottla.streams import Topology
 
 RUNS = 3
+PARTS = ("sink", "columns", "windows", "latency", "start", "idle", "realtime")
 PARTITIONS = 2
 KEYS = 100
 MINUTE_MS = 60_000
@@ -47,11 +54,13 @@ import sys, time
 from datetime import timedelta
 from quixstreams import Application
 
+import os
+os.sched_setaffinity(0, {0})
 app = Application(
     broker_address=sys.argv[1], consumer_group=f"quix-{time.time_ns()}", state_dir=sys.argv[3],
     auto_offset_reset="earliest", loglevel="ERROR",
 )
-source = app.topic("bench", value_deserializer="json", key_deserializer="str")
+source = app.topic("bench", value_deserializer="bytes", key_deserializer="str")
 target = app.topic("quix-out", value_serializer="json")
 frame = app.dataframe(source)
 frame = frame.tumbling_window(duration_ms=timedelta(minutes=1)).count().current().to_topic(target)
@@ -65,8 +74,9 @@ print(count / (time.perf_counter() - began))
 def fill(bootstrap: str, records: int) -> None:
     """Send records of a hundred keys over ten minutes of event time."""
     with Admin(bootstrap_servers=bootstrap) as admin:
-        for topic in ("bench", "copied", "dear", "windows", "quix-out"):
-            admin.create_topic(topic, partitions=PARTITIONS)
+        for topic in ("bench", "copied", "dear", "windows", "quix-out", "java-out"):
+            # the records' times are of long ago
+            admin.create_topic(topic, partitions=PARTITIONS, configs={"retention.ms": "-1"})
     with Producer(bootstrap_servers=bootstrap) as producer:
         for number in range(records):
             value = json.dumps({"n": number, "text": "x" * 80}).encode()
@@ -139,16 +149,31 @@ def quix(python: str, bootstrap: str, records: int) -> float:
         return records / float(done.stdout.split()[-1])
 
 
+def java(bootstrap: str, records: int) -> float:
+    """Return the seconds of the same count in Kafka Streams, without its start."""
+    from tests.streams.oracle import streams_jars
+
+    kafka = streams_jars()
+    classes = kafka.compile(Path(__file__).parent / "pipelines" / "WindowCount.java")
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
+        arguments = ("WindowCount", bootstrap, str(records), directory)
+        command = kafka.command(*arguments, classes=classes, heap_mb=1024)
+        command.remove("-XX:TieredStopAtLevel=1")  # a server, not a test
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
+        return records / float(done.stdout.split()[-1])
+
+
 def report(what: str, records: int, measured: dict[str, Callable[[], float]]) -> None:
     """Print the best rates of alternating runs after a warm-up, and their ratio."""
     found: dict[str, list[float]] = {name: [] for name in measured}
     for _ in range(RUNS + 1):
-        for name, measure in measured.items():
-            found[name].append(measure())
+        for name, run in measured.items():
+            found[name].append(run())
     rates = {name: records / min(times[1:]) for name, times in found.items()}
     shown = "  ".join(f"{name} {rate:>9,.0f}" for name, rate in rates.items())
-    first, *_, last = rates.values() if len(rates) > 1 else (*rates.values(), *rates.values())
-    print(f"{what:10} {shown} rows/s  {first / last:.2f}x", flush=True)
+    first, *others = rates.items()
+    ratios = "  ".join(f"{first[1] / rate:.2f}x {name}" for name, rate in others)
+    print(f"{what:10} {shown} rows/s  {ratios}", flush=True)
 
 
 def main() -> None:
@@ -156,12 +181,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--records", type=int, default=500_000)
     parser.add_argument("--quix", help="a Python that has quixstreams")
-    parser.add_argument("--only", choices=("sink", "columns", "windows"))
+    parser.add_argument("--java", action="store_true", help="compare with Kafka Streams, too")
+    parser.add_argument("--seconds", type=float, default=30.0, help="of each latency")
+    parser.add_argument("--queries", type=int, default=20, help="how many are idle")
+    parser.add_argument("--jars", help="Kafka's connector for Spark and what it needs, a,b")
+    parser.add_argument("--only", choices=PARTS)
     arguments: Any = parser.parse_args()
     with Cluster() as cluster:
         at, records = cluster.bootstrap, arguments.records
         fill(at, records)
-        spark = session("benchmark", memory="2g", class_cache=False)
+        if arguments.only in (None, "start"):
+            first_job()  # makes the class archive
+            print(f"start      {first_job():.1f} s to the end of a session's first job", flush=True)
+        if arguments.only == "start":
+            return
+        config = {"spark.jars": arguments.jars} if arguments.jars else {}
+        spark = session("benchmark", config=config, memory="2g", class_cache=False)
         try:
             run_all(spark, at, records, arguments)
         finally:
@@ -186,7 +221,20 @@ def run_all(spark: SparkSession, at: str, records: int, arguments: Any) -> None:
         counted = {"ottla": lambda: application(spark, at, windows())}
         if arguments.quix:
             counted["quixstreams"] = lambda: quix(arguments.quix, at, records)
+        if arguments.java:
+            counted["Kafka Streams"] = lambda: java(at, records)
         report("windows", records, counted)
+    starts = [stateless, stateful] if arguments.only in (None, "latency") else []
+    if arguments.jars and arguments.only in (None, "realtime"):
+        starts.append(real_time)
+    for start in starts:
+        median, worst = measure(spark, at, start, arguments.seconds)
+        name = start.__name__
+        print(f"latency    {name} p50 {median:.0f} ms, p99 {worst:.0f} ms", flush=True)
+    if arguments.only in (None, "idle"):
+        share, memory_mb = idle_queries(spark, at, arguments.queries)
+        shown = f"{arguments.queries} queries: {share:.1%} of a core, {memory_mb:.0f} MB each"
+        print(f"idle       {shown}", flush=True)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 SCHEMA = pa.schema(
     [
-        ("stage", pa.int32()),
+        pa.field("stage", pa.int32(), nullable=False),  # as of a literal in Spark
         ("task", pa.int32()),
         ("origin", pa.int32()),
         ("topic", pa.string()),

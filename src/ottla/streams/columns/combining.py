@@ -287,7 +287,8 @@ def _as_parts(
         "timestamp": table.column("timestamp"),
         "headers": table.column("headers"),
     }
-    return pa.table({field.name: made[field.name].cast(field.type) for field in schema})
+    columns = [made[field.name].cast(field.type) for field in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _unreadable(serde: Serde, data: pa.Array) -> dict[int, SerializationException]:

@@ -1,0 +1,96 @@
+"""Start of a session, and what idle queries cost."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from typing import TYPE_CHECKING
+
+import psutil
+
+from ottla.clients.blocking import Admin
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FIRST_JOB = """
+import time
+began = time.perf_counter()
+import ottla.spark
+spark = ottla.spark.session("first job")
+spark.range(100).count()
+print(time.perf_counter() - began)
+ottla.spark.stop(spark)
+"""
+SETTLE_S, WATCH_S = 15.0, 20.0
+
+
+def first_job() -> float:
+    """Return the seconds from the import to the end of a first job, in a process of its own."""
+    command = [sys.executable, "-c", FIRST_JOB]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    return float(done.stdout.split()[-1])
+
+
+def idle_queries(spark: SparkSession, bootstrap: str, count: int) -> tuple[float, float]:
+    """Return the share of a core and the MB for each query that idle queries add."""
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        for topic in ("idle-in", "idle-out"):
+            admin.create_topic(topic, if_not_exists=True)
+    before_mb = _memory_mb()
+    queries = []
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
+        for number in range(count):
+            rows = (
+                spark.readStream.format("ottla")
+                .option("kafka.bootstrap.servers", bootstrap)
+                .option("subscribe", "idle-in")
+                .load()
+                .selectExpr("value")
+            )
+            queries.append(
+                rows.writeStream.format("ottla")
+                .option("kafka.bootstrap.servers", bootstrap)
+                .option("topic", "idle-out")
+                .option("checkpointLocation", f"{directory}/{number}")
+                .start()
+            )
+        try:
+            time.sleep(SETTLE_S + count)
+            began_s, cpu_s = time.monotonic(), _cpu_s()
+            time.sleep(WATCH_S)
+            share = (_cpu_s() - cpu_s) / (time.monotonic() - began_s)
+            return share, (_memory_mb() - before_mb) / count
+        finally:
+            for query in queries:
+                query.stop()
+
+
+def _processes() -> list[psutil.Process]:
+    """Return the JVM and its workers."""
+    return psutil.Process().children(recursive=True)
+
+
+def _cpu_s() -> float:
+    """Return the CPU time of this process and its children, with the driver's threads."""
+    total = 0.0
+    for one in (psutil.Process(), *_processes()):
+        try:
+            times = one.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += times.user + times.system
+    return total
+
+
+def _memory_mb() -> float:
+    """Return the memory of this process and its children; what they share counts once."""
+    total = 0
+    for one in (psutil.Process(), *_processes()):
+        try:
+            total += one.memory_full_info().pss
+        except psutil.Error:
+            continue
+    return total / 1e6
