@@ -225,7 +225,7 @@ class Own(Processor):
 
 
 def test_what_is_not_combined() -> None:
-    """Where each record counts: a join beside it, results on close, a history, no cache."""
+    """Where each record counts: a join next to it, results on close, a history, no cache."""
 
     def stages(make: Callable[[Any], Any], **settings: Any) -> list[Any]:
         builder = StreamsBuilder(StreamsConfig(**settings))
