@@ -31,7 +31,7 @@ from tests.simulation.classic_group_clients import Client, History
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SEEDS = [int(os.environ["SEED"])] if "SEED" in os.environ else list(range(12))
+SEEDS = [int(os.environ["SEED"])] if "SEED" in os.environ else list(range(6))
 EVENTS = 3000
 APPEND_ERRORS = (
     ErrorCode.NOT_ENOUGH_REPLICAS,

@@ -136,6 +136,7 @@ def test_every_sync_of_a_workload_is_in_the_tables() -> None:
     assert len(found) > 10
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("place", NOTICED_BY_OPERATION)
 def test_a_power_cut_shows_a_missing_sync(place: str) -> None:
     """A promise breaks without the sync; with it the same run passes."""
@@ -145,6 +146,7 @@ def test_a_power_cut_shows_a_missing_sync(place: str) -> None:
     sweep.crash_at(0, shown_at, power=True)
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("place", NOTICED_BY_SEED)
 def test_a_workload_shows_a_missing_sync(place: str) -> None:
     """A promise breaks in a seeded run."""
@@ -357,6 +359,7 @@ def _compacted_is_lost(seed: int) -> bool:
     return {one.key: one.value for one in found if one.offset < end_offset} != expected
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize(
     ("place", "fails"),
     [

@@ -11,6 +11,8 @@ from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from ottla import NewTopic
 from ottla.clients.admin.quotas import QuotaChange
 from ottla.controller.catch_up import RECORDS_PER_TURN
@@ -23,8 +25,6 @@ from ottla.types import OffsetAndEpoch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import pytest
 
     from ottla.clients.admin.admin import AsyncAdmin
     from ottla.metadata.framing import MessageAndVersion
@@ -371,6 +371,7 @@ async def _ask_while_it_starts(
     return waits
 
 
+@pytest.mark.conformance
 def test_a_voter_answers_while_it_replays_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
     """A start replays so many records in a turn; votes are answered between the turns."""
     cluster = SimulatedCluster(24)
@@ -396,6 +397,7 @@ def test_a_voter_answers_while_it_replays_its_log(monkeypatch: pytest.MonkeyPatc
     cluster.run(work())
 
 
+@pytest.mark.conformance
 def test_a_voter_answers_while_it_loads_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that was away takes the leader's snapshot; its image changes once, to the whole."""
     cluster = SimulatedCluster(25, config={"metadata.max.retention.bytes": "1"})
@@ -462,6 +464,7 @@ def test_a_voter_answers_while_it_loads_the_snapshot_of_its_own_start(
     cluster.run(work())
 
 
+@pytest.mark.conformance
 def test_a_controller_leads_after_it_has_replayed_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """All start together: whoever is elected answers, but decides nothing before its log's end."""
     cluster = SimulatedCluster(26)

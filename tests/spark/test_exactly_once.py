@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from ottla.testing.cluster import Cluster
 
 
+pytestmark = pytest.mark.conformance
+
+
 @pytest.fixture
 def pipeline(
     spark: SparkSession, node: Cluster, tmp_path: Path, request: pytest.FixtureRequest
@@ -31,7 +34,6 @@ def pipeline(
     return Pipeline(spark, node.bootstrap, tmp_path, name)
 
 
-@pytest.mark.conformance
 def test_batches_are_committed_with_their_offsets(pipeline: Pipeline) -> None:
     """The group is an ordinary one, without lag after each run."""
     numbers(pipeline.bootstrap, pipeline.source, 0, 100)
@@ -54,7 +56,6 @@ def test_a_repeated_batch_is_not_written_again(pipeline: Pipeline) -> None:
     assert committed(pipeline.bootstrap, pipeline.sink) == list(range(50))
 
 
-@pytest.mark.conformance
 def test_what_an_undecided_batch_left_is_aborted(pipeline: Pipeline) -> None:
     """The driver died before its decision: the tasks' transactions are still open."""
     left = f"{pipeline.name}-task-12345678-0-0-0.0"
@@ -71,7 +72,6 @@ def test_what_an_undecided_batch_left_is_aborted(pipeline: Pipeline) -> None:
         assert committed(pipeline.bootstrap, pipeline.sink) == list(range(20))
 
 
-@pytest.mark.conformance
 def test_a_failed_batch_leaves_nothing(pipeline: Pipeline) -> None:
     """A task fails after others have written; the next run writes all."""
     numbers(pipeline.bootstrap, pipeline.source, 0, 40)
@@ -86,7 +86,6 @@ def test_a_failed_batch_leaves_nothing(pipeline: Pipeline) -> None:
     assert committed(pipeline.bootstrap, pipeline.sink) == list(range(40))
 
 
-@pytest.mark.conformance
 def test_a_group_without_a_decision_is_refused(pipeline: Pipeline) -> None:
     """Whether the last batch was written cannot be known; the user may take the risk."""
     numbers(pipeline.bootstrap, pipeline.source, 0, 10)
@@ -100,7 +99,6 @@ def test_a_group_without_a_decision_is_refused(pipeline: Pipeline) -> None:
     assert committed(pipeline.bootstrap, pipeline.sink) == list(range(20))
 
 
-@pytest.mark.conformance
 def test_the_group_of_another_query_is_refused(pipeline: Pipeline) -> None:
     """Its offsets would be moved back and forth."""
     numbers(pipeline.bootstrap, pipeline.source, 0, 10)
@@ -110,7 +108,6 @@ def test_the_group_of_another_query_is_refused(pipeline: Pipeline) -> None:
         pipeline.run()
 
 
-@pytest.mark.conformance
 def test_at_least_once_needs_no_group(pipeline: Pipeline) -> None:
     """A repeated batch is written twice, as by Kafka's connector."""
     numbers(pipeline.bootstrap, pipeline.source, 0, 10)
@@ -121,7 +118,6 @@ def test_at_least_once_needs_no_group(pipeline: Pipeline) -> None:
     assert pipeline.offsets() == {}
 
 
-@pytest.mark.conformance
 def test_a_written_frame_is_committed_as_a_whole(pipeline: Pipeline) -> None:
     """A task that fails takes the records of all others with it."""
     spark, topic = pipeline.spark, pipeline.sink
@@ -142,7 +138,6 @@ def test_a_written_frame_is_committed_as_a_whole(pipeline: Pipeline) -> None:
     assert committed(pipeline.bootstrap, topic) == list(range(30))
 
 
-@pytest.mark.conformance
 def test_a_query_is_a_group_whatever_it_writes_to(pipeline: Pipeline) -> None:
     """Without this sink, too: the offsets follow, the last batch of availableNow included."""
     numbers(pipeline.bootstrap, pipeline.source, 0, 40)
@@ -177,7 +172,6 @@ def test_a_query_is_a_group_whatever_it_writes_to(pipeline: Pipeline) -> None:
     assert [one.offset for _, one in sorted(pipeline.offsets().items())] == [25, 25]
 
 
-@pytest.mark.conformance
 @pytest.mark.parametrize("topics", ["all", "one"])
 def test_a_stopped_query_goes_on_where_its_group_was_reset(pipeline: Pipeline, topics: str) -> None:
     """As by `consumer-groups --reset-offsets`, for the group or for one of its partitions."""

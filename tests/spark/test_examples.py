@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ottla.testing.cluster import Cluster
 
 pytestmark = [
+    pytest.mark.conformance,
     pytest.mark.spark,
     pytest.mark.timeout(240),
     # Spark's own code, not ours
@@ -31,13 +32,11 @@ def test_batch(spark: SparkSession, node: Cluster) -> None:
     assert spark_batch.run(spark, node.bootstrap) == 1000
 
 
-@pytest.mark.conformance
 def test_windows(spark: SparkSession, node: Cluster) -> None:
     """Ten minutes of three pages."""
     assert spark_windows.run(spark, node.bootstrap) == 30
 
 
-@pytest.mark.conformance
 def test_join(spark: SparkSession, node: Cluster) -> None:
     """Every order but one was paid."""
     paid = spark_join.run(spark, node.bootstrap)

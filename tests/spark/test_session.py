@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ottla.testing.cluster import Cluster
 
 pytestmark = [
+    pytest.mark.conformance,
     pytest.mark.spark,
     pytest.mark.timeout(240),
     # Spark's own code, not ours
@@ -143,7 +144,6 @@ def test_a_stream_goes_on_where_it_was(spark: SparkSession, node: Cluster, tmp_p
     assert numbers_in(batch(spark, node, "target")) == list(range(150))
 
 
-@pytest.mark.conformance
 def test_a_recreated_topic_ends_the_query(
     spark: SparkSession, node: Cluster, tmp_path: Path
 ) -> None:
@@ -232,7 +232,6 @@ print(spark.read.format("ottla").options(**server).load().columns[:2])
 """
 
 
-@pytest.mark.conformance
 def test_a_plain_session_needs_no_path(tmp_path: Path) -> None:
     """A virtual environment that is not on PATH: the JVM looks for sources with its Python."""
     venv.create(tmp_path / "venv", symlinks=True)

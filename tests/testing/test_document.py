@@ -105,6 +105,7 @@ def count(examples: list[Example]) -> int:
     return sum(text.count("def test_") for one in examples for text in one.files.values())
 
 
+@pytest.mark.conformance
 def test_examples_without_a_conftest_pass(tmp_path: Path) -> None:
     """All in one run of two processes, each in a directory of its own."""
     parallel = only("Several processes")
@@ -118,6 +119,7 @@ def test_examples_without_a_conftest_pass(tmp_path: Path) -> None:
     assert "2 workers" in output
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize(
     "example",
     [
@@ -133,6 +135,7 @@ def test_examples_with_a_conftest_pass(tmp_path: Path, example: Example) -> None
     assert outcomes == {"passed": count([example])}, output
 
 
+@pytest.mark.conformance
 def test_tests_run_against_a_given_broker(tmp_path: Path) -> None:
     """Those that need a broker of their own are skipped; tests/conformance takes real Kafka."""
     example = only("The same tests on real Kafka")
@@ -146,6 +149,7 @@ def test_tests_run_against_a_given_broker(tmp_path: Path) -> None:
     assert f"needs a broker of its own, but --ottla-url names {address}" in output
 
 
+@pytest.mark.conformance
 def test_a_failing_test_shows_what_the_document_says(tmp_path: Path) -> None:
     """The line of the test, the content of the topic, and a section of the report."""
     example = only("What a failing test shows")

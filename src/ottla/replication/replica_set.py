@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ottla.types import Uuid
 
 
-CHECKS_IN_A_TURN: Final = 100
+CHECKS_IN_A_TURN: Final = 50
 """Partitions whose followers are checked in a turn: 30 to 70 µs each with proposals."""
 MAX_TURNS: Final = 10
 """A follower's fetch waits for more records so many turns of the loop at most."""
