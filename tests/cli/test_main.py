@@ -85,7 +85,27 @@ def test_some_tools_know_no_version(tool: str, capsys: pytest.CaptureFixture[str
     """Kafka's refuse the flag as well."""
     status, _, err = run(capsys, tool, "--version")
     assert status == 1
-    assert "No such option '--version'" in err
+    assert "unrecognized arguments: '--version'" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ("--foo", "unrecognized arguments: '--foo'\n"),
+        ("list --foo bar", "unrecognized arguments: '--foo'\n"),
+        ("-x list", "unrecognized arguments: '-x'\n"),
+        ("list bar", "unrecognized arguments: 'bar'\n"),
+        ("list --duration-filter", "argument --duration-filter: expected one argument\n"),
+        ("list --duration-filtre 1", "'--duration-filtre' Did you mean '--duration-filter'?"),
+    ],
+)
+def test_unknown_flags_of_argparse4j_tools(
+    arguments: str, error: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are refused in that library's words, which Kafka's tools with subcommands print."""
+    status, _, err = run(capsys, "transactions", *arguments.split())
+    assert status == 1
+    assert error in err
 
 
 @pytest.mark.parametrize("name", ["kafka-topics.sh", "kafka-topics", "topics"])

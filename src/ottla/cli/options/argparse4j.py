@@ -6,6 +6,7 @@ Kafka: the tools that use net.sourceforge.argparse4j; `joptsimple.py` serves the
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -14,10 +15,29 @@ import click
 from ottla.cli.options.java_numbers import java_integer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
 GIVEN = "ottla.given"
+
+
+@contextmanager
+def _option_errors(command: click.Command, ctx: click.Context) -> Iterator[None]:
+    """Word errors of unknown flags, and of flags without their values, as argparse4j does."""
+    try:
+        yield
+    except click.NoSuchOption as error:
+        options = command.get_params(ctx)
+        flags = [flag for one in options for flag in one.opts if flag.startswith("--")]
+        near = get_close_matches(error.option_name, flags, n=1, cutoff=0.5)
+        proposal = f" Did you mean '{near[0]}'?" if near else ""
+        raise click.UsageError(
+            f"unrecognized arguments: '{error.option_name}'{proposal}", ctx
+        ) from error
+    except click.BadOptionUsage as error:
+        raise click.UsageError(
+            f"argument {error.option_name}: expected one argument", ctx
+        ) from error
 
 
 class PrefixCommand(click.Command):
@@ -27,7 +47,8 @@ class PrefixCommand(click.Command):
         """Expand abbreviated options, then parse; refuse arguments that no option takes."""
         ctx.allow_extra_args = True
         words = whole_options(self, ctx, args)
-        _, _, ctx.meta[GIVEN] = self.make_parser(ctx).parse_args(list(words))
+        with _option_errors(self, ctx):
+            _, _, ctx.meta[GIVEN] = self.make_parser(ctx).parse_args(list(words))
         unknown = super().parse_args(ctx, words)
         if unknown:
             raise click.UsageError(f"unrecognized arguments: '{' '.join(unknown)}'", ctx)
@@ -109,7 +130,8 @@ class ToolGroup(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Expand the group's abbreviated options, then parse."""
-        return super().parse_args(ctx, whole_options(self, ctx, args))
+        with _option_errors(self, ctx):
+            return super().parse_args(ctx, whole_options(self, ctx, args))
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the subcommand; raises UsageError without one."""
