@@ -45,6 +45,8 @@ class ShareChecks:
     def __init__(self) -> None:
         self.ended: dict[Place, int] = {}
         """The epoch in which a record was accepted or rejected."""
+        self.unanswered: set[Place] = set()
+        """Records that were accepted or rejected, with an error or before the leader was lost."""
         self.exhausted: set[Place] = set()
         """Records that were delivered as often as they may be."""
         self.deliveries = 0
@@ -71,6 +73,7 @@ class ShareChecks:
         def acknowledged(
             partition: SharePartition, member_id: str, batches: list[Acknowledgement]
         ) -> Pending[None]:
+            self.unanswered.update(_ended_by(partition, batches))
             done = acknowledge(partition, member_id, batches)
             done.on_done(lambda result: self._acknowledged(partition, batches, result.error))
             return done
@@ -146,17 +149,40 @@ class ShareChecks:
         for batch in batches:
             for offset in range(batch.first_offset, batch.last_offset + 1):
                 locks.pop(offset, None)
-                if batch.type_at(offset) is not AcknowledgeType.RELEASE:
-                    place = _place(partition, offset)
-                    self.ended[place] = partition.leader_epoch
-                    if place not in self._persisted:
-                        self.violations.append(
-                            f"{partition.key} reports the end of {offset}, which is not stored"
-                        )
+        for place in _ended_by(partition, batches):
+            self.ended[place] = partition.leader_epoch
+            if place not in self._persisted:
+                self.violations.append(
+                    f"{partition.key} reports the end of {place[2]}, which is not stored"
+                )
+
+    def has_ended(self, place: Place) -> bool:
+        """Whether a record is delivered no more.
+
+        What a lost leader has persisted ends a record although no answer said so: a later leader
+        begins after it.
+        """
+        if place in self.ended or place in self.exhausted:
+            return True
+        *partition, offset = place
+        return place in self.unanswered and any(
+            [bytes(one.key.topic_id), one.key.partition] == partition and one.start_offset > offset
+            for one in self._known
+        )
 
     def check(self) -> None:
         """Check what has passed since the last time."""
         assert not self.violations, self.violations[0]
+
+
+def _ended_by(partition: SharePartition, batches: list[Acknowledgement]) -> list[Place]:
+    """Return the records that are accepted or rejected."""
+    return [
+        _place(partition, offset)
+        for batch in batches
+        for offset in range(batch.first_offset, batch.last_offset + 1)
+        if batch.type_at(offset) is not AcknowledgeType.RELEASE
+    ]
 
 
 def _place(partition: SharePartition, offset: int) -> Place:

@@ -90,8 +90,7 @@ class ShareWork:
         return self.is_over and self._has_ended_all()
 
     def _has_ended_all(self) -> bool:
-        places = ((self._topic_id, *one) for one in self.sent)
-        return all(one in self.checks.ended or one in self.checks.exhausted for one in places)
+        return all(self.checks.has_ended((self._topic_id, *one)) for one in self.sent)
 
     async def _take_part(self) -> None:
         """Be one member after the other."""
@@ -135,7 +134,8 @@ class ShareWork:
     def check(self) -> None:
         """Check what has passed the leaders, and that all records have ended."""
         self.checks.check()
-        left = sorted(one for one in self.sent if (self._topic_id, *one) not in self.checks.ended)
-        stuck = [one for one in left if (self._topic_id, *one) not in self.checks.exhausted]
+        stuck = sorted(
+            one for one in self.sent if not self.checks.has_ended((self._topic_id, *one))
+        )
         assert not stuck, f"records of {TOPIC} have not ended: {stuck[:10]}"
         assert self.checks.deliveries, "nothing was delivered"
