@@ -85,7 +85,7 @@ def run_program(node: Cluster, directory: Path, name: str, master: str) -> None:
         [*command, "--master", master], capture_output=True, text=True, timeout=400, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    counts = latest(node.bootstrap, f"{name}-out", 10)
+    counts = latest(node.bootstrap, f"{name}-out", 3)
     assert {key: int.from_bytes(value) for key, value in counts.items()} == {"0": 3, "1": 4, "2": 3}
 
 

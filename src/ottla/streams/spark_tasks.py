@@ -8,6 +8,7 @@ together and in order, so that stream time, late records and stores mean what th
 
 from __future__ import annotations
 
+import json
 import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +24,7 @@ from ottla.streams.task import MEMORY, Task, TaskEnvironment
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from ottla.streams.columns.combining import Input
     from ottla.streams.stages import Stage, StagePlan
     from ottla.streams.stores.backend import Backend
 
@@ -162,12 +164,36 @@ class StageProcessor(StatefulProcessor):
                 run.process(record)
             return
         # no part is late by those before it, since the timestamps rise
-        for part in sorted(map(raw_record, rows), key=lambda one: (one.timestamp, one.key)):
-            source = self._stage.inputs[part.partition or 0]
-            run.process_part(part.topic, source.key, part)
+        for part in sorted(joined_parts(self._stage.inputs, rows), key=_in_time):
+            run.process_part(part.topic, self._stage.inputs[part.partition or 0].key, part)
 
     def close(self) -> None:
         """Do nothing: the state is Spark's."""
+
+
+def joined_parts(inputs: list[Input], rows: Iterable[Row]) -> Iterator[RawRecord]:
+    """Yield the parts of a micro-batch, one for a key and window: several Spark tasks made them."""
+    found: dict[tuple[Any, ...], list[RawRecord]] = {}
+    for part in map(raw_record, rows):
+        start = (part.value or b"").partition(b",")[0]
+        found.setdefault((part.partition, part.topic, part.key, start), []).append(part)
+    for parts in found.values():
+        first = parts[0]
+        if len(parts) == 1:
+            yield first
+            continue
+        (fold,) = (
+            one.fold for one in inputs[first.partition or 0].targets if one.node == first.topic
+        )
+        start, *values = json.loads(first.value or b"")
+        for other in parts[1:]:
+            values = fold.joined(values, json.loads(other.value or b"")[1:])
+        latest = max(parts, key=lambda one: one.timestamp)
+        yield latest._replace(value=json.dumps([start, *values]).encode())
+
+
+def _in_time(part: RawRecord) -> tuple[int, bytes]:
+    return part.timestamp, part.key or b""
 
 
 class StatelessStage:

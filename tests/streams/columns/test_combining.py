@@ -102,6 +102,8 @@ def run_combined(plan: StagePlan, batches: Given) -> tuple[list[RawRecord], int]
             *letters,
             *(one.asDict() for one in processor.handleInputRows((0,), iter(mine), None)),
         ]
+        own = [one["key"] for one in rows_out if one["topic"] == "out"]
+        assert len(own) == len(set(own))
         found += [
             RawRecord(one["topic"], one["key"], one["value"], one["timestamp"]) for one in rows_out
         ]

@@ -55,12 +55,14 @@ class Fold:
     def combined(self, aggregate: Any, part: Sequence[Any]) -> Any:
         """Return the aggregate with a part: a number or None for each function."""
         old = [aggregate] if self.is_single else [aggregate[name] for name in self.functions]
-        return self._aggregate(
-            [
-                _combined(function, one, other)
-                for function, one, other in zip(self.functions.values(), old, part, strict=True)
-            ]
-        )
+        return self._aggregate(self.joined(old, part))
+
+    def joined(self, part: Sequence[Any], other: Sequence[Any]) -> list[Any]:
+        """Return two parts as one."""
+        return [
+            _combined(function, *both)
+            for function, *both in zip(self.functions.values(), part, other, strict=True)
+        ]
 
     def merged(self, _key: Any, first: Any, second: Any) -> Any:
         """Return the aggregate of two sessions."""
