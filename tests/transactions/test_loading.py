@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ottla.coordinator.runtime.active import ShardState
+from ottla.coordinator.transaction import queries
 from ottla.coordinator.transaction.decisions import EndRequest, ProducerKey
 from ottla.errors import ErrorCode
 from ottla.types import TopicPartition
@@ -52,3 +53,15 @@ def test_markers_of_a_loaded_decision_are_written_once() -> None:
     world.coordinator = world.make()
     world.elect().advance(50)
     assert not world.sent
+
+
+def test_an_election_that_is_known_changes_nothing() -> None:
+    """The markers that are under way are still written, and complete their transaction."""
+    world = World().elect()
+    producer = begin(world, "t")
+    world.coordinator.end_transaction("t", EndRequest(producer, committed=True, client_version=2))
+    for leader_epoch in (world.leader_epoch, world.leader_epoch - 1):
+        world.coordinator.on_elected(0, leader_epoch)
+    world.write_markers()
+    described = queries.describe(world.coordinator, "t").value
+    assert described.transaction_state == "CompleteCommit"

@@ -98,7 +98,8 @@ class TransactionCoordinator:
 
     def on_elected(self, partition: int, leader_epoch: int) -> None:
         """Load a partition of which this node became the leader."""
-        self.markers.cancel(partition)
+        if leader_epoch > self.runtime.leader_epoch(partition):
+            self.markers.cancel(partition)
         self.runtime.on_elected(partition, leader_epoch)
 
     def on_resigned(self, partition: int, leader_epoch: int | None = None) -> None:
