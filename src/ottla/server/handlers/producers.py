@@ -5,7 +5,8 @@ Kafka: KafkaApis.handleDescribeProducersRequest, UnifiedLog.activeProducers (KIP
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
 from ottla.controller.topic_names import check_topic_name
 from ottla.errors import ErrorCode, KafkaError
@@ -13,34 +14,58 @@ from ottla.protocol.apis.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
 )
+from ottla.purgatory.pending import Pending
 from ottla.server.requests.api import handles
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ottla.server.requests.context import Context
     from ottla.storage.producers.entry import ProducerEntry
 
 TopicResponse = DescribeProducersResponse.TopicResponse
 PartitionResponse = TopicResponse.PartitionResponse
+PRODUCERS_IN_A_TURN: Final = 1_000
+"""At some 4 µs each."""
 
 
 @handles(DescribeProducersRequest)
 def describe_producers(
     ctx: Context, request: DescribeProducersRequest
-) -> DescribeProducersResponse:
-    """Describe the producer state of the requested partitions."""
-    return DescribeProducersResponse(
+) -> DescribeProducersResponse | Pending[DescribeProducersResponse]:
+    """Describe the producer state of the requested partitions, some producers in a turn."""
+    response = DescribeProducersResponse(
         topics=[
             TopicResponse(
                 name=topic.name,
-                partitions=[_describe(ctx, topic.name, one) for one in topic.partition_indexes],
+                partitions=[
+                    PartitionResponse(partition_index=one, active_producers=[])
+                    for one in topic.partition_indexes
+                ],
             )
             for topic in request.topics
         ]
     )
+    answer: Pending[DescribeProducersResponse] = Pending()
+    steps = (
+        step
+        for topic in response.topics
+        for partition in topic.partitions
+        for step in _describe(ctx, topic.name, partition)
+    )
+
+    def run() -> None:
+        if sum(1 for _ in islice(steps, PRODUCERS_IN_A_TURN)) == PRODUCERS_IN_A_TURN:
+            ctx.broker.replicas.call_soon(run)
+        else:
+            answer.complete(response)
+
+    run()
+    return response if answer.done else answer
 
 
-def _describe(ctx: Context, topic: str, index: int) -> PartitionResponse:
-    response = PartitionResponse(partition_index=index, active_producers=[])
+def _describe(ctx: Context, topic: str, response: PartitionResponse) -> Iterator[None]:
+    """Fill the response in steps of one producer."""
     try:
         check_topic_name(topic)
         if ctx.broker.image.topics.topic_id(topic) is None:
@@ -48,16 +73,16 @@ def _describe(ctx: Context, topic: str, index: int) -> PartitionResponse:
     except KafkaError as error:
         response.error_code = int(error.code)
         response.error_message = error.message
-        return response
+        return
     try:
-        partition = ctx.broker.replicas.get(topic, index)
+        partition = ctx.broker.replicas.get(topic, response.partition_index)
         partition.check_epoch()  # followers describe what they have, too
     except KafkaError as error:
         response.error_code = int(error.code)
-        return response
-    producers = partition.log.producer_state.producers
-    response.active_producers = [_state(entry) for entry in producers.values()]
-    return response
+        return
+    for entry in list(partition.log.producer_state.producers.values()):
+        response.active_producers.append(_state(entry))
+        yield
 
 
 def _state(entry: ProducerEntry) -> PartitionResponse.ProducerState:
