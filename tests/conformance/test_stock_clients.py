@@ -219,3 +219,40 @@ def test_verifiable_tools_agree(node: Target, kafka: Kafka) -> None:
     events = [json.loads(line) for line in consumed.stdout.splitlines() if line.startswith("{")]
     counts = [one["count"] for one in events if one["name"] == "records_consumed"]
     assert sum(counts) == 500
+
+
+def test_a_group_changes_to_the_consumer_protocol_member_by_member(node: Target) -> None:
+    """A rolling change of Java's and librdkafka's members under load, and back: none is left out.
+
+    Members of both protocols share the partitions meanwhile; the group's type follows.
+    """
+    names = ("java", "confluent-kafka")
+    classic = [client_or_skip(one) for one in CLIENTS if one.name in names]
+    consumer = [one._replace(environment={"STOCK_PROTOCOL": "consumer"}) for one in classic]
+    topic, group = node.create_topic("rolling", partitions=4), "group-rolling"
+    joins = ("consume", node.bootstrap, topic, group, "0")
+    with ExitStack() as stack:
+        everyone = [stack.enter_context(Program(one, *joins)) for one in classic]
+        members = list(everyone)
+
+        def share(kind: str) -> None:
+            members[0].wait_until(lambda: [len(one.assigned()) for one in members] == [2, 2])
+            assert _group_type(node, group) == kind
+
+        share("Classic")
+        load = stack.enter_context(
+            Program(classic[1], "produce", node.bootstrap, topic, "2000", "none", "0", "5")
+        )
+        for number, client in enumerate((*consumer, *classic)):
+            members[number % 2].leave()
+            members[number % 2] = stack.enter_context(Program(client, *joins))
+            everyone.append(members[number % 2])
+            share("Classic" if number == 3 else "Consumer")
+        load.wait()
+        wanted = set(range(2000))
+        members[0].wait_until(lambda: {n for one in everyone for n in one.numbers()} == wanted)
+
+
+def _group_type(node: Target, group: str) -> str:
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        return next(one.type for one in admin.list_groups() if one.group_id == group)

@@ -45,6 +45,8 @@ class NodeProcess:
         settings = {
             "log.dirs": self.data_dir,
             "group.initial.rebalance.delay.ms": 0,
+            "group.consumer.min.heartbeat.interval.ms": 100,
+            "group.consumer.heartbeat.interval.ms": 300,
             "offsets.topic.num.partitions": 5,
         }
         overrides = [f"--override={name}={value}" for name, value in settings.items()]

@@ -234,6 +234,8 @@ class Cluster:
             "offsets.topic.num.partitions": "5",
             "transaction.state.log.num.partitions": "5",
             "group.initial.rebalance.delay.ms": "0",
+            "group.consumer.min.heartbeat.interval.ms": "100",
+            "group.consumer.heartbeat.interval.ms": "300",
         }
 
     def start(self) -> None:

@@ -14,7 +14,6 @@ from ottla.coordinator.group.consumer.member import LEAVE_STATIC_EPOCH, EpochsBy
 from ottla.coordinator.group.consumer.subscription import metadata_hash, subscribed_topics
 from ottla.coordinator.group.consumer.validation import static_member
 from ottla.coordinator.runtime.result import CoordinatorRecord, Result, replace_response
-from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -35,10 +34,7 @@ def leave(
     groups: ConsumerGroups, request: ConsumerGroupHeartbeatRequest
 ) -> Result[ConsumerGroupHeartbeatResponse]:
     """Remove a member; one that leaves for a time keeps its partitions for its session."""
-    group = groups.find(request.group_id)
-    if group is None:
-        text = f"Group {request.group_id} not found."
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
+    group = groups.to_leave(request.group_id)
     response = ConsumerGroupHeartbeatResponse(
         member_id=request.member_id,
         member_epoch=request.member_epoch,

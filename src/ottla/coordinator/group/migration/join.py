@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from ottla.coordinator.group.classic.join import NEEDS_MEMBER_ID_VERSION
 from ottla.coordinator.group.consumer import patterns, timeouts
 from ottla.coordinator.group.consumer.change import Change
-from ottla.coordinator.group.consumer.groups import join_key
 from ottla.coordinator.group.consumer.member import ClassicMetadata, ConsumerMember
 from ottla.coordinator.group.consumer.target import update_target
 from ottla.coordinator.group.consumer.validation import check_size, static_member
+from ottla.coordinator.group.kinds import MemberTimer
 from ottla.coordinator.group.migration import downgrade, embedded
 from ottla.coordinator.runtime import Result
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
@@ -106,7 +106,7 @@ def _apply(
         if error is not None:
             return
         group_id, request = group.group_id, call.request
-        consumer.timers.cancel(join_key(group_id, updated.member_id))
+        consumer.cancel(MemberTimer.JOIN, group_id, updated.member_id)
         timeouts.start_session(consumer, group_id, updated.member_id, request.session_timeout_ms)
         timeouts.await_sync(consumer, group_id, updated.member_id, request.rebalance_timeout_ms)
         call.answer.complete(_response(updated))

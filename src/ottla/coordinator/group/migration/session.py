@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.coordinator.group.consumer import timeouts
-from ottla.coordinator.group.consumer.groups import sync_key
 from ottla.coordinator.group.consumer.leave import fence
 from ottla.coordinator.group.consumer.member import (
     ClassicMetadata,
@@ -18,6 +17,7 @@ from ottla.coordinator.group.consumer.member import (
     without_epochs,
 )
 from ottla.coordinator.group.consumer.validation import static_member
+from ottla.coordinator.group.kinds import MemberTimer
 from ottla.coordinator.group.migration import embedded
 from ottla.coordinator.runtime import Result
 from ottla.errors import ErrorCode, KafkaError
@@ -56,7 +56,7 @@ def sync(
     def on_append(error: KafkaError | None) -> None:
         if error is not None:
             return
-        consumer.timers.cancel(sync_key(group_id, member.member_id))
+        consumer.cancel(MemberTimer.SYNC, group_id, member.member_id)
         session_ms = classic.session_timeout_ms
         timeouts.start_session(consumer, group_id, member.member_id, session_ms)
         answer.complete(

@@ -6,18 +6,15 @@ scheduleShareGroupSessionTimeout}.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.coordinator.group.consumer.subscription import metadata_hash
 from ottla.coordinator.group.share import initialization, records
-from ottla.coordinator.group.share.groups import session_key
 from ottla.coordinator.group.share.member import JOIN_EPOCH, LEAVE_EPOCH, ShareMember
 from ottla.coordinator.group.share.target import update_target
 from ottla.coordinator.group.share.validation import check_epoch, check_size
-from ottla.coordinator.runtime.result import Result, empty_result
-from ottla.errors import ErrorCode, KafkaError
+from ottla.coordinator.runtime.result import Result
 from ottla.protocol.apis.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
@@ -33,9 +30,6 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.share.initialization import Initialization
     from ottla.coordinator.runtime import CoordinatorRecord
     from ottla.types import Uuid
-
-log = logging.getLogger("ottla.groups")
-_RETRY_MS: Final = 1000
 
 
 class Heartbeat(NamedTuple):
@@ -173,9 +167,7 @@ def _response(
 
 
 def _leave(groups: ShareGroups, request: ShareGroupHeartbeatRequest) -> Result[Heartbeat]:
-    group = groups.find(request.group_id)
-    if group is None:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+    group = groups.to_leave(request.group_id)
     member = group.member(request.member_id)
     response = ShareGroupHeartbeatResponse(
         member_id=request.member_id, member_epoch=LEAVE_EPOCH, heartbeat_interval_ms=0
@@ -185,7 +177,7 @@ def _leave(groups: ShareGroups, request: ShareGroupHeartbeatRequest) -> Result[H
 
 def _remove(groups: ShareGroups, group: ShareGroup, member: ShareMember) -> list[CoordinatorRecord]:
     """Return the records that remove a member; the group epoch rises."""
-    groups.timers.cancel(session_key(group.group_id, member.member_id))
+    groups.cancel_timers(group.group_id, member.member_id)
     topics = group.subscribed_topics(removed=member.subscribed_topics)
     new_hash = metadata_hash(groups.consumer, topics)
     return [
@@ -195,32 +187,15 @@ def _remove(groups: ShareGroups, group: ShareGroup, member: ShareMember) -> list
 
 
 def start_session(groups: ShareGroups, group_id: str, member_id: str) -> None:
-    """Fence the member unless another heartbeat comes within its session."""
-    groups.timers.schedule(
-        session_key(group_id, member_id),
-        groups.settings(group_id).session_timeout_ms,
-        lambda: _expire(groups, group_id, member_id),
-        retry_ms=_RETRY_MS,
+    """Remove the member unless another heartbeat comes within its session."""
+    groups.start_session(
+        group_id, member_id, lambda group, member: Result(None, _remove(groups, group, member))
     )
 
 
 def start_all(groups: ShareGroups) -> Iterator[None]:
     """Start full sessions after the log was loaded."""
-    for group_id, group in list(groups.by_id.items()):
-        for member_id in list(group.members):
-            if member_id in group.members:
-                start_session(groups, group_id, member_id)
-            yield
-
-
-def _expire(groups: ShareGroups, group_id: str, member_id: str) -> Result[None]:
-    group = groups.find(group_id)
-    if group is None or member_id not in group.members:
-        return empty_result()
-    log.info(
-        "member %s of group %s is fenced: the member session expired.",
-        member_id,
-        group_id,
-        extra={"event": "member.fenced"},
-    )
-    return Result(None, _remove(groups, group, group.member(member_id)))
+    for group_id, member in groups.members():
+        if member is not None:
+            start_session(groups, group_id, member.member_id)
+        yield

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from ottla.coordinator.group.streams import records
 from ottla.coordinator.runtime import CoordinatorRecord, Result
-from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
@@ -25,9 +24,7 @@ def leave(
     groups: StreamsGroups, request: StreamsGroupHeartbeatRequest
 ) -> Result[StreamsGroupHeartbeatResponse]:
     """Remove a member, which may request that the whole application ends."""
-    group = groups.find(request.group_id)
-    if group is None:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+    group = groups.to_leave(request.group_id)
     if request.shutdown_application and group.shutdown_member_id is None:
         group.shutdown_member_id = request.member_id
     member = group.member(request.member_id)

@@ -1,0 +1,225 @@
+"""What consumer, share and streams groups of one shard have in common: a table, members' timers.
+
+Kafka: what recurs for each kind in org.apache.kafka.coordinator.group.GroupMetadataManager.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
+
+from ottla.coordinator.runtime.result import Result, empty_result
+from ottla.errors import ErrorCode, KafkaError
+from ottla.timeline import TimelineDict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from ottla.clock import Clock
+    from ottla.coordinator.group.context import TopicNames
+    from ottla.coordinator.runtime import ShardTimers
+    from ottla.timeline import SnapshotRegistry
+
+log = logging.getLogger("ottla.groups")
+_RETRY_MS: Final = 1000
+
+
+class MemberTimer(Enum):
+    """What a member has to do within a time."""
+
+    SESSION = "send a heartbeat"
+    REBALANCE = "give up partitions or tasks"
+    JOIN = "rejoin, by the classic protocol"
+    SYNC = "sync, by the classic protocol"
+
+
+class Settings(Protocol):
+    """The settings that groups of all kinds have."""
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """The time within which a member sends a heartbeat."""
+
+
+class RevokingMember(Protocol):
+    """A member that has to give up partitions or tasks."""
+
+    @property
+    def member_id(self) -> str:
+        """The member's id."""
+
+    @property
+    def member_epoch(self) -> int:
+        """The epoch of its assignment."""
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The time that it has."""
+
+    @property
+    def state(self) -> Enum:
+        """Its progress."""
+
+
+class MemberGroup(Protocol):
+    """A group of any of these kinds."""
+
+    @property
+    def members(self) -> Mapping[str, Any]:
+        """The members by id."""
+
+
+G = TypeVar("G", bound=MemberGroup)
+S = TypeVar("S", bound=Settings)
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class KindOfGroups(Generic[G, S]):
+    """The groups of one kind, with what their decisions depend on.
+
+    settings returns a group's settings in force: those of the broker, bounded, and the group's own.
+    `by_id` is replayed state; timers and the number of raised epochs since the load are soft.
+    """
+
+    kind: ClassVar[str]
+    group_class: ClassVar[type[Any]]
+
+    registry: SnapshotRegistry
+    timers: ShardTimers
+    clock: Clock
+    topics: TopicNames
+    settings: Callable[[str], S]
+    rebalances: int = 0
+    by_id: TimelineDict[str, G] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.by_id = TimelineDict(self.registry)
+
+    # ---------------------------------------------------------------- table
+
+    def find(self, group_id: str) -> G | None:
+        """Return the group; None if it does not exist."""
+        found: G | None = self.by_id.get(group_id)
+        return found
+
+    def get(self, group_id: str) -> G:
+        """Return the group; raises GROUP_ID_NOT_FOUND."""
+        group = self.find(group_id)
+        if group is None:
+            text = f"{self.kind} group {group_id} not found."
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
+        return group
+
+    def to_leave(self, group_id: str) -> G:
+        """Return the group of a member that leaves; raises GROUP_ID_NOT_FOUND."""
+        group = self.find(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        return group
+
+    def new(self, group_id: str) -> G:
+        """Return an empty group; its first record adds it."""
+        made: G = self.group_class(group_id, self.registry)
+        return made
+
+    def restore(self, group_id: str) -> G:
+        """Return the group of a record; add it if the record is its first."""
+        group = self.find(group_id)
+        if group is None:
+            group = self.by_id[group_id] = self.new(group_id)
+        return group
+
+    # ---------------------------------------------------------------- members' timers
+
+    def expect(
+        self,
+        what: MemberTimer,
+        group_id: str,
+        member_id: str,
+        delay_ms: int,
+        otherwise: Callable[[], Result[None]],
+    ) -> None:
+        """Run an operation unless the member does something within a time."""
+        self.timers.schedule(
+            self._key(what, group_id, member_id), delay_ms, otherwise, retry_ms=_RETRY_MS
+        )
+
+    def expects(self, what: MemberTimer, group_id: str, member_id: str) -> bool:
+        """Whether the member has to do this."""
+        return self._key(what, group_id, member_id) in self.timers
+
+    def cancel(self, what: MemberTimer, group_id: str, member_id: str) -> None:
+        """End a timer of a member."""
+        self.timers.cancel(self._key(what, group_id, member_id))
+
+    def cancel_timers(self, group_id: str, member_id: str) -> None:
+        """End all timers of a member."""
+        for what in MemberTimer:
+            self.cancel(what, group_id, member_id)
+
+    def _key(
+        self, what: MemberTimer, group_id: str, member_id: str
+    ) -> tuple[str, str, MemberTimer, str]:
+        return self.kind, group_id, what, member_id
+
+    def members(self) -> Iterator[tuple[str, Any]]:
+        """Yield each group's id with a member; None for one that has left meanwhile."""
+        for group_id, group in list(self.by_id.items()):
+            for member_id in list(group.members):
+                yield group_id, group.members.get(member_id)
+
+    # ---------------------------------------------------------------- sessions
+
+    def start_session(
+        self,
+        group_id: str,
+        member_id: str,
+        remove: Callable[[G, Any], Result[None]],
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Remove the member unless another heartbeat comes within its session."""
+        if timeout_ms is None:
+            timeout_ms = self.settings(group_id).session_timeout_ms
+        self.expect(
+            MemberTimer.SESSION,
+            group_id,
+            member_id,
+            timeout_ms,
+            lambda: self.fence(group_id, member_id, "the member session expired.", remove),
+        )
+
+    def await_revocation(
+        self, group_id: str, member: RevokingMember, remove: Callable[[G, Any], Result[None]]
+    ) -> None:
+        """Remove a member that does not give up what it should within its rebalance timeout."""
+        member_id, epoch = member.member_id, member.member_epoch
+
+        def expire() -> Result[None]:
+            group = self.find(group_id)
+            known = None if group is None else group.members.get(member_id)
+            if known is None or known.member_epoch != epoch or known.state is not member.state:
+                return empty_result()
+            reason = "the member failed to transition from epoch within its rebalance timeout."
+            return self.fence(group_id, member_id, reason, remove)
+
+        self.expect(MemberTimer.REBALANCE, group_id, member_id, member.rebalance_timeout_ms, expire)
+
+    def fence(
+        self, group_id: str, member_id: str, reason: str, remove: Callable[[G, Any], Result[None]]
+    ) -> Result[None]:
+        """Remove a member for a reason; no effect where it has left."""
+        group = self.find(group_id)
+        member = None if group is None else group.members.get(member_id)
+        if group is None or member is None:
+            return empty_result()
+        log.info(
+            "member %s of %s group %s is fenced: %s",
+            member_id,
+            self.kind.lower(),
+            group_id,
+            reason,
+            extra={"event": "member.fenced"},
+        )
+        return remove(group, member)
