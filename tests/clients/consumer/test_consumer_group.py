@@ -15,7 +15,6 @@ from ottla.coordinator.group.consumer.patterns import MIN_INTERVAL_MS
 from ottla.errors import ConfigError, ErrorCode, KafkaError
 from ottla.protocol.apis.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
 )
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest
 from ottla.types import TopicPartition
@@ -283,13 +282,7 @@ def test_a_topic_whose_name_is_unknown_waits_for_metadata() -> None:
     at = groups()
     one = member(at)
     together(shared(one), one)
-    unknown = ConsumerGroupHeartbeatResponse(
-        member_id=group_of(one).member_id,
-        member_epoch=group_of(one).epoch,
-        heartbeat_interval_ms=100,
-        assignment=ConsumerGroupHeartbeatResponse.Assignment(topic_partitions=[]),
-    )
-    group_of(one)._accept(unknown)
+    group_of(one)._take_assignment({})
     together(lambda: not owned(one), one)
     assert calls(one)[-2:] == [("revoked", PARTITIONS), ("assigned", 0)]
 

@@ -16,12 +16,12 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from ottla.clients.consumer.heartbeat_fields import HeartbeatFields
+from ottla.clients.consumer.heartbeats import FENCED, JOIN_EPOCH, LEAVE_EPOCH, HeartbeatMember
 from ottla.clients.consumer.membership import NO_MEMBER, REBALANCES_GROUP, Step
 from ottla.clients.consumer.offsets import CommitIdentity
-from ottla.clients.consumer.pending_errors import PendingErrors
 from ottla.clients.metric_windows import MetricWindow
 from ottla.errors import ErrorCode, KafkaError
-from ottla.types import TopicPartition, Uuid
+from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from ottla.clients.consumer.coordinator import Coordinator
     from ottla.clients.consumer.subscription import Subscription
     from ottla.clients.settings import Settings
-    from ottla.protocol.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+    from ottla.protocol.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
     from ottla.purgatory.pending import Pending
+    from ottla.types import Uuid
 
-JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH = 0, -1, -2
-FENCED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
+LEAVE_STATIC_EPOCH = -2
 REBALANCES = {
     "rebalance-total": MetricWindow.count_of_all,
     "rebalance-rate-per-hour": lambda window, now_ms: window.frequency(now_ms) * 3600,
@@ -51,7 +51,7 @@ class MemberState(Enum):
     FATAL = "failed"
 
 
-class ConsumerGroup:
+class ConsumerGroup(HeartbeatMember):
     """The state machine of one member; `epoch` is 0 while it is none."""
 
     def __init__(
@@ -62,30 +62,18 @@ class ConsumerGroup:
         coordinator: Coordinator,
         on_assigned: Callable[[], None],
     ) -> None:
-        self.client = client
-        self.coordinator = coordinator
+        super().__init__(settings, client, coordinator)
         self.subscription = subscription
         self.state = MemberState.UNSUBSCRIBED
-        self.epoch = JOIN_EPOCH
-        self.errors = PendingErrors()
-        self.member_id = str(Uuid.drawn(lambda: client.rng.getrandbits(128).to_bytes(16, "big")))
         self.last_identity = CommitIdentity(instance_id=settings.group_instance_id)
-        self._settings = settings
         self._on_assigned = on_assigned
         self._fields = HeartbeatFields(settings, coordinator.key, subscription)
-        self._target: dict[Uuid, list[int]] = {}
         self._planned: list[TopicPartition] = []
         self._steps: list[Step] = []
         self._lost = False
         self._must_confirm = False
         self._beats_at_once = False
-        self._in_flight: Pending[Any] | None = None
-        self._interval_ms = 0
-        self._last_sent_ms = 0
-        self._last_user_poll_ms = 0
-        self._retry_at_ms = 0
         self._names_retry_at_ms = 0
-        self._failures = 0
         self._rebalances = client.metrics.window(REBALANCES_GROUP, REBALANCES)
         client.metrics.gauge(
             REBALANCES_GROUP,
@@ -94,11 +82,6 @@ class ConsumerGroup:
         )
 
     # ------------------------------------------------------------ state
-
-    @property
-    def is_member(self) -> bool:
-        """Whether the coordinator has given the member an epoch."""
-        return self.epoch > JOIN_EPOCH
 
     @property
     def identity(self) -> CommitIdentity:
@@ -203,121 +186,57 @@ class ConsumerGroup:
         if count == len(self._planned) and set(self._resolved()) == set(self._planned):
             self.state = MemberState.STABLE
 
-    # ------------------------------------------------------------ time
-
-    def poll(self, now_ms: int) -> None:
-        """Send a heartbeat that is due; leave after max.poll.interval.ms."""
-        if self.state in (MemberState.UNSUBSCRIBED, MemberState.FATAL):
-            return
-        self.coordinator.poll(now_ms)
-        if self.coordinator.fatal is not None:
-            self.errors.add(self.coordinator.fatal)
-            self.coordinator.fatal = None
-        if self.is_member and now_ms > self._last_user_poll_ms + self._max_poll_ms:
-            self.client.trace.add("group", "the member leaves: max.poll.interval.ms has passed")
-            self.leave("consumer poll timeout has expired.")
-            self._forget(MemberState.UNSUBSCRIBED)
-        elif self._is_due(now_ms):
-            self._send(now_ms)
+    # ------------------------------------------------------------ heartbeats
 
     @property
-    def _max_poll_ms(self) -> int:
-        limit_ms: int = self._settings.max_poll_interval_ms
-        return limit_ms
+    def _is_active(self) -> bool:
+        return self.state not in (MemberState.UNSUBSCRIBED, MemberState.FATAL)
 
-    def _is_due(self, now_ms: int) -> bool:
-        if self._in_flight is not None or not self.coordinator.known or self._retry_at_ms > now_ms:
-            return False
+    def _has_news(self, now_ms: int) -> bool:
         if not self.is_member:
             return not self.subscription.partitions and self._is_pattern_applied()
         return (
             self._must_confirm
             or self._beats_at_once
             or self._fields.has_new_subscription()
-            or now_ms >= self._last_sent_ms + self._interval_ms
+            or self._interval_has_passed(now_ms)
         )
 
     def _is_pattern_applied(self) -> bool:
         return self.subscription.pattern is None or self.subscription.pattern_applied
 
-    def next_deadline_ms(self) -> int | None:
-        """Return when a heartbeat, a lookup or max.poll.interval.ms is due."""
-        if self.state in (MemberState.UNSUBSCRIBED, MemberState.FATAL):
-            return None
-        found = self.coordinator.next_deadline_ms()
-        deadlines = [] if found is None else [found]
-        if self.is_member:
-            deadlines.append(self._last_user_poll_ms + self._max_poll_ms + 1)
-        if self._in_flight is None and self.coordinator.known:
-            if self.is_member:
-                deadlines.append(max(self._last_sent_ms + self._interval_ms, self._retry_at_ms))
-            elif self._retry_at_ms > self.client.now_ms:
-                deadlines.append(self._retry_at_ms)
-        return min(deadlines, default=None)
-
-    # ------------------------------------------------------------ heartbeat
-
-    def _send(self, now_ms: int) -> None:
+    def _request(self) -> ConsumerGroupHeartbeatRequest:
         owned = None
         if self._must_confirm or self._fields.is_complete:
             metadata = self.client.metadata
             owned = [(metadata.topic_id(one.topic), one) for one in self.subscription.partitions]
         request = self._fields.request(self.member_id, self.epoch, owned)
         self._must_confirm = self._beats_at_once = False
-        self._last_sent_ms = now_ms
-        sent = self._in_flight = self.coordinator.send(
-            request, timeout_ms=self._settings.request_timeout_ms
-        )
-        sent.on_done(self._answered)
+        return request
 
-    def _answered(self, done: Pending[Any]) -> None:
-        if done is not self._in_flight:
-            return  # of a membership that has ended
-        self._in_flight = None
-        error: Exception | None = done.error
-        if error is None and done.value.error_code:
-            error = KafkaError(done.value.error_code, done.value.error_message)
-        if error is not None:
-            self._failed(error)
-            return
-        self._failures = 0
+    def _confirmed(self) -> None:
         self._fields.sent()
-        self._accept(done.value)
 
-    def _accept(self, response: ConsumerGroupHeartbeatResponse) -> None:
-        self.epoch = response.member_epoch
-        self._interval_ms = response.heartbeat_interval_ms
-        if response.assignment is None:
-            return
-        target = {
-            one.topic_id: list(one.partitions) for one in response.assignment.topic_partitions
-        }
+    def _take_assignment(self, target: dict[Uuid, list[int]]) -> None:
         if self.state is MemberState.STABLE and target == self._target:
             return
         self._target = target
-        names = self.client.metadata.topic_names
-        shown = ", ".join(f"{names.get(key, key)} {one}" for key, one in self._target.items())
-        self.client.trace.add("group", "epoch %d assigns %s", self.epoch, shown or "no partitions")
+        self._trace_assignment()
         self._names_retry_at_ms = 0
         self._steps = [step for step in self._steps if step.kind == "lost"]
         self.state = MemberState.RECONCILING
         self.client.transport.wake()
 
-    def _failed(self, error: Exception) -> None:
-        """Rejoin, retry or give up, depending on the error; the next heartbeat is complete."""
-        code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
-        self.client.trace.add("group", "heartbeat of epoch %d: %s", self.epoch, error)
-        self.coordinator.note_error(code)
+    def _leave_after_timeout(self) -> None:
+        self.leave("consumer poll timeout has expired.")
+        self._forget(MemberState.UNSUBSCRIBED)
+
+    def _send_all_again(self) -> None:
         self._fields.reset()
         self._must_confirm = self.is_member
-        if code in FENCED:
-            self._forget(MemberState.JOINING)
-        elif isinstance(error, KafkaError) and error.is_retriable:
-            self._failures += 1
-            self._retry_at_ms = self.client.now_ms + self.client.backoff.after(self._failures)
-        else:
-            self._forget(MemberState.FATAL)
-            self.errors.add(error if isinstance(error, KafkaError) else KafkaError(code))
+
+    def _end(self, *, may_rejoin: bool) -> None:
+        self._forget(MemberState.JOINING if may_rejoin else MemberState.FATAL)
 
     def _forget(self, state: MemberState) -> None:
         """End the membership; the listener is called for the lost partitions."""
