@@ -80,6 +80,14 @@ def test_groups_and_share_partitions_are_measured(cluster: Cluster) -> None:
     accepted = 'kafka_server_sharegroupmetrics_recordacknowledgements_total{ackType="Accept"}'
     assert (held[accepted], after[accepted]) == (0, 1)
     assert held["kafka_server_sharegroupmetrics_partitionloadtimems_count"] == 1
+    for name in ("requesttopicpartitionsfetchratio", "topicpartitionsacquiretimems"):
+        assert held[f'kafka_server_sharegroupmetrics_{name}_count{{group="shared"}}'] >= 1
+    share = "kafka_server_sharecoordinatormetrics_"
+    assert after[f"{share}write_total"] > held[f"{share}write_total"]
+    assert after[f"{share}write_latency_max"] >= after[f"{share}write_latency_avg"] >= 0
+    assert held[f'{share}num_partitions{{state="active"}}'] >= 1
+    of_groups = 'kafka_server_groupcoordinatormetrics_num_partitions{state="active"}'
+    assert held[of_groups] >= 1
     assert held[f'{GROUP}group_count{{protocol="share"}}'] == 1
     assert held[f'{GROUP}group_count{{protocol="classic"}}'] == 1
     assert held[f'{GROUP}share_group_count{{state="stable"}}'] == 1

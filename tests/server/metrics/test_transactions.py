@@ -60,7 +60,7 @@ def test_queues_and_loads_have_kafkas_names(cluster: Cluster) -> None:
     manager = "kafka_coordinator_transaction_transactionmarkerchannelmanager"
     assert shown[f"{manager}_unknowndestinationqueuesize"] == 0
     assert shown[f"{manager}_logappendretryqueuesize"] == 0
-    for kind in ("group", "transaction"):
+    for kind in ("group", "transaction", "share"):
         place = f"kafka_server_{kind}coordinatormetrics_partition_load_time"
         assert shown[f"{place}_max"] >= shown[f"{place}_avg"] >= 0
 

@@ -1,6 +1,7 @@
-"""How long the partitions of a coordinator took to load.
+"""Durations of the last 30 seconds: how long partitions took to load, or writes to commit.
 
-Kafka: the sensors partition-load-time-avg and -max of CoordinatorRuntimeMetricsImpl.
+Kafka: the sensors with Avg, Max and Meter of CoordinatorRuntimeMetricsImpl and
+ShareCoordinatorMetrics.
 """
 
 from __future__ import annotations
@@ -9,22 +10,26 @@ from collections import deque
 from typing import Final
 
 WINDOW_MS: Final = 30_000
+_MAX_RECENT: Final = 10_000
+"""Durations that are kept; where more come in 30 seconds, the figures are of the newest."""
 
 
 class LoadTimes:
-    """The durations of the last 30 seconds."""
+    """The durations of the last 30 seconds, and how many there were in all."""
 
     def __init__(self) -> None:
-        self._recent: deque[tuple[int, int]] = deque()
-        """When a partition was loaded, and how long that took, in milliseconds."""
+        self.count = 0
+        self._recent: deque[tuple[int, int]] = deque(maxlen=_MAX_RECENT)
+        """When it was over, and how long it took, in milliseconds."""
 
     def add(self, duration_ms: int, now_ms: int) -> None:
-        """Take a partition's duration."""
+        """Take a duration."""
+        self.count += 1
         self._recent.append((now_ms, duration_ms))
         self._forget_old(now_ms)
 
     def figures(self, now_ms: int) -> tuple[float, int]:
-        """Return average and maximum; zeros when nothing was loaded lately."""
+        """Return average and maximum; zeros when there were none lately."""
         self._forget_old(now_ms)
         durations = [duration_ms for _, duration_ms in self._recent]
         if not durations:

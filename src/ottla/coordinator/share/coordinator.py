@@ -12,6 +12,7 @@ from ottla.coordinator.runtime import CoordinatorRuntime, Result
 from ottla.coordinator.runtime.active import Environment, ShardState
 from ottla.coordinator.runtime.answers import gather, recover
 from ottla.coordinator.runtime.java_hash import partition_for
+from ottla.coordinator.runtime.load_times import LoadTimes
 from ottla.coordinator.runtime.log_errors import operation_error
 from ottla.coordinator.runtime.shared_turns import SharedTurns
 from ottla.coordinator.share.shard import ShareShard, StateChange
@@ -93,6 +94,10 @@ class ShareCoordinator:
             ),
             lambda environment: ShareShard(environment, config, has_partition),
         )
+        self.write_times = LoadTimes()
+        """How long writes of states took until they were committed."""
+        self.pruned_offsets: dict[int, int] = {}
+        """By partition of the state topic: below which offset records were deleted last."""
         self._schedule_pruning()
 
     def partition_for(self, key: str) -> int:
@@ -181,6 +186,7 @@ class ShareCoordinator:
     def write(self, request: WriteShareGroupStateRequest) -> Pending[WriteShareGroupStateResponse]:
         """Apply changes of the leaders of partitions."""
         topic_result = WriteShareGroupStateResponse.WriteStateResult
+        start_ms = self._clock.monotonic_ms()
 
         def apply(shard: ShareShard, key: ShareKey, part: Any) -> Result[None]:
             batches = tuple(
@@ -200,7 +206,7 @@ class ShareCoordinator:
                 ),
             )
 
-        return self._each(
+        written = self._each(
             request,
             WriteShareGroupStateResponse,
             topic_result,
@@ -211,6 +217,13 @@ class ShareCoordinator:
                 partition=part.partition, error_code=code, error_message=text
             ),
         )
+
+        def committed(_done: object) -> None:
+            now_ms = self._clock.monotonic_ms()
+            self.write_times.add(now_ms - start_ms, now_ms)
+
+        written.on_done(committed)
+        return written
 
     def delete(
         self, request: DeleteShareGroupStateRequest
@@ -335,3 +348,4 @@ class ShareCoordinator:
             )
             if found.error is None and found.value is not None:
                 self._delete_before(partition, found.value)
+                self.pruned_offsets[partition] = found.value

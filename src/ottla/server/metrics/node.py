@@ -11,6 +11,7 @@ from ottla.metrics.families import Kind, Series, client_gauge, gauge, label_text
 from ottla.server.metrics.authorization import AuthorizationMetrics
 from ottla.server.metrics.cleaner import cleaner_series
 from ottla.server.metrics.cluster import ClusterMetrics
+from ottla.server.metrics.coordinators import CoordinatorMetrics
 from ottla.server.metrics.groups import GroupMetrics
 from ottla.server.metrics.loop import LoopWatch
 from ottla.server.metrics.partitions import PartitionMetrics
@@ -135,6 +136,7 @@ class NodeMetrics:
         self._partitions = PartitionMetrics(broker.replicas, level=level, now_s=now_s)
         self._groups = GroupMetrics(broker.groups, broker.replicas, broker.clock)
         self._cluster = ClusterMetrics(broker.node_id, controller, broker.replication, now_s=now_s)
+        self._coordinators = CoordinatorMetrics(broker, now_s=now_s)
         self._transactions = TransactionMetrics(broker, now_s=now_s)
         self._authorization = AuthorizationMetrics(broker.authorizer, now_s=now_s)
         self._quotas = QuotaMetrics(broker.quotas, broker.clock)
@@ -166,6 +168,7 @@ class NodeMetrics:
         self._partitions.tick(now_s)
         self._cluster.tick(now_s)
         self._groups.tick()
+        self._coordinators.tick(now_s)
         self._transactions.tick(now_s)
         self._authorization.tick(now_s)
 
@@ -181,6 +184,7 @@ class NodeMetrics:
         yield from self._partitions.collect()
         yield from self._groups.collect()
         yield from share_series(self._broker.share)
+        yield from self._coordinators.collect()
         yield from self._transactions.collect()
         yield from self._authorization.collect()
         yield from self._quotas.collect()

@@ -30,6 +30,10 @@ _ACKNOWLEDGED = meter(*_GROUP, "RecordAcknowledgementsPerSec", "Acknowledgements
 _TYPES: Final = tuple(AcknowledgeType)[1:]
 _TYPE_LABELS: Final = tuple(label_text(ackType=kind.name.capitalize()) for kind in _TYPES)
 _LOAD_TIME = summary(*_GROUP, "PartitionLoadTimeMs", "How long share partitions took to load.")
+_RATIO = summary(
+    *_GROUP, "RequestTopicPartitionsFetchRatio", "Percentage of partitions that a fetch got."
+)
+_ACQUIRE = summary(*_GROUP, "TopicPartitionsAcquireTimeMs", "How long fetches waited for records.")
 _PARTITION: Final = ("kafka.server", "SharePartitionMetrics")
 _LOCKS = meter(*_PARTITION, "AcquisitionLockTimeoutPerSec", "Records whose lock timed out.")
 _RECORDS = gauge(*_PARTITION, "InFlightMessageCount", "Offsets in flight.")
@@ -44,6 +48,10 @@ def share_series(share: SharePartitions) -> Iterator[Series]:
     yield Series(_ACKNOWLEDGED, _TYPE_LABELS, [share.acknowledged[kind] for kind in _TYPES])
     times = share.load_times_ms
     yield Series(_LOAD_TIME, _QUANTILES, (*times.quantiles(), times.total, times.count))
+    for family, of_groups in ((_RATIO, share.fetch_ratios), (_ACQUIRE, share.acquire_times_ms)):
+        for group_id, recent in of_groups.items():
+            labels = quantile_labels(QUANTILES, group=group_id)
+            yield Series(family, labels, (*recent.quantiles(), recent.total, recent.count))
     partitions = list(share)
     labels = tuple(
         label_text(

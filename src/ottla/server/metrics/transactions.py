@@ -1,7 +1,6 @@
-"""Metrics of transactions, and of the time that coordinators take to load.
+"""Metrics of transactions.
 
-Kafka: TransactionMarkerChannelManager, AddPartitionsToTxnManager, CoordinatorRuntimeMetricsImpl,
-ReplicaManager.
+Kafka: TransactionMarkerChannelManager, AddPartitionsToTxnManager, ReplicaManager.
 """
 
 from __future__ import annotations
@@ -9,9 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.metrics.families import (
-    Family,
     Series,
-    client_gauge,
     gauge,
     meter,
     quantile_labels,
@@ -24,7 +21,6 @@ from ottla.metrics.samples import QUANTILES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ottla.coordinator.runtime.load_times import LoadTimes
     from ottla.server.broker.broker import Broker
 
 _ONE: Final = ("",)
@@ -53,18 +49,6 @@ _LATE = gauge(
 )
 
 
-def _load_families(which: str, text: str) -> dict[str, Family]:
-    text += ", of those loaded in the last 30 seconds."
-    return {
-        kind: client_gauge(f"{kind}-coordinator-metrics", f"partition-load-time-{which}", text)
-        for kind in ("group", "transaction")
-    }
-
-
-_LOAD_AVERAGE = _load_families("avg", "Milliseconds that a partition took to load")
-_LOAD_HIGHEST = _load_families("max", "Milliseconds that the slowest partition took to load")
-
-
 class TransactionMetrics:
     """The metrics of one broker; used on the node's loop only."""
 
@@ -87,13 +71,6 @@ class TransactionMetrics:
         yield Series(_FAILURES, _ONE, (verification.failed_count,))
         yield Series(_FAILURE_RATE, _ONE, (self._failures.one_minute_rate,))
         yield Series(_LATE, _ONE, (self._late_count(),))
-        yield from self._load_times("group", broker.groups.runtime.load_times)
-        yield from self._load_times("transaction", coordinator.runtime.load_times)
-
-    def _load_times(self, kind: str, times: LoadTimes) -> Iterator[Series]:
-        average_ms, highest_ms = times.figures(self._broker.clock.monotonic_ms())
-        yield Series(_LOAD_AVERAGE[kind], _ONE, (average_ms,))
-        yield Series(_LOAD_HIGHEST[kind], _ONE, (highest_ms,))
 
     def _late_count(self) -> int:
         limit_ms = self._broker.metadata.config.transaction_max_timeout_ms + LATE_MS

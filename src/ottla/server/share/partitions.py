@@ -46,6 +46,7 @@ _DROPPED_AFTER: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
+_MEASURED_GROUPS: Final = 200
 
 
 class SharePartitions:
@@ -66,6 +67,10 @@ class SharePartitions:
         self.load_times_ms = Recent()
         self.acknowledged: Counter[AcknowledgeType] = Counter()
         """Batches of acknowledgements, and single ones, by type."""
+        self.fetch_ratios: dict[str, Recent] = {}
+        """By group: what percentage of its partitions a fetch got records of."""
+        self.acquire_times_ms: dict[str, Recent] = {}
+        """By group: how long fetches waited for records."""
         self._metadata = metadata
         self._replicas = replicas
         self._partitions: dict[SharePartitionKey, SharePartition] = {}
@@ -158,6 +163,15 @@ class SharePartitions:
         found.on_lock_expiry = acknowledging.expire_lock
         self._partitions[key] = found
         return found
+
+    def fetched(self, group_id: str, ratio: float, waited_ms: int) -> None:
+        """Take note of which part of its partitions a fetch got records, and how long it waited.
+
+        Of so many groups only: a client names them.
+        """
+        if group_id in self.fetch_ratios or len(self.fetch_ratios) < _MEASURED_GROUPS:
+            self.fetch_ratios.setdefault(group_id, Recent()).add(ratio)
+            self.acquire_times_ms.setdefault(group_id, Recent()).add(waited_ms)
 
     def failed(self, key: SharePartitionKey, error: Exception | None) -> None:
         """Take note of an error; the next fetch begins the share partition again after some."""

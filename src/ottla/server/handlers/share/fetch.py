@@ -187,10 +187,17 @@ def _fetch(
         request.batch_size,
         request.share_acquire_mode == _STRICT,
     )
-    deadline_ms = broker.clock.monotonic_ms() + request.max_wait_ms
+    start_ms = broker.clock.monotonic_ms()
+
+    def measure(done: Pending[dict[Any, FetchedRecords]]) -> None:
+        got = sum(bool(one.acquired) for one in done.value.values())
+        waited_ms = broker.clock.monotonic_ms() - start_ms
+        broker.share.fetched(session.key.group_id, 100 * got / len(opened), waited_ms)
+
     delayed = DelayedShareFetch(
-        broker.share.failed, opened, limits, deadline_ms, broker.run_on_volume
+        broker.share.failed, opened, limits, start_ms + request.max_wait_ms, broker.run_on_volume
     )
+    delayed.answer.on_done(measure)
     delayed.failures.update(refused)
     _load(ctx, delayed, opened)
     keys: list[Any] = [*opened, *(one.key for one in opened.values())]
