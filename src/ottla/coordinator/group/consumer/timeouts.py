@@ -46,15 +46,15 @@ def await_join(groups: ConsumerGroups, group_id: str, member: ConsumerMember) ->
     if groups.expects(MemberTimer.JOIN, group_id, member.member_id):
         return
     reason = "the classic member failed to join within the rebalance timeout."
-    _await(
-        groups, MemberTimer.JOIN, group_id, member.member_id, member.rebalance_timeout_ms, reason
-    )
+    timeout_ms = member.rebalance_timeout_ms
+    what = MemberTimer.JOIN
+    _await(groups, what, group_id, member.member_id, timeout_ms=timeout_ms, reason=reason)
 
 
 def await_sync(groups: ConsumerGroups, group_id: str, member_id: str, timeout_ms: int) -> None:
     """Fence a member of the classic protocol unless it syncs within its rebalance timeout."""
     reason = "the member failed to sync within timeout."
-    _await(groups, MemberTimer.SYNC, group_id, member_id, timeout_ms, reason)
+    _await(groups, MemberTimer.SYNC, group_id, member_id, timeout_ms=timeout_ms, reason=reason)
 
 
 def _await(
@@ -62,6 +62,7 @@ def _await(
     what: MemberTimer,
     group_id: str,
     member_id: str,
+    *,
     timeout_ms: int,
     reason: str,
 ) -> None:
