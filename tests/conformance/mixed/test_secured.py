@@ -21,7 +21,6 @@ from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.conformance.kafka import Kafka
 

@@ -19,6 +19,7 @@ from tests.conformance.kafka import RealKafka
 from tests.conformance.pair import SHARED, Conversation
 from tests.conformance.security.cells import cells
 from tests.ports import free_ports
+from tests.waits import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -170,3 +171,19 @@ def secured_sides(kafka: Kafka, directory: Path) -> Iterator[tuple[SecuredSide, 
         stack.callback(theirs.close)
         stack.callback(ours.close)
         yield theirs, ours
+
+
+@contextmanager
+def forwarding_side() -> Iterator[SecuredSide]:
+    """Run three Ottla nodes; ask node 1, whose controller is not active, so that it forwards."""
+    listeners = "LOGIN://127.0.0.1:0,PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"
+    config = {**SHARED, **SECURITY, "listeners": listeners}
+    with Cluster(nodes=3, config=config) as cluster:
+        wait_for(lambda: cluster.controller_id is not None)
+        if cluster.controller_id == 1:
+            cluster.restart(1)
+        wait_for(lambda: cluster.controller_id in {2, 3})
+        addresses = cluster.run(lambda node: dict(node.addresses), 1)
+        side = SecuredSide(addresses["LOGIN"], addresses["PLAINTEXT"], addresses["CONTROLLER"])
+        yield side
+        side.close()
