@@ -5,7 +5,7 @@
 
 Listeners with SASL_PLAINTEXT, SSL and SASL_SSL get logins in wrong orders with flipped bytes, false
 lengths and cut ends, handshakes of TLS with the same, and noise; over SASL_SSL the logins come
-within TLS, too. Nobody may be logged in, a client with a password must be served all the time, the
+within TLS, too. No connection may log in, a client with a password must be served all the time, the
 node's log have no error, memory stay bounded, and no connection stay open. `--seed` and `--bytes`
 replay a failure.
 """

@@ -21,7 +21,7 @@ def fuzz_login() -> Any:
 
 
 def test_a_node_stands_bytes_before_a_login() -> None:
-    """Nobody is let in, and who has a password is served."""
+    """None logs in, and a client with a password is served."""
     figures = fuzz_login().run(COUNT)
     assert figures["witness_logins"] >= 2
     assert figures["bytes_received"] > 1000

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.errors import KafkaError
+from ottla.protocol.api_keys import ApiKey
 from ottla.security.acl import (
     OPERATIONS,
     WILDCARD,
@@ -164,7 +165,10 @@ def test_denials_are_logged(caplog: pytest.LogCaptureFixture) -> None:
         may(authorizer(), Operation.WRITE)
     (line,) = caplog.messages
     assert line.startswith("Principal = User:alice is Denied operation = WRITE from host = ")
-    assert line.endswith("192.0.2.1 on resource = TOPIC:abc")
+    assert line.endswith(
+        "192.0.2.1 on resource = Topic:LITERAL:abc for request = none with resourceRefCount = 1 "
+        "based on rule DefaultDeny"
+    )
 
 
 def test_another_entry_of_the_resource_ends_allow_everyone() -> None:
@@ -238,19 +242,36 @@ def test_decisions_are_counted_and_logged(caplog: pytest.LogCaptureFixture) -> N
     """Each one, remembered or not; what is allowed is a line at DEBUG only."""
     authorizer = StandardAuthorizer(["User:root"])
     authorizer.is_loaded = True
+    entry = Acl(
+        ResourceType.TRANSACTIONAL_ID,
+        PatternType.PREFIXED,
+        "t",
+        "User:*",
+        "*",
+        Operation.ALL,
+        Permission.DENY,
+    )
+    authorizer.add(1, entry)
     caplog.set_level(logging.DEBUG, "ottla.authorizer")
     for user in ("root", "alice", "alice"):
         principal = Principal("User", user)
-        authorizer.authorize(principal, "h", Operation.READ, ResourceType.TOPIC, "t")
+        authorizer.authorize(
+            principal, "h", Operation.READ, ResourceType.TRANSACTIONAL_ID, "t", ApiKey.END_TXN
+        )
     assert (authorizer.decision_count, authorizer.denied_count) == (3, 2)
     assert [(one.levelname, one.getMessage()) for one in caplog.records[:2]] == [
         (
             "DEBUG",
-            "Principal = User:root is Allowed operation = READ from host = h on resource = TOPIC:t",
+            "Principal = User:root is Allowed operation = READ from host = h on resource = "
+            "TransactionalId:LITERAL:t for request = EndTxn with resourceRefCount = 1 based on rule "
+            "SuperUser",
         ),
         (
             "INFO",
-            "Principal = User:alice is Denied operation = READ from host = h on resource = TOPIC:t",
+            "Principal = User:alice is Denied operation = READ from host = h on resource = "
+            "TransactionalId:LITERAL:t for request = EndTxn with resourceRefCount = 1 based on rule "
+            "MatchingAcl(acl=StandardAcl[resourceType=TRANSACTIONAL_ID, resourceName=t, "
+            "patternType=PREFIXED, principal=User:*, host=*, operation=ALL, permissionType=DENY])",
         ),
     ]
     metrics = AuthorizationMetrics(authorizer, now_s=0.0)

@@ -14,12 +14,12 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.security.acl import WILDCARD, Operation, PatternType, Permission, ResourceType
+from ottla.protocol.api_keys import ApiKey
+from ottla.security.acl import WILDCARD, Acl, Operation, PatternType, Permission, ResourceType
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterator
 
-    from ottla.security.acl import Acl
     from ottla.security.principal import Principal
 
 log = logging.getLogger("ottla.authorizer")
@@ -46,10 +46,10 @@ _IMPLIES: Final[dict[int, frozenset[int]]] = {
 
 
 class Decision(NamedTuple):
-    """A result and the rule it comes from."""
+    """A result and what it comes from: an entry, or the name of a rule."""
 
     is_allowed: bool
-    rule: str
+    rule: str | Acl
 
 
 class StandardAuthorizer:
@@ -120,9 +120,18 @@ class StandardAuthorizer:
     # Decisions
 
     def authorize(
-        self, principal: Principal, host: str, operation: int, resource_type: int, name: str
+        self,
+        principal: Principal,
+        host: str,
+        operation: int,
+        resource_type: int,
+        name: str,
+        request: int | None = None,
     ) -> bool:
-        """Whether a principal may do an operation from a host; KafkaError before the load."""
+        """Whether a principal may do an operation from a host; KafkaError before the load.
+
+        The request is named in the log.
+        """
         key = principal, host, operation, resource_type, name
         known = self._remembered.get(key)
         if known is None:
@@ -134,9 +143,10 @@ class StandardAuthorizer:
         self.decision_count += 1
         if not known:
             self.denied_count += 1
-            _log(logging.INFO, "Denied", key)
-        elif log.isEnabledFor(logging.DEBUG):
-            _log(logging.DEBUG, "Allowed", key)
+        level = logging.DEBUG if known else logging.INFO
+        if log.isEnabledFor(level):
+            rule = self.decide(str_of(principal), host, operation, resource_type, name).rule
+            _log(level, key, request, rule)
         return known
 
     def decide(
@@ -150,7 +160,8 @@ class StandardAuthorizer:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
         matching = list(self._matching(resource_type, name))
         if not matching:
-            return Decision(self._allows_without_acl, "no entry for the resource")
+            allows = self._allows_without_acl
+            return Decision(allows, "DefaultAllow" if allows else "DefaultDeny")
         principals, hosts = {principal, _ANY_USER}, {host, WILDCARD}
         denying = {operation, Operation.ALL}
         allowing = _IMPLIES.get(operation, denying)
@@ -159,12 +170,12 @@ class StandardAuthorizer:
             if acl.principal not in principals or acl.host not in hosts:
                 continue
             if acl.permission == Permission.DENY and acl.operation in denying:
-                return Decision(is_allowed=False, rule=f"MatchingAcl({acl})")
+                return Decision(is_allowed=False, rule=acl)
             if acl.permission == Permission.ALLOW and acl.operation in allowing:
                 allowed = acl
         if allowed is None:
             return Decision(is_allowed=False, rule="DefaultDeny")
-        return Decision(is_allowed=True, rule=f"MatchingAcl({allowed})")
+        return Decision(is_allowed=True, rule=allowed)
 
     def _matching(self, resource_type: int, name: str) -> Iterator[dict[Hashable, Acl]]:
         literal = self._literal
@@ -215,20 +226,47 @@ class StandardAuthorizer:
         return any(not any(_dominates(one, acl) for one in denied) for acl in allowed)
 
 
-def _log(level: int, outcome: str, decided: tuple[Principal, str, int, int, str]) -> None:
-    """Write a line about a decision; the log escapes what is not printable in names."""
+def _log(
+    level: int,
+    decided: tuple[Principal, str, int, int, str],
+    request: int | None,
+    rule: str | Acl,
+) -> None:
+    """Write a line about a decision; the log escapes what is not printable in names.
+
+    resourceRefCount, how often a request names the resource, is not counted.
+    """
     principal, host, operation, resource_type, name = decided
+    outcome = "Denied" if level == logging.INFO else "Allowed"
     log.log(
         level,
-        "Principal = %s is %s operation = %s from host = %s on resource = %s:%s",
+        "Principal = %s is %s operation = %s from host = %s on resource = %s:LITERAL:%s "
+        "for request = %s with resourceRefCount = 1 based on rule %s",
         principal,
         outcome,
         Operation(operation).name,
         host,
-        ResourceType(resource_type).name,
+        ResourceType(resource_type).name.title().replace("_", ""),
         name,
+        "none" if request is None else ApiKey(request).api_name,
+        rule if isinstance(rule, str) else _rule_text(rule),
         extra={"event": f"acl.{outcome.lower()}", "client": host},
     )
+
+
+def _rule_text(acl: Acl) -> str:
+    """Return an entry as Kafka prints one."""
+    fields = {
+        "resourceType": ResourceType(acl.resource_type).name,
+        "resourceName": acl.resource_name,
+        "patternType": PatternType(acl.pattern_type).name,
+        "principal": acl.principal,
+        "host": acl.host,
+        "operation": Operation(acl.operation).name,
+        "permissionType": Permission(acl.permission).name,
+    }
+    listed = ", ".join(f"{name}={value}" for name, value in fields.items())
+    return f"MatchingAcl(acl=StandardAcl[{listed}])"
 
 
 def str_of(principal: Principal) -> str:

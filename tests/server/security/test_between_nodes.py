@@ -234,8 +234,8 @@ def test_forwarded_requests_are_decided_once_where_the_controller_is(
         if "Principal = User:alice" in one.getMessage()
         and "operation = CREATE " in one.getMessage()
     ]
-    assert sum("TOPIC:allowed" in line for line in decided) == 1, decided
-    assert sum("TOPIC:other" in line for line in decided) == 1, decided
+    assert sum("Topic:LITERAL:allowed " in line for line in decided) == 1, decided
+    assert sum("Topic:LITERAL:other " in line for line in decided) == 1, decided
 
 
 def test_an_envelope_needs_cluster_action() -> None:

@@ -68,11 +68,17 @@ class PluginAuthorizer(StandardAuthorizer):
         self._supers = frozenset(super_users)
 
     def authorize(
-        self, principal: Principal, host: str, operation: int, resource_type: int, name: str
+        self,
+        principal: Principal,
+        host: str,
+        operation: int,
+        resource_type: int,
+        name: str,
+        request: int | None = None,
     ) -> bool:
         """Ask for each decision."""
         self._changed()
-        return super().authorize(principal, host, operation, resource_type, name)
+        return super().authorize(principal, host, operation, resource_type, name, request)
 
     def authorize_any(
         self, principal: Principal, host: str, operation: int, resource_type: int
