@@ -255,24 +255,18 @@ def test_decisions_are_counted_and_logged(caplog: pytest.LogCaptureFixture) -> N
     caplog.set_level(logging.DEBUG, "ottla.authorizer")
     for user in ("root", "alice", "alice"):
         principal = Principal("User", user)
-        authorizer.authorize(
-            principal, "h", Operation.READ, ResourceType.TRANSACTIONAL_ID, "t", ApiKey.END_TXN
-        )
+        resource_type, key = ResourceType.TRANSACTIONAL_ID, ApiKey.END_TXN
+        authorizer.authorize(principal, "h", Operation.READ, resource_type, "t", request=key)
     assert (authorizer.decision_count, authorizer.denied_count) == (3, 2)
+    resource = "operation = READ from host = h on resource = TransactionalId:LITERAL:t"
+    request = "for request = EndTxn with resourceRefCount = 1 based on rule"
+    rule = (
+        "MatchingAcl(acl=StandardAcl[resourceType=TRANSACTIONAL_ID, resourceName=t, "
+        "patternType=PREFIXED, principal=User:*, host=*, operation=ALL, permissionType=DENY])"
+    )
     assert [(one.levelname, one.getMessage()) for one in caplog.records[:2]] == [
-        (
-            "DEBUG",
-            "Principal = User:root is Allowed operation = READ from host = h on resource = "
-            "TransactionalId:LITERAL:t for request = EndTxn with resourceRefCount = 1 based on rule "
-            "SuperUser",
-        ),
-        (
-            "INFO",
-            "Principal = User:alice is Denied operation = READ from host = h on resource = "
-            "TransactionalId:LITERAL:t for request = EndTxn with resourceRefCount = 1 based on rule "
-            "MatchingAcl(acl=StandardAcl[resourceType=TRANSACTIONAL_ID, resourceName=t, "
-            "patternType=PREFIXED, principal=User:*, host=*, operation=ALL, permissionType=DENY])",
-        ),
+        ("DEBUG", f"Principal = User:root is Allowed {resource} {request} SuperUser"),
+        ("INFO", f"Principal = User:alice is Denied {resource} {request} {rule}"),
     ]
     metrics = AuthorizationMetrics(authorizer, now_s=0.0)
     metrics.tick(5.0)

@@ -126,6 +126,7 @@ class StandardAuthorizer:
         operation: int,
         resource_type: int,
         name: str,
+        *,
         request: int | None = None,
     ) -> bool:
         """Whether a principal may do an operation from a host; KafkaError before the load.

@@ -74,11 +74,12 @@ class PluginAuthorizer(StandardAuthorizer):
         operation: int,
         resource_type: int,
         name: str,
+        *,
         request: int | None = None,
     ) -> bool:
         """Ask for each decision."""
         self._changed()
-        return super().authorize(principal, host, operation, resource_type, name, request)
+        return super().authorize(principal, host, operation, resource_type, name, request=request)
 
     def authorize_any(
         self, principal: Principal, host: str, operation: int, resource_type: int

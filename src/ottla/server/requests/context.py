@@ -108,7 +108,7 @@ class Context:
         """Whether the client may do an operation; without an authorizer everyone may."""
         authorizer = self.broker.authorizer
         return authorizer is None or authorizer.authorize(
-            self.principal, self.client, operation, resource_type, name, self.api_key
+            self.principal, self.client, operation, resource_type, name, request=self.api_key
         )
 
     def is_allowed(self, operation: int, resource_type: int, name: str) -> bool:
