@@ -270,6 +270,6 @@ def test_decisions_are_counted_and_logged(caplog: pytest.LogCaptureFixture) -> N
     ]
     metrics = AuthorizationMetrics(authorizer, now_s=0.0)
     metrics.tick(5.0)
-    assert next(metrics.collect()).values == (0,)
+    assert next(metrics.collect()).values == (1,)
     assert len(list(metrics.collect())) == 4
     assert list(AuthorizationMetrics(None, now_s=0.0).collect()) == []
