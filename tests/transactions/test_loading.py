@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from ottla.coordinator.runtime.active import ShardState
-from ottla.coordinator.transaction import queries
+from ottla.coordinator.runtime.result import Result
+from ottla.coordinator.transaction import queries, records
 from ottla.coordinator.transaction.decisions import EndRequest, ProducerKey
+from ottla.coordinator.transaction.state import TransactionState
 from ottla.errors import ErrorCode
+from ottla.protocol.apis.list_transactions import ListTransactionsRequest
 from ottla.types import TopicPartition
 from tests.transactions.world import World
 
@@ -65,3 +68,19 @@ def test_an_election_that_is_known_changes_nothing() -> None:
     world.write_markers()
     described = queries.describe(world.coordinator, "t").value
     assert described.transaction_state == "CompleteCommit"
+
+
+def test_a_dead_id_is_not_shown() -> None:
+    """Kafka has no such records; one that is in the log is neither listed nor described."""
+    world = World().elect()
+    begin(world, "t")
+    begin(world, "dead")
+    shard = world.coordinator.runtime.shard(0)
+    dead = shard.transactions["dead"]._replace(state=TransactionState.DEAD)
+    world.coordinator.runtime.write(0, lambda _: Result(None, [records.record_of(dead, 1)]))
+    world.advance(1)
+    every = ListTransactionsRequest(state_filters=[], producer_id_filters=[], duration_filter=-1)
+    listed = queries.list_transactions(world.coordinator, every, world.clock.now_ms()).value
+    assert [one.transactional_id for one in listed.transaction_states] == ["t"]
+    described = queries.describe(world.coordinator, "dead").value
+    assert described.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND

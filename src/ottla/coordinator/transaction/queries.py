@@ -36,7 +36,7 @@ def describe(coordinator: TransactionCoordinator, transactional_id: str) -> Pend
 
     def read(shard: TransactionShard, epoch: int) -> Described:
         current = shard.transactions.get_at(transactional_id, epoch)
-        if current is None:
+        if current is None or current.state is TransactionState.DEAD:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         return _described(current)
 
@@ -124,6 +124,8 @@ def _passes(
     pattern: Any,
     now_ms: int,
 ) -> bool:
+    if one.state is TransactionState.DEAD:
+        return False  # it is about to be forgotten
     if request.producer_id_filters and one.producer_id not in request.producer_id_filters:
         return False
     if states and one.state not in states:
