@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.records.batches import iterate_batches
 from ottla.records.builder import encode_batch
 from ottla.storage.log.append_info import FetchIsolation
 from ottla.storage.log.config import LogConfig
 from ottla.storage.producers.entry import BatchMetadata, ProducerEntry
 from ottla.storage.producers.snapshot import decode_snapshot, encode_snapshot
 from ottla.testing.disk import SimulatedDisk
+from ottla.types import FileSlice
 from tests.storage.logs import NOW_MS, close, end, flush, new_log, put, send
 
 if TYPE_CHECKING:
@@ -266,6 +268,28 @@ def test_a_failed_transaction_index_freezes_the_stable_offset() -> None:
     found = log.reads.read(0, 1000, isolation=FetchIsolation.TXN_COMMITTED).aborted_transactions
     assert found is not None
     assert len(found) == 1
+
+
+def test_a_read_names_the_aborted_transactions_of_what_it_returns() -> None:
+    """Not those of the rest of the segment, of which each read would carry thousands."""
+    log = new_log(config=LogConfig(segment_bytes=1 << 20))
+    for sequence in range(400):
+        send(log, 1, sequence, transactional=True)
+        end(log, 1, commit=False)
+    log.update_high_watermark(log.log_end_offset)
+    for offset in (0, 300, 799):
+        data = log.reads.read(offset, 1000, isolation=FetchIsolation.TXN_COMMITTED)
+        assert isinstance(data.records, FileSlice)
+        view = memoryview(data.records.read())
+        returned = [batch.base_offset for batch in iterate_batches(view, partial_tail=True)]
+        assert data.aborted_transactions is not None
+        named = [entry.first_offset for entry in data.aborted_transactions]
+        touched = {first - first % 2 for first in returned}
+        assert touched <= set(named)
+        assert len(named) <= len(returned) + 100  # an entry of the index each 4,096 bytes
+    whole = log.reads.read(0, 1 << 20, isolation=FetchIsolation.TXN_COMMITTED)
+    assert whole.aborted_transactions is not None
+    assert len(whole.aborted_transactions) == 400
 
 
 def test_truncation_takes_producers_back() -> None:

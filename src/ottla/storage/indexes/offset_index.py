@@ -44,6 +44,11 @@ class OffsetIndex(EntryIndex):
             raise CorruptMessage(f"{self.path} points at position {position}")
         return OffsetPosition(self.base_offset + relative, position)
 
+    def offset_from(self, position: int, otherwise: int) -> int:
+        """Return the offset of the first entry that points there or further."""
+        number = self._last_at_most(position - 1, 1) + 1
+        return self.base_offset + self._fields(number)[0] if number < self.count else otherwise
+
     def last(self) -> OffsetPosition:
         """Return the last entry; the segment's start when the index is empty."""
         if self.count == 0:

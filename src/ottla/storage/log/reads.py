@@ -6,10 +6,12 @@ Kafka: UnifiedLog.{read, fetchOffsetByTimestamp}, LocalLog.read.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from contextlib import suppress
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.storage.log.append_info import FetchData, FetchIsolation
 from ottla.storage.log.timestamps import offset_for_timestamp
 from ottla.types import FileSlice
@@ -27,6 +29,7 @@ NO_DATA = b""
 # looked up once: an enum's members are found slowly
 _LOG_END: Final = FetchIsolation.LOG_END
 _HIGH_WATERMARK: Final = FetchIsolation.HIGH_WATERMARK
+_last_offset = attrgetter("last_offset")
 _new_tuple = tuple.__new__  # a named tuple's own constructor is a Python function
 
 
@@ -103,12 +106,18 @@ class LogReads:
                 if not is_filtered or (found is NO_DATA and max_bytes > 0):
                     # also for a batch that does not fit: no aborts either
                     return found, None
-                return found, self._aborted(number, offset, limit)
+                return found, self._aborted(number, offset, limit, found)
             number += 1
         return NO_DATA, None
 
-    def _aborted(self, number: int, offset: int, limit: int) -> list[AbortedTransaction]:
+    def _aborted(
+        self, number: int, offset: int, limit: int, found: FileSlice | bytes
+    ) -> list[AbortedTransaction]:
         try:
+            if isinstance(found, FileSlice):
+                index = self._log.segments.ordered[number].offset_index
+                with suppress(CorruptMessage):  # then those of the whole segment
+                    limit = min(limit, index.offset_from(found.position + found.size, limit))
             return aborted_transactions(self._log, number, offset, limit)
         except OSError as error:
             raise self._log.storage_error("reading the aborts of", error) from error
@@ -152,14 +161,18 @@ def aborted_transactions(
 ) -> list[AbortedTransaction]:
     """Return those that overlap [fetch_offset, the end of the segment read or the limit).
 
+    An index has them in the order of their markers.
     Kafka: LocalLog.addAbortedTransactions, TransactionIndex.collectAbortedTxns.
     """
     segments = log.segments
     upper = min(limit, segments.end_of(segment_number, log.log_end_offset))
     found: list[AbortedTransaction] = []
     for number in range(segment_number, len(segments)):
-        for entry in segments[number].transaction_index.entries():
-            if entry.last_offset >= fetch_offset and entry.first_offset < upper:
+        entries = segments[number].transaction_index.entries()
+        first = bisect_left(entries, fetch_offset, key=_last_offset)
+        for index in range(first, len(entries)):
+            entry = entries[index]
+            if entry.first_offset < upper:
                 found.append(entry)
             if entry.last_stable_offset >= upper:
                 return found
