@@ -238,7 +238,9 @@ def run(count: int, seed: int = 1) -> dict[str, Any]:
     process, seen = psutil.Process(), Log()
     logger = logging.getLogger("ottla")
     logger.addHandler(seen)
-    logging.getLogger("ottla.login").setLevel(logging.DEBUG)
+    login_logger = logging.getLogger("ottla.login")
+    level = login_logger.level
+    login_logger.setLevel(logging.DEBUG)
     with (
         tempfile.TemporaryDirectory() as path,
         running_provider() as provider,
@@ -271,6 +273,7 @@ def run(count: int, seed: int = 1) -> dict[str, Any]:
         left, is_halted = cluster.run(_open_count), cluster.run(lambda node: node.halted.is_set())
         grown = process.memory_info().rss - before
     logger.removeHandler(seen)
+    login_logger.setLevel(level)
     problems = {
         "a client without the password has logged in": seen.logins != asked,
         f"errors in the log: {seen.errors.most_common(3)}": bool(seen.errors),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "fuzz_login.py"
-COUNT = 10_000
+COUNT = 5000
 
 
 def fuzz_login() -> Any:
