@@ -303,8 +303,12 @@ def test_all_entries_are_read_in_slices() -> None:
     pending, sizes = read_all(bench)
     assert not pending.done
     assert sum(sizes) <= KEYS_IN_A_TURN
+    last_ms = 0
     for now_ms in range(3, 10):
+        count = len(sizes)
         bench.advance(now_ms)
+        last_ms = now_ms if len(sizes) > count else last_ms
+        assert pending.done is (now_ms > last_ms)  # the answer has a turn of its own
     assert sorted(pending.value) == sorted(name for some in names for name in some)
 
 

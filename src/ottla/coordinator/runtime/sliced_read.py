@@ -61,6 +61,8 @@ class SlicedRead(Generic[S, T]):
                 self._waiting, count = self._next(left)
                 left -= count
             if self._waiting is None:
+                if left < KEYS_IN_A_TURN < len(self._found):
+                    break  # a long answer takes a turn to be encoded
                 self.pending.complete(self._found)
             elif self._waiting.done:
                 self._take(self._waiting)
