@@ -13,6 +13,7 @@ from ottla.storage.log.append_info import FetchIsolation
 from ottla.storage.log.config import LogConfig
 from ottla.storage.producers.entry import BatchMetadata, ProducerEntry
 from ottla.storage.producers.snapshot import decode_snapshot, encode_snapshot
+from ottla.storage.producers.state import MAX_VERIFICATIONS
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import FileSlice
 from tests.storage.logs import NOW_MS, close, end, flush, new_log, put, send
@@ -290,6 +291,19 @@ def test_a_read_names_the_aborted_transactions_of_what_it_returns() -> None:
     whole = log.reads.read(0, 1 << 20, isolation=FetchIsolation.TXN_COMMITTED)
     assert whole.aborted_transactions is not None
     assert len(whole.aborted_transactions) == 400
+
+
+def test_verifications_are_bounded() -> None:
+    """A client may name any number of producers; the first batch of the oldest is refused."""
+    state = new_log().producer_state
+    guards = [
+        state.start_verification(producer_id, 0, 0, now_ms=NOW_MS, supports_epoch_bump=True)
+        for producer_id in range(MAX_VERIFICATIONS + 5)
+    ]
+    assert len(state.verifications) == MAX_VERIFICATIONS
+    assert state.verification(4) is None
+    assert state.verification(5) is guards[5]
+    assert state.verification(MAX_VERIFICATIONS + 4) is guards[-1]
 
 
 def test_truncation_takes_producers_back() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import insort
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.records.validator import AppendOrigin
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from ottla.storage.directory import Directory
 
     Snapshots = Mapping[int, Sequence[ProducerEntry] | None]
+
+
+MAX_VERIFICATIONS: Final = 10_000
+"""In a log: those of producers that their coordinators do not know stay until they expire."""
 
 
 class ProducerState:
@@ -141,6 +145,8 @@ class ProducerState:
             return None
         verification = self.verifications.get(producer_id)
         if verification is None:
+            if len(self.verifications) >= MAX_VERIFICATIONS:
+                del self.verifications[next(iter(self.verifications))]
             verification = self.verifications[producer_id] = Verification(
                 now_ms, sequence, producer_epoch, supports_epoch_bump=supports_epoch_bump
             )
