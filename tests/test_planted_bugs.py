@@ -34,6 +34,7 @@ def test_each_old_text_occurs_once() -> None:
         *bugs("simulation/planted_replica_bugs.toml"),
         *bugs("simulation/planted_cluster_bugs.toml"),
         *bugs("simulation/planted_independent_bugs.toml"),
+        *bugs("simulation/planted_share_bugs.toml"),
     ]
     all_bugs = [*bugs(), *simulated]
     wrong = [

@@ -239,17 +239,17 @@ def test_a_group_changes_to_the_consumer_protocol_member_by_member(node: Target)
             members[0].wait_until(lambda: [len(one.assigned()) for one in members] == [2, 2])
             assert _group_type(node, group) == kind
 
-        share("Classic")
+        share("classic")
         load = stack.enter_context(
-            Program(classic[1], "produce", node.bootstrap, topic, "2000", "none", "0", "5")
+            Program(classic[1], "produce", node.bootstrap, topic, "1000", "none", "0", "5")
         )
         for number, client in enumerate((*consumer, *classic)):
             members[number % 2].leave()
             members[number % 2] = stack.enter_context(Program(client, *joins))
             everyone.append(members[number % 2])
-            share("Classic" if number == 3 else "Consumer")
+            share("classic" if number == 3 else "consumer")
         load.wait()
-        wanted = set(range(2000))
+        wanted = set(range(1000))
         members[0].wait_until(lambda: {n for one in everyone for n in one.numbers()} == wanted)
 
 

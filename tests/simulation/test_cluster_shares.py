@@ -106,3 +106,43 @@ def test_what_is_acknowledged_survives_leaders_and_share_coordinators() -> None:
             host.kill(power=False)
 
     cluster.run(work())
+
+
+def test_what_could_not_be_stored_is_not_acknowledged() -> None:
+    """A leader that reaches no share coordinator fails acknowledgements; the records come again."""
+    settings = {
+        **SETTINGS,
+        "share.coordinator.state.topic.num.partitions": "1",
+        "offsets.topic.num.partitions": "1",
+        "offsets.topic.replication.factor": "3",
+    }
+    cluster = SimulatedCluster(5, nodes=3, config=settings)
+
+    async def work() -> None:
+        await cluster.start()
+        group = ConfigResource(ResourceType.GROUP, "g")
+        async with cluster.admin() as admin, cluster.producer(acks="all") as producer:
+            await admin.create_topics([NewTopic("t", assignments={0: [1]})])
+            await admin.alter_configs({group: {"share.auto.offset.reset": "earliest"}})
+            await producer.send_many("t", [b"0", b"1"])
+            await producer.flush()
+            async with cluster.share_consumer(
+                "t", group_id="g", share_acknowledgement_mode="explicit", request_timeout_ms=60_000
+            ) as member:
+                for record in await _poll(member, 2):
+                    member.acknowledge(record)
+                cluster.cut(1, 2)
+                cluster.cut(1, 3)
+                lost = await member.commit(timeout=60)
+                assert [error is None for error in lost.values()] == [False]
+                cluster.heal()
+                again = await _poll(member, 2)
+                assert [(one.offset, one.delivery_count) for one in again] == [(0, 2), (1, 2)]
+                for record in again:
+                    member.acknowledge(record)
+                assert set((await member.commit(timeout=60)).values()) == {None}
+                assert await member.poll(10.0) == []
+        for host in cluster:
+            host.kill(power=False)
+
+    cluster.run(work())

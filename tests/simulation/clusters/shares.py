@@ -27,6 +27,7 @@ SETTINGS = {
     "share.coordinator.state.topic.num.partitions": "2",
     "share.coordinator.state.topic.replication.factor": "3",
     "share.coordinator.state.topic.min.isr": "2",
+    "request.timeout.ms": "3000",
     "group.share.min.record.lock.duration.ms": "1000",
     "group.share.record.lock.duration.ms": str(LOCK_MS),
     "group.share.min.heartbeat.interval.ms": "500",
