@@ -59,6 +59,19 @@ def test_many_ids_are_listed_in_slices() -> None:
     assert names == {f"t{number}" for number in range(COUNT)}
 
 
+def test_many_ids_are_described_in_slices() -> None:
+    """In the order of the request, unknown ones too; few are described at once."""
+    world = world_of(1)
+    names = ["t0", *(f"absent-{number}" for number in range(COUNT)), "t0"]
+    described = queries.describe_all(world.coordinator, names)
+    assert not described.done
+    world.advance(20)
+    states = described.value.transaction_states
+    assert [one.transactional_id for one in states] == names
+    assert (states[0].transaction_state, states[-1].transaction_state) == ("Ongoing", "Ongoing")
+    assert queries.describe_all(world.coordinator, names[:3]).done
+
+
 def test_many_timeouts_are_carried_out_in_slices() -> None:
     """All partitions check at the same time, and all transactions are too old."""
     world = world_of(COUNT)

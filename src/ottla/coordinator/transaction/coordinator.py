@@ -73,7 +73,7 @@ class TransactionCoordinator:
         """Ended transactions whose record the log did not take; they are tried again."""
         self._partition_count = partition_count
         self.markers = Markers(channel, timer, clock, self._complete)
-        turns = SharedTurns(timer, clock)
+        self.turns = SharedTurns(timer, clock)
         self.runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
             Environment(
                 log,
@@ -83,10 +83,10 @@ class TransactionCoordinator:
                 on_fault,
                 "transaction",
                 config.load_buffer_bytes,
-                turns,
+                self.turns,
             ),
             lambda environment: TransactionShard(
-                environment, config, transaction_version, self._prepared, turns
+                environment, config, transaction_version, self._prepared, self.turns
             ),
         )
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.coordinator.runtime.answers import gather
 from ottla.coordinator.transaction import queries
 from ottla.coordinator.transaction.decisions import EndRequest, ProducerKey
 from ottla.errors import ErrorCode
@@ -164,12 +163,7 @@ def describe_transactions(
     ctx: Context, request: DescribeTransactionsRequest
 ) -> Pending[DescribeTransactionsResponse]:
     """Describe transactional ids that this broker coordinates."""
-    return gather(
-        [queries.describe(ctx.broker.transactions, name) for name in request.transactional_ids],
-        lambda parts: DescribeTransactionsResponse(
-            transaction_states=[part.value for part in parts]
-        ),
-    )
+    return queries.describe_all(ctx.broker.transactions, request.transactional_ids)
 
 
 @handles(ListTransactionsRequest)
