@@ -97,8 +97,14 @@ class Coordinators(takeover.Coordinators):
         wait_for(lambda: self.described(group, kind).state == "Stable", f"{group} is not stable")
         before = self.described(group, kind)
         self.lead(node)
-        after = self.described(group, kind)
-        assert after == before, f"{before}\n{after}"
+        self.wait_until_described(before, group, kind)
+
+    def wait_until_described(self, before: Any, group: str, kind: str = "consumer") -> None:
+        """Wait until a group is what it was: a new leader learns what is committed from others."""
+        wait_for(
+            lambda: self.described(group, kind) == before,
+            f"{before} is not what the other kind has of {group}",
+        )
 
     def count_members(self, group: str) -> int:
         """Return how many members a share group has."""
@@ -214,8 +220,7 @@ def test_static_members_and_patterns_are_taken_over(coordinators: Coordinators, 
         wait_for(lambda: has_all(consumer), "the pattern assigns nothing")
     before = coordinators.described(group)
     coordinators.lead(OTHER[first])
-    after = coordinators.described(group)
-    assert after == before, f"{before}\n{after}"
+    coordinators.wait_until_described(before, group)
     topics.append(coordinators.create(f"{prefix}-b", 2))
     with Consumer(**settings) as consumer:
         consumer.subscribe(pattern=SubscriptionPattern(f"{prefix}-.*"))
