@@ -496,7 +496,7 @@ class _Run:
             offset = max(offset, segment.base_offset)
             if offset >= unstable or number == len(log.segments):
                 break
-            data = log.reads.read(offset, 1, isolation=FetchIsolation.TXN_COMMITTED)
+            data = log.reads.read(offset, segment.size, isolation=FetchIsolation.TXN_COMMITTED)
             aborted |= {entry[:3] for entry in data.aborted_transactions or ()}
         start = log.log_start_offset
         for producer_id, first, last in reference.aborted:
