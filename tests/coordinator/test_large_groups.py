@@ -174,3 +174,15 @@ def test_a_new_coordinator_computes_again(members: Members) -> None:
     group = members.group
     assert group.assignment_epoch == group.epoch
     assert set(members.targets()) == set(NAMES[1:])
+
+
+@pytest.mark.parametrize(
+    ("timestamp_ms", "is_expected"),
+    [(0, True), (1000, False), (900, True), (901, False), (1001, True)],
+)
+def test_an_assignment_of_the_future_makes_no_group_wait(
+    timestamp_ms: int, *, is_expected: bool
+) -> None:
+    """The clock of the coordinator before was ahead, by an hour perhaps."""
+    assert slices.is_due(timestamp_ms, interval_ms=100, now_ms=1000) is is_expected
+    assert slices.is_due(timestamp_ms, interval_ms=0, now_ms=1000)

@@ -38,8 +38,12 @@ _NEXT_TURN_MS: Final = 1
 
 
 def is_due(timestamp_ms: int, interval_ms: int, now_ms: int) -> bool:
-    """Whether the assignment interval has passed since the last assignment; 0 stands for none."""
-    return not timestamp_ms or not interval_ms or now_ms >= timestamp_ms + interval_ms
+    """Whether the assignment interval has passed since the last assignment; 0 stands for none.
+
+    An assignment of the future is one of a clock that was ahead, most often another broker's: in
+    Kafka its group waits until the clock of its coordinator is there.
+    """
+    return not timestamp_ms or not timestamp_ms <= now_ms < timestamp_ms + interval_ms
 
 
 def finish(steps: Steps[T]) -> T:

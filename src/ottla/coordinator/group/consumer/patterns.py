@@ -101,18 +101,19 @@ def update(
 
 
 def _is_due(groups: ConsumerGroups, group: ConsumerGroup, requested: set[str]) -> bool:
+    """Whether to look for topics again; a time in the future is one of a clock that was ahead."""
     if group.group_id in groups.resolving:
         return False
     known = [group.resolved[pattern] for pattern in requested if pattern in group.resolved]
     last_ms = max((one.timestamp_ms for one in known), default=0)
     now_ms = groups.clock.now_ms()
-    if now_ms <= last_ms + MIN_INTERVAL_MS:
+    if last_ms <= now_ms <= last_ms + MIN_INTERVAL_MS:
         return False
     interval_ms = groups.settings(group.group_id).regex_refresh_interval_ms
     return (
         len(known) < len(requested)
         or min(one.version for one in known) < groups.topics_version
-        or now_ms > last_ms + interval_ms
+        or not last_ms <= now_ms <= last_ms + interval_ms
     )
 
 
