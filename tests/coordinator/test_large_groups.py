@@ -162,6 +162,21 @@ def test_a_slice_that_cannot_be_written_ends_the_computation(members: Members) -
     assert group.assignment_epoch == group.epoch
 
 
+def test_a_member_whose_end_cannot_be_written_ends_with_its_session(members: Members) -> None:
+    """It left while too few replicas were in sync, and does not say so again."""
+    gone, *staying = NAMES
+    members.world.log.next_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    members.beat(gone, "epoch=-1")
+    assert gone in members.group.members
+    members.world.log.next_error = None
+    for _ in range(8):
+        members.world.advance(10_000)
+        for name in staying:
+            members.beat(name)
+    assert set(members.group.members) == set(staying)
+    assert set(members.targets()) == set(staying)
+
+
 def test_a_new_coordinator_computes_again(members: Members) -> None:
     """Some slices were written before the coordinator moved; no member has a target twice."""
     members.beat(NAMES[0], "epoch=-1")

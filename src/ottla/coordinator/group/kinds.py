@@ -155,9 +155,14 @@ class KindOfGroups(Generic[G, S]):
         self.timers.cancel(self._key(what, group_id, member_id))
 
     def cancel_timers(self, group_id: str, member_id: str) -> None:
-        """End all timers of a member."""
+        """End the timers of a member that is removed, but for its session, which then finds none.
+
+        Where the records of its end cannot be written, the member is still there, and its session
+        removes it.
+        """
         for what in MemberTimer:
-            self.cancel(what, group_id, member_id)
+            if what is not MemberTimer.SESSION:
+                self.cancel(what, group_id, member_id)
 
     def _key(
         self, what: MemberTimer, group_id: str, member_id: str
