@@ -24,7 +24,7 @@ from ottla.coordinator.runtime import CoordinatorRuntime, Result
 from ottla.coordinator.runtime.active import Environment, ShardState
 from ottla.coordinator.runtime.answers import gather, recover
 from ottla.coordinator.runtime.java_hash import partition_for
-from ottla.coordinator.runtime.log_errors import error_text, operation_error
+from ottla.coordinator.runtime.log_errors import describe_error, error_text, operation_error
 from ottla.coordinator.runtime.shared_turns import SharedTurns
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.consumer_group_describe import (
@@ -395,7 +395,7 @@ class GroupCoordinator:
             return recover(
                 pending,
                 lambda error: [
-                    consumer_describe.undescribed(name, operation_error(error)) for name in ids
+                    consumer_describe.undescribed(name, describe_error(name, error)) for name in ids
                 ],
             )
 

@@ -35,6 +35,11 @@ def operation_error(error: Exception) -> ErrorCode:
     return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
+def describe_error(group_id: str, error: Exception) -> ErrorCode:
+    """Return the code for a group that cannot be described; first of all it needs a name."""
+    return operation_error(error) if group_id else ErrorCode.INVALID_GROUP_ID
+
+
 def error_text(error: Exception) -> str | None:
     """Return the client's error text for a failed operation: the error's own, if it has one."""
     code = operation_error(error)

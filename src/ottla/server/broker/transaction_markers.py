@@ -198,7 +198,7 @@ class MarkerWriter:
         partition = self._replicas.find(*at)
         participant = self._participants.get(at.topic)
         if partition is None:
-            result.error_code = int(self._replicas.why_missing(*at))
+            result.error_code = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         elif participant is None:
             self._append(partition, encoded, result, writing.awaited)
             if self._replicas.overdue_flushes:  # a marker that is lost is not repeated

@@ -47,6 +47,11 @@ def _describe(groups: ShareGroups, group: ShareGroup, epoch: int) -> DescribedGr
     )
 
 
+def refused(group_id: str, code: ErrorCode) -> DescribedGroup:
+    """Return the description of a group whose coordinator does not serve it."""
+    return undescribed(group_id, code, code.text if group_id else None)
+
+
 def undescribed(group_id: str, code: ErrorCode, text: str | None = None) -> DescribedGroup:
     """Return the description of a group that cannot be described."""
     return DescribedGroup(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.coordinator.group.share import describe, heartbeat, initialization
 from ottla.coordinator.group.share.validation import check_request
 from ottla.coordinator.runtime.answers import gather, recover
-from ottla.coordinator.runtime.log_errors import error_text, operation_error
+from ottla.coordinator.runtime.log_errors import describe_error, error_text, operation_error
 from ottla.coordinator.runtime.result import Result
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.initialize_share_group_state import InitializeShareGroupStateRequest
@@ -100,7 +100,7 @@ class ShareGroupRequests:
             )
             return recover(
                 pending,
-                lambda error: [describe.undescribed(name, operation_error(error)) for name in ids],
+                lambda error: [describe.refused(name, describe_error(name, error)) for name in ids],
             )
 
         return gather(

@@ -13,7 +13,7 @@ from ottla.coordinator.group.streams import describe
 from ottla.coordinator.group.streams.heartbeat import HeartbeatResult
 from ottla.coordinator.group.streams.validation import check_request
 from ottla.coordinator.runtime.answers import gather, recover
-from ottla.coordinator.runtime.log_errors import error_text, operation_error
+from ottla.coordinator.runtime.log_errors import describe_error, error_text, operation_error
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.streams_group_describe import (
     StreamsGroupDescribeRequest,
@@ -99,5 +99,5 @@ class StreamsRequests:
         )
         return recover(
             pending,
-            lambda error: [describe.undescribed(name, operation_error(error)) for name in ids],
+            lambda error: [describe.undescribed(name, describe_error(name, error)) for name in ids],
         )

@@ -277,7 +277,7 @@ def _partition_data(
     return PartitionData(
         partition_index=one.partition,
         error_code=0 if error is None else int(error.code),
-        error_message=None if error is None else error.code.text,
+        error_message=None if error is None or error.code in _LED_ELSEWHERE else error.code.text,
         acknowledge_error_code=0 if acknowledge_error is None else int(acknowledge_error.code),
         acknowledge_error_message=None if acknowledge_error is None else str(acknowledge_error),
         current_leader=PartitionData.LeaderIdAndEpoch(leader_id=0, leader_epoch=0),

@@ -67,7 +67,8 @@ def _describe(ctx: Context, requested: Any) -> Pending[Group]:
 
     def known(done: Pending[dict[Uuid, list[int]]]) -> None:
         if done.error is not None:
-            answer.complete(_refused(group_id, operation_error(done.error), error_text(done.error)))
+            code = operation_error(done.error)
+            answer.complete(_refused(group_id, code, error_text(done.error) or code.text))
             return
         partitions = {key: one for key, one in done.value.items() if ctx.broker.topic_name(key)}
         if not partitions:
