@@ -41,10 +41,8 @@ class TimelineDict(MutableMapping[K, V]):
         return key in self._current
 
     def __setitem__(self, key: K, value: V) -> None:
-        changes, current = self._registry.changes_of(self), self._current
-        if changes is not None and key not in changes:
-            changes[key] = current.get(key, ABSENT)
-        current[key] = value
+        self._remember(key)
+        self._current[key] = value
 
     def __delitem__(self, key: K) -> None:
         if key not in self._current:

@@ -11,19 +11,18 @@ Kafka: none; its coordinators have threads of their own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 from ottla.coordinator.runtime.result import Result, empty_result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Hashable, Mapping
+    from collections.abc import Generator, Hashable, Mapping
 
+    from ottla.coordinator.group.kinds import KindOfGroups
     from ottla.coordinator.runtime import CoordinatorRecord, ShardTimers
     from ottla.errors import KafkaError
 
-P = TypeVar("P")
 T = TypeVar("T")
 Steps: TypeAlias = "Generator[None, None, T]"
 """A computation that yields now and again, and returns its result."""
@@ -68,7 +67,12 @@ def without_records(steps: Steps[T]) -> Slices[T]:
 
 
 def run(timers: ShardTimers, key: Hashable, slices: Slices[None]) -> None:
-    """Run slices one by one; the rest is dropped when records of one cannot be written."""
+    """Run slices one by one, unless some of this key are under way.
+
+    The rest is dropped when records of one cannot be written.
+    """
+    if key in timers:
+        return
 
     def give_up(error: KafkaError | None) -> None:
         if error is not None:
@@ -84,29 +88,40 @@ def run(timers: ShardTimers, key: Hashable, slices: Slices[None]) -> None:
     timers.schedule(key, _NEXT_TURN_MS, step)
 
 
-@dataclass(frozen=True, slots=True)
-class Written(Generic[P]):
-    """How a computed target is written: the group's state at that time, and the records.
+class TargetRecords(Protocol):
+    """The records of a target assignment: a kind of groups has a module of them."""
 
-    is_current says whether the group is still there.
+    def target_member(self, group_id: str, member_id: str, target: Any, /) -> CoordinatorRecord:
+        """Return the record of what one member should have."""
+
+    def target_epoch(self, group_id: str, epoch: int, timestamp_ms: int, /) -> CoordinatorRecord:
+        """Return the record of the assignment epoch."""
+
+
+def write_target(
+    groups: KindOfGroups[Any, Any],
+    group: Any,
+    steps: Steps[Mapping[str, Any]],
+    records: TargetRecords,
+) -> Slices[None]:
+    """Compute the target of a group at its present epoch, and write it.
+
+    It is incomplete where a member of it has left since, and of no group that is gone.
     """
-
-    members: Mapping[str, object]
-    target: Mapping[str, P]
-    is_current: Callable[[], bool]
-    record: Callable[[str, P], CoordinatorRecord]
-
-    def changes(self, target: Mapping[str, P]) -> Slices[bool]:
-        """Write what has changed; False where a member of the target has left since."""
-        names = iter(target)
-        is_complete = True
-        while part := list(islice(names, SLICE)):
-            if not self.is_current():
-                return False
-            found = []
-            for name in part:
-                is_complete &= name in self.members
-                if name in self.members and self.target.get(name) != target[name]:
-                    found.append(self.record(name, target[name]))
-            yield found
-        return is_complete and self.is_current()
+    group_id, epoch = group.group_id, group.epoch
+    target = yield from without_records(steps)
+    is_complete = True
+    names = iter(target)
+    while part := list(islice(names, SLICE)):
+        is_there = groups.find(group_id) is group
+        if not is_there:
+            break
+        found = []
+        for name in part:
+            is_complete &= name in group.members
+            if name in group.members and group.target.get(name) != target[name]:
+                found.append(records.target_member(group_id, name, target[name]))
+        yield found
+    is_complete &= groups.find(group_id) is group
+    if is_complete or group.epoch > epoch:
+        yield [records.target_epoch(group_id, epoch, groups.clock.now_ms())]

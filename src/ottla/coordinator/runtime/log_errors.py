@@ -47,6 +47,11 @@ def error_text(error: Exception) -> str | None:
     return str(error) if is_own and str(error) != code.text else None
 
 
+def full_error_text(error: Exception) -> str:
+    """Return the error's own text, or else that of its code."""
+    return error_text(error) or operation_error(error).text
+
+
 def fetch_error(error: Exception) -> ErrorCode:
     """Return the code for OffsetFetch: old consumers retry on NOT_COORDINATOR only."""
     code = operation_error(error)

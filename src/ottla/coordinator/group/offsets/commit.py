@@ -57,7 +57,7 @@ def commit(
             code = ErrorCode.NONE
             index = partition.partition_index
             metadata = partition.committed_metadata or ""
-            if metadata and _utf16_length(metadata) > config.offset_metadata_max_bytes:
+            if _utf16_length(metadata) > config.offset_metadata_max_bytes:
                 code = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 if check is not None:

@@ -93,10 +93,9 @@ def _string(text: str) -> bytes:
     return _INT16.pack(len(data)) + data
 
 
-def from_messages(key: Struct, value: Struct | None) -> CoordinatorRecord | None:
-    """Return the record of decoded messages; None for a key of another kind."""
-    if not isinstance(key, schemas.OffsetCommitKey | schemas.LegacyOffsetCommitKey):
-        return None
+def from_messages(key: Struct, value: Struct | None) -> CoordinatorRecord:
+    """Return the record of decoded messages, of the older kind as well."""
+    assert isinstance(key, schemas.OffsetCommitKey | schemas.LegacyOffsetCommitKey)
     partition = TopicPartition(key.topic, key.partition)
     if value is None:
         return offset_tombstone(key.group, partition)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.coordinator.group.share import offsets
-from ottla.coordinator.runtime.log_errors import error_text, operation_error
+from ottla.coordinator.runtime.log_errors import full_error_text, operation_error
 from ottla.coordinator.runtime.result import Result
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.alter_share_group_offsets import (
@@ -92,7 +92,7 @@ class ShareOffsetRequests:
             answer.complete(
                 AlterShareGroupOffsetsResponse(
                     error_code=int(operation_error(error)),
-                    error_message=_text(error),
+                    error_message=full_error_text(error),
                     responses=[],
                 )
             )
@@ -138,7 +138,7 @@ class ShareOffsetRequests:
             answer.complete(
                 DeleteShareGroupOffsetsResponse(
                     error_code=int(operation_error(error)),
-                    error_message=_text(error),
+                    error_message=full_error_text(error),
                     responses=[],
                 )
             )
@@ -237,10 +237,6 @@ class ShareOffsetRequests:
         return self._persister.delete(request).then(
             lambda response: {one.topic_id: _first_error(one) for one in response.results}
         )
-
-
-def _text(error: Exception) -> str:
-    return error_text(error) or operation_error(error).text
 
 
 def _take_errors(alteration: offsets.Alteration, states: Any) -> None:

@@ -6,7 +6,6 @@ GroupMetadataManager.maybeUpdateTargetAssignment.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.coordinator.group import slices
@@ -48,8 +47,7 @@ def update_target(
         return last
     if len(group.members) >= LARGE and group.assignment_timestamp_ms:
         key = "share-target", group.group_id
-        if key not in groups.timers:
-            slices.run(groups.timers, key, _in_slices(groups, group.group_id))
+        slices.run(groups.timers, key, _in_slices(groups, group.group_id))
         return last
     members = {**group.members, member.member_id: member}
     target = slices.finish(_compute(groups, group, members))
@@ -66,17 +64,8 @@ def _in_slices(groups: ShareGroups, group_id: str) -> Slices[None]:
     group = groups.find(group_id)
     if group is None or group.epoch <= group.assignment_epoch:
         return
-    epoch = group.epoch
-    target = yield from slices.without_records(_compute(groups, group, dict(group.members)))
-    written = slices.Written(
-        group.members,
-        group.target,
-        lambda: groups.find(group_id) is group,
-        partial(records.target_member, group_id),
-    )
-    is_complete = yield from written.changes(target)
-    if is_complete or group.epoch > epoch:
-        yield [records.target_epoch(group_id, epoch, groups.clock.now_ms())]
+    steps = _compute(groups, group, dict(group.members))
+    yield from slices.write_target(groups, group, steps, records)
 
 
 def _compute(

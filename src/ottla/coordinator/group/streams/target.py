@@ -7,7 +7,6 @@ GroupMetadataManager.maybeUpdateStreamsTargetAssignment (KIP-1071, KIP-1263).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group import slices
@@ -74,9 +73,7 @@ class Assignment:
         if not is_due(group.assignment_timestamp_ms, interval_ms, now_ms):
             return Target(last.epoch, last.tasks, _INTERVAL)
         if len(group.members) >= LARGE and (group.assignment_timestamp_ms or self.member is None):
-            key = _key(group.group_id)
-            if key not in groups.timers:
-                slices.run(groups.timers, key, self._in_slices())
+            slices.run(groups.timers, _key(group.group_id), self._in_slices())
             return Target(last.epoch, last.tasks, _COMPUTED)
         members: dict[str, StreamsMember] = dict(group.members)
         if self.member is not None:
@@ -93,20 +90,11 @@ class Assignment:
 
     def _in_slices(self) -> Slices[None]:
         group, groups = self.group, self.groups
-        group_id = group.group_id
         is_stale = group.epoch != self.group_epoch or group.epoch <= group.assignment_epoch
-        if groups.find(group_id) is not group or is_stale:
+        if groups.find(group.group_id) is not group or is_stale:
             return
-        target = yield from slices.without_records(self._compute(dict(group.members)))
-        written = slices.Written(
-            group.members,
-            group.target,
-            lambda: groups.find(group_id) is group,
-            partial(records.target_member, group_id),
-        )
-        is_complete = yield from written.changes(target)
-        if is_complete or group.epoch > self.group_epoch:
-            yield [records.target_epoch(group_id, self.group_epoch, groups.clock.now_ms())]
+        steps = self._compute(dict(group.members))
+        yield from slices.write_target(groups, group, steps, records)
 
     def _last_tasks(self) -> Tasks:
         found: Tasks | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.coordinator.runtime.answers import gather
-from ottla.coordinator.runtime.log_errors import error_text, operation_error
+from ottla.coordinator.runtime.log_errors import full_error_text, operation_error
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -67,8 +67,8 @@ def _describe(ctx: Context, requested: Any) -> Pending[Group]:
 
     def known(done: Pending[dict[Uuid, list[int]]]) -> None:
         if done.error is not None:
-            code = operation_error(done.error)
-            answer.complete(_refused(group_id, code, error_text(done.error) or code.text))
+            code, text = operation_error(done.error), full_error_text(done.error)
+            answer.complete(_refused(group_id, code, text))
             return
         partitions = {key: one for key, one in done.value.items() if ctx.broker.topic_name(key)}
         if not partitions:
