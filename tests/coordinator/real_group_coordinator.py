@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import select
 import socket
 import time
+from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any
 
 from ottla.protocol import codec, frames
@@ -140,10 +140,10 @@ class RemoteCoordinator:
     def run_turn(self) -> None:
         """Take answers until none has come for a while."""
         while self._waiting:
-            readable, _, _ = select.select(list(self._waiting), [], [], self._quiet_s)
+            readable = wait(list(self._waiting), self._quiet_s)
             if not readable:
                 return
-            for connection in readable:
+            for connection in [each for each in self._waiting if each in readable]:
                 key, version, pending = self._waiting.pop(connection)
                 with connection:
                     pending.complete(_read(connection, key, version))

@@ -5,9 +5,9 @@ Kafka: none.
 
 from __future__ import annotations
 
-import select
 import socket
 import time
+from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any
 
 from ottla.protocol import codec, frames
@@ -99,9 +99,10 @@ def wait_for(links: Iterable[Link], timeout_s: float, *, for_all: bool) -> bool:
     deadline = time.monotonic() + timeout_s
     found = False
     while waiting:
-        ready, _, _ = select.select(waiting, [], [], max(0.0, deadline - time.monotonic()))
+        left_s = max(0.0, deadline - time.monotonic())
+        ready = wait([link.fileno() for link in waiting], left_s)
         found = found or bool(ready)
-        waiting = [link for link in waiting if link not in ready]
+        waiting = [link for link in waiting if link.fileno() not in ready]
         if not for_all and found:
             return True
         if not ready:
