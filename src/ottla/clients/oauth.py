@@ -13,12 +13,14 @@ import secrets
 import threading
 import time
 import weakref
+from functools import partial
+from importlib import import_module
 from random import SystemRandom
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.clients.login import jaas_options
 from ottla.clients.tls import client_context
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ConfigError, ErrorCode, KafkaError
 from ottla.network.fetching import FetchFailed
 from ottla.network.token_retrieval import TokenSettings, seconds_to_renewal, token_retriever
 
@@ -93,4 +95,19 @@ def _token_settings(settings: Settings) -> TokenSettings:
         lambda: client_context(settings),
         time.time,
         lambda: secrets.token_urlsafe(16),
+        partial(_plugin, settings),
     )
+
+
+def _plugin(settings: Settings, setting: str, method: str) -> Any:
+    """Make an object of the Python class that a setting names, and hand it the settings."""
+    name = getattr(settings, setting.replace(".", "_"))
+    module, _, attribute = name.rpartition(".")
+    try:
+        made = getattr(import_module(module), attribute)()
+        if not callable(getattr(made, method, None)):
+            raise ConfigError(f"{setting}: {name} lacks: {method}")
+        made.configure(vars(settings))
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise ConfigError(f"{setting}: there is no Python class {name!r} ({error})") from error
+    return made

@@ -29,6 +29,9 @@ _FORM: Final = {
     "Accept": "application/json",
     "Cache-Control": "no-cache",
 }
+RETRIEVER: Final = _PREFIX + "jwt.retriever.class"
+VALIDATOR: Final = _PREFIX + "jwt.validator.class"
+_KAFKAS: Final = "org.apache.kafka.common.security.oauthbearer."
 _BEARER_GRANT: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _MIN_RETRY_S: Final = 1.0
 
@@ -47,10 +50,34 @@ class TokenSettings(NamedTuple):
     now_s: Callable[[], float]
     new_id: Callable[[], str]
     """Returns the name of an assertion."""
+    plugin: Callable[[str, str], Any]
+    """Returns an object of the class that a setting names, which has a method; ConfigError."""
 
 
 def token_retriever(settings: TokenSettings) -> Callable[[], str]:
-    """Return what fetches a token, or FetchFailed; ConfigError for settings without a way to it."""
+    """Return what fetches a token, or FetchFailed; ConfigError for settings without a way to it.
+
+    A class of the user may check each token before it is used.
+    """
+    retrieve = _retriever(settings)
+    if settings.value(VALIDATOR).startswith(_KAFKAS):
+        return retrieve
+    validate = settings.plugin(VALIDATOR, "validate").validate
+
+    def validated() -> str:
+        token = retrieve()
+        if not _asked(VALIDATOR, validate, token):
+            raise FetchFailed(f"the class of {VALIDATOR} refuses the token")
+        return token
+
+    return validated
+
+
+def _retriever(settings: TokenSettings) -> Callable[[], str]:
+    name = settings.value(RETRIEVER)
+    if not name.startswith(_KAFKAS):
+        retrieve = settings.plugin(RETRIEVER, "retrieve").retrieve
+        return lambda: _retrieved(settings, _asked(RETRIEVER, retrieve))
     url = settings.value(TOKEN_URL)
     if not url:
         raise ConfigError(f"OAUTHBEARER needs {TOKEN_URL}")
@@ -58,16 +85,42 @@ def token_retriever(settings: TokenSettings) -> Callable[[], str]:
         check_allowed(url, *settings.allowed)
     except ValueError as error:
         raise ConfigError(f"{TOKEN_URL}: {error}") from error
-    if urlsplit(url).scheme == "file":
+    return _retriever_of_kafka(settings, name.removeprefix(_KAFKAS), url)
+
+
+def _retriever_of_kafka(settings: TokenSettings, kind: str, url: str) -> Callable[[], str]:
+    """Return what does the same as one of Kafka's classes."""
+    is_file = urlsplit(url).scheme == "file"
+    if kind == "DefaultJwtRetriever":
+        kind = "FileJwtRetriever" if is_file else "ClientCredentialsJwtRetriever"
+    if is_file != (kind == "FileJwtRetriever"):
+        raise ConfigError(f"{TOKEN_URL}: {url} is no URL for {kind}")
+    if is_file:
         return lambda: _checked_token(settings, fetch(url))
-    kind = settings.value(_PREFIX + "jwt.retriever.class").rpartition(".")[2]
     if kind == "JwtBearerJwtRetriever":
         _check_assertion(settings)
         return lambda: _posted(settings, url, _assertion_form(settings), {})
+    if kind != "ClientCredentialsJwtRetriever":
+        raise ConfigError(f"{RETRIEVER}: Kafka has no class {kind}")
     client_id, secret, scope = _client_credentials(settings)
     encoded = base64.b64encode(f"{client_id}:{secret}".encode()).decode()
     form = {"grant_type": "client_credentials"} | ({"scope": scope} if scope else {})
     return lambda: _posted(settings, url, form, {"Authorization": f"Basic {encoded}"})
+
+
+def _asked(setting: str, method: Callable[..., Any], *arguments: str) -> Any:
+    """Return the answer of a user's class; FetchFailed when it raises."""
+    try:
+        return method(*arguments)
+    except Exception as error:
+        text = f"the class of {setting} raised {type(error).__name__}"
+        raise FetchFailed(text) from error
+
+
+def _retrieved(settings: TokenSettings, token: Any) -> str:
+    if not isinstance(token, str):
+        raise FetchFailed(f"the class of {RETRIEVER} returned no text")
+    return _checked_token(settings, token.encode())
 
 
 def _client_credentials(settings: TokenSettings) -> tuple[str, str, str | None]:

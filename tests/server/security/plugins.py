@@ -7,6 +7,8 @@ import hmac
 import time
 from typing import TYPE_CHECKING, Any
 
+from tests.security.tokens import signed
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -72,6 +74,27 @@ class Guest(Configured):
         if user == "broken":
             raise RuntimeError("no decision")
         return None if user == "mallory" else (user, int(time.time() * 1000) + 60_000)
+
+
+class Cabinet(Configured):
+    """Has a token for the client that asks for the scope "read", and fails at others."""
+
+    def retrieve(self) -> str:
+        """Return a token."""
+        name = "sasl.oauthbearer.scope"
+        scope = self.settings.get(name, self.settings.get(name.replace(".", "_")))
+        if scope == "none":
+            return None  # type: ignore[return-value] # what a wrong class does
+        if scope != "read":
+            raise RuntimeError("no such drawer")
+        return signed()
+
+
+class Refusal(Configured):
+    """Believes no token."""
+
+    def validate(self, _token: str) -> None:
+        """Refuse a token."""
 
 
 class OnlyTopics(Configured):

@@ -11,13 +11,17 @@ from ottla import Admin
 from ottla.clients.oauth import TokenSource
 from ottla.clients.settings import ADMIN, read_settings
 from ottla.config.broker import parse_broker_config
+from ottla.config.listener_settings import ListenerSettings
 from ottla.errors import ConfigError, ErrorCode, KafkaError
 from ottla.network.fetching import FetchFailed
+from ottla.network.token_retrieval import RETRIEVER, VALIDATOR, token_retriever
 from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.apis.sasl_handshake import SaslHandshakeRequest
 from ottla.security.sasl.oauthbearer import first_message
+from ottla.server.node.peer_token import peer_token_settings
 from ottla.server.node.security_problems import security_problems
+from ottla.server.system.real import RealEnvironment
 from ottla.testing.cluster import Cluster
 from tests.security.provider import CLIENT_ID, CLIENT_SECRET, Provider, running_provider
 from tests.security.tokens import private_key, signed
@@ -30,6 +34,8 @@ if TYPE_CHECKING:
 
 URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 FILES = "org.apache.kafka.sasl.oauthbearer.allowed.files"
+KEYS = "sasl.oauthbearer.jwks.endpoint.url"
+CLASSES = "tests.server.security.plugins"
 SETTINGS = {
     "listeners": "LOGIN://127.0.0.1:0,INSIDE://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
     "listener.security.protocol.map": (
@@ -108,6 +114,73 @@ def test_assertions_and_files(provider: Provider, cluster: Cluster, tmp_path: Pa
     ):
         with Admin(config=client(provider, cluster.bootstrap, **changes)) as admin:
             assert admin.list_topics(timeout=WAIT_S) == []
+
+
+def test_classes_get_and_check_tokens(provider: Provider, cluster: Cluster) -> None:
+    """A client's own classes: one gets the token, one refuses tokens; errors name the setting."""
+    by_class = {RETRIEVER: f"{CLASSES}.Cabinet", URLS: ""}
+    with Admin(
+        config=client(provider, cluster.bootstrap, **by_class, **{"sasl.oauthbearer.scope": "read"})
+    ) as admin:
+        assert admin.list_topics(timeout=WAIT_S) == []
+    for scope in ("none", "other"):
+        changes = by_class | {"sasl.oauthbearer.scope": scope}
+        with pytest.raises(KafkaError, match=r"jwt\.retriever\.class"):
+            Admin(config=client(provider, **changes))
+    with pytest.raises(KafkaError, match="refuses the token"):
+        Admin(config=client(provider, **{VALIDATOR: f"{CLASSES}.Refusal"}))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("no.such.Retriever", "no Python class"),
+        (f"{CLASSES}.Guest", "lacks: retrieve"),
+        ("org.apache.kafka.common.security.oauthbearer.OtherRetriever", "no class OtherRetriever"),
+        ("org.apache.kafka.common.security.oauthbearer.FileJwtRetriever", "no URL for"),
+    ],
+)
+def test_classes_that_are_none(provider: Provider, name: str, text: str) -> None:
+    """An unknown class, one of another kind, one for files with another URL."""
+    with pytest.raises(ConfigError, match=text):
+        Admin(config=client(provider, **{RETRIEVER: name}))
+
+
+def test_a_class_checks_tokens_on_a_node() -> None:
+    """jwt.validator.class of the node's file: no key is needed; one from the network loads none."""
+    names = (f"{CLASSES}.Guest", "org.apache.kafka.common.security.oauthbearer.BrokerJwtValidator")
+    given = {**Cluster().config, **SETTINGS, "log.dirs": "/nowhere"}
+    own, kafkas = (parse_broker_config({**given, VALIDATOR: name}) for name in names)
+    assert list(security_problems(own)) == []
+    assert [one.name for one in security_problems(kafkas)] == [KEYS]
+    altered = parse_broker_config(given).with_dynamic({VALIDATOR: names[0]})
+    assert [one.name for one in security_problems(altered)] == [KEYS]
+    with Cluster(config={**SETTINGS, VALIDATOR: names[0]}) as cluster:
+        peer = Peer(cluster.bootstrap)
+        peer.ask(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1)
+        answer = peer.ask(SaslAuthenticateRequest(auth_bytes=first_message("a.alice.b")), 2)
+        assert 50_000 < answer.session_lifetime_ms <= 60_000
+        peer.close()
+
+
+def test_a_class_gets_tokens_of_a_node(provider: Provider) -> None:
+    """jwt.retriever.class of the node's file, for its logins at other nodes."""
+    given = {
+        **Cluster().config,
+        **SETTINGS,
+        "inter.broker.listener.name": "LOGIN",
+        "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+        KEYS: provider.keys_url,
+        URLS: provider.keys_url,
+        "sasl.oauthbearer.scope": "read",
+        "log.dirs": "/nowhere",
+    }
+    found = security_problems(parse_broker_config(given))
+    assert [one.name for one in found] == ["sasl.oauthbearer.token.endpoint.url"]
+    by_class = parse_broker_config({**given, RETRIEVER: f"{CLASSES}.Cabinet"})
+    assert list(security_problems(by_class)) == []
+    settings = peer_token_settings(lambda: ListenerSettings(by_class, "LOGIN"), RealEnvironment())
+    assert token_retriever(settings)().count(".") == 2
 
 
 def test_what_is_not_allowed_is_not_read(provider: Provider, tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Classes of users that check logins (`sasl.server.callback.handler.class`), one for a mechanism.
 
+Those of `sasl.oauthbearer.jwt.validator.class` check tokens in the same way.
+
 PLAIN asks `authenticate(user, password)`, SCRAM `credential(user, mechanism)`, OAUTHBEARER
 `validate(token)`. An exception, or another kind of answer, refuses the login.
 
@@ -11,6 +13,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.network.token_retrieval import VALIDATOR
 from ottla.security.sasl.jwt import JwtClaims
 from ottla.security.sasl.mechanism import InvalidJwt
 from ottla.security.sasl.oauthbearer import OAUTHBEARER
@@ -34,10 +37,23 @@ def handler_name(settings: ListenerSettings, mechanism: str) -> str | None:
 
     Without a prefix the setting is for PLAIN.
     """
-    given = settings.config.given
     keys = [f"{settings.prefix}{mechanism.lower()}.{HANDLER}"]
     if mechanism == PLAIN:
         keys.append(HANDLER)
+    found = _named_first(settings, keys)
+    if found is None and mechanism == OAUTHBEARER:
+        found = token_class(settings, VALIDATOR)
+    return found
+
+
+def token_class(settings: ListenerSettings, setting: str) -> str | None:
+    """Return the class of a setting about tokens, of the node's file; None for Kafka's own."""
+    prefixes = f"{settings.prefix}{OAUTHBEARER.lower()}.", settings.prefix, ""
+    return _named_first(settings, [prefix + setting for prefix in prefixes])
+
+
+def _named_first(settings: ListenerSettings, keys: list[str]) -> str | None:
+    given = settings.config.given
     found = next((str(given[key]) for key in keys if given.get(key)), None)
     return None if found is None or is_kafkas(found) else found
 

@@ -6,7 +6,7 @@ Kafka: org.apache.kafka.common.security.oauthbearer.internals.OAuthBearerRefresh
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.config.problems import ConfigErrors, ConfigProblem
 from ottla.errors import ConfigError
@@ -20,6 +20,8 @@ from ottla.network.token_retrieval import (
 )
 from ottla.security.sasl.oauthbearer import OAUTHBEARER
 from ottla.server.node.listener_security import TLS_PROTOCOLS, jaas_options, listener_tls
+from ottla.server.node.login_handlers import token_class
+from ottla.server.node.plugins import PluginError, load_class, load_plugin
 from ottla.server.node.token_logins import allowed
 
 if TYPE_CHECKING:
@@ -95,6 +97,23 @@ def peer_token_settings(
         assert environment is not None
         return environment.secret_bytes(_ID_BYTES).hex()
 
+    made: dict[tuple[str, str], Any] = {}
+
+    def plugin(setting: str, method: str) -> Any:
+        """Return the object of a class that the node's file names; a check makes no object."""
+        name = token_class(settings(), setting)
+        if name is None:
+            raise ConfigError(f"{setting}: a class is taken from the node's file only")
+        methods = "configure", method
+        try:
+            if environment is None:
+                return load_class(name, methods)
+            if (setting, name) not in made:
+                made[setting, name] = load_plugin(name, methods, settings().config.given)
+        except PluginError as error:
+            raise ConfigError(f"{setting}: {error}") from error
+        return made[setting, name]
+
     return TokenSettings(
         lambda name: settings().value(name, OAUTHBEARER),
         jaas_options(settings(), OAUTHBEARER),
@@ -102,4 +121,5 @@ def peer_token_settings(
         context,
         lambda: 0 if environment is None else environment.clock.now_ms() / 1000,
         new_id,
+        plugin,
     )

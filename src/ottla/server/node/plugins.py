@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.config.problems import ConfigProblem
 from ottla.controller.policies import Policies
+from ottla.network.token_retrieval import RETRIEVER, VALIDATOR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -36,6 +37,8 @@ _KAFKA_PACKAGE: Final = "org.apache.kafka."
 _SECURITY: Final = (
     ("principal.builder.class", ("configure", "build")),
     ("authorizer.class.name", ("configure", "authorize")),
+    (VALIDATOR, ("configure", "validate")),
+    (RETRIEVER, ("configure", "retrieve")),
 )
 _HANDLER: Final = "sasl.server.callback.handler.class"
 _HANDLER_METHODS: Final[Mapping[str, str]] = {
