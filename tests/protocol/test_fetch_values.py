@@ -10,14 +10,14 @@ import pytest
 from ottla.errors import CorruptMessage
 from ottla.protocol import codec, frames
 from ottla.protocol.apis.fetch import FetchRequest, FetchResponse
-from ottla.protocol.fetch_values import FetchAnswer, read_fetch, write_fetch
+from ottla.protocol.fetch_values import FetchAnswer, FetchedPartition, read_fetch, write_fetch
 from ottla.protocol.flat import reader_over
 from ottla.types import ZERO_UUID, FileSlice, Node, Uuid
 from tests.network.open_file import OpenFile
 from tests.protocol.messages import random_message
 
 if TYPE_CHECKING:
-    from ottla.protocol.fetch_values import FetchedPartition, PartitionKey
+    from ottla.protocol.fetch_values import PartitionKey
     from ottla.types import SendItem
 
 VERSIONS = range(FetchRequest.versions.lowest, FetchRequest.versions.highest + 1)
@@ -87,7 +87,7 @@ def response_of(answer: FetchAnswer, version: int, throttle: int) -> FetchRespon
     topics: list[Any] = []
     last: tuple[str, bytes] | None = None
     for one in answer.partitions:
-        topic, topic_id, _ = one[0]
+        topic, topic_id, _ = one.key
         if last != (topic, topic_id):
             last = topic, topic_id
             topics.append(TopicResponse(topic=last[0], topic_id=Uuid(last[1]), partitions=[]))
@@ -110,29 +110,27 @@ def response_of(answer: FetchAnswer, version: int, throttle: int) -> FetchRespon
 
 def data_of(one: FetchedPartition, version: int) -> PartitionData:
     """Return the message of one partition."""
-    key, error_code, high_watermark, stable, start, aborted, records = one[:7]
-    diverging, leader, preferred = one[8:]
     data = PartitionData(
-        partition_index=key[2],
-        error_code=error_code,
-        high_watermark=high_watermark,
-        last_stable_offset=stable,
-        log_start_offset=start,
+        partition_index=one.key[2],
+        error_code=one.error_code,
+        high_watermark=one.high_watermark,
+        last_stable_offset=one.last_stable_offset,
+        log_start_offset=one.log_start_offset,
         aborted_transactions=None
-        if aborted is None
+        if one.aborted is None
         else [
             PartitionData.AbortedTransaction(producer_id=producer, first_offset=first)
-            for producer, first in aborted
+            for producer, first in one.aborted
         ],
-        records=records,
+        records=one.records,
     )
     if version >= 11:
-        data.preferred_read_replica = preferred
-    if version >= 12 and diverging is not None:
-        epoch, end = diverging
+        data.preferred_read_replica = one.preferred_replica
+    if version >= 12 and one.diverging is not None:
+        epoch, end = one.diverging
         data.diverging_epoch = PartitionData.EpochEndOffset(epoch=epoch, end_offset=end)
-    if version >= 12 and leader is not None:
-        leader_id, epoch = leader
+    if version >= 12 and one.leader is not None:
+        leader_id, epoch = one.leader
         leaders = PartitionData.LeaderIdAndEpoch
         data.current_leader = leaders(leader_id=leader_id, leader_epoch=epoch)
     return data
@@ -142,7 +140,7 @@ def random_fetched(rng: Random, key: PartitionKey, file: OpenFile) -> FetchedPar
     """Return a partition with records of some kind."""
     size = rng.choice((0, 10, 5000))
     records: SendItem = rng.choice((rng.randbytes(size), FileSlice(file, 3, size)))
-    return (
+    return FetchedPartition(
         key,
         rng.choice((0, 0, 6)),
         rng.randrange(-1, 1 << 60),

@@ -72,28 +72,17 @@ def test_responses_are_read_as_by_the_codec(version: int) -> None:
         ]
         assert len(answer.partitions) == len(expected)
         for fetched, (topic_id, one) in zip(answer.partitions, expected, strict=True):
-            (
-                key,
-                code,
-                high_watermark,
-                stable,
-                start,
-                _,
-                records,
-                size,
-                diverging,
-                leader,
-                preferred,
-            ) = fetched
-            assert key == ("", topic_id, one.partition_index)
-            assert (code, high_watermark) == (one.error_code, one.high_watermark)
-            assert (stable, start) == (one.last_stable_offset, one.log_start_offset)
-            assert bytes(records) == bytes(one.records or b"")  # type: ignore[arg-type] # a buffer
-            assert preferred == one.preferred_read_replica
-            assert size == len(one.records or b"")
+            assert fetched.key == ("", topic_id, one.partition_index)
+            assert fetched.error_code == one.error_code
+            assert fetched.high_watermark == one.high_watermark
+            assert fetched.last_stable_offset == one.last_stable_offset
+            assert fetched.log_start_offset == one.log_start_offset
+            assert bytes(fetched.records) == bytes(one.records or b"")  # type: ignore[arg-type] # a buffer
+            assert fetched.preferred_replica == one.preferred_read_replica
+            assert fetched.size_bytes == len(one.records or b"")
             epoch, led = one.diverging_epoch, one.current_leader
-            assert diverging in (None, (epoch.epoch, epoch.end_offset))
-            assert leader in (None, (led.leader_id, led.leader_epoch))
+            assert fetched.diverging in (None, (epoch.epoch, epoch.end_offset))
+            assert fetched.leader in (None, (led.leader_id, led.leader_epoch))
 
 
 def test_a_response_that_is_damaged_is_refused() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.protocol.fetch_values import FetchValues
+from ottla.protocol.fetch_values import FetchedPartition, FetchValues
 from ottla.replication.fetch_session import (
     MIN_EVICTION_MS,
     CachedPartition,
@@ -22,7 +22,7 @@ from ottla.testing.disk import SimulatedDisk
 from ottla.types import ZERO_UUID, TopicPartition, Uuid
 
 if TYPE_CHECKING:
-    from ottla.protocol.fetch_values import FetchedPartition, PartitionKey
+    from ottla.protocol.fetch_values import PartitionKey
 
 KEY: PartitionKey = ("t", ZERO_UUID, 0)
 
@@ -45,7 +45,9 @@ def begun(cache: FetchSessionCache, *partitions: int, now_ms: int = 0) -> FetchS
 
 def data(*, high_watermark: int = 0, records: bytes = b"", error: int = 0) -> FetchedPartition:
     """Return one partition's answer."""
-    return KEY, error, high_watermark, -1, 0, None, records, len(records), None, None, -1
+    return FetchedPartition(
+        KEY, error, high_watermark, -1, 0, records=records, size_bytes=len(records)
+    )
 
 
 @pytest.fixture

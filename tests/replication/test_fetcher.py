@@ -48,10 +48,10 @@ def fetched(
     """Return what a leader answers for one partition."""
     key, size = ("", TOPIC_ID, index), len(records)
     stable = high_watermark
-    return (
-        *(key, error_code, high_watermark, stable, log_start_offset),
-        *(None, memoryview(records), size, diverging, None, -1),
-    )
+    return FetchedPartition(
+        key, error_code, high_watermark, stable, log_start_offset,
+        None, memoryview(records), size, diverging,
+    )  # fmt: skip
 
 
 class World:

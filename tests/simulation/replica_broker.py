@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metrics.sampled_stat import SampleWindow
 from ottla.protocol.apis.list_offsets import ListOffsetsResponse
-from ottla.protocol.fetch_values import FetchAnswer, FetchValues
+from ottla.protocol.fetch_values import FetchAnswer, FetchedPartition, FetchValues
 from ottla.protocol.offset_timestamps import LATEST_TIMESTAMP
 from ottla.purgatory.pending import Pending
 from ottla.quota.replication import ReplicationQuota
@@ -317,7 +317,7 @@ class SimulatedBroker:
                 log_of = partition.log
                 offsets = (log_of.high_watermark, -1, log_of.log_start_offset)
             size = len(records)
-            found = (key, int(code), *offsets, None, bytes(records), size, diverging, None, -1)
+            found = FetchedPartition(key, code, *offsets, None, bytes(records), size, diverging)
             return FetchAnswer(0, 0, [found])
 
         if partition is None:

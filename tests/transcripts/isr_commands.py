@@ -189,14 +189,15 @@ class Transcript:
         self.say(f"{node} {broker.partition.log!r}")
 
     def _say_response(self, source: int, target: str, response: FetchAnswer) -> None:
-        ((_, code, high_watermark, _, _, _, records, size, diverging, *_),) = response.partitions
-        text = f"{source}->{target} high watermark {high_watermark}"
-        if code:
-            text = f"{source}->{target} {ErrorCode(code).name}"
-        elif diverging is not None:
-            text = f"{source}->{target} epoch {diverging[0]} ends at {diverging[1]}"
-        elif size:
-            batches = whole_batches(records)  # type: ignore[arg-type] # no file here
+        (fetched,) = response.partitions
+        text = f"{source}->{target} high watermark {fetched.high_watermark}"
+        if fetched.error_code:
+            text = f"{source}->{target} {ErrorCode(fetched.error_code).name}"
+        elif fetched.diverging is not None:
+            epoch, end_offset = fetched.diverging
+            text = f"{source}->{target} epoch {epoch} ends at {end_offset}"
+        elif fetched.size_bytes:
+            batches = whole_batches(fetched.records)  # type: ignore[arg-type] # no file here
             text += f", records {batches[0].base_offset} to {batches[-1].last_offset}"
         self.say(text)
 

@@ -62,8 +62,8 @@ The topic is "" from version 13 on, the id is zero before.
 PartitionFetch = tuple[int, int, int, int, int]
 """What a client requests of one partition; -1 for what it does not say.
 
-Current leader epoch, offset, last fetched epoch, log start offset, maximum of bytes. A plain tuple,
-as `FetchedPartition` is: named ones are slow to make and to unpack.
+Current leader epoch, offset, last fetched epoch, log start offset, maximum of bytes. A plain tuple:
+named ones are slow to make and to unpack.
 """
 
 
@@ -86,26 +86,62 @@ class FetchValues(NamedTuple):
     rack_id: str
 
 
-FetchedPartition = tuple[
-    PartitionKey,
-    int,
-    int,
-    int,
-    int,
-    "Sequence[tuple[int, ...]] | None",
-    "SendItem",
-    int,
-    "tuple[int, int] | None",
-    "tuple[int, int] | None",
-    int,
-]
-"""What a client is answered for one partition.
+class FetchedPartition:
+    """What a client is answered for one partition."""
 
-Key, error code; high watermark, last stable offset and log start offset, -1 where unknown; aborted
-transactions (producer id, first offset and more; None where the client does not filter), records
-and their size; diverging epoch with its end offset (KIP-595), id and epoch of the leader (KIP-951);
-the replica to read from instead, -1 for this one (KIP-392).
-"""
+    __slots__ = (
+        "aborted",
+        "diverging",
+        "error_code",
+        "high_watermark",
+        "key",
+        "last_stable_offset",
+        "leader",
+        "log_start_offset",
+        "preferred_replica",
+        "records",
+        "size_bytes",
+    )
+
+    def __init__(  # noqa: PLR0913, PLR0917 - keywords cost much per call
+        self,
+        key: PartitionKey,
+        error_code: int = 0,
+        high_watermark: int = -1,
+        last_stable_offset: int = -1,
+        log_start_offset: int = -1,
+        aborted: Sequence[tuple[int, ...]] | None = None,
+        records: SendItem = b"",
+        size_bytes: int = 0,
+        diverging: tuple[int, int] | None = None,
+        leader: tuple[int, int] | None = None,
+        preferred_replica: int = -1,
+    ) -> None:
+        """Offsets are -1 where they are unknown; size_bytes is that of the records.
+
+        aborted: producer id, first offset and more of each transaction; None where the client does
+        not filter. diverging: an epoch and its end offset (KIP-595). leader: id and epoch
+        (KIP-951). preferred_replica: which to read from instead, -1 for this one (KIP-392).
+        """
+        self.key = key
+        self.error_code = error_code
+        self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
+        self.log_start_offset = log_start_offset
+        self.aborted = aborted
+        self.records = records
+        self.size_bytes = size_bytes
+        self.diverging = diverging
+        self.leader = leader
+        self.preferred_replica = preferred_replica
+
+    def __repr__(self) -> str:
+        return (
+            f"FetchedPartition({self.key!r}, {self.error_code}, {self.high_watermark}, "
+            f"{self.last_stable_offset}, {self.log_start_offset}, {self.aborted!r}, "
+            f"{self.records!r}, {self.size_bytes}, {self.diverging}, {self.leader}, "
+            f"{self.preferred_replica})"
+        )
 
 
 class FetchAnswer(NamedTuple):
@@ -257,7 +293,8 @@ def write_fetch(
     number = 0
     while number < len(partitions):
         end = _end_of_topic(partitions, number)
-        _write_topic(writer, partitions[number][0], version)
+        first = partitions[number]
+        _write_topic(writer, first.key, version)
         write_count(writer, end - number, flexible)
         while number < end:
             records = _write_partition(writer, partitions[number], version)
@@ -306,10 +343,12 @@ def _write_topic(writer: Writer, key: PartitionKey, version: int) -> None:
 
 def _end_of_topic(partitions: Sequence[FetchedPartition], start: int) -> int:
     """Return the position after the neighbours that are of the same topic as the one at start."""
-    topic, topic_id, _ = partitions[start][0]
+    first = partitions[start]
+    topic, topic_id, _ = first.key
     end = start + 1
     while end < len(partitions):
-        other, other_id, _ = partitions[end][0]
+        following = partitions[end]
+        other, other_id, _ = following.key
         if other_id != topic_id or other != topic:
             break
         end += 1
@@ -326,14 +365,14 @@ def _count_topics(partitions: Sequence[FetchedPartition]) -> int:
 
 def _write_partition(writer: Writer, fetched: FetchedPartition, version: int) -> FileSlice | None:
     """Write a partition up to its records, and these too unless they lie in a file."""
-    key, code, high_watermark, stable, start, aborted, records, size, _, _, preferred = fetched
+    aborted, records = fetched.aborted, fetched.records
     flexible = version >= _FLEXIBLE_FROM
-    writer.integer(key[2], 4)
-    writer.integer(code, 2)
-    writer.integer(high_watermark, 8)
-    writer.integer(stable, 8)
+    writer.integer(fetched.key[2], 4)
+    writer.integer(fetched.error_code, 2)
+    writer.integer(fetched.high_watermark, 8)
+    writer.integer(fetched.last_stable_offset, 8)
     if version >= _LOG_START_FROM:
-        writer.integer(start, 8)
+        writer.integer(fetched.log_start_offset, 8)
     if aborted is None:
         write_count(writer, -1, flexible)
     else:
@@ -344,8 +383,8 @@ def _write_partition(writer: Writer, fetched: FetchedPartition, version: int) ->
             if flexible:
                 writer.byte(0)
     if version >= _RACK_FROM:
-        writer.integer(preferred, 4)
-    write_count(writer, size, flexible)
+        writer.integer(fetched.preferred_replica, 4)
+    write_count(writer, fetched.size_bytes, flexible)
     if type(records) is FileSlice:
         return records
     writer.run(records, len(records))  # type: ignore[arg-type] # a buffer
@@ -353,7 +392,7 @@ def _write_partition(writer: Writer, fetched: FetchedPartition, version: int) ->
 
 
 def _write_partition_tags(writer: Writer, fetched: FetchedPartition) -> None:
-    diverging, leader = fetched[8], fetched[9]
+    diverging, leader = fetched.diverging, fetched.leader
     if diverging is None and leader is None:
         writer.byte(0)
         return

@@ -2,6 +2,7 @@
 import cython
 
 from ottla cimport native
+from ottla.protocol.fetch_values cimport FetchedPartition
 from ottla.protocol.flat cimport read_count, read_uuid, reader_over, skip_tags, write_text
 from ottla.protocol.walker cimport Reader, Writer, writer_into
 
@@ -37,4 +38,4 @@ cdef object _read(object frame)
     aborted=cython.Py_ssize_t, size=cython.Py_ssize_t, position=cython.Py_ssize_t,
     tags=cython.Py_ssize_t, tag=cython.Py_ssize_t, tag_bytes=cython.Py_ssize_t,
 )
-cdef tuple _read_partition(Reader reader, object topic_id)
+cdef FetchedPartition _read_partition(Reader reader, object topic_id)

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Final
 
 from ottla import native
 from ottla.errors import CorruptMessage
-from ottla.protocol.fetch_values import FetchAnswer
+from ottla.protocol.fetch_values import FetchAnswer, FetchedPartition
 from ottla.protocol.flat import read_count, read_uuid, reader_over, skip_tags, write_text
 from ottla.protocol.walker import writer_into
 
 if TYPE_CHECKING:
     from ottla.protocol.fetch_values import (
-        FetchedPartition,
         FetchValues,
         PartitionFetch,
         PartitionKey,
@@ -183,6 +182,6 @@ def _read_partition(reader: Reader, topic_id: Uuid) -> FetchedPartition:
         else:
             reader.need(tag_bytes)
     key = ("", topic_id, index)
-    return (
+    return FetchedPartition(
         key, code, high_watermark, stable, start, None, records, size, diverging, leader, preferred,
     )  # fmt: skip

@@ -97,13 +97,11 @@ class CachedPartition:
 
     def must_respond(self, fetched: FetchedPartition) -> bool:
         """Return whether an incremental response has to name the partition; store what it says."""
-        _, error_code, high_watermark, _, log_start_offset, _, _, size, diverging, _, preferred = (
-            fetched
-        )
-        if error_code or diverging is not None:
+        if fetched.error_code or fetched.diverging is not None:
             self.high_watermark = -1  # so that the partition is named again when that is over
             return True
-        changed = size > 0 or preferred >= 0
+        changed = fetched.size_bytes > 0 or fetched.preferred_replica >= 0
+        high_watermark, log_start_offset = fetched.high_watermark, fetched.log_start_offset
         if high_watermark != self.high_watermark:
             self.high_watermark = high_watermark
             changed = True
@@ -236,15 +234,16 @@ class FetchSession:
     def changed(self, results: Iterable[FetchedPartition]) -> list[FetchedPartition]:
         """Return those that differ from what was returned last; store what they say."""
         partitions = self.partitions
-        return [fetched for fetched in results if partitions[fetched[0]].must_respond(fetched)]
+        return [fetched for fetched in results if partitions[fetched.key].must_respond(fetched)]
 
     def serve_later(self, returned: Iterable[FetchedPartition]) -> None:
         """Move partitions that returned data to the end, so that a byte limit starves none."""
         partitions = self.partitions
         if len(partitions) > 1:
-            for key, _, _, _, _, _, _, size, _, _, _ in returned:
-                if size:
-                    partitions[key] = cached = partitions.pop(key)
+            for fetched in returned:
+                if fetched.size_bytes:
+                    cached = partitions.pop(fetched.key)
+                    partitions[fetched.key] = cached
                     self._last_position += 1
                     cached.position = self._last_position
                     self._is_in_order = False
@@ -308,7 +307,7 @@ class FetchSessionCache:
         if session is None:
             return
         for fetched in unsent.partitions:
-            cached = session.partitions.get(fetched[0])
+            cached = session.partitions.get(fetched.key)
             if cached is not None:
                 cached.high_watermark = -1
 

@@ -54,7 +54,6 @@ _SESSION_ERRORS: Final = (
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
 )
-_SIZE: Final = 7  # in a FetchedPartition
 _new_tuple: Final = tuple.__new__
 
 
@@ -371,7 +370,7 @@ class ReplicaFetcher:
         if self._limit.is_on:
             self._count(partitions, now_ms)
         for fetched in partitions:
-            replica = self._replicas.get(fetched[0])
+            replica = self._replicas.get(fetched.key)
             if replica is None:
                 continue
             if replica.sent == replica.position:
@@ -383,9 +382,9 @@ class ReplicaFetcher:
         """Count what came for listed replicas, also for those in sync."""
         size_bytes = 0
         for fetched in partitions:
-            replica = self._replicas.get(fetched[0])
+            replica = self._replicas.get(fetched.key)
             if replica and self._limit.is_listed(replica.partition.topic_partition):
-                size_bytes += fetched[_SIZE]
+                size_bytes += fetched.size_bytes
         if size_bytes:
             self._limit.record(size_bytes, now_ms)
 
@@ -399,17 +398,16 @@ class ReplicaFetcher:
 
     def _apply(self, replica: _Replica, fetched: FetchedPartition, now_ms: int) -> None:
         """Apply what came for one partition; an error delays this one only."""
-        _, error_code, high_watermark, _, log_start_offset, _, records, _, diverging, *_ = fetched
         try:
-            if error_code:
-                self._handle_error(replica, ErrorCode(error_code), now_ms)
+            if fetched.error_code:
+                self._handle_error(replica, ErrorCode(fetched.error_code), now_ms)
                 return
-            if diverging is not None:
-                epoch, end_offset = diverging
+            if fetched.diverging is not None:
+                epoch, end_offset = fetched.diverging
                 self._cut(replica, Cut(end_offset, epoch))
                 self._session_epoch = _FULL  # Kafka's leader does not repeat its high watermark
                 return
-            self._append(replica, records, high_watermark, log_start_offset)  # type: ignore[arg-type] # a buffer
+            self._append(replica, fetched)
         except (CorruptMessage, UnexpectedAppendOffset) as error:
             self._report(replica, f"the leader's records are refused: {error}")
             replica.moved()
@@ -427,17 +425,15 @@ class ReplicaFetcher:
         self.remove(replica.partition)
         self._on_failed(replica.partition, error)
 
-    def _append(
-        self, replica: _Replica, records: memoryview, high_watermark: int, log_start_offset: int
-    ) -> None:
-        partition = replica.partition
+    def _append(self, replica: _Replica, fetched: FetchedPartition) -> None:
+        partition, high_watermark = replica.partition, fetched.high_watermark
         log_of = partition.log
         before = log_of.high_watermark
         info = partition.append_fetched(
-            records,
+            fetched.records,  # type: ignore[arg-type] # a buffer
             leader_epoch=replica.leader_epoch,
             high_watermark=high_watermark,
-            log_start_offset=log_start_offset,
+            log_start_offset=fetched.log_start_offset,
             now_ms=self._wall_ms,
         )
         if info is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.replication.partition import NO_EPOCH
 from ottla.security.acl import Operation, ResourceType
-from ottla.server.fetch.read import SIZE, FetchRead
+from ottla.server.fetch.read import FetchRead
 from ottla.storage.log.append_info import FetchIsolation
 
 if TYPE_CHECKING:
@@ -92,4 +92,4 @@ class ConsumerRead(FetchRead):
     def _count_sent(self) -> None:
         for fetched, replica in zip(self._results, self._replicas, strict=True):
             if replica is not None:
-                replica.bytes_out += fetched[SIZE]
+                replica.bytes_out += fetched.size_bytes

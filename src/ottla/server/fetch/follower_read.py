@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.errors import KafkaError
 from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
-from ottla.server.fetch.read import SIZE, FetchRead
+from ottla.server.fetch.read import FetchRead
 from ottla.storage.log.append_info import FetchIsolation
 
 if TYPE_CHECKING:
@@ -129,14 +129,14 @@ class FollowerRead(FetchRead):
         traffic.bytes_out += self.size_bytes
         for fetched, replica in zip(self._results, self._replicas, strict=True):
             if replica is not None and self._replica_id in replica.adding:
-                traffic.moved_bytes_out += fetched[SIZE]
+                traffic.moved_bytes_out += fetched.size_bytes
         if self._limit is not None:
             self._record(self._limit)
 
     def _record(self, limit: ReplicationQuota) -> None:
         """Count what followers are sent of listed partitions, also those in sync."""
         size_bytes = sum(
-            fetched[SIZE]
+            fetched.size_bytes
             for fetched, replica in zip(self._results, self._replicas, strict=True)
             if replica is not None and limit.is_listed(replica.topic_partition)
         )

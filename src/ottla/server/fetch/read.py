@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.protocol.fetch_values import FetchAnswer
+from ottla.protocol.fetch_values import FetchAnswer, FetchedPartition
 from ottla.replication.fetch_session import INITIAL_EPOCH, INVALID_SESSION_ID, CachedPartition
 from ottla.server.handlers.current_leader import current_leader
 from ottla.types import FileSlice
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ottla.protocol.fetch_values import (
-        FetchedPartition,
         FetchValues,
         PartitionFetch,
         PartitionKey,
@@ -37,8 +36,6 @@ _STORAGE_ERROR_FROM: Final = 6
 _LEADERS_FROM: Final = 16
 _UNKNOWN: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _LED_ELSEWHERE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
-SIZE: Final = 7  # in a FetchedPartition
-_DIVERGING: Final = 8
 _new_tuple: Final = tuple.__new__
 
 
@@ -283,10 +280,12 @@ class FetchRead(ABC):
         high_watermark = log.high_watermark
         stable = high_watermark if log.first_unstable_offset is None else log.last_stable_offset
         start = log.log_start_offset
-        self._results.append((
-            key, 0, high_watermark, stable, start, aborted, records, size, diverging, None,
-            preferred,
-        ))  # fmt: skip
+        self._results.append(
+            FetchedPartition(
+                key, 0, high_watermark, stable, start, aborted, records, size, diverging, None,
+                preferred,
+            )
+        )  # fmt: skip
         self._replicas.append(replica)
 
     def _fail(self, key: PartitionKey, replica: Partition | None, code: ErrorCode) -> None:
@@ -306,9 +305,9 @@ class FetchRead(ABC):
         self._replicas.append(replica)
         if is_known or self._was_known:
             empty = () if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED else None
-            self._results.append((key, int(code), -1, -1, -1, empty, b"", 0, None, leader, -1))
+            self._results.append(FetchedPartition(key, code, aborted=empty, leader=leader))
             return
-        unknown: FetchedPartition = (key, int(code), -1, -1, -1, (), b"", 0, None, None, -1)
+        unknown = FetchedPartition(key, code, aborted=())
         self.unknown = {} if self.unknown is None else self.unknown
         self.unknown[key] = unknown
         self._results.append(unknown)  # Kafka answers for these before it reads
@@ -358,7 +357,7 @@ class FetchRead(ABC):
     def _can_encode_divergence(self) -> bool:
         """Whether the version can say, as a newer one began it, where a log diverges."""
         return self._ctx.api_version >= _DIVERGING_FROM or all(
-            fetched[_DIVERGING] is None for fetched in self._results
+            fetched.diverging is None for fetched in self._results
         )
 
     def _leaders(self, leader_ids: set[int]) -> list[Node]:

@@ -160,9 +160,9 @@ class QuotaUse:
 def _without_records(ctx: Context, request: FetchValues, unsent: FetchAnswer) -> FetchAnswer:
     """Return the response of a throttled fetch, and undo what the unsent one has noted."""
     ctx.broker.fetch_sessions.take_back(request, unsent)
-    for key, _, _, _, _, _, _, size, _, _, _ in unsent.partitions:
-        replica = ctx.broker.replicas.find_key(key)
+    for fetched in unsent.partitions:
+        replica = ctx.broker.replicas.find_key(fetched.key)
         if replica is not None:
-            replica.bytes_out -= size
+            replica.bytes_out -= fetched.size_bytes
     is_incremental = request.session_epoch > 0 and not unsent.error_code
     return FetchAnswer(unsent.error_code, request.session_id if is_incremental else 0, ())
