@@ -57,8 +57,12 @@ def idle_queries(spark: SparkSession, bootstrap: str, count: int) -> tuple[float
                 .option("checkpointLocation", f"{directory}/{number}")
                 .start()
             )
+            # Spark gives a Python process ten seconds to start: not all of them at once
+            while "Waiting for data" not in queries[-1].status["message"]:
+                assert queries[-1].isActive, queries[-1].exception()
+                time.sleep(0.1)
         try:
-            time.sleep(SETTLE_S + count)
+            time.sleep(SETTLE_S)
             began_s, cpu_s = time.monotonic(), _cpu_s()
             time.sleep(WATCH_S)
             share = (_cpu_s() - cpu_s) / (time.monotonic() - began_s)
