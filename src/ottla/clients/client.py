@@ -11,6 +11,7 @@ JoinGroup) must not share a connection with heartbeats or commits.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ottla.clients import connection_errors
@@ -104,7 +105,7 @@ class Client:
         transport: Transport,
         *,
         rng: Random,
-        login: Callable[[], Login] | None = None,
+        login: Callable[[str], Login] | None = None,
         metadata: ClusterMetadata | None = None,
     ) -> None:
         self.settings = settings
@@ -244,17 +245,18 @@ class Client:
         if connection is None:
             if node is None:
                 return None
-            connection = self._connections[key] = Connection(node, self._new_channel(key))
+            connection = self._connections[key] = Connection(node, self._new_channel(key, node))
         elif connection.channel.state is ChannelState.CLOSED:
-            connection.channel = self._new_channel(key)
             connection.node = node or connection.node
+            connection.channel = self._new_channel(key, connection.node)
         if not connection.is_open and connection.open_at_ms <= self.now_ms:
             self._open(key, connection)
         return connection
 
-    def _new_channel(self, key: ConnectionKey) -> Channel:
+    def _new_channel(self, key: ConnectionKey, node: Node) -> Channel:
         meter = self.metrics.meter(key.node_id, key.purpose)
-        return Channel(self.settings.client_id, login=self._login, meter=meter)
+        login = None if self._login is None else partial(self._login, node.host)
+        return Channel(self.settings.client_id, login=login, meter=meter)
 
     def _node(self, node_id: int) -> Node | None:
         known = self.metadata.brokers.get(node_id)

@@ -8,9 +8,11 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.clients.kerberos import KerberosLogins
 from ottla.errors import ConfigError
 from ottla.security.jaas import parse_jaas
 from ottla.security.sasl.client import make_mechanism_login, token_login
+from ottla.security.sasl.gssapi import GSSAPI
 from ottla.security.sasl.oauthbearer import OAUTHBEARER
 
 if TYPE_CHECKING:
@@ -20,21 +22,23 @@ if TYPE_CHECKING:
     from ottla.security.sasl.client import MechanismLogin
 
 
-def login_factory(settings: Settings) -> Callable[[], MechanismLogin] | None:
-    """Return a factory of logins, None if the security protocol needs none."""
+def login_factory(settings: Settings) -> Callable[[str], MechanismLogin] | None:
+    """Return what begins a login at a host, None if the security protocol needs none."""
     if not settings.security_protocol.startswith("SASL"):
         return None
     if settings.sasl_mechanism == OAUTHBEARER:
         return _token_logins(settings)
+    if settings.sasl_mechanism == GSSAPI:
+        return KerberosLogins(settings, jaas_options(settings))
     make_login(settings)  # report an invalid setting now, not on the first connection
-    return lambda: make_login(settings)
+    return lambda _host: make_login(settings)
 
 
-def _token_logins(settings: Settings) -> Callable[[], MechanismLogin]:
+def _token_logins(settings: Settings) -> Callable[[str], MechanismLogin]:
     from ottla.clients.oauth import TokenSource
 
     source = TokenSource(settings)
-    return lambda: token_login(source.token)
+    return lambda _host: token_login(source.token)
 
 
 def make_login(settings: Settings) -> MechanismLogin:
@@ -45,7 +49,7 @@ def make_login(settings: Settings) -> MechanismLogin:
     if login is not None:
         return login
     raise ConfigError(
-        f"sasl.mechanism: {mechanism} is none of PLAIN, SCRAM-SHA-256/512 and OAUTHBEARER",
+        f"sasl.mechanism: {mechanism} is none of PLAIN, SCRAM-SHA-256/512, OAUTHBEARER and GSSAPI",
     )
 
 

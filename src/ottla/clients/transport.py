@@ -18,6 +18,7 @@ from ottla.clients.connection_errors import (
     reason_of,
 )
 from ottla.clients.environment import RealClientEnvironment
+from ottla.clients.kerberos import KerberosLogins
 from ottla.clients.login import login_factory
 from ottla.clients.tls import client_context
 from ottla.types import FileSlice
@@ -129,11 +130,14 @@ class Runtime:
         self.environment = environment or RealClientEnvironment()
         self.lock = threading.RLock()
         self.progress = threading.Condition(self.lock)
+        login = login_factory(settings)
+        self._prepare = login.prepare if isinstance(login, KerberosLogins) else None
+        """What may wait before a connection is opened."""
         self.client = Client(
             settings,
             self,
             rng=self.environment.rng,
-            login=login_factory(settings),
+            login=login,
             metadata=metadata,
         )
         start_time_ms = str(self.environment.wall_ns() // 1_000_000)
@@ -189,6 +193,8 @@ class Runtime:
         assert self._loop is not None
         tls = self._tls
         try:
+            if self._prepare is not None:
+                await self._loop.run_in_executor(None, self._prepare, host)
             await self._loop.create_connection(
                 lambda: FrameProtocol(self, key),
                 host,

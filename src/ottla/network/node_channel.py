@@ -9,6 +9,7 @@ Kafka: org.apache.kafka.server.util.InterBrokerSendThread, NetworkClient.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
@@ -20,7 +21,7 @@ from ottla.purgatory.pending import Pending
 if TYPE_CHECKING:
     import asyncio
     import ssl
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from ottla.clock import Clock
     from ottla.network.request_channel import FlatRequest, Login
@@ -38,8 +39,10 @@ class PeerSecurity(NamedTuple):
 
     context: Callable[[], ssl.SSLContext | None]
     """Returns the TLS context, None without TLS."""
-    login: Callable[[], Login] | None
-    """Begins a login, None without one."""
+    login: Callable[[str], Login] | None
+    """Begins a login at a host, None without one."""
+    prepare: Callable[[str], Awaitable[None]] | None = None
+    """What has to be done before a connection to a host is opened."""
 
 
 class Outgoing(NamedTuple):
@@ -158,7 +161,9 @@ class _Link:
         self.address = address
         self._owner = owner
         security = owner.security
-        self._channel = Channel(owner.client_id, login=security.login if security else None)
+        begin = None if security is None else security.login
+        login = None if begin is None else partial(begin, address[0])
+        self._channel = Channel(owner.client_id, login=login)
         self._connection = OutgoingConnection(self)
         self._connecting: asyncio.Task[None] | None = None
         self._waiting: list[_Waiting] = []
@@ -178,6 +183,8 @@ class _Link:
             security = self._owner.security
             context = None if security is None else security.context()
             host, _ = self.address
+            if security is not None and security.prepare is not None:
+                await security.prepare(host)
             await loop.create_connection(
                 lambda: self._connection,
                 *self.address,

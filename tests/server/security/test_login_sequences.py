@@ -141,6 +141,7 @@ def play(actions: Sequence[str | bytes], lifetime_ms: int) -> Peer:
         clock=clock,
         pending=PendingLogins(10),
         named=lambda _connection, _mechanism: None,
+        run=lambda job, done: done(job(), None),
     )
     ConnectionLogin(logins, peer, peer).begin()  # type: ignore[arg-type]
     known: set[str] = set()

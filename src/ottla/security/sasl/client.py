@@ -1,4 +1,4 @@
-"""Logins of clients, and of nodes to other nodes: messages of PLAIN and SCRAM, one at a time.
+"""Logins of clients, and of nodes to other nodes: the messages of a mechanism, one at a time.
 
 Kafka: org.apache.kafka.common.security.authenticator.SaslClientAuthenticator,
 .scram.internals.ScramSaslClient (RFC 4616, 5802).
@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.apis.sasl_handshake import SaslHandshakeRequest
+from ottla.security.sasl.gssapi import GSSAPI, gssapi_messages
 from ottla.security.sasl.oauthbearer import OAUTHBEARER, first_message
 from ottla.security.sasl.scram import HASHES
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from ottla.protocol.schema import Request, Response
+    from ottla.security.sasl.gssapi import SecurityContext
 
 MAX_ITERATIONS = 16_777_216
 NO_LOGIN = "the listener does not ask for a login: check security_protocol"
@@ -45,6 +47,11 @@ def make_mechanism_login(
 def token_login(token: str) -> MechanismLogin:
     """Return a new login with a token of a provider."""
     return MechanismLogin(OAUTHBEARER, _token_messages(token))
+
+
+def kerberos_login(begin: Callable[[], SecurityContext], authorization_id: str) -> MechanismLogin:
+    """Return a new login by GSSAPI; the broker ignores the authorization id, as Kafka's does."""
+    return MechanismLogin(GSSAPI, gssapi_messages(begin, authorization_id))
 
 
 class MechanismLogin:

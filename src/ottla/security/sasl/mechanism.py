@@ -13,7 +13,10 @@ class AuthenticationFailed(Exception):
 
 
 class InvalidToken(Exception):
-    """Bytes that are no message of the mechanism; the client gets a neutral text instead."""
+    """Bytes that are no message of the mechanism; the client gets a neutral text instead.
+
+    The text is for the log.
+    """
 
 
 class InvalidJwt(Exception):

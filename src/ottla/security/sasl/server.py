@@ -16,6 +16,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.sasl_authenticate import SaslAuthenticateResponse
 from ottla.protocol.apis.sasl_handshake import SaslHandshakeResponse
 from ottla.security.principal import USER_TYPE, Principal
+from ottla.security.sasl.gssapi import GSSAPI
 from ottla.security.sasl.mechanism import AuthenticationFailed, InvalidToken
 
 if TYPE_CHECKING:
@@ -65,6 +66,11 @@ class SaslServer:
         """How long the session lasts, 0 without a limit."""
         self.failure: str | None = None
         """Why the login failed, for the log; it names no secret."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether a step may wait for files, so that a worker takes it."""
+        return self.mechanism == GSSAPI
 
     @property
     def is_over(self) -> bool:
@@ -119,9 +125,17 @@ class SaslServer:
         except InvalidToken as error:
             purpose = "authentication" if self._previous is None else "re-authentication"
             text = _NEUTRAL.format(purpose, self.mechanism)
-            self._fail(text)
+            reason = str(error)
+            self._fail(f"{text}: {reason}" if reason else text)
             raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, text) from error
         return answer
+
+    def evaluate_or_fail(self, token: bytes, now_ms: int) -> bytes | None:
+        """Answer a message of the mechanism, None when it ends the login."""
+        try:
+            return self.evaluate(token, now_ms)
+        except KafkaError:
+            return None
 
     def authenticate(self, token: bytes, now_ms: int) -> SaslAuthenticateResponse:
         """Answer a SaslAuthenticate request."""

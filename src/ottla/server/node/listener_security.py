@@ -8,11 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.config.broker.endpoints import SecurityProtocol
+from ottla.network.kerberos import SERVICE_NAME, Renewal
 from ottla.network.tls_context import tls_settings
 from ottla.security.jaas import parse_jaas
+from ottla.security.kerberos_names import RULES
+from ottla.security.sasl.gssapi import GSSAPI
 from ottla.security.sasl.oauthbearer import OAUTHBEARER
 from ottla.security.sasl.plain import PLAIN
 from ottla.security.sasl.scram import HASHES
+from ottla.server.system.kerberos import KerberosSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
 JAAS: Final = "sasl.jaas.config"
 MECHANISMS: Final = "sasl.enabled.mechanisms"
 MAPPING_RULES: Final = "ssl.principal.mapping.rules"
-SUPPORTED: Final = (PLAIN, *HASHES, OAUTHBEARER)
+SUPPORTED: Final = (PLAIN, *HASHES, OAUTHBEARER, GSSAPI)
 SASL_PROTOCOLS: Final = (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 TLS_PROTOCOLS: Final = (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
 _CLIENT_AUTH: Final = "ssl.client.auth"
@@ -50,3 +54,18 @@ def jaas_options(settings: ListenerSettings, mechanism: str) -> Mapping[str, str
     """Return the options of a mechanism's JAAS text; ValueError says what is wrong with it."""
     text = settings.own(JAAS, mechanism)
     return {} if text is None else parse_jaas(text.reveal()).options
+
+
+def kerberos_settings(settings: ListenerSettings) -> KerberosSettings:
+    """Return what a listener says about Kerberos; ValueError says what is wrong with its JAAS."""
+    renewal = Renewal(
+        settings.value("sasl.kerberos.ticket.renew.window.factor"),
+        settings.value("sasl.kerberos.ticket.renew.jitter"),
+        settings.value("sasl.kerberos.min.time.before.relogin") / 1000,
+    )
+    return KerberosSettings(
+        jaas_options(settings, GSSAPI),
+        settings.value(SERVICE_NAME),
+        settings.value(RULES),
+        renewal,
+    )

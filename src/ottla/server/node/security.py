@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.config.broker.endpoints import SecurityProtocol
 from ottla.config.listener_settings import ListenerSettings
+from ottla.config.problems import ConfigErrors, ConfigProblem
+from ottla.errors import ConfigError
 from ottla.network.limits import PendingLogins, pending_limit
 from ottla.network.node_channel import PeerSecurity
 from ottla.network.tls_context import client_context
@@ -19,6 +21,7 @@ from ottla.security.delegation_token import TokenCredentials
 from ottla.security.distinguished_name import parse_rules, short_name, subject_name
 from ottla.security.principal import ANONYMOUS, USER_TYPE, Principal
 from ottla.security.sasl.client import make_mechanism_login, token_login
+from ottla.security.sasl.gssapi import GSSAPI
 from ottla.security.sasl.oauthbearer import OAUTHBEARER, OAuthBearerServer
 from ottla.security.sasl.plain import PLAIN, PlainServer, users_of
 from ottla.security.sasl.scram import (
@@ -28,12 +31,14 @@ from ottla.security.sasl.scram import (
 )
 from ottla.security.sasl.server import SaslServer
 from ottla.server.node.listener_security import (
+    JAAS,
     MAPPING_RULES,
     MECHANISMS,
     SASL_PROTOCOLS,
     SUPPORTED,
     TLS_PROTOCOLS,
     jaas_options,
+    kerberos_settings,
     listener_tls,
 )
 from ottla.server.node.login_handlers import LoginHandlers
@@ -41,6 +46,7 @@ from ottla.server.node.peer_token import PeerToken, peer_token_settings
 from ottla.server.node.principals import ConnectionContext, PrincipalBuilder
 from ottla.server.node.token_logins import TokenLogins
 from ottla.server.requests.login import LoginPolicy, SaslLogins
+from ottla.server.system.kerberos import PeerTickets, acceptor
 from ottla.server.system.tls import TlsContexts
 
 if TYPE_CHECKING:
@@ -55,6 +61,7 @@ if TYPE_CHECKING:
     from ottla.security.sasl.mechanism import Mechanism
     from ottla.server.broker.metadata import BrokerMetadata
     from ottla.server.node.resources import NodeResources
+    from ottla.server.system.kerberos import KerberosSettings
 
 log = logging.getLogger("ottla.login")
 _NONCE_BYTES: Final = 24
@@ -76,6 +83,8 @@ class NodeSecurity:
         clock = self._environment.clock
         self.principals = PrincipalBuilder(metadata.config)
         self._peer_tokens: dict[str, PeerToken] = {}
+        self._peer_tickets: dict[str, PeerTickets] = {}
+        self._acceptors: dict[str, tuple[KerberosSettings, Callable[[], Mechanism]]] = {}
         self._token_logins = TokenLogins(resources.workers.handshakes.run, clock)
         self._secret = self._environment.secret_bytes(_SECRET_BYTES)
         token_key = metadata.config.delegation_token_secret_key
@@ -98,6 +107,7 @@ class NodeSecurity:
                 loop=self._loop,
                 clock=self._environment.clock,
                 pending=self.pending,
+                run=self.run_handshake,
                 named=lambda connection, mechanism: self.named(
                     protocol, connection, connection.principal, mechanism=mechanism
                 ),
@@ -149,9 +159,12 @@ class NodeSecurity:
 
         if protocol in SASL_PROTOCOLS and mechanism == OAUTHBEARER:
             own = self._peer_token(listener)
-            return PeerSecurity(context, lambda: token_login(own.token))
+            return PeerSecurity(context, lambda _host: token_login(own.token))
+        if protocol in SASL_PROTOCOLS and mechanism == GSSAPI:
+            tickets = self._tickets_for(listener)
+            return PeerSecurity(context, tickets.login, tickets.prepare)
 
-        def login() -> MechanismLogin:
+        def login(_host: str) -> MechanismLogin:
             options = jaas_options(self.settings(listener), mechanism)
             nonce = base64.b64encode(self._environment.secret_bytes(_NONCE_BYTES)).decode()
             made = make_mechanism_login(
@@ -172,6 +185,22 @@ class NodeSecurity:
                 loop=self._loop,
                 rng=self._environment.rng,
             )
+        return known
+
+    def _tickets_for(self, listener: str) -> PeerTickets:
+        """Return the tickets for a listener of other nodes, got once."""
+        known = self._peer_tickets.get(listener)
+        if known is None:
+            try:
+                known = PeerTickets(
+                    kerberos_settings(self.settings(listener)),
+                    run=self.run_handshake,
+                    loop=self._loop,
+                    rng=self._environment.rng,
+                )
+            except ConfigError as error:
+                raise ConfigErrors([ConfigProblem(JAAS, None, str(error))]) from error
+            self._peer_tickets[listener] = known
         return known
 
     def settings(self, listener: str) -> ListenerSettings:
@@ -220,6 +249,8 @@ class NodeSecurity:
             if verify is not None:
                 return lambda: OAuthBearerServer(verify)
             return self._token_logins.mechanism(settings)
+        if name == GSSAPI:
+            return self._acceptor(settings)
         if name == PLAIN:
             is_valid = self._handlers.passwords(settings) or users_of(jaas_options(settings, name))
             return lambda: PlainServer(is_valid)
@@ -230,6 +261,18 @@ class NodeSecurity:
             nonce=base64.b64encode(self._environment.secret_bytes(_NONCE_BYTES)).decode(),
             secret=self._secret,
         )
+
+    def _acceptor(self, settings: ListenerSettings) -> Callable[[], Mechanism]:
+        """Return what begins logins by GSSAPI; a listener keeps it while its settings stay."""
+        given = kerberos_settings(settings)
+        known = self._acceptors.get(settings.listener)
+        if known is None or known[0] != given:
+            try:
+                known = given, acceptor(given)
+            except ConfigError as error:
+                raise ConfigErrors([ConfigProblem(MECHANISMS, GSSAPI, str(error))]) from error
+            self._acceptors[settings.listener] = known
+        return known[1]
 
     def _token(self, mechanism: str, token_id: str) -> ScramCredential | None:
         token = self._metadata.image.delegation_tokens.by_id.get(token_id)

@@ -13,6 +13,7 @@ from ottla.errors import ConfigError
 from ottla.network.tls_context import identity_change, identity_of, server_context
 from ottla.network.token_retrieval import TOKEN_URL, token_retriever
 from ottla.security.distinguished_name import parse_rules
+from ottla.security.sasl.gssapi import GSSAPI
 from ottla.security.sasl.oauthbearer import OAUTHBEARER
 from ottla.security.sasl.plain import PLAIN
 from ottla.security.sasl.scram import HASHES
@@ -24,11 +25,13 @@ from ottla.server.node.listener_security import (
     SUPPORTED,
     TLS_PROTOCOLS,
     jaas_options,
+    kerberos_settings,
     listener_tls,
 )
 from ottla.server.node.login_handlers import handler_name
 from ottla.server.node.peer_token import peer_token_settings
 from ottla.server.node.token_logins import token_problems
+from ottla.server.system.kerberos import acceptor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,6 +99,12 @@ def _peer_problems(config: BrokerConfig) -> Iterator[ConfigProblem]:
         if mechanism == OAUTHBEARER:
             yield from _token_problems(ListenerSettings(config, listener))
             continue
+        if mechanism == GSSAPI:
+            settings = ListenerSettings(config, listener)
+            is_own = listener in {one.listener for one in config.endpoints}
+            if not is_own or GSSAPI not in settings.value(MECHANISMS):
+                yield from _kerberos_problems(settings, key)
+            continue  # otherwise reported with the listener
         if listener == controllers and mechanism in HASHES and is_quorum:
             text = (
                 f"{key}={mechanism}: the voters of a quorum cannot log in with credentials that "
@@ -122,6 +131,17 @@ def _token_problems(settings: ListenerSettings) -> Iterator[ConfigProblem]:
         return  # of the JAAS text, reported with the listener
 
 
+def _kerberos_problems(settings: ListenerSettings, key: str) -> Iterator[ConfigProblem]:
+    """Yield why GSSAPI cannot be used on a listener: the extra, the keytab, a rule."""
+    try:
+        acceptor(kerberos_settings(settings))
+    except ConfigError as error:
+        text = f"{key}: {GSSAPI} for listener {settings.listener}: {error}"
+        yield ConfigProblem(key, GSSAPI, text)
+    except ValueError:
+        return  # of the JAAS text, reported with the listener
+
+
 def _login_problems(settings: ListenerSettings) -> Iterator[ConfigProblem]:
     names = settings.value(MECHANISMS)
     shown = ",".join(names)
@@ -134,6 +154,8 @@ def _login_problems(settings: ListenerSettings) -> Iterator[ConfigProblem]:
         yield ConfigProblem(MECHANISMS, shown, text)
     if OAUTHBEARER in names and handler_name(settings, OAUTHBEARER) is None:
         yield from token_problems(settings)
+    if GSSAPI in names:
+        yield from _kerberos_problems(settings, MECHANISMS)
     for name in names:
         key = f"{settings.prefix}{name.lower()}.{JAAS}"
         try:

@@ -10,7 +10,8 @@ Kafka: org.apache.kafka.common.network.SaslChannelBuilder, SaslServerAuthenticat
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.network.limits import FRAME_GRACE_MS
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from ottla.protocol.schema import Request, Response
     from ottla.security.sasl.server import SaslServer
     from ottla.types import SendItem
+
+    Run = Callable[[Callable[[], Any], Callable[[Any, Exception | None], None]], None]
 
 log = logging.getLogger("ottla.login")
 _MIN_REAUTHENTICATION_MS: Final = 1000
@@ -67,6 +70,7 @@ class SaslLogins:
         clock: Clock,
         pending: PendingLogins,
         named: Callable[[Connection, str], None],
+        run: Run,
     ) -> None:
         """policy() is asked for each connection: settings may change.
 
@@ -75,6 +79,8 @@ class SaslLogins:
         self.policy = policy
         self.named = named
         self.pending = pending
+        self.run = run
+        """Has a worker take a step that may wait."""
         self.loop = loop
         self.clock = clock
 
@@ -171,19 +177,39 @@ class ConnectionLogin:
             _check_version(SaslAuthenticateRequest, version)
             request = _authenticate_form.read(header[4], version)
             now_ms = self._logins.clock.now_ms()
-            self._respond(header, server.authenticate(bytes(request.auth_bytes), now_ms))
+            step = partial(server.authenticate, bytes(request.auth_bytes), now_ms)
+            self._take(step, partial(self._respond, header))
         else:
             text = f"unexpected request with api key {key} in state {server.state.value}"
             raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, text)
 
     def _raw(self, frame: memoryview) -> None:
-        """Take a message without a header; a failure is answered by closing, as in Kafka."""
-        try:
-            answer = self._server.evaluate(bytes(frame), self._logins.clock.now_ms())
-        except KafkaError:
+        """Take a message without a header."""
+        step = partial(self._server.evaluate_or_fail, bytes(frame), self._logins.clock.now_ms())
+        self._take(step, self._respond_raw)
+
+    def _respond_raw(self, answer: bytes | None) -> None:
+        """Answer such a message; a failure is answered by closing, as in Kafka."""
+        if answer is None:
             self._finish([], closes=True)
             return
         self._finish([len(answer).to_bytes(4, "big"), answer], closes=False)
+
+    def _take(self, step: Callable[[], Any], respond: Callable[[Any], None]) -> None:
+        """Take a step of the mechanism, in a worker where it may wait; one at a time."""
+        if not self._server.waits:
+            respond(step())
+            return
+
+        def done(answer: Any, error: Exception | None) -> None:
+            if self._connection.is_closed:
+                return
+            if error is not None:
+                self._connection.close()
+                raise error
+            respond(answer)
+
+        self._logins.run(step, done)
 
     def _respond(self, header: Header, response: Response) -> None:
         key, version, correlation_id, *_ = header

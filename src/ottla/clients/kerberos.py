@@ -1,0 +1,104 @@
+"""A client's logins by GSSAPI: its tickets, and the thread that renews them.
+
+Tickets come from a keytab (`useKeyTab=true` in the JAAS text) or from a cache that `kinit` filled.
+
+Kafka: org.apache.kafka.common.security.kerberos.KerberosLogin.
+"""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import threading
+import weakref
+from functools import partial
+from random import SystemRandom
+from typing import TYPE_CHECKING, Final
+
+from ottla.errors import ConfigError, ErrorCode, KafkaError
+from ottla.network import kerberos
+from ottla.security.sasl.client import kerberos_login
+from ottla.security.sasl.gssapi import ContextFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ottla.clients.settings import Settings
+    from ottla.security.sasl.client import MechanismLogin
+
+log = logging.getLogger("ottla.clients.login")
+_RETRY_S: Final = 10.0
+_KINIT_LIMIT_S: Final = 60.0
+
+
+class KerberosLogins:
+    """Begins logins at hosts; a thread renews the tickets until the client is gone."""
+
+    def __init__(self, settings: Settings, options: Mapping[str, str]) -> None:
+        """Get the first tickets; ConfigError for incomplete settings, KafkaError without any."""
+        try:
+            self._login = kerberos.kerberos_login(options)
+            service = kerberos.service_name(options, settings.sasl_kerberos_service_name)
+        except ConfigError as error:
+            raise ConfigError(f"sasl.mechanism=GSSAPI: {error}") from error
+        self._kinit = settings.sasl_kerberos_kinit_cmd
+        renewal = kerberos.Renewal(
+            settings.sasl_kerberos_ticket_renew_window_factor,
+            settings.sasl_kerberos_ticket_renew_jitter,
+            settings.sasl_kerberos_min_time_before_relogin / 1000,
+        )
+        try:
+            library = kerberos.system_kerberos()
+            self._tickets = kerberos.Tickets(library, self._login, service, renewal)
+        except ContextFailed as error:
+            text = f"no ticket for GSSAPI: {error}"
+            raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, text) from error
+        self.prepare = self._tickets.prepare
+        """Gets the ticket for a host, before a connection to it is opened."""
+        ended = threading.Event()
+        weakref.finalize(self, ended.set)
+        threading.Thread(
+            target=_renew, args=(weakref.ref(self), ended), name="ottla-tickets", daemon=True
+        ).start()
+
+    def __call__(self, host: str) -> MechanismLogin:
+        """Begin a login at a host."""
+        return kerberos_login(partial(self._tickets.begin, host), self._login.principal or "")
+
+    def renew(self) -> bool:
+        """Get new tickets; the ones that there are stay when that fails."""
+        try:
+            if self._login.keytab is None:
+                self._run_kinit()
+            self._tickets.renew()
+        except (ContextFailed, OSError, subprocess.SubprocessError) as error:
+            log.warning("the tickets of Kerberos are not renewed: %s", error)
+            return False
+        return True
+
+    def _run_kinit(self) -> None:
+        cache = [] if self._login.cache is None else ["-c", self._login.cache]
+        command = [self._kinit, "-R", *cache]
+        subprocess.run(command, check=True, capture_output=True, timeout=_KINIT_LIMIT_S)  # noqa: S603 - the client's own setting
+
+    def seconds_to_renewal(self) -> float:
+        """Return the time until the tickets should be renewed."""
+        try:
+            return self._tickets.seconds_to_renewal(SystemRandom().random())
+        except ContextFailed:
+            return _RETRY_S
+
+
+def _renew(logins: weakref.ref[KerberosLogins], ended: threading.Event) -> None:
+    is_renewed = True
+    while True:
+        held = logins()
+        if held is None:
+            return
+        wait_s = held.seconds_to_renewal() if is_renewed else _RETRY_S
+        del held
+        if ended.wait(min(wait_s, threading.TIMEOUT_MAX)):
+            return
+        held = logins()
+        is_renewed = held is None or held.renew()
+        del held
