@@ -180,7 +180,7 @@ def test_a_refused_login_is_forgotten_when_a_later_one_succeeds() -> None:
     """Callers get the error, but only until a login succeeds."""
     sim = _simulation()
     RefusedOnce.tries = 0
-    sim.client._login = RefusedOnce
+    sim.client._login = lambda _host: RefusedOnce()
     sim.run(lambda: sim.client.pending_error() is not None)
     sim.run(lambda: sim.client.is_reachable)
     assert sim.client.pending_error() is None
