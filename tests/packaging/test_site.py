@@ -82,7 +82,8 @@ def test_pages_are_there_as_markdown(reference: dict[str, str]) -> None:
     assert "## Broker" not in pages["limits"]
     for name, text in pages.items():
         assert "{include}" not in text
-        links = re.findall(r"\]\((?!https?:)([^)#\s]+)", re.sub(r"`[^`\n]*`", "", text))
+        prose = re.sub(r"(?s)```.*?```|`[^`\n]*`", "", text)
+        links = re.findall(r"\]\((?!https?:)([^)#\s]+)", prose)
         places = (DOCUMENTS, ROOT / "examples")
         lost = [link for link in links if not any((place / link).exists() for place in places)]
         assert not [
