@@ -27,6 +27,7 @@ class QuorumFormat(NamedTuple):
 
     cluster_id: str
     voters: tuple[Voter, ...]
+    """Empty for a controller that joins a quorum."""
     now_ms: int
 
 
@@ -56,6 +57,7 @@ def format_node(
         FormatRequest(
             cluster_id=quorum.cluster_id,
             initial_controllers=quorum.voters if parsed.is_controller else (),
+            no_initial_controllers=parsed.is_controller and not quorum.voters,
             feature_levels=feature_levels,
         ),
         FormatTarget(

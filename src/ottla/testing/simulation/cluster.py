@@ -168,14 +168,19 @@ class SimulatedCluster:
         self[node_id].resume()
 
     def replace_disks(self, node_id: int) -> None:
-        """Give a broker that is down empty disks, formatted as an operator does."""
+        """Give a node that is down empty disks, formatted as an operator does.
+
+        A controller is no voter with them until it joins the quorum again (KIP-853), by itself with
+        `controller.quorum.auto.join.enable` (KIP-1186).
+        """
         node = self[node_id]
         assert not node.is_alive, "a process has the disks"
         for disk in node.disks.values():
             disk.erase()
         self._disk_count += 1
         ids = Random(f"{self.seed}/ids/{node_id}/{self._disk_count}")  # noqa: S311 - repeatable
-        format_node(node.config, self._quorum, node.disks, lambda: Uuid(ids.randbytes(16)))
+        joining = self._quorum._replace(voters=())
+        format_node(node.config, joining, node.disks, lambda: Uuid(ids.randbytes(16)))
 
     def cut(self, one: int | str, other: int | str, *, one_way: bool = False) -> None:
         """Let nothing arrive between two nodes, or a node and "clients", until `heal`.
