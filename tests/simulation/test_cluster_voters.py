@@ -1,7 +1,7 @@
 """Whole nodes that are brokers and voters lose their disks, one after the other, under load.
 
-A voter with new disks has forgotten its votes and records. It is no voter until it joins again, with
-the id of its new directory; what was committed stays.
+A voter with new disks has forgotten its votes and records. It is no voter until it joins again,
+with the id of its new directory; what was committed stays.
 """
 
 from __future__ import annotations
@@ -85,6 +85,7 @@ class ReplacedVoters:
         disk = next(iter(self.cluster[node_id].disks.values()))
         found = read_meta_properties(disk)
         assert found is not None
+        assert found.directory_id is not None
         return found.directory_id
 
     # Clients
