@@ -5,7 +5,14 @@ from __future__ import annotations
 from ottla.coordinator.transaction import queries
 from ottla.coordinator.transaction.decisions import EndRequest, ProducerKey
 from ottla.coordinator.transaction.markers import PARTITIONS_IN_A_REQUEST
+from ottla.errors import ErrorCode
+from ottla.protocol.apis.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
 from ottla.protocol.apis.list_transactions import ListTransactionsRequest
+from ottla.server.broker.transaction_partitions import TransactionPartitions
 from ottla.types import TopicPartition
 from tests.transactions.world import World
 
@@ -125,3 +132,58 @@ def test_markers_follow_a_leader_that_moves_while_they_wait() -> None:
         world.write_markers()
         world.advance(1)
     assert queries.describe(world.coordinator, "t").value.transaction_state == "CompleteCommit"
+
+
+def batch_of(names: list[str], *, verify_only: bool) -> AddPartitionsToTxnRequest:
+    """Return the request of a broker for the producers of many transactions."""
+    topic = AddPartitionsToTxnTopic(name="b", partitions=[0])
+    return AddPartitionsToTxnRequest(
+        transactions=[
+            AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(
+                transactional_id=name,
+                producer_id=number + 1,
+                producer_epoch=0,
+                verify_only=verify_only,
+                topics=[topic],
+            )
+            for number, name in enumerate(names)
+        ]
+    )
+
+
+def test_many_transactions_are_extended_in_slices() -> None:
+    """Answered in the order of the request."""
+    world = world_of(COUNT)
+    partitions = TransactionPartitions(world.coordinator, lambda _topic, _partition: True)
+    names = [f"t{number}" for number in range(COUNT)]
+    first = written(world)
+    answer = partitions.answer(batch_of(names, verify_only=False))
+    assert 0 < written(world) - first <= MAX_IN_A_TURN
+    assert 0 < most_in_a_turn(world, 1_000) <= MAX_IN_A_TURN
+    assert written(world) - first == COUNT
+    results = answer.value.results_by_transaction
+    assert [one.transactional_id for one in results] == names
+    assert {codes_of(one) for one in results} == {(0,)}
+
+
+def test_many_transactions_are_verified_in_slices() -> None:
+    """A few are verified at once."""
+    world = world_of(COUNT)
+    partitions = TransactionPartitions(world.coordinator, lambda _topic, _partition: True)
+    names = [f"t{number}" for number in range(COUNT)]
+    answer = partitions.answer(batch_of(names, verify_only=True))
+    assert not answer.done
+    world.advance(20)
+    results = answer.value.results_by_transaction
+    assert [one.transactional_id for one in results] == names
+    assert {codes_of(one) for one in results} == {(ErrorCode.TRANSACTION_ABORTABLE,)}
+    assert partitions.answer(batch_of(names[:3], verify_only=True)).done
+
+
+def codes_of(result: AddPartitionsToTxnResponse.AddPartitionsToTxnResult) -> tuple[int, ...]:
+    """Return the codes of a transaction's partitions."""
+    return tuple(
+        one.partition_error_code
+        for topic in result.topic_results
+        for one in topic.results_by_partition
+    )

@@ -5,6 +5,7 @@ Kafka: org.apache.kafka.coordinator.group.GroupCoordinatorService.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group import conversion, group_admin
@@ -12,6 +13,7 @@ from ottla.coordinator.group.classic.join_call import make_join
 from ottla.coordinator.group.consumer import describe as consumer_describe
 from ottla.coordinator.group.consumer.validation import check_request, check_size_of_names
 from ottla.coordinator.group.context import RequestContext, allow_all
+from ottla.coordinator.group.descriptions import Descriptions
 from ottla.coordinator.group.offsets.requests import OffsetRequests
 from ottla.coordinator.group.offsets.transactional import TransactionalOffsets
 from ottla.coordinator.group.responses import join_error, sync_error
@@ -106,12 +108,15 @@ class GroupCoordinator:
             ),
             lambda environment: GroupShard(environment, config, new_uuid, consumer),
         )
-        self.share = ShareGroupRequests(self._runtime, self.partition_for, persister)
+        self._descriptions = Descriptions(self._runtime, self.partition_for)
+        self.share = ShareGroupRequests(
+            self._runtime, self.partition_for, persister, self._descriptions
+        )
         self.share_offsets = ShareOffsetRequests(
             self._runtime, self.partition_for, persister, self.share, topics.topic_name
         )
         self._offsets = OffsetRequests(self._runtime, self.partition_for, topics)
-        self.streams = StreamsRequests(self._runtime, self.partition_for)
+        self.streams = StreamsRequests(self._runtime, self.partition_for, self._descriptions)
         self._transactional = TransactionalOffsets(self._runtime, self.partition_for, topics, log)
 
     @property
@@ -360,51 +365,23 @@ class GroupCoordinator:
         self, request: DescribeGroupsRequest, context: RequestContext
     ) -> Pending[DescribeGroupsResponse]:
         """Describe groups."""
-        version = context.api_version
-
-        def describe(partition: int, ids: list[str]) -> Pending[list[group_admin.DescribedGroup]]:
-            pending = self._runtime.read(
-                partition,
-                lambda shard, epoch: group_admin.describe(shard.groups, ids, epoch, version),
-            )
-            return recover(
-                pending, lambda error: [_undescribed(name, operation_error(error)) for name in ids]
-            )
-
-        return gather(
-            [describe(*part) for part in self._by_partition(request.groups).items()],
-            lambda results: DescribeGroupsResponse(
-                groups=[group for part in results for group in part.value]
-            ),
+        described = self._descriptions.describe(
+            request.groups,
+            partial(group_admin.begin_description, context.api_version),
+            lambda name, error: _undescribed(name, operation_error(error)),
         )
+        return described.then(lambda groups: DescribeGroupsResponse(groups=groups))
 
     def consumer_group_describe(
         self, request: ConsumerGroupDescribeRequest, _context: RequestContext
     ) -> Pending[ConsumerGroupDescribeResponse]:
         """Describe consumer groups."""
-
-        def describe(
-            partition: int, ids: list[str]
-        ) -> Pending[list[consumer_describe.DescribedGroup]]:
-            pending = self._runtime.read(
-                partition,
-                lambda shard, epoch: [
-                    consumer_describe.describe_one(shard.groups, name, epoch) for name in ids
-                ],
-            )
-            return recover(
-                pending,
-                lambda error: [
-                    consumer_describe.undescribed(name, describe_error(name, error)) for name in ids
-                ],
-            )
-
-        return gather(
-            [describe(*part) for part in self._by_partition(request.group_ids).items()],
-            lambda results: ConsumerGroupDescribeResponse(
-                groups=[group for part in results for group in part.value]
-            ),
+        described = self._descriptions.describe(
+            request.group_ids,
+            consumer_describe.begin,
+            lambda name, error: consumer_describe.undescribed(name, describe_error(name, error)),
         )
+        return described.then(lambda groups: ConsumerGroupDescribeResponse(groups=groups))
 
     def delete_groups(
         self, request: DeleteGroupsRequest, _context: RequestContext
@@ -440,19 +417,13 @@ class GroupCoordinator:
             )
 
         return gather(
-            [delete(*part) for part in self._by_partition(named).items()],
+            [delete(*part) for part in self._descriptions.by_partition(named).items()],
             lambda results: DeleteGroupsResponse(
                 results=[group for part in results for group in part.value]
             ),
         )
 
     # ---------------------------------------------------------------- internals
-
-    def _by_partition(self, group_ids: Iterable[str]) -> dict[int, list[str]]:
-        found: dict[int, list[str]] = {}
-        for group_id in group_ids:
-            found.setdefault(self.partition_for(group_id), []).append(group_id)
-        return found
 
     def _run_held(
         self,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
+from ottla.coordinator.group.descriptions import Begun
 from ottla.coordinator.group.group import GroupType
 from ottla.coordinator.group.offsets import removal
 from ottla.coordinator.runtime import CoordinatorRecord, Result
@@ -18,7 +19,7 @@ from ottla.protocol.apis.describe_groups import DescribeGroupsResponse
 from ottla.protocol.apis.list_groups import ListGroupsResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from ottla.coordinator.group.group import Group
     from ottla.coordinator.group.groups import Groups
@@ -59,14 +60,10 @@ def list_groups(
     return listed
 
 
-def describe(
-    groups: Groups, group_ids: Iterable[str], epoch: int, version: int
-) -> list[DescribedGroup]:
-    """Describe the groups, members' metadata included where the group is Stable."""
-    return [_describe(groups, group_id, epoch, version) for group_id in group_ids]
-
-
-def _describe(groups: Groups, group_id: str, epoch: int, version: int) -> DescribedGroup:
+def begin_description(
+    version: int, groups: Groups, group_id: str, epoch: int
+) -> Begun[DescribedGroup]:
+    """Describe a group, members' metadata included where it is Stable."""
     group = groups.find(group_id) if groups.exists_at(group_id, epoch) else None
     if not isinstance(group, ClassicGroup):
         answer = DescribedGroup(
@@ -80,29 +77,33 @@ def _describe(groups: Groups, group_id: str, epoch: int, version: int) -> Descri
             answer.error_code = ErrorCode.GROUP_ID_NOT_FOUND
             problem = "not found" if group is None else "is not a classic group"
             answer.error_message = f"Group {group_id} {problem}."
-        return answer
+        return Begun(answer)
     is_stable = group.is_in(ClassicState.STABLE)
-    return DescribedGroup(
+    described = DescribedGroup(
         group_id=group_id,
         group_state=group.state.value,
         protocol_type=group.protocol_type or "",
         protocol_data=(group.protocol_name or "") if is_stable else "",
-        members=_describe_members(group, with_metadata=is_stable),
+        members=[],
     )
+    return Begun(described, _members(group, with_metadata=is_stable))
 
 
-def _describe_members(group: ClassicGroup, *, with_metadata: bool) -> list[DescribedMember]:
-    return [
+def _members(group: ClassicGroup, *, with_metadata: bool) -> Iterator[DescribedMember]:
+    """Return the members as they are now: they change in place."""
+    protocol_name = group.protocol_name if with_metadata else None
+    now = [(one, one.member_id, one.protocols, one.assignment) for one in group.members.values()]
+    return (
         DescribedMember(
-            member_id=member.member_id,
-            group_instance_id=member.group_instance_id,
-            client_id=member.client_id,
-            client_host=member.client_host,
-            member_metadata=member.metadata(group.protocol_name) if with_metadata else b"",
-            member_assignment=member.assignment,
+            member_id=member_id,
+            group_instance_id=one.group_instance_id,
+            client_id=one.client_id,
+            client_host=one.client_host,
+            member_metadata=dict(protocols)[protocol_name] if protocol_name is not None else b"",
+            member_assignment=assignment,
         )
-        for member in group.members.values()
-    ]
+        for one, member_id, protocols, assignment in now
+    )
 
 
 def delete_groups(groups: Groups, group_ids: Iterable[str]) -> Result[list[DeletedGroup]]:

@@ -27,6 +27,25 @@ def recover(pending: Pending[T], refuse: Callable[[Exception], T]) -> Pending[T]
     return result
 
 
+def gather_begun(
+    begun: Pending[list[Pending[T]]], combine: Callable[[list[Pending[T]]], R]
+) -> Pending[R]:
+    """Gather parts that are begun one after the other."""
+    result: Pending[R] = Pending()
+
+    def all_done(done: Pending[R]) -> None:
+        result.complete(done.value)
+
+    def all_begun(done: Pending[list[Pending[T]]]) -> None:
+        if done.error is not None:
+            result.fail(done.error)
+        else:
+            gather(done.value, combine).on_done(all_done)
+
+    begun.on_done(all_begun)
+    return result
+
+
 def gather(parts: list[Pending[T]], combine: Callable[[list[Pending[T]]], R]) -> Pending[R]:
     """Return a Pending that completes with combine(parts) when all parts are done."""
     result: Pending[R] = Pending()

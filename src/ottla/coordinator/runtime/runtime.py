@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ottla.coordinator.runtime.result import EndTransaction, Producer, Result
+    from ottla.coordinator.runtime.shared_turns import Work
 
 S = TypeVar("S", bound=Shard)
 T = TypeVar("T")
@@ -133,6 +134,10 @@ class CoordinatorRuntime(Generic[S]):
 
         turns.add(step)
         return sliced.pending
+
+    def answer(self, work: Work[T]) -> Pending[T]:
+        """Compute an answer in slices."""
+        return self._environment.turns.run(work)
 
     def write_all(self, operation: Callable[[S], Result[T]]) -> list[Pending[T]]:
         """Run a write on every partition that this node leads."""

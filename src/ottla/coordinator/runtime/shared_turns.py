@@ -9,16 +9,23 @@ Kafka: none; its coordinators have threads of their own.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from ottla.coordinator.runtime.loader import SLICE_RECORDS
+from ottla.purgatory.pending import Pending
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from ottla.clock import Clock
     from ottla.purgatory.timing_wheel import TimingWheel
 
+T = TypeVar("T")
+Work: TypeAlias = "Generator[int, None, T]"
+"""A computation that yields what it has cost since it last yielded, in records."""
+
+ANSWER_RECORDS: Final = 100
+"""What an answer may cost in one turn: it is to leave time for other requests."""
 _STEP_COST_RECORDS: Final = 10
 """A step without records, which reads the log, counts as so many."""
 
@@ -45,6 +52,27 @@ class SharedTurns:
         self._begin_turn()
         if self._steps or self._records_left <= 0 or step():
             self._wait(step)
+
+    def run(self, work: Work[T]) -> Pending[T]:
+        """Compute an answer, of which a part is computed now and the rest in turns."""
+        answer: Pending[T] = Pending()
+
+        def step() -> bool:
+            cost = 0
+            try:
+                while cost < ANSWER_RECORDS:
+                    cost += next(work)
+            except StopIteration as done:
+                answer.complete(done.value)
+            except Exception as error:  # noqa: BLE001 - raised where the answer is read
+                answer.fail(error)
+            self.spent(cost)
+            return not answer.done
+
+        self._begin_turn()
+        if step():
+            self._wait(step)
+        return answer
 
     def spent(self, record_count: int) -> None:
         """Count the records of a step."""

@@ -6,12 +6,12 @@ TransactionStateManager.listTransactionStates.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import re2
 
 from ottla.coordinator.runtime.active import ShardState
-from ottla.coordinator.runtime.answers import gather, recover
+from ottla.coordinator.runtime.answers import gather_begun, recover
 from ottla.coordinator.runtime.log_errors import operation_error
 from ottla.coordinator.transaction.state import STATES_BY_TEXT, Transaction, TransactionState
 from ottla.errors import ErrorCode, KafkaError
@@ -22,44 +22,32 @@ from ottla.purgatory.pending import Pending
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ottla.coordinator.runtime.shared_turns import Work
     from ottla.coordinator.transaction.coordinator import TransactionCoordinator
     from ottla.coordinator.transaction.shard import TransactionShard
 
 Described = DescribeTransactionsResponse.TransactionState
 Listed = ListTransactionsResponse.TransactionState
-DESCRIBED_IN_A_TURN: Final = 200
-"""At some 20 µs each."""
 
 
 def describe_all(
     coordinator: TransactionCoordinator, transactional_ids: Sequence[str]
 ) -> Pending[DescribeTransactionsResponse]:
     """Describe transactional ids, so many in a turn of the event loop."""
-    parts: list[Pending[Described]] = []
-    answer: Pending[DescribeTransactionsResponse] = Pending()
 
-    def finish(done: Pending[DescribeTransactionsResponse]) -> None:
-        answer.complete(done.value)
+    def describe_each() -> Work[list[Pending[Described]]]:
+        parts = []
+        for name in transactional_ids:
+            parts.append(describe(coordinator, name))
+            yield 1
+        return parts
 
-    def step() -> bool:
-        begin = len(parts)
-        some = transactional_ids[begin : begin + DESCRIBED_IN_A_TURN]
-        parts.extend(describe(coordinator, name) for name in some)
-        coordinator.turns.spent(len(some))
-        if len(parts) < len(transactional_ids):
-            return True
-        gather(parts, _together).on_done(finish)
-        return False
-
-    if len(transactional_ids) > DESCRIBED_IN_A_TURN:
-        coordinator.turns.add(step)
-    else:
-        step()
-    return answer
-
-
-def _together(parts: list[Pending[Described]]) -> DescribeTransactionsResponse:
-    return DescribeTransactionsResponse(transaction_states=[part.value for part in parts])
+    return gather_begun(
+        coordinator.turns.run(describe_each()),
+        lambda parts: DescribeTransactionsResponse(
+            transaction_states=[part.value for part in parts]
+        ),
+    )
 
 
 def describe(coordinator: TransactionCoordinator, transactional_id: str) -> Pending[Described]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.coordinator.runtime.answers import gather
+from ottla.coordinator.runtime.answers import gather_begun
 from ottla.coordinator.transaction.decisions import ProducerKey
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.add_partitions_to_txn import (
@@ -22,12 +22,16 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ottla.coordinator.runtime.shared_turns import Work
     from ottla.coordinator.transaction.coordinator import TransactionCoordinator
 
 _Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 _Result = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
 _BATCHED_VERSION: Final = 2
 """The transaction version of producers for whom brokers add partitions."""
+_ADDED_COST_RECORDS: Final = 10
+_PARTITIONS_AS_A_RECORD: Final = 10
+"""Partitions that are verified in the time in which a load replays a record."""
 
 
 class TransactionPartitions:
@@ -40,13 +44,22 @@ class TransactionPartitions:
         self._has_partition = has_partition
 
     def answer(self, request: AddPartitionsToTxnRequest) -> Pending[AddPartitionsToTxnResponse]:
-        """Answer what a broker asks for producers."""
-        return gather(
-            [self.add(transaction, _BATCHED_VERSION) for transaction in request.transactions],
+        """Answer what a broker asks for producers, so many transactions in a turn."""
+        return gather_begun(
+            self._transactions.turns.run(self._add_each(request.transactions)),
             lambda parts: AddPartitionsToTxnResponse(
                 results_by_transaction=[part.value for part in parts]
             ),
         )
+
+    def _add_each(self, transactions: list[_Transaction]) -> Work[list[Pending[_Result]]]:
+        parts = []
+        for one in transactions:
+            parts.append(self.add(one, _BATCHED_VERSION))
+            count = sum(len(topic.partitions) for topic in one.topics)
+            fixed = 1 if one.verify_only else _ADDED_COST_RECORDS
+            yield fixed + count // _PARTITIONS_AS_A_RECORD
+        return parts
 
     def add(self, transaction: _Transaction, client_version: int) -> Pending[_Result]:
         """Add partitions to one transaction, or verify that they belong to it."""

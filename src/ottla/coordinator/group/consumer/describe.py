@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.coordinator.group.consumer.member import ConsumerMember, without_epochs
+from ottla.coordinator.group.descriptions import Begun
 from ottla.errors import ErrorCode
 from ottla.protocol.apis import consumer_group_describe as api
 
@@ -22,37 +23,36 @@ _CLASSIC_MEMBER = 0
 _CONSUMER_MEMBER = 1
 
 
-def describe(groups: ConsumerGroups, group: ConsumerGroup, epoch: int) -> DescribedGroup:
-    """Describe a group in the log's state of an epoch."""
+def _begin(groups: ConsumerGroups, group: ConsumerGroup, epoch: int) -> Begun[DescribedGroup]:
     group_epoch, assignment_epoch = group.epochs_at(epoch)
     assignor = group.preferred_assignor_at(epoch)
-    target = group.target.at(epoch)
-    return DescribedGroup(
+    members, target = list(group.members.at(epoch).values()), dict(group.target.at(epoch))
+    described = DescribedGroup(
         group_id=group.group_id,
         group_state=group.state_at(epoch).value,
         group_epoch=group_epoch,
         assignment_epoch=assignment_epoch,
         assignor_name=assignor or groups.settings(group.group_id).assignors[0],
-        members=[
-            _member(groups, member, target.get(member.member_id, {}))
-            for member in group.members.at(epoch).values()
-        ],
+        members=[],
+    )
+    return Begun(
+        described, (_member(groups, one, target.get(one.member_id, {})) for one in members)
     )
 
 
-def describe_one(groups: Groups, group_id: str, epoch: int) -> DescribedGroup:
-    """Describe a group; GROUP_ID_NOT_FOUND for an unknown one and for other kinds.
+def begin(groups: Groups, group_id: str, epoch: int) -> Begun[DescribedGroup]:
+    """Describe a group as of an epoch; GROUP_ID_NOT_FOUND for an unknown one and for other kinds.
 
     INVALID_GROUP_ID without a name.
     """
     if not group_id:
-        return undescribed(group_id, ErrorCode.INVALID_GROUP_ID)
+        return Begun(undescribed(group_id, ErrorCode.INVALID_GROUP_ID))
     group = groups.consumer.by_id.at(epoch).get(group_id)
     if group is not None:
-        return describe(groups.consumer, group, epoch)
+        return _begin(groups.consumer, group, epoch)
     is_other = groups.exists_at(group_id, epoch)
     text = f"Group {group_id} {'is not a consumer group' if is_other else 'not found'}."
-    return undescribed(group_id, ErrorCode.GROUP_ID_NOT_FOUND, text)
+    return Begun(undescribed(group_id, ErrorCode.GROUP_ID_NOT_FOUND, text))
 
 
 def undescribed(group_id: str, code: ErrorCode, text: str | None = None) -> DescribedGroup:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ottla.coordinator.group.descriptions import Begun
 from ottla.errors import ErrorCode
 from ottla.protocol.apis import share_group_describe as api
 
@@ -20,31 +21,33 @@ DescribedGroup = api.ShareGroupDescribeResponse.DescribedGroup
 _ASSIGNOR: Final = "simple"
 
 
-def describe_one(groups: Groups, group_id: str, epoch: int) -> DescribedGroup:
-    """Describe a group; GROUP_ID_NOT_FOUND for an unknown one and for other kinds.
+def begin(groups: Groups, group_id: str, epoch: int) -> Begun[DescribedGroup]:
+    """Describe a group as of an epoch; GROUP_ID_NOT_FOUND for an unknown one and for other kinds.
 
     INVALID_GROUP_ID without a name.
     """
     if not group_id:
-        return undescribed(group_id, ErrorCode.INVALID_GROUP_ID)
+        return Begun(undescribed(group_id, ErrorCode.INVALID_GROUP_ID))
     group = groups.share.by_id.at(epoch).get(group_id)
     if group is not None:
-        return _describe(groups.share, group, epoch)
+        return _begin(groups.share, group, epoch)
     is_other = groups.exists_at(group_id, epoch)
     text = f"Group {group_id} is not a share group." if is_other else f"Group {group_id} not found."
-    return undescribed(group_id, ErrorCode.GROUP_ID_NOT_FOUND, text)
+    return Begun(undescribed(group_id, ErrorCode.GROUP_ID_NOT_FOUND, text))
 
 
-def _describe(groups: ShareGroups, group: ShareGroup, epoch: int) -> DescribedGroup:
+def _begin(groups: ShareGroups, group: ShareGroup, epoch: int) -> Begun[DescribedGroup]:
     group_epoch, assignment_epoch = group.epochs_at(epoch)
-    return DescribedGroup(
+    members = list(group.members.at(epoch).values())
+    described = DescribedGroup(
         group_id=group.group_id,
         group_state=group.state_at(epoch).value,
         group_epoch=group_epoch,
         assignment_epoch=assignment_epoch,
         assignor_name=_ASSIGNOR,
-        members=[_member(groups, one) for one in group.members.at(epoch).values()],
+        members=[],
     )
+    return Begun(described, (_member(groups, one) for one in members))
 
 
 def refused(group_id: str, code: ErrorCode) -> DescribedGroup:

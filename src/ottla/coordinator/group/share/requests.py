@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group.share import describe, heartbeat, initialization
 from ottla.coordinator.group.share.validation import check_request
-from ottla.coordinator.runtime.answers import gather, recover
+from ottla.coordinator.runtime.answers import recover
 from ottla.coordinator.runtime.log_errors import describe_error, error_text, operation_error
 from ottla.coordinator.runtime.result import Result
 from ottla.errors import ErrorCode, KafkaError
@@ -26,9 +26,10 @@ from ottla.protocol.apis.share_group_heartbeat import (
 from ottla.purgatory.pending import Pending
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from ottla.coordinator.group.context import RequestContext
+    from ottla.coordinator.group.descriptions import Descriptions
     from ottla.coordinator.group.shard import GroupShard
     from ottla.coordinator.group.share.heartbeat import Heartbeat
     from ottla.coordinator.group.share.initialization import Initialization
@@ -49,10 +50,12 @@ class ShareGroupRequests:
         runtime: CoordinatorRuntime[GroupShard],
         partition_for: Callable[[str], int],
         persister: SharePersister,
+        descriptions: Descriptions,
     ) -> None:
         self._runtime = runtime
         self._partition_for = partition_for
         self._persister = persister
+        self._descriptions = descriptions
 
     def heartbeat(
         self, request: ShareGroupHeartbeatRequest, context: RequestContext
@@ -90,31 +93,12 @@ class ShareGroupRequests:
         self, request: ShareGroupDescribeRequest, _context: RequestContext
     ) -> Pending[ShareGroupDescribeResponse]:
         """Describe share groups."""
-
-        def one(partition: int, ids: list[str]) -> Pending[list[describe.DescribedGroup]]:
-            pending = self._runtime.read(
-                partition,
-                lambda shard, epoch: [
-                    describe.describe_one(shard.groups, name, epoch) for name in ids
-                ],
-            )
-            return recover(
-                pending,
-                lambda error: [describe.refused(name, describe_error(name, error)) for name in ids],
-            )
-
-        return gather(
-            [one(*part) for part in self._by_partition(request.group_ids).items()],
-            lambda results: ShareGroupDescribeResponse(
-                groups=[group for part in results for group in part.value]
-            ),
+        described = self._descriptions.describe(
+            request.group_ids,
+            describe.begin,
+            lambda name, error: describe.refused(name, describe_error(name, error)),
         )
-
-    def _by_partition(self, group_ids: Iterable[str]) -> dict[int, list[str]]:
-        found: dict[int, list[str]] = {}
-        for group_id in group_ids:
-            found.setdefault(self._partition_for(group_id), []).append(group_id)
-        return found
+        return described.then(lambda groups: ShareGroupDescribeResponse(groups=groups))
 
     def initialize(self, begun: Initialization) -> Pending[InitializeShareGroupStateResponse]:
         """Have the share coordinators begin states, and write which have one."""

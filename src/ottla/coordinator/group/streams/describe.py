@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.coordinator.group.descriptions import Begun
 from ottla.coordinator.group.streams.tasks import Tasks, without_epochs
 from ottla.errors import ErrorCode
 from ottla.protocol.apis import streams_group_describe as api
@@ -26,19 +27,19 @@ DescribedGroup = api.StreamsGroupDescribeResponse.DescribedGroup
 _Subtopology = DescribedGroup.Topology.Subtopology
 
 
-def describe_one(groups: Groups, group_id: str, epoch: int) -> DescribedGroup:
-    """Describe a group; GROUP_ID_NOT_FOUND for an unknown one and for other kinds.
+def begin(groups: Groups, group_id: str, epoch: int) -> Begun[DescribedGroup]:
+    """Describe a group as of an epoch; GROUP_ID_NOT_FOUND for an unknown one and for other kinds.
 
     INVALID_GROUP_ID without a name.
     """
     if not group_id:
-        return undescribed(group_id, ErrorCode.INVALID_GROUP_ID)
+        return Begun(undescribed(group_id, ErrorCode.INVALID_GROUP_ID))
     group = groups.streams.by_id.at(epoch).get(group_id)
     if group is not None:
-        return _describe(group, epoch)
+        return _begin(group, epoch)
     is_other = groups.exists_at(group_id, epoch)
     text = f"Group {group_id} {'is not a streams group' if is_other else 'not found'}."
-    return undescribed(group_id, ErrorCode.GROUP_ID_NOT_FOUND, text)
+    return Begun(undescribed(group_id, ErrorCode.GROUP_ID_NOT_FOUND, text))
 
 
 def undescribed(group_id: str, code: ErrorCode, text: str | None = None) -> DescribedGroup:
@@ -54,20 +55,18 @@ def undescribed(group_id: str, code: ErrorCode, text: str | None = None) -> Desc
     )
 
 
-def _describe(group: StreamsGroup, epoch: int) -> DescribedGroup:
+def _begin(group: StreamsGroup, epoch: int) -> Begun[DescribedGroup]:
     group_epoch, assignment_epoch = group.epochs_at(epoch)
-    target = group.target.at(epoch)
-    return DescribedGroup(
+    members, target = list(group.members.at(epoch).values()), dict(group.target.at(epoch))
+    described = DescribedGroup(
         group_id=group.group_id,
         group_state=group.state_at(epoch).value,
         group_epoch=group_epoch,
         assignment_epoch=assignment_epoch,
         topology=_topology(group, epoch),
-        members=[
-            _member(member, target.get(member.member_id) or Tasks())
-            for member in group.members.at(epoch).values()
-        ],
+        members=[],
     )
+    return Begun(described, (_member(one, target.get(one.member_id) or Tasks()) for one in members))
 
 
 def _topology(group: StreamsGroup, epoch: int) -> DescribedGroup.Topology | None:

@@ -12,7 +12,7 @@ from ottla.coordinator.group import conversion
 from ottla.coordinator.group.streams import describe
 from ottla.coordinator.group.streams.heartbeat import HeartbeatResult
 from ottla.coordinator.group.streams.validation import check_request
-from ottla.coordinator.runtime.answers import gather, recover
+from ottla.coordinator.runtime.answers import recover
 from ottla.coordinator.runtime.log_errors import describe_error, error_text, operation_error
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.streams_group_describe import (
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.coordinator.group.context import RequestContext
+    from ottla.coordinator.group.descriptions import Descriptions
     from ottla.coordinator.group.shard import GroupShard
-    from ottla.coordinator.group.streams.describe import DescribedGroup
     from ottla.coordinator.runtime import CoordinatorRuntime
 
 
@@ -53,10 +53,14 @@ class StreamsRequests:
     """Requests about the streams groups of all shards."""
 
     def __init__(
-        self, runtime: CoordinatorRuntime[GroupShard], partition_for: Callable[[str], int]
+        self,
+        runtime: CoordinatorRuntime[GroupShard],
+        partition_for: Callable[[str], int],
+        descriptions: Descriptions,
     ) -> None:
         self._runtime = runtime
         self._partition_for = partition_for
+        self._descriptions = descriptions
 
     def heartbeat(
         self, request: StreamsGroupHeartbeatRequest, context: RequestContext
@@ -82,22 +86,9 @@ class StreamsRequests:
         self, request: StreamsGroupDescribeRequest
     ) -> Pending[StreamsGroupDescribeResponse]:
         """Describe streams groups."""
-        by_partition: dict[int, list[str]] = {}
-        for group_id in request.group_ids:
-            by_partition.setdefault(self._partition_for(group_id), []).append(group_id)
-        return gather(
-            [self._describe(*part) for part in by_partition.items()],
-            lambda results: StreamsGroupDescribeResponse(
-                groups=[group for part in results for group in part.value]
-            ),
+        described = self._descriptions.describe(
+            request.group_ids,
+            describe.begin,
+            lambda name, error: describe.undescribed(name, describe_error(name, error)),
         )
-
-    def _describe(self, partition: int, ids: list[str]) -> Pending[list[DescribedGroup]]:
-        pending = self._runtime.read(
-            partition,
-            lambda shard, epoch: [describe.describe_one(shard.groups, name, epoch) for name in ids],
-        )
-        return recover(
-            pending,
-            lambda error: [describe.undescribed(name, describe_error(name, error)) for name in ids],
-        )
+        return described.then(lambda groups: StreamsGroupDescribeResponse(groups=groups))
