@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ottla.security.sasl.gssapi import SecurityContext
 
 SERVICE_NAME: Final = "sasl.kerberos.service.name"
-_MISSING: Final = "GSSAPI needs an extra that is not installed: pip install 'ottla[gssapi]'"
+_MISSING: Final = "GSSAPI needs a library that is not installed: pip install gssapi"
 
 
 class KerberosLogin(NamedTuple):

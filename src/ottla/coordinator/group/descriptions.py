@@ -5,15 +5,15 @@ Kafka: none; GroupCoordinatorService describes the groups of a partition in one 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from ottla.coordinator.runtime.shared_turns import ANSWER_RECORDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from ottla.coordinator.group.begun import Begun
     from ottla.coordinator.group.groups import Groups
     from ottla.coordinator.group.shard import GroupShard
     from ottla.coordinator.runtime import CoordinatorRuntime
@@ -22,17 +22,6 @@ if TYPE_CHECKING:
 
 D = TypeVar("D")
 _READ_COST_RECORDS: Final = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Begun(Generic[D]):
-    """The description of a group, whose members are still to be described and added.
-
-    `members` refers only to what does not change any more.
-    """
-
-    group: Any
-    members: Iterable[Any] = ()
 
 
 Begin: TypeAlias = "Callable[[Groups, str, int], Begun[D]]"

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.coordinator.group.begun import Begun
 from ottla.coordinator.group.consumer.member import ConsumerMember, without_epochs
-from ottla.coordinator.group.descriptions import Begun
 from ottla.errors import ErrorCode
 from ottla.protocol.apis import consumer_group_describe as api
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.coordinator.group.descriptions import Begun
+from ottla.coordinator.group.begun import Begun
 from ottla.errors import ErrorCode
 from ottla.protocol.apis import share_group_describe as api
 

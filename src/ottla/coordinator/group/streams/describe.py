@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.group.descriptions import Begun
+from ottla.coordinator.group.begun import Begun
 from ottla.coordinator.group.streams.tasks import Tasks, without_epochs
 from ottla.errors import ErrorCode
 from ottla.protocol.apis import streams_group_describe as api
