@@ -186,13 +186,15 @@ def test_links_that_do_not_exist_are_refused(three: Kafka) -> None:
 def test_topics_of_several_nodes_have_replicas(three: Kafka) -> None:
     """On each of up to three nodes, unless the test says otherwise."""
     replicated, alone = three.topic("three"), three.topic("alone", replication_factor=1)
-    found = three.admin.describe_topics([replicated, alone])
-    counts = []
-    for topic in (replicated, alone):
-        description = found[topic]
-        assert not isinstance(description, KafkaError)
-        counts.append(len(description.partitions[0].replicas))
-    assert counts == [3, 1]
+
+    def counts() -> list[int]:
+        """Return the replicas of each topic, 0 on a node that does not know it so early."""
+        found = three.admin.describe_topics([replicated, alone]).values()
+        return [
+            0 if isinstance(one, KafkaError) else len(one.partitions[0].replicas) for one in found
+        ]
+
+    three.wait(lambda: counts() == [3, 1], WAIT_S, lambda: f"the replicas are {counts()}")
 
 
 def test_a_group_without_commits_lags_by_all_records(one: Kafka) -> None:
