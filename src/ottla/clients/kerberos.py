@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import logging
 import subprocess
-import threading
-import weakref
 from functools import partial
 from random import SystemRandom
 from typing import TYPE_CHECKING, Final
 
+from ottla.clients.credential_renewal import keep_renewed
 from ottla.errors import ConfigError, ErrorCode, KafkaError
 from ottla.network import kerberos
 from ottla.security.sasl.client import kerberos_login
@@ -55,11 +54,7 @@ class KerberosLogins:
             raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, text) from error
         self.prepare = self._tickets.prepare
         """Gets the ticket for a host, before a connection to it is opened."""
-        ended = threading.Event()
-        weakref.finalize(self, ended.set)
-        threading.Thread(
-            target=_renew, args=(weakref.ref(self), ended), name="ottla-tickets", daemon=True
-        ).start()
+        keep_renewed(self, "ottla-tickets", _RETRY_S)
 
     def __call__(self, host: str) -> MechanismLogin:
         """Begin a login at a host."""
@@ -87,18 +82,3 @@ class KerberosLogins:
             return self._tickets.seconds_to_renewal(SystemRandom().random())
         except ContextFailed:
             return _RETRY_S
-
-
-def _renew(logins: weakref.ref[KerberosLogins], ended: threading.Event) -> None:
-    is_renewed = True
-    while True:
-        held = logins()
-        if held is None:
-            return
-        wait_s = held.seconds_to_renewal() if is_renewed else _RETRY_S
-        del held
-        if ended.wait(min(wait_s, threading.TIMEOUT_MAX)):
-            return
-        held = logins()
-        is_renewed = held is None or held.renew()
-        del held

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import logging
 import secrets
-import threading
 import time
-import weakref
 from functools import partial
 from importlib import import_module
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.clients.credential_renewal import keep_renewed
 from ottla.clients.login import jaas_options
 from ottla.clients.tls import client_context
 from ottla.errors import ConfigError, ErrorCode, KafkaError
@@ -39,12 +38,7 @@ class TokenSource:
         self._settings = _token_settings(settings)
         self._fetch = token_retriever(self._settings)
         self.token = self._fetched()
-        ended = threading.Event()
-        weakref.finalize(self, ended.set)
-        renewal = threading.Thread(
-            target=_renew, args=(weakref.ref(self), ended), name="ottla-token", daemon=True
-        )
-        renewal.start()
+        keep_renewed(self, "ottla-token", _RETRY_S)
 
     def _fetched(self) -> str:
         try:
@@ -65,21 +59,6 @@ class TokenSource:
     def seconds_to_renewal(self) -> float:
         """Return the time until the token should be renewed, well before it expires."""
         return seconds_to_renewal(self._settings, self.token, SystemRandom().random())
-
-
-def _renew(source: weakref.ref[TokenSource], ended: threading.Event) -> None:
-    is_renewed = True
-    while True:
-        held = source()
-        if held is None:
-            return
-        wait_s = held.seconds_to_renewal() if is_renewed else _RETRY_S
-        del held
-        if ended.wait(min(wait_s, threading.TIMEOUT_MAX)):
-            return
-        held = source()
-        is_renewed = held is None or held.renew()
-        del held
 
 
 def _token_settings(settings: Settings) -> TokenSettings:
