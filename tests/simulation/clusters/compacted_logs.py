@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from tests.simulation.clusters.committed_logs import Batch, Replica
 
-    Content = tuple[bytes | None, bytes | None]
-    """Key and value."""
+    Content = tuple[int, bytes | None, bytes | None]
+    """Leader epoch, key and value: a later leader may write an equal record at the same offset."""
 
 _IS_CONTROL = 0x20
 _IS_TRANSACTIONAL = 0x10
@@ -68,7 +68,7 @@ class CompactedLog(CommittedLog):
         producer_id = batch_at(memoryview(replica.last_bytes()), 0).producer_id
         if batch.attributes & _IS_CONTROL:
             self._markers.update(contents)
-            self._end(producer_id, next(iter(contents.values()))[0])
+            self._end(producer_id, next(iter(contents.values()))[1])
         elif batch.attributes & _IS_TRANSACTIONAL:
             self._open.setdefault(producer_id, []).extend(contents)
         else:
@@ -76,7 +76,7 @@ class CompactedLog(CommittedLog):
 
     def _commit(self, offsets: Iterable[int]) -> None:
         for offset in offsets:
-            key, _ = self._records[offset]
+            _, key, _ = self._records[offset]
             self._last_offsets[key] = max(offset, self._last_offsets.get(key, -1))
 
     def _end(self, producer_id: int, key: bytes | None) -> None:
@@ -100,13 +100,13 @@ class CompactedLog(CommittedLog):
         return None
 
     def _may_be_removed(self, offset: int) -> bool:
-        key, value = self._records[offset]
+        _, key, value = self._records[offset]
         if offset in self._markers or offset in self._aborted or value is None:
             return True
         return self._last_offsets.get(key, -1) > offset
 
 
 def _contents(replica: Replica) -> dict[int, Content]:
-    """Return key and value by offset of the batch that was compared last."""
+    """Return the records by offset of the batch that was compared last."""
     batch = batch_at(memoryview(replica.last_bytes()), 0)
-    return {record.offset: (record.key, record.value) for record in batch.records()}
+    return {one.offset: (batch.leader_epoch, one.key, one.value) for one in batch.records()}

@@ -58,6 +58,8 @@ class ShareWork:
         self.counts: dict[str, int] = {}
         self._topic_id = b""
         self._values = 0
+        self._is_producing = True
+        """Whether a record may follow, also one that was sent before all was over."""
 
     async def create(self) -> None:
         """Create the topic, and let the group begin with its first record."""
@@ -84,11 +86,12 @@ class ShareWork:
                     placed = await producer.send_and_wait(TOPIC, value, partition=partition)
                     self.sent.add((placed.partition, placed.offset))
                 await asyncio.sleep(self.rng.random() * 0.3)
+        self._is_producing = False
 
     # Members
 
     def _is_done(self) -> bool:
-        return self.is_over and self._has_ended_all()
+        return not self._is_producing and self._has_ended_all()
 
     def _has_ended_all(self) -> bool:
         return all(self.checks.has_ended((self._topic_id, *one)) for one in self.sent)

@@ -52,7 +52,8 @@ class CommittedTransactions(CompactedLog):
         known = set(self._records)
         super()._learn(replica, batch)
         for offset in sorted(set(self._records) - known):
-            found = decoded(*self._records[offset])
+            _, key, value = self._records[offset]
+            found = decoded(key, value)
             if found is not None:
                 self._follow(offset, *found)
 
