@@ -19,6 +19,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.bootstrap import activation_records
 from ottla.metadata.framing import MessageAndVersion, encode_record
 from ottla.protocol.records.metadata import AbortTransactionRecord, NoOpRecord
+from ottla.purgatory.offset_queue import OffsetQueue
 from ottla.purgatory.pending import Pending
 from ottla.raft.batch_accumulator import MAX_BATCH_BYTES
 from ottla.raft.driver import RaftDriver
@@ -45,6 +46,13 @@ _RECORDS_PER_BATCH = 10_000
 """Records of one batch of a result that is not atomic; each has at most a few hundred bytes."""
 _MAX_UNCOMMITTED = 2000
 """Records beyond which the next slice waits: a commit applies all of them in one turn."""
+
+
+class _Waiter(NamedTuple):
+    """What is called when records are committed, or cannot be any more."""
+
+    complete: Callable[[], object]
+    fail: Callable[[Exception], object]
 
 
 class _Sliced(NamedTuple):
@@ -121,7 +129,7 @@ class ControllerRuntime:
         self._bootstrap = bootstrap
         self._min_insync_replicas = config.min_insync_replicas
         self._on_failure = on_failure
-        self._waiting: deque[tuple[int, Callable[[], None], Callable[[Exception], None]]] = deque()
+        self._waiting: OffsetQueue[_Waiter] = OffsetQueue()
         self._call_soon = call_soon
         self._sliced: deque[_Sliced] = deque()
         self._awaits_commit = False
@@ -160,7 +168,7 @@ class ControllerRuntime:
             # This node's own broker starts with it and need not wait, other than in Kafka.
             is_own = broker_id == node.node_id
             cluster.heartbeats.begin(broker_id, now_ms, heard=not broker.fenced and not is_own)
-        self._wait((lambda: self.ready.complete(None), lambda _error: None))
+        self._wait(_Waiter(lambda: self.ready.complete(None), lambda _error: None))
         if self.on_active is not None:
             self.on_active()
 
@@ -290,7 +298,7 @@ class ControllerRuntime:
     def _finish(self, result: ControllerResult[T], pending: Pending[T]) -> None:
         """Append the records of a result; its response is released when they are committed."""
         response = result.response
-        waiter = (lambda: pending.complete(response), pending.fail)
+        waiter = _Waiter(lambda: pending.complete(response), pending.fail)
         batches = _batches(result)
         for batch in batches[:-1]:
             self._append(batch)
@@ -309,19 +317,18 @@ class ControllerRuntime:
         """Advance the log end, so that followers and brokers see an active leader."""
         self._append([MessageAndVersion(NoOpRecord(), 0)])
 
-    def _wait(self, waiter: tuple[Callable[[], object], Callable[[Exception], object]]) -> None:
+    def _wait(self, waiter: _Waiter) -> None:
         """Release a response when all preceding records are committed."""
-        complete, fail = waiter
         last_offset = self._replayed.last_offset
         if last_offset <= self._replayed.committed_offset:
-            complete()
+            waiter.complete()
         else:
-            self._waiting.append((last_offset, complete, fail))  # type: ignore[arg-type]  # results are dropped
+            self._waiting.add(last_offset, waiter)
 
     def _append(
         self,
         records: Sequence[MessageAndVersion],
-        waiter: tuple[Callable[[], object], Callable[[Exception], object]] | None = None,
+        waiter: _Waiter | None = None,
     ) -> None:
         values = [encode_record(record) for record in records]
         if sum(map(len, values)) + _RECORD_OVERHEAD_BYTES * len(values) > MAX_BATCH_BYTES:
@@ -336,20 +343,18 @@ class ControllerRuntime:
         self.driver.offer(values, now_ms)
 
     def _release(self) -> None:
-        waiting = self._waiting
-        while waiting and waiting[0][0] <= self._replayed.committed_offset:
-            _, complete, _ = waiting.popleft()
+        for waiter in self._waiting.take(self._replayed.committed_offset):
             try:
-                complete()
+                waiter.complete()
             except Exception:  # one failing callback must not block the others
                 log.exception("a response could not be released; report this as a bug of Ottla")
 
     def _fail_all(self, error: KafkaError) -> None:
-        waiting, self._waiting = self._waiting, deque()
+        waiting = self._waiting.take_all()
         sliced, self._sliced = self._sliced, deque()
         self._awaits_commit = False
-        for _, _, fail in waiting:
-            fail(error)
+        for waiter in waiting:
+            waiter.fail(error)
         for slices, pending in sliced:
             slices.close()
             pending.fail(error)

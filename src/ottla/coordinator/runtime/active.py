@@ -18,6 +18,7 @@ from ottla.coordinator.runtime.result import empty_result
 from ottla.coordinator.runtime.shard import Shard, ShardEnvironment
 from ottla.coordinator.runtime.timers import ShardTimers
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.purgatory.offset_queue import OffsetQueue
 from ottla.purgatory.pending import Pending
 from ottla.records.batch import HEADER_BYTES, NO_PRODUCER_ID
 from ottla.records.builder import encode_batch
@@ -126,7 +127,7 @@ class ActivePartition(Generic[S]):
         self._load_times = load_times
         self._start_ms = environment.clock.monotonic_ms()
         self._loader = Loader(environment.log, partition, self.shard, environment.load_buffer_bytes)
-        self._deferred: deque[_Deferred] = deque()
+        self._deferred: OffsetQueue[_Deferred] = OffsetQueue()
         self._written_offset = -1
         self._high_watermark = environment.log.high_watermark(partition)
         self._queue: deque[Callable[[], None]] = deque()
@@ -144,8 +145,7 @@ class ActivePartition(Generic[S]):
             return
         was_active, self.state = self.state == ShardState.ACTIVE, ShardState.CLOSED
         self._timers.cancel_all()
-        deferred, self._deferred = self._deferred, deque()
-        for waiting in deferred:
+        for waiting in self._deferred.take_all():
             waiting.finish(KafkaError(ErrorCode.NOT_COORDINATOR))
         if was_active:
             self.shard.on_unloaded()
@@ -331,7 +331,7 @@ class ActivePartition(Generic[S]):
         if deferred.offset <= self._high_watermark and not self._deferred:
             deferred.committed()
             return
-        self._deferred.append(deferred)
+        self._deferred.add(deferred.offset, deferred)
         deferred.timeout = self._environment.timer.add(
             self._environment.clock.monotonic_ms() + self._environment.write_timeout_ms,
             lambda _now_ms: deferred.finish(KafkaError(ErrorCode.REQUEST_TIMED_OUT)),
@@ -441,8 +441,8 @@ class ActivePartition(Generic[S]):
         self._registry.delete_before_last_at(self._high_watermark)
 
     def _release(self) -> None:
-        while self._deferred and self._deferred[0].offset <= self._high_watermark:
-            self._deferred.popleft().committed()
+        for waiting in self._deferred.take(self._high_watermark):
+            waiting.committed()
 
 
 def _ends_of_batches(entries: list[RecordInput], limit_bytes: int) -> list[int]:
