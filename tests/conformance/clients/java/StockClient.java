@@ -134,13 +134,21 @@ public final class StockClient {
             done.put(partition, new OffsetAndMetadata(record.offset() + 1));
         }
         if (!done.isEmpty()) {
-            try {
-                consumer.commitSync(done);
-            } catch (CommitFailedException | RebalanceInProgressException problem) {
-                System.err.println(problem); // whoever has the partition reads the records again
-            }
+            commit(consumer, done);
         }
         return seen;
+    }
+
+    private static void commit(
+            KafkaConsumer<String, String> consumer, Map<TopicPartition, OffsetAndMetadata> done) {
+        try {
+            consumer.commitSync(done);
+        } catch (CommitFailedException | RebalanceInProgressException problem) {
+            System.err.println(problem); // whoever has the partition reads the records again
+        } catch (WakeupException stopped) {
+            commit(consumer, done); // what was printed is committed, also at the end
+            throw stopped;
+        }
     }
 
     private static void offset(List<String> arguments) {
