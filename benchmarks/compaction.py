@@ -25,7 +25,7 @@ from ottla.records.builder import encode_batch
 from ottla.records.compression import Compression
 from ottla.server.system.files import RealDirectory
 from ottla.storage.cleaner.cleaning import CleanerLimits
-from ottla.storage.cleaner.log_cleaner import LogCleaner, Progress
+from ottla.storage.cleaner.log_cleaner import CleaningProgress, LogCleaner
 from ottla.storage.directories.log_dir import LogDirectory
 from ottla.storage.log.config import LogConfig
 from ottla.storage.log_set.jobs import run_now
@@ -115,7 +115,7 @@ def clean(path: Path) -> tuple[float, float, int]:
         cleaning.run()
         progress = cleaner.advance(cleaning, None, NOW_MS)
         cpu_s += time.thread_time() - start
-        if progress is Progress.CLEANED:
+        if progress is CleaningProgress.CLEANED:
             break
     is_over.set()
     other.join()

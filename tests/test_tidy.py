@@ -354,6 +354,28 @@ def test_every_definition_has_a_caller() -> None:
     assert not sorted(set(unused) - FOR_USERS - UNUSED_YET)
 
 
+SHARED_NAMES = {
+    "Acquired", "Answer", "AssignorInput", "Change", "Credentials", "Decision", "MemberState",
+    "NewTopic", "Node", "Offsets", "Producer", "Reconciliation", "Record", "RecordMetadata",
+    "ResourceType",
+    "ScramCredential", "ShareGroup", "ShareSession", "Subscription", "Target", "Topic",
+    "Transaction", "Written",
+}  # fmt: skip
+"""Names of two classes: those that users know from Kafka, and those still to be renamed."""
+
+
+def test_a_name_is_given_to_one_class() -> None:
+    """A search for a class finds one; the protocol's structs are named as Kafka's messages."""
+    places: dict[str, list[str]] = {}
+    for path in modules(PACKAGE):
+        if "protocol" not in path.relative_to(PACKAGE).parts:
+            for node in tree_of(path).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places.setdefault(node.name, []).append(dotted(path))
+    twice = {name for name, found in places.items() if len(found) > 1}
+    assert twice == SHARED_NAMES, [(name, places.get(name)) for name in twice ^ SHARED_NAMES]
+
+
 def written_files() -> Iterator[Path]:
     """Yield every text file that was written by hand."""
     yield from python_files()

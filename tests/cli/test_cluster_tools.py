@@ -11,7 +11,7 @@ from ottla.cli.commands.broker_api_versions import broker_text
 from ottla.cli.commands.cluster import cluster, endpoint_lines
 from ottla.cli.commands.delete_records import parse_offsets
 from ottla.cli.commands.features import feature_lines, features
-from ottla.cli.commands.get_offsets import Rule, parse_rule
+from ottla.cli.commands.get_offsets import PartitionFilter, parse_rule
 from ottla.cli.commands.leader_election import parse_partitions
 from ottla.cli.commands.log_dirs import as_json
 from ottla.cli.commands.metadata_quorum import (
@@ -211,23 +211,23 @@ def test_log_directories() -> None:
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
-        ("t", Rule("t", None, None)),
-        ("t:3", Rule("t", 3, 4)),
-        ("t:1-3", Rule("t", 1, 3)),
-        ("t:1-", Rule("t", 1, None)),
-        ("t:-3", Rule("t", None, 3)),
-        (":2", Rule(None, 2, 3)),
-        ("", Rule(None, None, None)),
+        ("t", PartitionFilter("t", None, None)),
+        ("t:3", PartitionFilter("t", 3, 4)),
+        ("t:1-3", PartitionFilter("t", 1, 3)),
+        ("t:1-", PartitionFilter("t", 1, None)),
+        ("t:-3", PartitionFilter("t", None, 3)),
+        (":2", PartitionFilter(None, 2, 3)),
+        ("", PartitionFilter(None, None, None)),
     ],
 )
-def test_partition_rules(text: str, rule: Rule) -> None:
+def test_partition_rules(text: str, rule: PartitionFilter) -> None:
     """Topic and each bound are optional."""
     assert parse_rule(text) == rule
 
 
 def test_rules_take_partitions() -> None:
     """The lower bound is inclusive, the upper exclusive; topics match as a whole."""
-    rule = Rule("a|b", 1, 3)
+    rule = PartitionFilter("a|b", 1, 3)
     taken = [part for part in range(5) if rule.takes(TopicPartition("b", part))]
     assert taken == [1, 2]
     assert not rule.takes(TopicPartition("bb", 1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.cli.options.dynamic_voters import parse_dynamic_voters
-from ottla.raft.voter_set import Voter, VoterEndpoint
+from ottla.raft.voter_set import Voter, VoterAddress
 from ottla.types import Uuid
 
 DISK = Uuid(b"d" * 16)
@@ -15,7 +15,7 @@ def test_voters_are_sorted_and_their_hosts_named_as_java_does() -> None:
     """Blank entries are left out; an IPv6 address is written in full."""
     found = parse_dynamic_voters(f"3@[::1]:2:{DISK}, 1@h:1:{DISK},,2@:3:{DISK}", "C")
     assert found == tuple(
-        Voter(node_id, DISK, (VoterEndpoint("C", host, port),))
+        Voter(node_id, DISK, (VoterAddress("C", host, port),))
         for node_id, host, port in ((1, "h", 1), (2, "localhost", 3), (3, "0:0:0:0:0:0:0:1", 2))
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.cli.output.formatter import FormatError, Formatter
+from ottla.cli.output.formatter import Formatter, FormatterError
 from ottla.clients.consumer.fetched import AppendedRecord
 from ottla.clients.consumer.record_decoder import ConsumerRecord
 
@@ -54,7 +54,7 @@ def test_numbers() -> None:
     assert formatter.format(record) == "258\n"
     with pytest.raises(ValueError, match="1 bytes cannot be deserialized"):
         formatter.format(RECORD)
-    with pytest.raises(FormatError, match=r"Class no\.Such could not be found"):
+    with pytest.raises(FormatterError, match=r"Class no\.Such could not be found"):
         Formatter({"key.deserializer": "no.Such"})
 
 

@@ -16,7 +16,7 @@ from ottla.cli.perf import consumer_perf_test as reading
 from ottla.cli.perf.end_to_end_latency import WrongAnswerError, _compare, end_to_end_latency
 from ottla.cli.perf.pace import Pace
 from ottla.cli.perf.producer_perf_test import Stats, _read_payloads, producer_perf_test
-from ottla.cli.verify.replica_verification import Fetched, Mismatch, compare
+from ottla.cli.verify.replica_verification import Mismatch, ReplicaFetch, compare
 from ottla.clients.consumer.record_decoder import ConsumerRecord
 from ottla.clients.metric_windows import MetricName
 from ottla.records.batch import RecordBatch
@@ -201,7 +201,7 @@ def test_reading(capsys: pytest.CaptureFixture[str]) -> None:
         "date_format": "yyyy",
     }
     consumer: Any = FakeConsumer()
-    run = reading.Reading(consumer, flags)
+    run = reading.ConsumerRun(consumer, flags)
     run._reported_ms -= 1000
     run.run()
     run.finish()
@@ -257,9 +257,9 @@ def batch(offset: int, value: bytes = b"v") -> RecordBatch:
     return RecordBatch(encode_batch([(0, None, value, ())], base_offset=offset))
 
 
-def fetched(*batches: RecordBatch, high_watermark: int = 100) -> Fetched:
+def fetched(*batches: RecordBatch, high_watermark: int = 100) -> ReplicaFetch:
     """Make one replica's answer."""
-    return Fetched(high_watermark, iter(batches))
+    return ReplicaFetch(high_watermark, iter(batches))
 
 
 def test_equal_replicas(capsys: pytest.CaptureFixture[str]) -> None:

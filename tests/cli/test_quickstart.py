@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from ottla.quickstart.flights import DAY_MS, FIRST_MONDAY_MS, WEEK_MS, load_extract, week_of
-from ottla.quickstart.interrupts import ALARM, STOPPING, Interrupts
+from ottla.quickstart.interrupts import ALARM, STOPPING, SignalInterrupts
 from ottla.quickstart.show import Screen
 from ottla.quickstart.summary import (
     WeekCounts,
@@ -125,7 +125,7 @@ def test_signals_wait_while_a_directory_is_made() -> None:
     done = []
 
     def make() -> None:
-        with Interrupts() as interrupts, interrupts.held():
+        with SignalInterrupts() as interrupts, interrupts.held():
             signal.raise_signal(signal.SIGTERM)
             done.append("made and noted")
 
@@ -143,7 +143,7 @@ def test_an_interrupt_that_was_caught_counts_at_the_end() -> None:
     """A run that ends before the signal is raised again has not ended by itself."""
 
     def run() -> None:
-        with Interrupts(), suppress(KeyboardInterrupt):
+        with SignalInterrupts(), suppress(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
 
     handlers = {number: signal.getsignal(number) for number in (*STOPPING, *ALARM)}

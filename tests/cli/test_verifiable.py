@@ -8,9 +8,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.verify.events import EventWriter, StopRequest
-from ottla.cli.verify.verifiable_consumer import Run as ConsumerRun
-from ottla.cli.verify.verifiable_producer import Run as ProducerRun
-from ottla.cli.verify.verifiable_producer import _keys, _timestamps
+from ottla.cli.verify.verifiable_consumer import VerifiableConsumerRun
+from ottla.cli.verify.verifiable_producer import VerifiableProducerRun, _keys, _timestamps
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.record import Record
 from ottla.types import TopicPartition
@@ -54,7 +53,7 @@ def test_a_producer_tells_everything(capsys: pytest.CaptureFixture[str]) -> None
         "value_prefix": None,
     }
     producer: Any = FakeProducer()
-    run = ProducerRun(producer, EventWriter(), flags)
+    run = VerifiableProducerRun(producer, EventWriter(), flags)
     run.send_all(StopRequest())
     run.sum_up(0.5)
     started, sent, failed, refused, summed = reported(capsys)
@@ -96,7 +95,7 @@ def test_a_signal_stops_the_producer(capsys: pytest.CaptureFixture[str]) -> None
     flags = {"topic": "t", "throughput": 0, "max_messages": -1}
     flags |= {"repeating_keys": None, "message_create_time": -1, "value_prefix": None}
     producer: Any = FakeProducer()
-    ProducerRun(producer, EventWriter(), flags).send_all(stop)
+    VerifiableProducerRun(producer, EventWriter(), flags).send_all(stop)
     assert reported(capsys) == [{"name": "startup_complete"}]
     assert stop.status == 143
 
@@ -124,10 +123,10 @@ class FakeConsumer:
         self.committed.append(offsets)
 
 
-def consume(consumer: Any, **flags: Any) -> ConsumerRun:
+def consume(consumer: Any, **flags: Any) -> VerifiableConsumerRun:
     """Run to the end."""
     given = {"topic": "t", "max_messages": 3, "verbose": False, "enable_autocommit": False}
-    run = ConsumerRun(consumer, EventWriter(), {**given, **flags})
+    run = VerifiableConsumerRun(consumer, EventWriter(), {**given, **flags})
     run.read_all(StopRequest())
     return run
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.clients.client import ANY_NODE, Client, ConnectionKey
-from ottla.clients.settings import CONSUMER, PRODUCER, Settings, read_settings
+from ottla.clients.settings import CONSUMER, PRODUCER, ValidatedSettings, read_settings
 from ottla.errors import ErrorCode
 from ottla.protocol import api_keys, codec, frames
 from ottla.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -371,7 +371,7 @@ def joined(parts: Iterable[Any]) -> bytes:
 class Simulation:
     """Clients, their transport and a clock; `run` advances time until a condition holds."""
 
-    def __init__(self, cluster: FakeCluster, settings: Settings, seed: int = 1) -> None:
+    def __init__(self, cluster: FakeCluster, settings: ValidatedSettings, seed: int = 1) -> None:
         self.cluster = cluster
         self.now_ms = 1_000_000
         self.settings = settings
@@ -511,12 +511,12 @@ def run_together(
                 simulation.step(now_ms)
 
 
-def producer_settings(**values: Any) -> Settings:
+def producer_settings(**values: Any) -> ValidatedSettings:
     """Return producer settings that point at the first simulated broker."""
     return read_settings(PRODUCER, None, {"bootstrap_servers": "broker:9001", **values})
 
 
-def consumer_settings(**values: Any) -> Settings:
+def consumer_settings(**values: Any) -> ValidatedSettings:
     """Return consumer settings that point at the first simulated broker."""
     return read_settings(CONSUMER, None, {"bootstrap_servers": "broker:9001", **values})
 

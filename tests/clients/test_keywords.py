@@ -40,7 +40,7 @@ SPECIAL = {
     "value.deserializer": "Deserializer | None",
     "value.serializer": "Serializer | None",
 }
-TABLES: dict[str, tuple[dict[str, settings.Setting], type[ConfigTable]]] = {
+TABLES: dict[str, tuple[dict[str, settings.SettingParser], type[ConfigTable]]] = {
     "ProducerSettings": (settings.PRODUCER, ProducerConfig),
     "ConsumerSettings": (settings.CONSUMER, ConsumerConfig),
     "AdminSettings": (settings.ADMIN, AdminConfig),

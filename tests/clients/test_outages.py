@@ -13,7 +13,7 @@ import pytest
 
 from ottla.clients.blocking import Consumer
 from ottla.clients.connection_errors import connect_error, with_hint
-from ottla.clients.consumer.coordinator import Coordinator
+from ottla.clients.consumer.coordinator import CoordinatorLookup
 from ottla.clients.login import make_login
 from ottla.clients.outages import ClientTrace, Outages
 from ottla.errors import ErrorCode, IllegalSaslStateError, KafkaError, SslAuthenticationError
@@ -150,7 +150,7 @@ def test_an_unknown_coordinator_is_warned_of_within_a_second(
         return FindCoordinatorResponse(coordinators=[found])
 
     cluster.faults[FindCoordinatorRequest] = [refuse] * 4
-    coordinator = Coordinator(sim.client, "g")
+    coordinator = CoordinatorLookup(sim.client, "g")
     sim.client.register(coordinator)
     sim.run_for(900)
     assert lines() == [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.clients.producer.sequences import is_idempotent
-from ottla.clients.settings import ADMIN, COMMON, CONSUMER, PRODUCER, Setting, read_settings
+from ottla.clients.settings import ADMIN, COMMON, CONSUMER, PRODUCER, SettingParser, read_settings
 from ottla.config import librdkafka
 from ottla.config.client import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig
 from ottla.errors import ErrorCode, KafkaError
@@ -96,7 +96,7 @@ def test_java_class_names_of_assignors_are_understood() -> None:
     [(PRODUCER, ProducerConfig), (CONSUMER, ConsumerConfig), (ADMIN, AdminConfig)],
 )
 def test_every_setting_of_kafka_is_one_of_ours(
-    ours: dict[str, Setting], kafka: type[ClientConfig]
+    ours: dict[str, SettingParser], kafka: type[ClientConfig]
 ) -> None:
     """One table: only what Python has instead of classes and stores differs from Kafka's."""
     own = {"sasl.username", "sasl.password", "ssl.context", "internal.leave.group.on.close"}

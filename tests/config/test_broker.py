@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.config.broker import BrokerConfig, Endpoint, SecurityProtocol, parse_broker_config
+from ottla.config.broker import (
+    BrokerConfig,
+    ListenerEndpoint,
+    SecurityProtocol,
+    parse_broker_config,
+)
 from ottla.config.broker.unsupported import unsupported_settings
 from ottla.config.problems import ConfigErrors
 
@@ -43,7 +48,7 @@ def test_listeners_are_typed() -> None:
     """Controllers of an unsecured node need no entry in the security map."""
     config = parse()
     client, controller = config.endpoints
-    assert client == Endpoint("PLAINTEXT", "127.0.0.1", 9092, SecurityProtocol.PLAINTEXT)
+    assert client == ListenerEndpoint("PLAINTEXT", "127.0.0.1", 9092, SecurityProtocol.PLAINTEXT)
     assert str(controller) == "CONTROLLER://127.0.0.1:9093"
     assert config.broker_endpoints == config.advertised_endpoints == (client,)
     assert config.controller_endpoints == (controller,)
@@ -58,7 +63,7 @@ def test_own_listener_names_need_the_map() -> None:
         listener_security_protocol_map="INSIDE:PLAINTEXT,outside:ssl,CONTROLLER:PLAINTEXT",
         inter_broker_listener_name="INSIDE",
     )
-    assert config.endpoints[1] == Endpoint("OUTSIDE", "::1", 0, SecurityProtocol.SSL)
+    assert config.endpoints[1] == ListenerEndpoint("OUTSIDE", "::1", 0, SecurityProtocol.SSL)
     assert str(config.endpoints[1]) == "OUTSIDE://[::1]:0"
     assert [one.port for one in config.advertised_endpoints] == [1, 2]
 

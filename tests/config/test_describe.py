@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ottla.config.broker import parse_broker_config
 from ottla.config.describe import (
     BrokerSources,
-    Entry,
+    DescribedSetting,
     Source,
     Synonym,
     broker_synonyms,
@@ -29,7 +29,7 @@ STATIC = parse_broker_config({**NODE, "num.io.threads": "3", "my.plugin": "secre
 SOURCES = BrokerSources(STATIC.with_dynamic(CLUSTER, OWN), OWN, CLUSTER)
 
 
-def one(entries: Iterable[Entry]) -> Entry:
+def one(entries: Iterable[DescribedSetting]) -> DescribedSetting:
     """Return the only entry."""
     (entry,) = entries
     return entry

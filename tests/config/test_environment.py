@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla.config.environment import (
-    Environment,
-    Setting,
+    EnvironmentSettings,
+    SourcedValue,
     property_name,
     read_environment,
 )
@@ -21,7 +21,7 @@ OWN = ("log.format", "metrics.listener", "metrics.names")
 FILES = {"/run/secret": "s3cret\n", "/run/two": "first\nsecond\r\n"}
 
 
-def read(environ: Mapping[str, str]) -> Environment:
+def read(environ: Mapping[str, str]) -> EnvironmentSettings:
     """Read an environment in which only KNOWN is known."""
 
     def read_file(path: str) -> str:
@@ -52,8 +52,8 @@ def test_settings_carry_their_variable() -> None:
     """Every value says which variable it comes from; others are left alone."""
     found = read({"KAFKA_NODE_ID": "3", "OTTLA_METRICS_NAMES": "both", "HOME": "/", "kafka_x": "1"})
     assert found.settings == {
-        "node.id": Setting("3", "KAFKA_NODE_ID"),
-        "metrics.names": Setting("both", "OTTLA_METRICS_NAMES"),
+        "node.id": SourcedValue("3", "KAFKA_NODE_ID"),
+        "metrics.names": SourcedValue("both", "OTTLA_METRICS_NAMES"),
     }
     assert (found.problems, found.warnings) == ([], [])
 
@@ -66,7 +66,9 @@ def test_secrets_from_files() -> None:
             "KAFKA_SASL_OAUTHBEARER_ASSERTION_FILE": "/run/assertion",
         }
     )
-    assert found.settings["ssl.key.password"] == Setting("s3cret", "KAFKA_SSL_KEY_PASSWORD_FILE")
+    assert found.settings["ssl.key.password"] == SourcedValue(
+        "s3cret", "KAFKA_SSL_KEY_PASSWORD_FILE"
+    )
     assert found.settings["sasl.oauthbearer.assertion.file"].value == "/run/assertion"
 
 

@@ -15,7 +15,7 @@ from ottla.config.problems import ConfigErrors
 from ottla.server.node.settings import ConfigFile, node_environment, node_settings
 
 if TYPE_CHECKING:
-    from ottla.server.node.settings import NodeSettings
+    from ottla.server.node.settings import StartSettings
 
 APACHE = {
     "KAFKA_NODE_ID": "1",
@@ -108,12 +108,12 @@ log.retention.check.interval.ms=300000
 ZOOKEEPER_FILE = "broker.id=0\nzookeeper.connect=localhost:2181\nlog.dirs=/tmp/kafka-logs\n"
 
 
-def of_variables(variables: dict[str, str]) -> NodeSettings:
+def of_variables(variables: dict[str, str]) -> StartSettings:
     """Return the settings of a container with these variables."""
     return node_settings(None, {}, environment=node_environment(variables, str))
 
 
-def of_file(text: str) -> NodeSettings:
+def of_file(text: str) -> StartSettings:
     """Return the settings of a node with this file."""
     return node_settings(ConfigFile("server.properties", text), {}, environment=NOTHING)
 

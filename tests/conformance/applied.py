@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from ottla.controller.config_operations import AlterOperation
+from ottla.controller.config_operations import ConfigOperation
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.apis.describe_configs import DescribeConfigsRequest
 from ottla.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
@@ -45,15 +45,15 @@ _NAME, _KEY, _VALUE = "applied-sentinel", "consumer.session.timeout.ms", "46001"
 
 def wait_until_applied(ask: Ask) -> None:
     """Set and remove a setting of a group that is not there; wait for each to be described."""
-    for operation, value in ((AlterOperation.SET, _VALUE), (AlterOperation.DELETE, None)):
+    for operation, value in ((ConfigOperation.SET, _VALUE), (ConfigOperation.DELETE, None)):
         _alter(ask, operation, value)
         deadline = time.monotonic() + LIMIT_S
-        while (_described(ask) == _VALUE) != (operation is AlterOperation.SET):
+        while (_described(ask) == _VALUE) != (operation is ConfigOperation.SET):
             assert time.monotonic() < deadline, "the node does not apply a change"
             time.sleep(0.002)
 
 
-def _alter(ask: Ask, operation: AlterOperation, value: str | None) -> None:
+def _alter(ask: Ask, operation: ConfigOperation, value: str | None) -> None:
     struct = IncrementalAlterConfigsRequest.AlterConfigsResource
     change = struct.AlterableConfig(name=_KEY, config_operation=operation, value=value)
     resource = struct(resource_type=_GROUP, resource_name=_NAME, configs=[change])

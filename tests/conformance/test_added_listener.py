@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.controller.config_operations import AlterOperation
+from ottla.controller.config_operations import ConfigOperation
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.describe_cluster import DescribeClusterRequest
 from ottla.protocol.apis.describe_topic_partitions import DescribeTopicPartitionsRequest
@@ -39,8 +39,8 @@ def _add_listener(speaker: Speaker, listeners: str, port: int) -> Speaker:
     change = incremental_change(
         BROKER,
         "1",
-        ("listeners", AlterOperation.SET, f"{listeners},OTHER://127.0.0.1:{port}"),
-        ("listener.security.protocol.map", AlterOperation.SET, MAP),
+        ("listeners", ConfigOperation.SET, f"{listeners},OTHER://127.0.0.1:{port}"),
+        ("listener.security.protocol.map", ConfigOperation.SET, MAP),
     )
     answer = speaker.ask(change)
     assert [one.error_code for one in answer.responses] == [0]  # type: ignore[union-attr] # it is answered

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.server.system.files import RealDirectory
-from ottla.storage.cleaner.log_cleaner import Progress
+from ottla.storage.cleaner.log_cleaner import CleaningProgress
 from tests.conformance.test_log_files import dump, problems
 from tests.storage.cleaner.cleaning import COMPACT, CleanerBed, batches_of
 from tests.storage.cleaner.test_cleaner_model import Script
@@ -122,7 +122,7 @@ class Node:
         """Clean the log once; return where it was dirty."""
         cleaning = self.bed.choose(now_ms)
         assert cleaning is not None
-        assert self.bed.run(cleaning, now_ms) is Progress.CLEANED
+        assert self.bed.run(cleaning, now_ms) is CleaningProgress.CLEANED
         candidate = cleaning.candidate
         return {
             "first_dirty": candidate.first_dirty,

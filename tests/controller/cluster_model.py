@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from ottla.controller.controller import Controller
-from ottla.controller.partitions.index import PartitionKey
+from ottla.controller.partitions.index import IndexedPartition
 from ottla.errors import ErrorCode
 from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.metadata.framing import encode_record
@@ -46,7 +46,7 @@ class ClusterModel:
             )
             answer = self.brokers.ask(UpdateFeaturesRequest(feature_updates=[update]))
             assert answer.error_code == 0
-        self._last: dict[PartitionKey, PartitionRegistration] = {}
+        self._last: dict[IndexedPartition, PartitionRegistration] = {}
         self._operations: list[Callable[[], None]] = [
             *(self._alter,) * 8,
             *(self._fence, self._unfence, self._reassign, self._elect) * 3,
@@ -251,10 +251,10 @@ class ClusterModel:
             assert len(partition.isr) <= 1, partition
 
 
-def partitions_of(image: MetadataImage) -> dict[PartitionKey, PartitionRegistration]:
+def partitions_of(image: MetadataImage) -> dict[IndexedPartition, PartitionRegistration]:
     """Return all partitions of an image."""
     return {
-        PartitionKey(topic.topic_id, number): partition
+        IndexedPartition(topic.topic_id, number): partition
         for topic in image.topics.by_id.values()
         for number, partition in topic.partitions.items()
     }
@@ -271,18 +271,18 @@ def _check_epochs(old: PartitionRegistration | None, new: PartitionRegistration)
 
 
 def check_index(
-    controller: Controller, partitions: dict[PartitionKey, PartitionRegistration]
+    controller: Controller, partitions: dict[IndexedPartition, PartitionRegistration]
 ) -> None:
     """Check that the index finds what a scan finds, and that controller and image agree."""
     state = {
-        PartitionKey(topic.topic_id, number): partition
+        IndexedPartition(topic.topic_id, number): partition
         for topic in controller.topics
         for number, partition in topic.partitions.items()
     }
     assert state == partitions
     index = controller.topics.index
 
-    def where(matches: Callable[[PartitionRegistration], object]) -> set[PartitionKey]:
+    def where(matches: Callable[[PartitionRegistration], object]) -> set[IndexedPartition]:
         return {key for key, partition in state.items() if matches(partition)}
 
     for broker_id in IDS:
@@ -293,7 +293,7 @@ def check_index(
 
 
 def _check_broker(
-    index: PartitionIndex, state: dict[PartitionKey, PartitionRegistration], broker_id: int
+    index: PartitionIndex, state: dict[IndexedPartition, PartitionRegistration], broker_id: int
 ) -> None:
     in_sync = {key for key, one in state.items() if broker_id in one.isr}
     eligible = {key for key, one in state.items() if broker_id in one.eligible_leader_replicas}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.controller.config_operations import AlterOperation
+from ottla.controller.config_operations import ConfigOperation
 from ottla.errors import ErrorCode
 from ottla.metadata.framing import MessageAndVersion
 from ottla.metadata.resources import ConfigResourceType
@@ -15,7 +15,7 @@ from ottla.types import ZERO_UUID
 from tests.controller.harness import Harness, incremental_change
 
 TOPIC, BROKER, GROUP = 2, 4, 32
-SET, DELETE, APPEND, SUBTRACT = AlterOperation
+SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 
 
 @pytest.fixture

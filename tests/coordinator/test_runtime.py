@@ -14,7 +14,7 @@ from ottla.coordinator.runtime import (
     Result,
     ShardEnvironment,
 )
-from ottla.coordinator.runtime.active import Environment, ShardState
+from ottla.coordinator.runtime.active import RuntimeEnvironment, ShardState
 from ottla.coordinator.runtime.loader import SLICE_RECORDS
 from ottla.coordinator.runtime.result import empty_result
 from ottla.coordinator.runtime.shared_turns import SharedTurns
@@ -88,7 +88,7 @@ class Bench:
         self.clock = VirtualClock()
         self.faults: list[Exception] = []
         turns = SharedTurns(self.timer, self.clock)
-        environment = Environment(
+        environment = RuntimeEnvironment(
             self.log,
             self.timer,
             self.clock,

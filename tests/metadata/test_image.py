@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.errors import CorruptMessage, KafkaError, UnsupportedVersion
-from ottla.metadata.broker import FeatureRange
+from ottla.metadata.broker import SupportedLevels
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.framing import (
     NO_OP_VALUE,
@@ -21,7 +21,7 @@ from ottla.metadata.framing import (
 )
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.loader import MetadataLoader
-from ottla.metadata.resources import ConfigResource
+from ottla.metadata.resources import ConfiguredResource
 from ottla.protocol.records import metadata as kinds
 from ottla.types import OffsetAndEpoch, Uuid
 
@@ -135,7 +135,7 @@ def test_a_snapshot_makes_the_same_image() -> None:
     again.apply([decode_record(value) for value in values], END)
     assert [encode_record(record) for record in again.records()] == values
     assert again.cluster.brokers == image.cluster.brokers
-    assert again.cluster.controllers[1].features == {"kraft.version": FeatureRange(0, 1)}
+    assert again.cluster.controllers[1].features == {"kraft.version": SupportedLevels(0, 1)}
     assert again.topics.by_name["t"].partitions == image.topics.by_name["t"].partitions
 
 
@@ -154,7 +154,7 @@ def test_the_delta_names_what_was_there_before() -> None:
     )
     assert delta.partitions_changed == {A: {0: old}}
     assert image.topics.by_id[A].partitions[0].leader_epoch == old.leader_epoch + 1
-    assert delta.configs_changed == {ConfigResource(2, "t"): {"retention.ms": "5"}}
+    assert delta.configs_changed == {ConfiguredResource(2, "t"): {"retention.ms": "5"}}
     assert delta.brokers_changed[1] is not None
     assert image.cluster.brokers[1].fenced
     assert delta.features_changed == {"share.version": 0}

@@ -4,6 +4,7 @@ from ottla.purgatory.offset_queue import OffsetQueue
 
 
 def test_takes_those_whose_offset_is_reached_in_order() -> None:
+    """Offsets decide, and among equal ones who came first."""
     queue: OffsetQueue[str] = OffsetQueue()
     for offset, name in ((3, "a"), (3, "b"), (5, "c")):
         queue.add(offset, name)
@@ -14,6 +15,7 @@ def test_takes_those_whose_offset_is_reached_in_order() -> None:
 
 
 def test_what_is_added_meanwhile_is_taken_too() -> None:
+    """A response that is released may lead to the next write."""
     queue: OffsetQueue[int] = OffsetQueue()
     queue.add(1, 1)
     taken = []
@@ -25,6 +27,7 @@ def test_what_is_added_meanwhile_is_taken_too() -> None:
 
 
 def test_all_are_taken_while_some_are_being_released() -> None:
+    """A released response may end the leadership: the others fail then."""
     queue: OffsetQueue[int] = OffsetQueue()
     queue.add(1, 1)
     queue.add(1, 2)

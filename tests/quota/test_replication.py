@@ -6,7 +6,7 @@ import pytest
 
 from ottla.config.broker import parse_broker_config
 from ottla.metadata.image.configs import ConfigsImage
-from ottla.metadata.resources import ConfigResource, ConfigResourceType
+from ottla.metadata.resources import ConfigResourceType, ConfiguredResource
 from ottla.metrics.sampled_stat import SampleWindow
 from ottla.quota.replication import (
     FOLLOWER_RATE,
@@ -60,9 +60,9 @@ def test_the_rate_of_one_broker_comes_before_that_of_all() -> None:
     limits.set_rates(configs)
     assert (limits.leader.limit, limits.follower.limit) == (UNLIMITED, UNLIMITED)
     broker = ConfigResourceType.BROKER
-    configs.by_resource[ConfigResource(broker, "")] = {LEADER_RATE: "5", FOLLOWER_RATE: "6"}
-    configs.by_resource[ConfigResource(broker, "1")] = {LEADER_RATE: "7"}
-    configs.by_resource[ConfigResource(broker, "2")] = {FOLLOWER_RATE: "8"}
+    configs.by_resource[ConfiguredResource(broker, "")] = {LEADER_RATE: "5", FOLLOWER_RATE: "6"}
+    configs.by_resource[ConfiguredResource(broker, "1")] = {LEADER_RATE: "7"}
+    configs.by_resource[ConfiguredResource(broker, "2")] = {FOLLOWER_RATE: "8"}
     limits.set_rates(configs)
     assert (limits.leader.limit, limits.follower.limit) == (7.0, 6.0)
 

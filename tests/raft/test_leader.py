@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.raft.leader import OBSERVER_SESSION_MS, Leader
 from ottla.raft.requests import ReplicaKey
-from ottla.raft.timeouts import Timeouts
+from ottla.raft.timeouts import QuorumTimeouts
 from ottla.raft.voter_set import Voter, VoterSet
 from ottla.types import Uuid
 
@@ -19,7 +19,7 @@ def _leader() -> Leader:
         endpoints=(),
         voters=VoterSet([Voter(1, OWN), Voter(2, DISK), Voter(3, DISK)]),
         epoch_start_offset=10,
-        timeouts=Timeouts(),
+        timeouts=QuorumTimeouts(),
         now_ms=0,
     )
 

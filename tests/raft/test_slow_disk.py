@@ -13,18 +13,18 @@ from ottla.raft.node import RaftNode
 from ottla.raft.quorum_state import ElectionState
 from ottla.raft.requests import Fetch, LeaderAndEpoch, ReplicaKey, Vote, VoteResponse
 from ottla.raft.roles import Resigned, Unattached
-from ottla.raft.timeouts import Timeouts
+from ottla.raft.timeouts import QuorumTimeouts
 from ottla.raft.voter_history import VoterHistory
-from ottla.raft.voter_set import Voter, VoterEndpoint, VoterSet
+from ottla.raft.voter_set import Voter, VoterAddress, VoterSet
 from ottla.types import OffsetAndEpoch, Uuid
 from tests.raft.test_node import Log
 
 if TYPE_CHECKING:
     from ottla.raft.messages import Effect
 
-FETCH_MS = Timeouts().fetch_ms
+FETCH_MS = QuorumTimeouts().fetch_ms
 KEYS = [ReplicaKey(number, Uuid(bytes([number]) * 16)) for number in (1, 2, 3)]
-VOTERS = VoterSet(Voter(*key, (VoterEndpoint("C", f"h{key.node_id}", 1),)) for key in KEYS)
+VOTERS = VoterSet(Voter(*key, (VoterAddress("C", f"h{key.node_id}", 1),)) for key in KEYS)
 
 
 class Quorum:
@@ -36,7 +36,7 @@ class Quorum:
         self.log = Log(100)
         self.now_ms = 5000
         self.node = RaftNode(
-            MemberSettings(KEYS[0], (VoterEndpoint("C", "h1", 2),)),
+            MemberSettings(KEYS[0], (VoterAddress("C", "h1", 2),)),
             log=self.log,
             voters=self.history,
             election=ElectionState(leader_epoch=3),

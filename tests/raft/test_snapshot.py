@@ -14,10 +14,10 @@ from ottla.raft.snapshot import (
     parse_snapshot_name,
     snapshot_name,
 )
-from ottla.raft.voter_set import Voter, VoterEndpoint, VoterSet
+from ottla.raft.voter_set import Voter, VoterAddress, VoterSet
 from ottla.types import OffsetAndEpoch, Uuid
 
-VOTERS = VoterSet([Voter(1, Uuid(b"d" * 16), (VoterEndpoint("CONTROLLER", "127.0.0.1", 9093),))])
+VOTERS = VoterSet([Voter(1, Uuid(b"d" * 16), (VoterAddress("CONTROLLER", "127.0.0.1", 9093),))])
 
 
 @given(values=st.lists(st.binary(min_size=1, max_size=50), max_size=30))

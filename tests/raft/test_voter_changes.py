@@ -39,12 +39,12 @@ from ottla.raft.requests import (
 )
 from ottla.raft.roles import Follower, Resigned
 from ottla.raft.voter_history import VoterHistory
-from ottla.raft.voter_set import Voter, VoterEndpoint, VoterSet
+from ottla.raft.voter_set import Voter, VoterAddress, VoterSet
 from ottla.types import ZERO_UUID, Uuid
 from tests.raft.test_node import Log
 
 OWN, OTHER = Uuid(bytes(15) + b"\x01"), Uuid(bytes(15) + b"\x02")
-HERE, THERE = VoterEndpoint("CONTROLLER", "h", 9), VoterEndpoint("CONTROLLER", "i", 9)
+HERE, THERE = VoterAddress("CONTROLLER", "h", 9), VoterAddress("CONTROLLER", "i", 9)
 NEW = Voter(2, OTHER, (THERE,))
 FOLLOWER = ReplicaKey(2, OTHER)
 NOT_KNOWN = LeaderAndEpoch(NO_LEADER, -1)
@@ -153,7 +153,7 @@ REFUSED = [
         "Add voter request didn't include a valid voter",
     ),
     (
-        AddVoter(NEW._replace(endpoints=(VoterEndpoint("OTHER", "h", 9),)), True, 1),
+        AddVoter(NEW._replace(endpoints=(VoterAddress("OTHER", "h", 9),)), True, 1),
         (
             "Add voter request didn't include the endpoint (Endpoints(endpoints={ListenerName("
             "OTHER)=h/<unresolved>:9})) for the default listener ListenerName(CONTROLLER)"
@@ -177,7 +177,7 @@ def test_a_change_without_a_voter_is_refused(request_: Request, text: str) -> No
         NEW._replace(voter_id=-1),
         NEW._replace(directory_id=ZERO_UUID),
         NEW._replace(endpoints=()),
-        NEW._replace(endpoints=(VoterEndpoint("OTHER", "h", 9),)),
+        NEW._replace(endpoints=(VoterAddress("OTHER", "h", 9),)),
         NEW._replace(lowest_kraft_version=-1),
         NEW._replace(lowest_kraft_version=2),
         Voter(1, OWN, (HERE,), 0, 0),

@@ -35,7 +35,7 @@ from ottla.raft.requests import (
     VoterChangeResponse,
     VoteResponse,
 )
-from ottla.raft.voter_set import Voter, VoterEndpoint
+from ottla.raft.voter_set import Voter, VoterAddress
 from ottla.raft.wire import requests, responses
 from ottla.records.builder import encode_batch
 from ottla.types import METADATA_TOPIC, FileSlice, OffsetAndEpoch, Uuid
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 CLUSTER, LISTENER = "ours", "CONTROLLER"
 OWN, OTHER = Uuid(b"o" * 16), Uuid(b"t" * 16)
-END = VoterEndpoint(LISTENER, "host7", 9093)
-LEADER = LeaderAndEpoch(7, 5, (VoterEndpoint("ELSEWHERE", "x", 1), END))
+END = VoterAddress(LISTENER, "host7", 9093)
+LEADER = LeaderAndEpoch(7, 5, (VoterAddress("ELSEWHERE", "x", 1), END))
 BATCH = encode_batch([(1, None, b"value", ())])
 
 VOTE = Vote(ReplicaKey(2, OWN), 4, OffsetAndEpoch(10, 3), False, ReplicaKey(1, OTHER))

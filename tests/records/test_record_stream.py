@@ -9,7 +9,7 @@ import pytest
 
 from ottla.errors import CorruptMessage
 from ottla.records import record_stream
-from ottla.records.record_stream import RecordStream, Run
+from ottla.records.record_stream import RecordRun, RecordStream
 from ottla.records.scan import (
     append_record,
     append_renumbered,
@@ -53,7 +53,7 @@ def outlines(
     found: list[tuple[int, int, int, int, int]] = []
     write = None if written is None else written.extend
     for one in RecordStream(chunks, count, lambda _pieces: None, write):
-        if not isinstance(one, Run):
+        if not isinstance(one, RecordRun):
             found.append(tuple(one))  # type: ignore[arg-type] # mypy loses its length
             continue
         first, size, view, start, end = one

@@ -25,9 +25,9 @@ from ottla.raft.quorum_state import QuorumStateStore
 from ottla.raft.replicated_log import ReplicatedLog
 from ottla.raft.requests import FIRST_BOOTSTRAP_ID, AddVoter, RemoveVoter, ReplicaKey
 from ottla.raft.snapshot import decode_snapshot, encode_snapshot
-from ottla.raft.timeouts import Timeouts
+from ottla.raft.timeouts import QuorumTimeouts
 from ottla.raft.voter_history import VoterHistory
-from ottla.raft.voter_set import Voter, VoterEndpoint, VoterSet
+from ottla.raft.voter_set import Voter, VoterAddress, VoterSet
 from ottla.testing.disk import SimulatedCrash, SimulatedDisk
 from ottla.types import OffsetAndEpoch, Uuid
 from tests.simulation.quorum_checks import QuorumChecks, state_at
@@ -51,7 +51,7 @@ def directory_id(node_id: int, disk_number: int = 0) -> Uuid:
 
 def voter(node_id: int, disk_number: int = 0) -> Voter:
     """Return a voter with the address by which the network knows it."""
-    endpoint = VoterEndpoint("CONTROLLER", f"node{node_id}", 9093)
+    endpoint = VoterAddress("CONTROLLER", f"node{node_id}", 9093)
     return Voter(node_id, directory_id(node_id, disk_number), (endpoint,))
 
 
@@ -131,7 +131,7 @@ class SimulatedMember:
         log.member = self
         store = QuorumStateStore(self.disk, METADATA_LOG)
         bootstrap_count = 0 if self.node_id in quorum.first_voters else len(quorum.first_voters)
-        endpoints = (VoterEndpoint("CONTROLLER", f"node{self.node_id}", self.port),)
+        endpoints = (VoterAddress("CONTROLLER", f"node{self.node_id}", self.port),)
         node = RaftNode(
             MemberSettings(
                 self.key, endpoints, bootstrap_count, quorum.timeouts, quorum.joins_by_itself
@@ -372,7 +372,7 @@ class SimulatedQuorum:
         self.snapshot_probability = 0.02
         self.rng = Random(seed)
         self.clock = SimulatedClock()
-        self.timeouts = Timeouts()
+        self.timeouts = QuorumTimeouts()
         self.first_voters = list(range(1, voters + 1))
         self.checks = QuorumChecks(self)
         self.members: dict[int, SimulatedMember] = {

@@ -28,7 +28,7 @@ from ottla.raft.requests import (
     VoteResponse,
 )
 from ottla.raft.snapshot import encode_snapshot
-from ottla.raft.timeouts import Timeouts
+from ottla.raft.timeouts import QuorumTimeouts
 from ottla.raft.voter_history import VoterHistory
 from ottla.raft.voter_set import VoterSet
 from ottla.testing.disk import SimulatedDisk
@@ -75,7 +75,9 @@ class Member:
                 voters.apply(record.offset, decode_control_message(record))
         bootstrap_count = 0 if self.node_id in world.voters else len(world.voters)
         key = ReplicaKey(self.node_id, directory_id(self.node_id))
-        settings = MemberSettings(key, voter(self.node_id).endpoints, bootstrap_count, Timeouts())
+        settings = MemberSettings(
+            key, voter(self.node_id).endpoints, bootstrap_count, QuorumTimeouts()
+        )
         election = store.read_at_start(
             log_end_offset=log.end_offset, epoch_at_end=log.epoch_at_end()
         )

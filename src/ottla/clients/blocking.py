@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from typing import Never, Self, Unpack
 
     from ottla.clients.consumer.core import Batches, GroupMetadata, RebalanceListener
-    from ottla.clients.consumer.membership import Step
+    from ottla.clients.consumer.membership import ListenerCall
     from ottla.clients.consumer.offsets import OffsetAndMetadata, OffsetAndTimestamp
     from ottla.clients.consumer.record_decoder import ConsumerRecord
     from ottla.clients.consumer.subscription import SubscriptionPattern
@@ -311,7 +311,7 @@ class Consumer(Blocking):
             self._thread.run_turn()
         return batches
 
-    def _run_step(self, step: Step) -> None:
+    def _run_step(self, step: ListenerCall) -> None:
         core = self._core
         assert core.group is not None
         if step.kind in ("prepare", "revoked") and core.auto_commit and step.partitions:
@@ -360,7 +360,7 @@ class Consumer(Blocking):
         finally:
             self._thread.call(self._async.finish_unsubscribe())
 
-    def _notify_listener(self, step: Step | None) -> None:
+    def _notify_listener(self, step: ListenerCall | None) -> None:
         """Call the listener outside the loop: it may commit."""
         if step is not None:
             call_listener(self._core.subscription.listener, step)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ottla.clients.client import ConnectionKey
     from ottla.clients.metadata import ClusterMetadata
-    from ottla.clients.settings import Settings
+    from ottla.clients.settings import ValidatedSettings
     from ottla.errors import KafkaError
     from ottla.purgatory.pending import Pending
     from ottla.types import SendItem
@@ -37,7 +37,9 @@ IDLE_TURN_MS = 1000
 class BlockingRuntime:
     """Owns the sockets of one `Client`; for one thread."""
 
-    def __init__(self, settings: Settings, metadata: ClusterMetadata | None = None) -> None:
+    def __init__(
+        self, settings: ValidatedSettings, metadata: ClusterMetadata | None = None
+    ) -> None:
         self.environment = RealClientEnvironment()
         self.client = Client(
             settings,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ottla.clients import connection_errors
 from ottla.clients.bootstrap import bootstrap_nodes, unreachable
-from ottla.clients.connection import Backoff, Connection
+from ottla.clients.connection import Backoff, NodeConnection
 from ottla.clients.metadata import ClusterMetadata
 from ottla.clients.metrics import ClientMetrics
 from ottla.clients.outages import GRACE_MS, ClientTrace, Outages
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.clients.connection import Random
-    from ottla.clients.settings import Settings
+    from ottla.clients.settings import ValidatedSettings
     from ottla.network.request_channel import Login
     from ottla.protocol.schema import Request
     from ottla.types import Node, SendItem
@@ -101,7 +101,7 @@ class Client:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: ValidatedSettings,
         transport: Transport,
         *,
         rng: Random,
@@ -124,7 +124,7 @@ class Client:
         )
         self.rng = rng
         self._login = login
-        self._connections: dict[ConnectionKey, Connection] = {}
+        self._connections: dict[ConnectionKey, NodeConnection] = {}
         self._connections_due_ms = 0
         """When a connection must be opened or closed, or a request expires, at the earliest."""
         self._refreshing = False
@@ -205,7 +205,7 @@ class Client:
             self.transport.wake()
         return result
 
-    def _find(self, node_id: int, purpose: str) -> Connection | None:
+    def _find(self, node_id: int, purpose: str) -> NodeConnection | None:
         key: Any = (node_id, purpose)  # equals the ConnectionKey, and costs less
         return self._connections.get(key)
 
@@ -239,13 +239,13 @@ class Client:
             return 0
         return max(connection.channel.throttled_until_ms, connection.open_at_ms)
 
-    def _connection(self, key: ConnectionKey, address: Node | None = None) -> Connection | None:
+    def _connection(self, key: ConnectionKey, address: Node | None = None) -> NodeConnection | None:
         connection = self._connections.get(key)
         node = self._node(key.node_id) or address
         if connection is None:
             if node is None:
                 return None
-            connection = self._connections[key] = Connection(node, self._new_channel(key, node))
+            connection = self._connections[key] = NodeConnection(node, self._new_channel(key, node))
         elif connection.channel.state is ChannelState.CLOSED:
             connection.node = node or connection.node
             connection.channel = self._new_channel(key, connection.node)
@@ -265,7 +265,7 @@ class Client:
         index = -1 - node_id
         return self.bootstrap[index] if 0 <= index < len(self.bootstrap) else None
 
-    def _open(self, key: ConnectionKey, connection: Connection) -> None:
+    def _open(self, key: ConnectionKey, connection: NodeConnection) -> None:
         connection.is_open, connection.has_answered = True, False
         connection.setup_deadline_ms = (
             self.now_ms + self.settings.socket_connection_setup_timeout_ms
@@ -334,11 +334,13 @@ class Client:
             reason = KafkaError(ErrorCode.NETWORK_EXCEPTION, reason)
         self._lost(connection, reason)
 
-    def _drop(self, key: ConnectionKey, connection: Connection, error: Exception | None) -> None:
+    def _drop(
+        self, key: ConnectionKey, connection: NodeConnection, error: Exception | None
+    ) -> None:
         self.transport.close(key)
         self._lost(connection, error)
 
-    def _lost(self, connection: Connection, error: Exception | None) -> None:
+    def _lost(self, connection: NodeConnection, error: Exception | None) -> None:
         connection.is_open = False
         self._connections_due_ms = 0
         if connection.channel.state is not ChannelState.CONNECTING:
@@ -357,7 +359,7 @@ class Client:
         self._report_loss(connection, failure)
         connection.channel.closed(error)
 
-    def _report_loss(self, connection: Connection, failure: Exception | None) -> None:
+    def _report_loss(self, connection: NodeConnection, failure: Exception | None) -> None:
         """Log what is more than an idle connection that the broker has closed."""
         channel, address = connection.channel, connection.address
         was_ready, was_connecting = channel.ready, channel.state is ChannelState.CONNECTING
@@ -408,7 +410,7 @@ class Client:
                 buffers, channel.outgoing = channel.outgoing, []
                 self.transport.write(key, buffers)
 
-    def _poll_connection(self, key: ConnectionKey, connection: Connection) -> None:
+    def _poll_connection(self, key: ConnectionKey, connection: NodeConnection) -> None:
         channel = connection.channel
         if connection.is_open:
             connecting = channel.state is ChannelState.CONNECTING
@@ -593,6 +595,6 @@ class Client:
             pending.fail(self.closed_error())
 
 
-def _may_create_topics(settings: Settings) -> bool:
+def _may_create_topics(settings: ValidatedSettings) -> bool:
     """Whether metadata requests create missing topics: producers', and consumers' by setting."""
     return bool(getattr(settings, "allow_auto_create_topics", settings.kind == "producer"))

@@ -37,7 +37,7 @@ class Backoff:
         return int(min(exponential, max(self._maximum_ms, self._initial_ms)) * jitter)
 
 
-class Connection:
+class NodeConnection:
     """The state of one connection across reconnects."""
 
     __slots__ = (

@@ -22,7 +22,7 @@ from ottla.security.sasl.gssapi import ContextFailed
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ottla.clients.settings import Settings
+    from ottla.clients.settings import ValidatedSettings
     from ottla.security.sasl.client import MechanismLogin
 
 log = logging.getLogger("ottla.clients.login")
@@ -33,7 +33,7 @@ _KINIT_LIMIT_S: Final = 60.0
 class KerberosLogins:
     """Begins logins at hosts; a thread renews the tickets until the client is gone."""
 
-    def __init__(self, settings: Settings, options: Mapping[str, str]) -> None:
+    def __init__(self, settings: ValidatedSettings, options: Mapping[str, str]) -> None:
         """Get the first tickets; ConfigError for incomplete settings, KafkaError without any."""
         try:
             self._login = kerberos.kerberos_login(options)

@@ -18,11 +18,11 @@ from ottla.security.sasl.oauthbearer import OAUTHBEARER
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ottla.clients.settings import Settings
+    from ottla.clients.settings import ValidatedSettings
     from ottla.security.sasl.client import MechanismLogin
 
 
-def login_factory(settings: Settings) -> Callable[[str], MechanismLogin] | None:
+def login_factory(settings: ValidatedSettings) -> Callable[[str], MechanismLogin] | None:
     """Return what begins a login at a host, None if the security protocol needs none."""
     if not settings.security_protocol.startswith("SASL"):
         return None
@@ -34,14 +34,14 @@ def login_factory(settings: Settings) -> Callable[[str], MechanismLogin] | None:
     return lambda _host: make_login(settings)
 
 
-def _token_logins(settings: Settings) -> Callable[[str], MechanismLogin]:
+def _token_logins(settings: ValidatedSettings) -> Callable[[str], MechanismLogin]:
     from ottla.clients.oauth import TokenSource
 
     source = TokenSource(settings)
     return lambda _host: token_login(source.token)
 
 
-def make_login(settings: Settings) -> MechanismLogin:
+def make_login(settings: ValidatedSettings) -> MechanismLogin:
     """Return a new login; ConfigError for incomplete settings."""
     username, password, is_token = credentials(settings)
     mechanism, nonce = settings.sasl_mechanism, secrets.token_urlsafe(18)
@@ -65,7 +65,7 @@ class Credentials(NamedTuple):
         return f"Credentials({self.username})"
 
 
-def credentials(settings: Settings) -> Credentials:
+def credentials(settings: ValidatedSettings) -> Credentials:
     """Return user name and password, from sasl.username/password or a JAAS line."""
     if settings.sasl_username is not None and settings.sasl_password is not None:
         return Credentials(settings.sasl_username, settings.sasl_password.reveal())
@@ -78,7 +78,7 @@ def credentials(settings: Settings) -> Credentials:
     )
 
 
-def jaas_options(settings: Settings) -> dict[str, str]:
+def jaas_options(settings: ValidatedSettings) -> dict[str, str]:
     """Return the options of sasl.jaas.config; ConfigError says what is wrong with it."""
     if not settings.sasl_jaas_config:
         return {}

@@ -23,7 +23,7 @@ from ottla.protocol.apis.sync_group import SyncGroupRequest
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ottla.clients.settings import Settings
+    from ottla.clients.settings import ValidatedSettings
 
     Views = Mapping[str, Callable[[MetricWindow, int], float]]
 
@@ -60,14 +60,14 @@ _RESPONSES: Views = counted("response") | metered("incoming-byte")
 class ClientMetrics:
     """All windows and gauges of one client."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ValidatedSettings) -> None:
         self.kind: str = settings.kind
         self._client_id = settings.client_id
         self._samples = settings.metrics_num_samples
         self._width_ms = settings.metrics_sample_window_ms
         self._windows: list[tuple[str, tuple[tuple[str, str], ...], MetricWindow, Views]] = []
         self._gauges: list[tuple[MetricName, Callable[[int], float | str]]] = []
-        self._meters: dict[str, Meter] = {}
+        self._meters: dict[str, NodeRequestMeter] = {}
         group = f"{self.kind}-metrics"
         self.requests = self.window(group, _REQUESTS)
         self.responses = self.window(group, _RESPONSES)
@@ -97,14 +97,14 @@ class ClientMetrics:
         more = ((name.replace("_", "-"), str(value)) for name, value in tags.items())
         return (("client-id", self._client_id), *more)
 
-    def meter(self, node_id: int, purpose: str) -> Meter:
+    def meter(self, node_id: int, purpose: str) -> NodeRequestMeter:
         """Return the meter of the requests to a node; coordinator connections have their own."""
         if purpose.startswith(COORDINATOR_PURPOSE):
             node_id = LARGEST_INT - node_id
         name = f"node-{node_id}"
         found = self._meters.get(name)
         if found is None:
-            found = self._meters[name] = Meter(self, name)
+            found = self._meters[name] = NodeRequestMeter(self, name)
         return found
 
     def collect(self, now_ms: int) -> dict[MetricName, float | str]:
@@ -120,7 +120,7 @@ class ClientMetrics:
         return found
 
 
-class Meter:
+class NodeRequestMeter:
     """Measures the requests to one node, and adds them to those of the client."""
 
     def __init__(self, metrics: ClientMetrics, node: str) -> None:

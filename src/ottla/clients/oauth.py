@@ -24,7 +24,7 @@ from ottla.network.fetching import FetchFailed
 from ottla.network.token_retrieval import TokenSettings, seconds_to_renewal, token_retriever
 
 if TYPE_CHECKING:
-    from ottla.clients.settings import Settings
+    from ottla.clients.settings import ValidatedSettings
 
 log = logging.getLogger("ottla.clients.login")
 _RETRY_S: Final = 1.0
@@ -33,7 +33,7 @@ _RETRY_S: Final = 1.0
 class TokenSource:
     """The current token of one client; a thread renews it until the client is gone."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ValidatedSettings) -> None:
         """Fetch the first token; ConfigError for incomplete settings, KafkaError without one."""
         self._settings = _token_settings(settings)
         self._fetch = token_retriever(self._settings)
@@ -61,7 +61,7 @@ class TokenSource:
         return seconds_to_renewal(self._settings, self.token, SystemRandom().random())
 
 
-def _token_settings(settings: Settings) -> TokenSettings:
+def _token_settings(settings: ValidatedSettings) -> TokenSettings:
     texts = (
         settings.org_apache_kafka_sasl_oauthbearer_allowed_urls,
         settings.org_apache_kafka_sasl_oauthbearer_allowed_files,
@@ -78,7 +78,7 @@ def _token_settings(settings: Settings) -> TokenSettings:
     )
 
 
-def _plugin(settings: Settings, setting: str, method: str) -> Any:
+def _plugin(settings: ValidatedSettings, setting: str, method: str) -> Any:
     """Make an object of the Python class that a setting names, and hand it the settings."""
     name = getattr(settings, setting.replace(".", "_"))
     module, _, attribute = name.rpartition(".")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ottla.clients.metadata import ClusterMetadata, TopicMetadata
-    from ottla.clients.settings import Settings
+    from ottla.clients.settings import ValidatedSettings
     from ottla.types import TopicPartition
 
 _log = logging.getLogger("ottla.clients")
@@ -44,7 +44,7 @@ class ClientTrace:
     Kafka: the debug contexts of librdkafka.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ValidatedSettings) -> None:
         self._settings = settings
 
     def is_on(self, context: str) -> bool:

@@ -38,7 +38,7 @@ JAVA_CLASSES = {
 }
 
 
-class Setting(NamedTuple):
+class SettingParser(NamedTuple):
     """The parser and the default of one setting."""
 
     read: Callable[[Any], Any]
@@ -99,24 +99,24 @@ def _objects(value: Any) -> tuple[Any, ...]:
 
 
 _OWN = {
-    ALLOWED_URLS: Setting(_text_or_none, None),
-    ALLOWED_FILES: Setting(_text_or_none, None),
-    "sasl.username": Setting(_text_or_none, None),
-    "sasl.password": Setting(_secret_or_none, None),
-    "ssl.context": Setting(_unchanged, None),
+    ALLOWED_URLS: SettingParser(_text_or_none, None),
+    ALLOWED_FILES: SettingParser(_text_or_none, None),
+    "sasl.username": SettingParser(_text_or_none, None),
+    "sasl.password": SettingParser(_secret_or_none, None),
+    "ssl.context": SettingParser(_unchanged, None),
 }
 """Alternatives to a JAAS text and to PEM files; what are properties of Java's process."""
 
 _DIFFERENT = {
-    "acks": Setting(_acks, -1),
-    "interceptor.classes": Setting(_objects, ()),
-    "internal.leave.group.on.close": Setting(_boolean, True),
-    "key.deserializer": Setting(_unchanged, None),
-    "key.serializer": Setting(_unchanged, None),
-    "partition.assignment.strategy": Setting(_assignors, ("range", "cooperative-sticky")),
-    "partitioner.class": Setting(_unchanged, None),
-    "value.deserializer": Setting(_unchanged, None),
-    "value.serializer": Setting(_unchanged, None),
+    "acks": SettingParser(_acks, -1),
+    "interceptor.classes": SettingParser(_objects, ()),
+    "internal.leave.group.on.close": SettingParser(_boolean, True),
+    "key.deserializer": SettingParser(_unchanged, None),
+    "key.serializer": SettingParser(_unchanged, None),
+    "partition.assignment.strategy": SettingParser(_assignors, ("range", "cooperative-sticky")),
+    "partitioner.class": SettingParser(_unchanged, None),
+    "value.deserializer": SettingParser(_unchanged, None),
+    "value.serializer": SettingParser(_unchanged, None),
 }
 _DEFAULTS = {"bootstrap.servers": (), "ssl.truststore.type": "PEM", "ssl.keystore.type": "PEM"}
 _CASES: dict[str, Callable[[str], str]] = {
@@ -126,15 +126,15 @@ _CASES: dict[str, Callable[[str], str]] = {
 }
 
 
-def _table(*configs: type[ConfigTable], extra: tuple[str, ...] = ()) -> dict[str, Setting]:
-    found: dict[str, Setting] = {}
+def _table(*configs: type[ConfigTable], extra: tuple[str, ...] = ()) -> dict[str, SettingParser]:
+    found: dict[str, SettingParser] = {}
     for config in configs:
         for name, definition in config.keys.items():
             read: Callable[[Any], Any] = partial(_checked, definition)
             if name in _CASES:
                 read = partial(_in_case, definition, _CASES[name])
             default = None if definition.default is REQUIRED else definition.default
-            found[name] = _DIFFERENT.get(name) or Setting(read, _DEFAULTS.get(name, default))
+            found[name] = _DIFFERENT.get(name) or SettingParser(read, _DEFAULTS.get(name, default))
     return {**found, **_OWN, **{name: _DIFFERENT[name] for name in extra}}
 
 
@@ -149,7 +149,7 @@ COMMON = {
 """The settings common to all clients."""
 
 
-class Settings:
+class ValidatedSettings:
     """The validated settings of one client; attributes are dotted names with underscores."""
 
     kind: str
@@ -159,7 +159,7 @@ class Settings:
     delivery_timeout_ms: int
     request_timeout_ms: int
 
-    def __init__(self, table: Mapping[str, Setting], values: Mapping[str, Any]) -> None:
+    def __init__(self, table: Mapping[str, SettingParser], values: Mapping[str, Any]) -> None:
         self.given = frozenset(values)
         self.kind = _kind(table)
         for name, (_, default) in table.items():
@@ -176,7 +176,7 @@ class Settings:
         return f"Settings({shown})"
 
 
-def _kind(table: Mapping[str, Setting]) -> str:
+def _kind(table: Mapping[str, SettingParser]) -> str:
     """Return the prefix of a client's metric groups."""
     if table is PRODUCER:
         return "producer"
@@ -189,8 +189,10 @@ def is_sensitive(name: str) -> bool:
 
 
 def read_settings(
-    table: Mapping[str, Setting], mapping: Mapping[str, Any] | None, keywords: Mapping[str, Any]
-) -> Settings:
+    table: Mapping[str, SettingParser],
+    mapping: Mapping[str, Any] | None,
+    keywords: Mapping[str, Any],
+) -> ValidatedSettings:
     """Merge a mapping with dotted names and keyword arguments with underscores.
 
     Keyword arguments take precedence. Raises ConfigError with all invalid entries, unknown names
@@ -214,7 +216,7 @@ def read_settings(
             problems.append(_wrong(name, value, error))
     if problems:
         raise ConfigError("; ".join(problems))
-    return Settings(table, values)
+    return ValidatedSettings(table, values)
 
 
 def _resolved(given: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
@@ -255,7 +257,7 @@ def _wrong(name: str, value: Any, error: Exception) -> str:
     return f"Invalid value {value} for configuration {name}: {error}"
 
 
-def _unknown(given: str, table: Mapping[str, Setting]) -> str:
+def _unknown(given: str, table: Mapping[str, SettingParser]) -> str:
     hint = librdkafka_hint(given) or librdkafka_hint(given.replace("_", "."))
     if hint is not None:
         return f"unknown setting {given!r} (a name of librdkafka): {hint}; see {DOCUMENT}"

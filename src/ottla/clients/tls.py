@@ -14,10 +14,10 @@ from ottla.network.tls_context import PEM, TlsError, tls_settings
 if TYPE_CHECKING:
     import ssl
 
-    from ottla.clients.settings import Settings
+    from ottla.clients.settings import ValidatedSettings
 
 
-def client_context(settings: Settings) -> ssl.SSLContext | None:
+def client_context(settings: ValidatedSettings) -> ssl.SSLContext | None:
     """Return the context for the security protocol, None for PLAINTEXT.
 
     Raises ConfigError for stores that are not readable.
@@ -36,7 +36,7 @@ def client_context(settings: Settings) -> ssl.SSLContext | None:
         raise _invalid(str(error)) from error
 
 
-def _check_stores(settings: Settings) -> None:
+def _check_stores(settings: ValidatedSettings) -> None:
     """Raise the errors that Kafka raises for PEM stores."""
     key, chain = settings.ssl_keystore_key, settings.ssl_keystore_certificate_chain
     if settings.ssl_keystore_location and (key or chain):

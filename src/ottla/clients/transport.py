@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ottla.clients.environment import ClientEnvironment
     from ottla.clients.metadata import ClusterMetadata
     from ottla.clients.metric_windows import MetricName
-    from ottla.clients.settings import Settings
+    from ottla.clients.settings import ValidatedSettings
     from ottla.errors import KafkaError
     from ottla.purgatory.pending import Pending
     from ottla.types import SendItem
@@ -123,7 +123,7 @@ class Runtime:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: ValidatedSettings,
         environment: ClientEnvironment | None = None,
         metadata: ClusterMetadata | None = None,
     ) -> None:

@@ -219,9 +219,9 @@ class ConfigTable:
         return cls(reading.values, given)
 
     @classmethod
-    def read(cls, given: Mapping[str, Any]) -> Reading:
+    def read(cls, given: Mapping[str, Any]) -> ParsedValues:
         """Convert and check each setting on its own; unknown names are left out."""
-        reading = Reading()
+        reading = ParsedValues()
         for name, definition in cls.keys.items():
             if name in given:
                 _read_one(definition, given[name], reading)
@@ -244,14 +244,14 @@ class ConfigTable:
 
 
 @dataclass(slots=True)
-class Reading:
+class ParsedValues:
     """The result of parsing texts: converted values by dotted name, and all problems."""
 
     values: dict[str, Any] = field(default_factory=dict)
     problems: list[ConfigProblem] = field(default_factory=list)
 
 
-def _read_one(definition: Key, given: object, reading: Reading) -> None:
+def _read_one(definition: Key, given: object, reading: ParsedValues) -> None:
     try:
         value = definition.convert(given)
     except ConfigErrors as error:

@@ -41,7 +41,7 @@ class Synonym(NamedTuple):
     source: Source
 
 
-class Entry(NamedTuple):
+class DescribedSetting(NamedTuple):
     """One setting as DescribeConfigs returns it; `type` is Kafka's number, 0 for unknown."""
 
     name: str
@@ -85,7 +85,9 @@ def broker_synonyms(name: str) -> tuple[str, ...]:
     return (name,) if base == name else (name, base)
 
 
-def describe_broker(sources: BrokerSources, names: Sequence[str] | None = None) -> Iterator[Entry]:
+def describe_broker(
+    sources: BrokerSources, names: Sequence[str] | None = None
+) -> Iterator[DescribedSetting]:
     """Describe one broker: given names that are not in the table, then all public settings."""
     config = sources.config
     given = {**config.given, **sources.cluster_changes, **sources.own_changes}
@@ -97,7 +99,7 @@ def describe_broker(sources: BrokerSources, names: Sequence[str] | None = None) 
 
 def describe_cluster_default(
     sources: BrokerSources, names: Sequence[str] | None = None
-) -> Iterator[Entry]:
+) -> Iterator[DescribedSetting]:
     """Describe the changes stored for all brokers."""
     for name in _selected(list(sources.cluster_changes), names):
         yield _broker_entry(sources, name, sources.cluster_changes[name], whole_cluster=True)
@@ -105,7 +107,7 @@ def describe_cluster_default(
 
 def describe_topic(
     topic: TopicConfig, sources: BrokerSources, names: Sequence[str] | None = None
-) -> Iterator[Entry]:
+) -> Iterator[DescribedSetting]:
     """Describe one topic's 33 public settings."""
     public = [name for name, definition in topic.keys.items() if not definition.internal]
     for name in _selected(public, names):
@@ -128,7 +130,7 @@ GROUP_SYNONYMS: dict[str, str] = {
 
 def describe_group(
     own: Mapping[str, str], sources: BrokerSources, names: Sequence[str] | None = None
-) -> Iterator[Entry]:
+) -> Iterator[DescribedSetting]:
     """Describe one group's settings, with the broker's as defaults."""
 
     def inherited(name: str) -> list[Synonym]:
@@ -142,7 +144,7 @@ def describe_group(
 
 def describe_client_metrics(
     own: Mapping[str, str], names: Sequence[str] | None = None
-) -> Iterator[Entry]:
+) -> Iterator[DescribedSetting]:
     """Describe one subscription to clients' metrics."""
     yield from _describe_table(
         ClientMetricsConfig, own, source=Source.CLIENT_METRICS_CONFIG, inherited=None, names=names
@@ -156,7 +158,7 @@ def _describe_table(
     source: Source,
     inherited: Callable[[str], list[Synonym]] | None,
     names: Sequence[str] | None,
-) -> Iterator[Entry]:
+) -> Iterator[DescribedSetting]:
     """Describe a small table; a default is a synonym only where others are inherited."""
     reading = table.read(own)
     for name in _selected(list(table.keys), names):
@@ -179,9 +181,9 @@ def _selected(all_names: Iterable[str], names: Sequence[str] | None) -> list[str
     return [name for name in all_names if not names or name in names]
 
 
-def _entry(definition: Key, value: object, synonyms: list[Synonym]) -> Entry:
+def _entry(definition: Key, value: object, synonyms: list[Synonym]) -> DescribedSetting:
     hidden = definition.sensitive
-    return Entry(
+    return DescribedSetting(
         name=definition.name,
         value=None if hidden else definition.text(value),
         read_only=False,
@@ -195,7 +197,7 @@ def _entry(definition: Key, value: object, synonyms: list[Synonym]) -> Entry:
 
 def _broker_entry(
     sources: BrokerSources, name: str, given: object, *, whole_cluster: bool
-) -> Entry:
+) -> DescribedSetting:
     definition = definition_of(name)
     synonyms = _synonyms(sources, name, broker_synonyms(name))
     if whole_cluster:
@@ -208,7 +210,7 @@ def _broker_entry(
         value = definition.text(sources.config.value(name))
     else:
         value = None if given is None else str(given)
-    return Entry(
+    return DescribedSetting(
         name=name,
         value=value,
         read_only=name not in ALL_DYNAMIC,

@@ -53,24 +53,24 @@ _SERVICE_LINK = re.compile(
 _FILE = ".file"
 
 
-class Setting(NamedTuple):
+class SourcedValue(NamedTuple):
     """A value as text, and its source: `server.properties:3`, `KAFKA_NODE_ID`, …."""
 
     value: str
     origin: str
 
 
-class Environment(NamedTuple):
+class EnvironmentSettings(NamedTuple):
     """The settings from the environment by dotted name, with errors and warnings."""
 
-    settings: dict[str, Setting]
+    settings: dict[str, SourcedValue]
     problems: list[ConfigProblem]
     warnings: list[str]
     variables: Mapping[str, str] = {}
     """All variables, for `config.providers`."""
 
 
-NOTHING: Final = Environment({}, [], [])
+NOTHING: Final = EnvironmentSettings({}, [], [])
 
 
 def property_name(variable: str) -> str:
@@ -87,13 +87,13 @@ def read_environment(
     is_known: Callable[[str], bool],
     own: Collection[str],
     read_file: Callable[[str], str],
-) -> Environment:
+) -> EnvironmentSettings:
     """Read the settings from the environment; `own` are the names allowed for OTTLA_.
 
     `read_file` returns the text of a file or raises OSError. Unknown KAFKA_ names are included;
     the parser of the configuration reports them.
     """
-    found = Environment({}, [], [], environ)
+    found = EnvironmentSettings({}, [], [], environ)
     ignored: list[str] = []
     levels: list[str] = []
     for variable, value in sorted(environ.items()):
@@ -107,7 +107,7 @@ def read_environment(
             _read(variable, value, found, is_known, read_file)
     if levels and _LOG_LEVEL in own and _LOG_LEVEL not in found.settings:
         text = log4j_levels(environ.get(_ROOT_LEVEL, ""), environ.get(_LOGGERS, ""))
-        found.settings[_LOG_LEVEL] = Setting(text, " and ".join(levels))
+        found.settings[_LOG_LEVEL] = SourcedValue(text, " and ".join(levels))
     if ignored:
         found.warnings.append(f"{', '.join(ignored)}: ignored, they configure the JVM or log4j")
     return found
@@ -116,7 +116,7 @@ def read_environment(
 def _read(
     variable: str,
     value: str,
-    found: Environment,
+    found: EnvironmentSettings,
     is_known: Callable[[str], bool],
     read_file: Callable[[str], str],
 ) -> None:
@@ -128,11 +128,11 @@ def _read(
         if secret != name and is_known(secret):
             _read_secret(variable, secret, found, (value, read_file))
             return
-    _put(name, Setting(value, variable), found)
+    _put(name, SourcedValue(value, variable), found)
 
 
 def _read_secret(
-    variable: str, name: str, found: Environment, source: tuple[str, Callable[[str], str]]
+    variable: str, name: str, found: EnvironmentSettings, source: tuple[str, Callable[[str], str]]
 ) -> None:
     """Read the value from a file, without a trailing line end."""
     path, read_file = source
@@ -143,10 +143,10 @@ def _read_secret(
         reason = f"cannot read {path}, which {variable} names: {cause}"
         found.problems.append(ConfigProblem(name, None, reason))
         return
-    _put(name, Setting(value, variable), found)
+    _put(name, SourcedValue(value, variable), found)
 
 
-def _put(name: str, setting: Setting, found: Environment) -> None:
+def _put(name: str, setting: SourcedValue, found: EnvironmentSettings) -> None:
     other = found.settings.get(name)
     if other is not None:
         reason = f"{other.origin} and {setting.origin} both give {name}; keep one of them"
@@ -154,11 +154,11 @@ def _put(name: str, setting: Setting, found: Environment) -> None:
     found.settings[name] = setting
 
 
-def _read_own(variable: str, value: str, own: Collection[str], found: Environment) -> None:
+def _read_own(variable: str, value: str, own: Collection[str], found: EnvironmentSettings) -> None:
     """Read one of Ottla's own settings; tests and benchmarks have OTTLA_ variables, too."""
     name = property_name(variable)
     if name in own:
-        _put(name, Setting(value, variable), found)
+        _put(name, SourcedValue(value, variable), found)
         return
     meant = nearest(name, own)
     if meant is not None:

@@ -71,7 +71,7 @@ class LogLevelError(ValueError):
     """A level or a component that does not exist; the text names both and the nearest one."""
 
 
-class LogSettings(ConfigTable):
+class LoggingSettings(ConfigTable):
     """What the broker's log contains, and where it is written."""
 
     log_level: Text = key(

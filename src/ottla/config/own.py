@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from ottla.config.disk_reserve import DiskReserveSettings
 from ottla.config.limits import FailureDetectionSettings, LimitSettings
-from ottla.config.log_lines import LogSettings
+from ottla.config.log_lines import LoggingSettings
 from ottla.config.metrics import MetricsSettings
 
 
 class OwnSettings(
-    MetricsSettings, DiskReserveSettings, FailureDetectionSettings, LimitSettings, LogSettings
+    MetricsSettings, DiskReserveSettings, FailureDetectionSettings, LimitSettings, LoggingSettings
 ):
     """Ottla's own settings of a node; each base is one table."""

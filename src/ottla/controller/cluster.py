@@ -8,14 +8,14 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ottla.controller.heartbeats import BrokerState, Heartbeats
+from ottla.controller.heartbeats import BrokerHeartbeatState, Heartbeats
 from ottla.controller.result import ControllerResult
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.broker import (
     BrokerRegistration,
     ControllerRegistration,
-    FeatureRange,
     ListenerAddress,
+    SupportedLevels,
     broker_registration_of,
     controller_registration_of,
 )
@@ -145,17 +145,17 @@ class ClusterControl:
         """Return the offset of the broker's registration, up to which it must have replayed."""
         return self._registration_offsets.get(broker_id, -1)  # type: ignore[no-any-return]  # `get` is untyped
 
-    def state_of(self, broker: BrokerRegistration) -> BrokerState:
+    def state_of(self, broker: BrokerRegistration) -> BrokerHeartbeatState:
         """Return the replayed state of a broker."""
         if broker.fenced:
-            return BrokerState.FENCED
+            return BrokerHeartbeatState.FENCED
         if broker.in_controlled_shutdown:
-            return BrokerState.CONTROLLED_SHUTDOWN
-        return BrokerState.UNFENCED
+            return BrokerHeartbeatState.CONTROLLED_SHUTDOWN
+        return BrokerHeartbeatState.UNFENCED
 
-    def feature_ranges(self, name: str) -> list[tuple[str, FeatureRange]]:
+    def feature_ranges(self, name: str) -> list[tuple[str, SupportedLevels]]:
         """Return the supported range of a feature for every registered node."""
-        none = FeatureRange(0, 0)
+        none = SupportedLevels(0, 0)
         found = [
             (f"Broker {broker.broker_id}", broker.features.get(name, none))
             for broker in self.brokers.values()
@@ -212,13 +212,15 @@ class ClusterControl:
         offered: set[str] = set()
         for feature in request.features:
             offered.add(feature.name)
-            supported = FeatureRange(feature.min_supported_version, feature.max_supported_version)
+            supported = SupportedLevels(
+                feature.min_supported_version, feature.max_supported_version
+            )
             _check_level(feature.name, levels.get(feature.name, 0), supported)
         if METADATA_VERSION not in offered:
             raise _invalid("Request features do not contain 'metadata.version'")
         for name, level in levels.items():
             if name not in offered:
-                _check_level(name, level, FeatureRange(0, 0))
+                _check_level(name, level, SupportedLevels(0, 0))
 
     def registration_record(
         self, request: BrokerRegistrationRequest, broker_epoch: int
@@ -237,7 +239,7 @@ class ClusterControl:
                 for listener in request.listeners
             },
             {
-                feature.name: FeatureRange(
+                feature.name: SupportedLevels(
                     feature.min_supported_version, feature.max_supported_version
                 )
                 for feature in request.features
@@ -328,7 +330,7 @@ class ClusterControl:
                 yield broker
 
 
-def _check_level(name: str, level: int, supported: FeatureRange) -> None:
+def _check_level(name: str, level: int, supported: SupportedLevels) -> None:
     if level not in supported:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION,

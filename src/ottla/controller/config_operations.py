@@ -16,7 +16,7 @@ from ottla.config.dynamic import definition_of as broker_definition_of
 from ottla.config.topic import definition_of as topic_definition_of
 from ottla.controller.config_rules import check_settings
 from ottla.errors import ErrorCode, KafkaError
-from ottla.metadata.resources import ConfigResource, ConfigResourceType
+from ottla.metadata.resources import ConfigResourceType, ConfiguredResource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from ottla.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
 
     BrokerRefusal: TypeAlias = Callable[[str, Mapping[str, str]], str | None]
-    ExistenceCheck: TypeAlias = Callable[[ConfigResource], None]
+    ExistenceCheck: TypeAlias = Callable[[ConfiguredResource], None]
     Operation = IncrementalAlterConfigsRequest.AlterConfigsResource.AlterableConfig
     Replacement = AlterConfigsRequest.AlterConfigsResource.AlterableConfig
 
 
-class AlterOperation(IntEnum):
+class ConfigOperation(IntEnum):
     """What IncrementalAlterConfigs does to one setting."""
 
     SET = 0
@@ -42,7 +42,7 @@ class AlterOperation(IntEnum):
 
 
 def incremental_changes(
-    resource: ConfigResource,
+    resource: ConfiguredResource,
     configs: Sequence[Operation],
     current: Mapping[str, str],
     check_exists: ExistenceCheck,
@@ -51,7 +51,7 @@ def incremental_changes(
     empty = [
         config.name
         for config in configs
-        if config.value is None and config.config_operation != AlterOperation.DELETE
+        if config.value is None and config.config_operation != ConfigOperation.DELETE
     ]
     _check_names([config.name for config in configs], empty)
     _check_type(resource)
@@ -62,22 +62,24 @@ def incremental_changes(
     return {config.name: _changed(resource, config, current) for config in configs}
 
 
-def _changed(resource: ConfigResource, config: Operation, current: Mapping[str, str]) -> str | None:
+def _changed(
+    resource: ConfiguredResource, config: Operation, current: Mapping[str, str]
+) -> str | None:
     operation, value = config.config_operation, config.value or ""
-    if operation == AlterOperation.DELETE:
+    if operation == ConfigOperation.DELETE:
         return None
-    if operation == AlterOperation.SET:
+    if operation == ConfigOperation.SET:
         return value
-    if operation in (AlterOperation.APPEND, AlterOperation.SUBTRACT):
-        return _edit_list(resource, config.name, value, AlterOperation(operation), current)
+    if operation in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
+        return _edit_list(resource, config.name, value, ConfigOperation(operation), current)
     raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)  # as in Kafka, where the lookup fails
 
 
 def _edit_list(
-    resource: ConfigResource,
+    resource: ConfiguredResource,
     name: str,
     value: str,
-    operation: AlterOperation,
+    operation: ConfigOperation,
     stored: Mapping[str, str],
 ) -> str:
     definition = _definition(resource.type, name)
@@ -94,15 +96,15 @@ def _edit_list(
         current = definition.text(definition.default) or ""
     entries = [entry for entry in _split(current) if entry]
     for entry in _split(value):
-        if operation is AlterOperation.APPEND and entry not in entries:
+        if operation is ConfigOperation.APPEND and entry not in entries:
             entries.append(entry)
-        elif operation is AlterOperation.SUBTRACT and entry in entries:
+        elif operation is ConfigOperation.SUBTRACT and entry in entries:
             entries.remove(entry)
     return ",".join(entries)
 
 
 def replacing_changes(
-    resource: ConfigResource, configs: Sequence[Replacement], current: Mapping[str, str]
+    resource: ConfiguredResource, configs: Sequence[Replacement], current: Mapping[str, str]
 ) -> tuple[dict[str, str | None], Collection[str]]:
     """Return the values that leave exactly these settings, and which removals are implied."""
     names = [config.name for config in configs]
@@ -116,7 +118,7 @@ def replacing_changes(
 
 
 def check_broker(
-    resource: ConfigResource,
+    resource: ConfiguredResource,
     settings: Mapping[str, str],
     changes: Mapping[str, str | None],
     *,
@@ -151,11 +153,11 @@ def _definition(resource_type: int, name: str) -> Key | None:
 def _check_operations(operations: Iterable[int]) -> None:
     """Refuse unknown operations of a broker's settings, before other errors."""
     for operation in operations:
-        if operation not in {*AlterOperation}:
+        if operation not in {*ConfigOperation}:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {operation}")
 
 
-def _check_type(resource: ConfigResource) -> None:
+def _check_type(resource: ConfiguredResource) -> None:
     """Refuse a resource type without settings; problems of the settings are reported first."""
     if resource.type == ConfigResourceType.BROKER_LOGGER:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Unexpected resource type BROKER_LOGGER.")

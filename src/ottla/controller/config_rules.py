@@ -14,7 +14,7 @@ from ottla.config.problems import ConfigErrors
 from ottla.config.topic import parse_topic_config
 from ottla.controller.topic_names import check_topic_name
 from ottla.errors import ErrorCode, KafkaError
-from ottla.metadata.resources import ConfigResource, ConfigResourceType
+from ottla.metadata.resources import ConfigResourceType, ConfiguredResource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +43,7 @@ _LONGEST_INTERVAL_MS: Final = 3_600_000
 
 
 def check_settings(
-    resource: ConfigResource,
+    resource: ConfiguredResource,
     settings: Mapping[str, str],
     *,
     changes: Mapping[str, str | None],

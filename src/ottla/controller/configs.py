@@ -22,7 +22,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.bootstrap import MIN_INSYNC_REPLICAS
 from ottla.metadata.framing import MessageAndVersion
 from ottla.metadata.image.configs import is_supported
-from ottla.metadata.resources import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType
+from ottla.metadata.resources import CLUSTER_DEFAULT, ConfigResourceType, ConfiguredResource
 from ottla.protocol.apis.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from ottla.protocol.apis.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -54,7 +54,7 @@ class ConfigControl:
         config: BrokerConfig,
         features: FeatureControl,
         policies: Policies,
-        check_exists: Callable[[ConfigResource], None],
+        check_exists: Callable[[ConfiguredResource], None],
         broker_refusal: BrokerRefusal | None,
     ) -> None:
         """`check_exists` raises KafkaError for a topic or broker that does not exist.
@@ -62,21 +62,21 @@ class ConfigControl:
         `broker_refusal(broker, settings)` is called before settings of brokers change; its text
         refuses them. None where the node is only a controller.
         """
-        self._settings: TimelineDict[ConfigResource, Mapping[str, str]] = TimelineDict(registry)
+        self._settings: TimelineDict[ConfiguredResource, Mapping[str, str]] = TimelineDict(registry)
         self._config = config
         self._features = features
         self._policies = policies
         self._check_exists = check_exists
         self._broker_refusal = broker_refusal
 
-    def of(self, resource: ConfigResource) -> Mapping[str, str]:
+    def of(self, resource: ConfiguredResource) -> Mapping[str, str]:
         """Return what is stored for a resource."""
         found: Mapping[str, str] = self._settings.get(resource, _NOTHING)
         return found
 
     def topic(self, name: str) -> Mapping[str, str]:
         """Return a topic's own settings."""
-        return self.of(ConfigResource(ConfigResourceType.TOPIC, name))
+        return self.of(ConfiguredResource(ConfigResourceType.TOPIC, name))
 
     def effective(self, topic: str, name: str) -> str | None:
         """Return a topic's value: its own, the cluster's, the broker file's or the default."""
@@ -139,7 +139,7 @@ class ConfigControl:
         """Set or (null) remove one setting."""
         if not is_supported(record.resource_type, record.name):
             return
-        resource = ConfigResource(record.resource_type, record.resource_name)
+        resource = ConfiguredResource(record.resource_type, record.resource_name)
         settings = dict(self.of(resource))
         if record.value is None:
             settings.pop(record.name, None)
@@ -152,7 +152,7 @@ class ConfigControl:
 
     def topic_removed(self, name: str) -> None:
         """Forget a deleted topic's settings."""
-        self._settings.pop(ConfigResource(ConfigResourceType.TOPIC, name), None)
+        self._settings.pop(ConfiguredResource(ConfigResourceType.TOPIC, name), None)
 
     # Operations
 
@@ -166,7 +166,7 @@ class ConfigControl:
                 ErrorCode.INVALID_CONFIG,
                 f"Null value not supported for topic configs: {','.join(empty)}",
             )
-        resource = ConfigResource(ConfigResourceType.TOPIC, name)
+        resource = ConfiguredResource(ConfigResourceType.TOPIC, name)
         changes = {key: value for key, value in settings.items() if value is not None}
         return self._records(resource, dict(changes), exists=True)
 
@@ -194,14 +194,14 @@ class ConfigControl:
     def _each(
         self,
         request: AlterConfigsRequest | IncrementalAlterConfigsRequest,
-        records_of: Callable[[ConfigResource, list[Any]], list[MessageAndVersion]],
+        records_of: Callable[[ConfiguredResource, list[Any]], list[MessageAndVersion]],
     ) -> tuple[list[MessageAndVersion], list[dict[str, Any]]]:
         """Return the records of all resources, and the fields of each one's outcome."""
         records: list[MessageAndVersion] = []
         outcomes: list[dict[str, Any]] = []
         duplicates = _duplicates([(r.resource_type, r.resource_name) for r in request.resources])
         for resource in request.resources:
-            key = ConfigResource(resource.resource_type, resource.resource_name)
+            key = ConfiguredResource(resource.resource_type, resource.resource_name)
             error: KafkaError | None = None
             try:
                 _check_once(key, duplicates)
@@ -220,7 +220,7 @@ class ConfigControl:
 
     def _replacement(
         self,
-        key: ConfigResource,
+        key: ConfiguredResource,
         configs: list[AlterConfigsRequest.AlterConfigsResource.AlterableConfig],
     ) -> list[MessageAndVersion]:
         """Return the records that leave a resource with exactly these settings."""
@@ -229,7 +229,7 @@ class ConfigControl:
 
     def _records(
         self,
-        resource: ConfigResource,
+        resource: ConfiguredResource,
         changes: dict[str, str | None],
         *,
         exists: bool = False,
@@ -283,7 +283,7 @@ class ConfigControl:
         return records
 
     def _check_min_insync_replicas(
-        self, resource: ConfigResource, changes: Mapping[str, str | None]
+        self, resource: ConfiguredResource, changes: Mapping[str, str | None]
     ) -> None:
         """Refuse changes that make min.insync.replicas differ between brokers (KIP-966)."""
         if (
@@ -319,6 +319,6 @@ def _duplicates(resources: list[tuple[int, str]]) -> set[tuple[int, str]]:
     return {key for key in resources if key in seen or seen.add(key)}  # type: ignore[func-returns-value]  # `add` returns None on purpose
 
 
-def _check_once(resource: ConfigResource, duplicates: set[tuple[int, str]]) -> None:
+def _check_once(resource: ConfiguredResource, duplicates: set[tuple[int, str]]) -> None:
     if tuple(resource) in duplicates:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")

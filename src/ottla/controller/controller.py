@@ -14,10 +14,10 @@ from ottla.controller.configs import ConfigControl
 from ottla.controller.credentials import ScramControl
 from ottla.controller.delegation_tokens import DelegationTokenControl
 from ottla.controller.features import FeatureControl
-from ottla.controller.heartbeats import BrokerState, HeartbeatOptions
+from ottla.controller.heartbeats import BrokerHeartbeatState, HeartbeatOptions
 from ottla.controller.partitions.alter_partition import AlterPartition
 from ottla.controller.partitions.directories import assign_replicas
-from ottla.controller.partitions.elections import Elections
+from ottla.controller.partitions.elections import LeaderElections
 from ottla.controller.partitions.leadership import Leadership
 from ottla.controller.partitions.reassignments import Reassignments
 from ottla.controller.policies import NO_POLICIES
@@ -29,7 +29,7 @@ from ottla.controller.topic_deletion import delete_topics
 from ottla.controller.topics import Topics
 from ottla.errors import ErrorCode, KafkaError, UnsupportedVersion
 from ottla.metadata.framing import MessageAndVersion
-from ottla.metadata.resources import ConfigResource, ConfigResourceType
+from ottla.metadata.resources import ConfigResourceType, ConfiguredResource
 from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatResponse
 from ottla.protocol.apis.broker_registration import BrokerRegistrationResponse
 from ottla.protocol.apis.unregister_broker import UnregisterBrokerResponse
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ottla.controller.features import RaiseKRaftVersion
     from ottla.controller.policies import Policies
     from ottla.controller.result import RecordPermits, Slices
-    from ottla.metadata.broker import BrokerRegistration, FeatureRange
+    from ottla.metadata.broker import BrokerRegistration, SupportedLevels
     from ottla.protocol.apis.allocate_producer_ids import (
         AllocateProducerIdsRequest,
         AllocateProducerIdsResponse,
@@ -77,7 +77,7 @@ class Controller:
         config: BrokerConfig,
         cluster_id: str,
         rng: Random,
-        supported_features: Mapping[str, FeatureRange],
+        supported_features: Mapping[str, SupportedLevels],
         kraft_version: Callable[[], int],
         raise_kraft_version: RaiseKRaftVersion,
         policies: Policies = NO_POLICIES,
@@ -119,7 +119,7 @@ class Controller:
         self.leadership = Leadership(
             self.topics, cluster=self.cluster, configs=self.configs, features=self.features
         )
-        self.elections = Elections(self.topics, self.leadership)
+        self.elections = LeaderElections(self.topics, self.leadership)
         self.reassignments = Reassignments(self.topics, self.leadership, cluster=self.cluster)
         self.alter_partition = AlterPartition(self.topics, self.leadership, cluster=self.cluster)
         self.producer_ids = ProducerIdControl(self.registry)
@@ -253,22 +253,22 @@ class Controller:
         records = yield from self._transition(broker, cluster.state_of(broker), state)
         if self._changes_directories(broker, request):
             records += yield from self._directory_changes(broker, request)
-        if state is BrokerState.CONTROLLED_SHUTDOWN and not cluster.is_leaving(broker_id):
+        if state is BrokerHeartbeatState.CONTROLLED_SHUTDOWN and not cluster.is_leaving(broker_id):
             last_offset = next_offset() + len(records) - 1
             cluster.heartbeats.begin_controlled_shutdown(broker_id, last_offset)
-        if state is BrokerState.SHUTDOWN_NOW:
+        if state is BrokerHeartbeatState.SHUTDOWN_NOW:
             cluster.heartbeats.end_session(broker_id)
         is_caught_up = request.current_metadata_offset >= cluster.registration_offset(broker_id)
         response = BrokerHeartbeatResponse(
             is_caught_up=is_caught_up,
             is_fenced=state.is_fenced,
-            should_shut_down=state is BrokerState.SHUTDOWN_NOW,
+            should_shut_down=state is BrokerHeartbeatState.SHUTDOWN_NOW,
         )
         return ControllerResult(records, response, is_atomic=False)
 
     def _next_state(
         self, broker: BrokerRegistration, request: BrokerHeartbeatRequest
-    ) -> BrokerState:
+    ) -> BrokerHeartbeatState:
         """Return the state of a broker after its heartbeat."""
         cluster, broker_id = self.cluster, broker.broker_id
         return cluster.heartbeats.next_state(
@@ -283,14 +283,14 @@ class Controller:
         )
 
     def _transition(
-        self, broker: BrokerRegistration, current: BrokerState, state: BrokerState
+        self, broker: BrokerRegistration, current: BrokerHeartbeatState, state: BrokerHeartbeatState
     ) -> Slices[list[MessageAndVersion]]:
         broker_id, epoch = broker.broker_id, broker.broker_epoch
         if not _is_transition(current, state):
             return []
         if state.is_fenced:
             return (yield from self.leadership.fenced(broker_id, epoch))
-        if state is BrokerState.UNFENCED:
+        if state is BrokerHeartbeatState.UNFENCED:
             return (yield from self.leadership.unfenced(broker_id, epoch))
         return (yield from self.leadership.in_controlled_shutdown(broker_id, epoch))
 
@@ -396,7 +396,7 @@ class Controller:
             )
         return assign_replicas(request, self.topics, self.leadership, cluster=self.cluster)
 
-    def _check_resource(self, resource: ConfigResource) -> None:
+    def _check_resource(self, resource: ConfiguredResource) -> None:
         """Raise KafkaError for a topic or broker that does not exist."""
         if resource.type == ConfigResourceType.TOPIC and self.topics.by_name(resource.name) is None:
             raise KafkaError(
@@ -417,8 +417,8 @@ class Controller:
                 )
 
 
-def _is_transition(current: BrokerState, state: BrokerState) -> bool:
-    both_fenced = state.is_fenced and current is BrokerState.FENCED
+def _is_transition(current: BrokerHeartbeatState, state: BrokerHeartbeatState) -> bool:
+    both_fenced = state.is_fenced and current is BrokerHeartbeatState.FENCED
     return state is not current and not both_fenced
 
 

@@ -26,7 +26,7 @@ from ottla.timeline import TimelineDict
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ottla.metadata.broker import FeatureRange
+    from ottla.metadata.broker import SupportedLevels
     from ottla.timeline import SnapshotRegistry
 
 
@@ -58,7 +58,7 @@ class FeatureControl:
         registry: SnapshotRegistry,
         *,
         node_id: int,
-        supported: Mapping[str, FeatureRange],
+        supported: Mapping[str, SupportedLevels],
         kraft_version: Callable[[], int],
         raise_kraft_version: RaiseKRaftVersion,
     ) -> None:
@@ -105,7 +105,7 @@ class FeatureControl:
         self,
         request: UpdateFeaturesRequest,
         *,
-        node_ranges: Callable[[str], list[tuple[str, FeatureRange]]],
+        node_ranges: Callable[[str], list[tuple[str, SupportedLevels]]],
         elr_settings: Callable[[], list[MessageAndVersion]],
     ) -> ControllerResult[UpdateFeaturesResponse]:
         """Change levels, all or none.
@@ -157,7 +157,7 @@ class FeatureControl:
         return ControllerResult([] if error or request.validate_only else records, response)
 
     def _check(
-        self, name: str, level: int, kind: int, nodes: list[tuple[str, FeatureRange]]
+        self, name: str, level: int, kind: int, nodes: list[tuple[str, SupportedLevels]]
     ) -> None:
         """Raise KafkaError INVALID_UPDATE_VERSION or INVALID_REQUEST with Kafka's text."""
         if kind not in (1, 2, 3):

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import NamedTuple
 
 
-class BrokerState(Enum):
+class BrokerHeartbeatState(Enum):
     """State of a broker in the controller."""
 
     FENCED = 0
@@ -20,7 +20,7 @@ class BrokerState(Enum):
     @property
     def is_fenced(self) -> bool:
         """Whether it may not serve clients."""
-        return self in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW)
+        return self in (BrokerHeartbeatState.FENCED, BrokerHeartbeatState.SHUTDOWN_NOW)
 
 
 class HeartbeatOptions(NamedTuple):
@@ -115,36 +115,36 @@ class Heartbeats:
     def next_state(
         self,
         broker_id: int,
-        current: BrokerState,
+        current: BrokerHeartbeatState,
         options: HeartbeatOptions,
         *,
         registration_offset: int,
         leads_partitions: bool,
         active: list[int],
-    ) -> BrokerState:
+    ) -> BrokerHeartbeatState:
         """Return the state of the broker after this heartbeat."""
-        if current is BrokerState.FENCED:
+        if current is BrokerHeartbeatState.FENCED:
             return _state_of_fenced(options, registration_offset)
-        if current is BrokerState.UNFENCED and options.want_fence:
+        if current is BrokerHeartbeatState.UNFENCED and options.want_fence:
             is_leaving = options.want_shut_down
-            return BrokerState.SHUTDOWN_NOW if is_leaving else BrokerState.FENCED
-        if current is BrokerState.UNFENCED and not options.want_shut_down:
-            return BrokerState.UNFENCED
+            return BrokerHeartbeatState.SHUTDOWN_NOW if is_leaving else BrokerHeartbeatState.FENCED
+        if current is BrokerHeartbeatState.UNFENCED and not options.want_shut_down:
+            return BrokerHeartbeatState.UNFENCED
         if leads_partitions or not self._may_stop(broker_id, current, active):
-            return BrokerState.CONTROLLED_SHUTDOWN
-        return BrokerState.SHUTDOWN_NOW
+            return BrokerHeartbeatState.CONTROLLED_SHUTDOWN
+        return BrokerHeartbeatState.SHUTDOWN_NOW
 
-    def _may_stop(self, broker_id: int, current: BrokerState, active: list[int]) -> bool:
+    def _may_stop(self, broker_id: int, current: BrokerHeartbeatState, active: list[int]) -> bool:
         """Whether all others have replayed the shutdown of a broker without leaderships."""
-        if current is BrokerState.UNFENCED:
+        if current is BrokerHeartbeatState.UNFENCED:
             return True
         seen = min((self._contacts[other].metadata_offset for other in active), default=1 << 62)
         return seen >= self._contacts[broker_id].controlled_shutdown_offset
 
 
-def _state_of_fenced(options: HeartbeatOptions, registration_offset: int) -> BrokerState:
+def _state_of_fenced(options: HeartbeatOptions, registration_offset: int) -> BrokerHeartbeatState:
     if options.want_shut_down:
-        return BrokerState.SHUTDOWN_NOW
+        return BrokerHeartbeatState.SHUTDOWN_NOW
     if not options.want_fence and options.metadata_offset >= registration_offset:
-        return BrokerState.UNFENCED
-    return BrokerState.FENCED
+        return BrokerHeartbeatState.UNFENCED
+    return BrokerHeartbeatState.FENCED

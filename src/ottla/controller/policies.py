@@ -16,7 +16,7 @@ from ottla.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ottla.metadata.resources import ConfigResource
+    from ottla.metadata.resources import ConfiguredResource
 
 log = logging.getLogger("ottla.controller")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -42,7 +42,7 @@ class NewTopic(NamedTuple):
 class ChangedConfigs(NamedTuple):
     """Named settings that a change modifies; None removes a setting."""
 
-    resource: ConfigResource
+    resource: ConfiguredResource
     configs: Mapping[str, str | None]
 
 

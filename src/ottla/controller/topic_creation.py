@@ -18,7 +18,7 @@ from ottla.controller.result import ControllerResult, specific_message
 from ottla.controller.topic_names import check_topic_name
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.framing import MessageAndVersion
-from ottla.metadata.resources import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType
+from ottla.metadata.resources import CLUSTER_DEFAULT, ConfigResourceType, ConfiguredResource
 from ottla.protocol.apis.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from ottla.protocol.apis.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from ottla.protocol.records.metadata import TopicRecord
@@ -79,7 +79,7 @@ class TopicCreation:
             self._config,
             cluster_settings=self._configs.of(CLUSTER_DEFAULT),
             node_settings=self._configs.of(
-                ConfigResource(ConfigResourceType.BROKER, str(self._config.node_id))
+                ConfiguredResource(ConfigResourceType.BROKER, str(self._config.node_id))
             ),
         )
         answered: set[str] = set()

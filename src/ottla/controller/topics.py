@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.controller.partitions.index import PartitionIndex, PartitionKey
+from ottla.controller.partitions.index import IndexedPartition, PartitionIndex
 from ottla.controller.topic_names import has_collision_characters, unify_collision_characters
 from ottla.errors import CorruptMessage
 from ottla.metadata.partition import PartitionRegistration, registration_of
@@ -79,7 +79,7 @@ class Topics:
         names: tuple[str, ...] = self._similar.get(unify_collision_characters(name), ())
         return names[0] if names else None
 
-    def located(self, keys: Iterable[PartitionKey]) -> list[Located]:
+    def located(self, keys: Iterable[IndexedPartition]) -> list[Located]:
         """Return partitions by their keys; those that were deleted meanwhile are left out."""
         found = []
         for topic_id, partition_id in keys:
@@ -125,7 +125,7 @@ class Topics:
         """Remove a topic; return the name it had."""
         topic = self._topic(record.topic_id)
         for partition_id, partition in topic.partitions.items():
-            self.index.update(PartitionKey(topic.topic_id, partition_id), partition, None)
+            self.index.update(IndexedPartition(topic.topic_id, partition_id), partition, None)
         del self._topics[record.topic_id]
         del self._ids[topic.name]
         if has_collision_characters(topic.name):
@@ -139,7 +139,9 @@ class Topics:
 
     def _put(self, topic_id: Uuid, partition_id: int, new: PartitionRegistration) -> None:
         partitions = self._topic(topic_id).partitions
-        self.index.update(PartitionKey(topic_id, partition_id), partitions.get(partition_id), new)
+        self.index.update(
+            IndexedPartition(topic_id, partition_id), partitions.get(partition_id), new
+        )
         partitions[partition_id] = new
 
     def _topic(self, topic_id: Uuid) -> TopicState:

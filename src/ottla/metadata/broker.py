@@ -33,7 +33,7 @@ class ListenerAddress(NamedTuple):
     security_protocol: int
 
 
-class FeatureRange(NamedTuple):
+class SupportedLevels(NamedTuple):
     """The levels of a feature that a node supports."""
 
     low: int
@@ -50,7 +50,7 @@ class BrokerRegistration(NamedTuple):
     broker_epoch: int
     incarnation_id: Uuid
     listeners: Mapping[str, ListenerAddress]
-    features: Mapping[str, FeatureRange]
+    features: Mapping[str, SupportedLevels]
     rack: str | None
     fenced: bool
     in_controlled_shutdown: bool
@@ -125,7 +125,7 @@ class ControllerRegistration(NamedTuple):
     incarnation_id: Uuid
     zk_migration_ready: bool
     listeners: Mapping[str, ListenerAddress]
-    features: Mapping[str, FeatureRange]
+    features: Mapping[str, SupportedLevels]
 
     def node(self, listener_name: str) -> Node | None:
         """Return the controller's address on a listener, None when it has no such listener."""
@@ -157,7 +157,7 @@ def _end_points(kind: Callable[..., T], listeners: Mapping[str, ListenerAddress]
     ]
 
 
-def _features(kind: Callable[..., T], features: Mapping[str, FeatureRange]) -> list[T]:
+def _features(kind: Callable[..., T], features: Mapping[str, SupportedLevels]) -> list[T]:
     return [
         kind(name=name, min_supported_version=levels.low, max_supported_version=levels.high)
         for name, levels in features.items()
@@ -208,9 +208,9 @@ def _ranges(
     features: Sequence[
         RegisterBrokerRecord.BrokerFeature | RegisterControllerRecord.ControllerFeature
     ],
-) -> dict[str, FeatureRange]:
+) -> dict[str, SupportedLevels]:
     return {
-        feature.name: FeatureRange(feature.min_supported_version, feature.max_supported_version)
+        feature.name: SupportedLevels(feature.min_supported_version, feature.max_supported_version)
         for feature in features
     }
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ottla.metadata.broker import BrokerRegistration, ControllerRegistration
     from ottla.metadata.partition import PartitionRegistration
     from ottla.metadata.quota_keys import QuotaEntity
-    from ottla.metadata.resources import ConfigResource
+    from ottla.metadata.resources import ConfiguredResource
     from ottla.metadata.topic import TopicImage
     from ottla.types import Uuid
 
@@ -51,7 +51,7 @@ class MetadataDelta:
         self.brokers_changed: dict[int, BrokerRegistration | None] = {}
         self.controllers_changed: dict[int, ControllerRegistration | None] = {}
         self.features_changed: dict[str, int] = {}
-        self.configs_changed: dict[ConfigResource, dict[str, str | None]] = {}
+        self.configs_changed: dict[ConfiguredResource, dict[str, str | None]] = {}
         """Resource → name → the previous value."""
         self.quotas_changed: dict[QuotaEntity, None] = {}
         self.producer_ids_changed = False

@@ -8,7 +8,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from ottla.metadata.broker import FeatureRange
+from ottla.metadata.broker import SupportedLevels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,21 +53,21 @@ METADATA_VERSION_NAMES: Final[Mapping[int, str]] = MappingProxyType(
     }
 )
 
-SUPPORTED_FEATURES: Final[Mapping[str, FeatureRange]] = MappingProxyType(
+SUPPORTED_FEATURES: Final[Mapping[str, SupportedLevels]] = MappingProxyType(
     {
-        ELIGIBLE_LEADER_REPLICAS_VERSION: FeatureRange(0, 1),
-        GROUP_VERSION: FeatureRange(0, 1),
-        KRAFT_VERSION: FeatureRange(0, 1),
-        METADATA_VERSION: FeatureRange(MINIMUM_METADATA_VERSION, LATEST_METADATA_VERSION),
-        SHARE_VERSION: FeatureRange(0, 1),
-        STREAMS_VERSION: FeatureRange(0, 1),
-        TRANSACTION_VERSION: FeatureRange(0, 2),
+        ELIGIBLE_LEADER_REPLICAS_VERSION: SupportedLevels(0, 1),
+        GROUP_VERSION: SupportedLevels(0, 1),
+        KRAFT_VERSION: SupportedLevels(0, 1),
+        METADATA_VERSION: SupportedLevels(MINIMUM_METADATA_VERSION, LATEST_METADATA_VERSION),
+        SHARE_VERSION: SupportedLevels(0, 1),
+        STREAMS_VERSION: SupportedLevels(0, 1),
+        TRANSACTION_VERSION: SupportedLevels(0, 2),
     }
 )
 
 OTTLA_VERSION: Final = "ottla.version"
-REGISTERED_FEATURES: Final[Mapping[str, FeatureRange]] = MappingProxyType(
-    {**SUPPORTED_FEATURES, OTTLA_VERSION: FeatureRange(0, 1)}
+REGISTERED_FEATURES: Final[Mapping[str, SupportedLevels]] = MappingProxyType(
+    {**SUPPORTED_FEATURES, OTTLA_VERSION: SupportedLevels(0, 1)}
 )
 """What a broker registers: the last one, never finalised, tells Ottla's brokers from Kafka's."""
 

@@ -20,7 +20,7 @@ class ConfigResourceType(IntEnum):
     GROUP = 32
 
 
-class ConfigResource(NamedTuple):
+class ConfiguredResource(NamedTuple):
     """One resource with settings; a BROKER without a name stands for all brokers."""
 
     type: int
@@ -30,4 +30,4 @@ class ConfigResource(NamedTuple):
         return f"ConfigResource(type={ConfigResourceType(self.type).name}, name='{self.name}')"
 
 
-CLUSTER_DEFAULT = ConfigResource(ConfigResourceType.BROKER, "")
+CLUSTER_DEFAULT = ConfiguredResource(ConfigResourceType.BROKER, "")

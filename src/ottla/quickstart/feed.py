@@ -29,7 +29,7 @@ KEEP_FOR_EVER = {"retention.ms": "-1"}
 """The events are of 2013, so a retention of a week would delete them."""
 
 
-class Read(NamedTuple):
+class FeedRecord(NamedTuple):
     """One consumed record."""
 
     key: str
@@ -107,7 +107,7 @@ def send_marker(bootstrap: str, value: bytes) -> None:
         producer.flush()
 
 
-def read_all(bootstrap: str, topic: str) -> Iterator[Read]:
+def read_all(bootstrap: str, topic: str) -> Iterator[FeedRecord]:
     """Yield all records of a topic; raises OttlaError if they do not arrive."""
     with Consumer(
         bootstrap_servers=bootstrap,
@@ -122,13 +122,13 @@ def read_all(bootstrap: str, topic: str) -> Iterator[Read]:
         deadline = time.monotonic() + READ_SECONDS
         while any(consumer.position(place) < ends[place] for place in places):
             for record in consumer.poll(timeout=1.0, max_records=10_000):
-                yield Read(record.key.decode(), record.value)
+                yield FeedRecord(record.key.decode(), record.value)
                 deadline = time.monotonic() + READ_SECONDS
             if time.monotonic() > deadline:
                 raise OttlaError(f"topic {topic!r} could not be read to its end")
 
 
-def decode(record: Read) -> dict[str, Any]:
+def decode(record: FeedRecord) -> dict[str, Any]:
     """Return a JSON record's value."""
     value: dict[str, Any] = json.loads(record.value)
     return value

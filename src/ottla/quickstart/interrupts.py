@@ -20,7 +20,7 @@ ALARM = (signal.SIGALRM,) if hasattr(signal, "SIGALRM") else ()  # Windows has n
 AGAIN_SECONDS = 0.25
 
 
-class Interrupts:
+class SignalInterrupts:
     """Turns the signals into KeyboardInterrupt until `settle` is called."""
 
     def __init__(self) -> None:

@@ -91,13 +91,13 @@ def main(arguments: list[str]) -> None:
 
 
 async def _serve(log_dir: str) -> None:
-    from ottla.config.log_lines import LogSettings
+    from ottla.config.log_lines import LoggingSettings
     from ottla.server.logging.lines import configure_logging
     from ottla.server.node.node import Node
     from ottla.server.node.settings import node_settings
     from ottla.server.system.real import RealEnvironment
 
-    configure_logging(LogSettings.parse({"log.level": "ERROR"}))
+    configure_logging(LoggingSettings.parse({"log.level": "ERROR"}))
     overrides = {
         "log.dirs": log_dir,
         "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",

@@ -20,7 +20,7 @@ from ottla.quickstart.flights import (
     load_whole_year,
     whole_year_directory,
 )
-from ottla.quickstart.interrupts import Interrupts
+from ottla.quickstart.interrupts import SignalInterrupts
 from ottla.quickstart.node import DataDirectory, start_node
 from ottla.quickstart.show import Screen
 from ottla.quickstart.summary import count_directly, differences, from_records, partial_weeks
@@ -48,14 +48,14 @@ class QuickstartOptions(NamedTuple):
 
 def run(options: QuickstartOptions) -> None:
     """Run the quickstart and stop everything it started; raises OttlaError, OSError."""
-    with Interrupts() as interrupts, ExitStack() as cleanup:
+    with SignalInterrupts() as interrupts, ExitStack() as cleanup:
         try:
             _run(options, cleanup, interrupts)
         finally:
             interrupts.settle()
 
 
-def _run(options: QuickstartOptions, cleanup: ExitStack, interrupts: Interrupts) -> None:
+def _run(options: QuickstartOptions, cleanup: ExitStack, interrupts: SignalInterrupts) -> None:
     screen = Screen()
     missing = [name for name in SPARK_NEEDS if find_spec(name) is None]
     with_spark = options.with_spark and not missing

@@ -70,13 +70,13 @@ if TYPE_CHECKING:
     from ottla.raft.quorum_state import QuorumStateStore
     from ottla.raft.replicated_log import ReplicatedLog
     from ottla.raft.requests import Request, Response
-    from ottla.raft.voter_set import VoterEndpoint
+    from ottla.raft.voter_set import VoterAddress
     from ottla.types import Buffer, OffsetAndEpoch
 
     RunInWorker: TypeAlias = Callable[
         [Callable[[], Any], Callable[[Any, Exception | None], None]], None
     ]
-    SendRequest: TypeAlias = Callable[[int, tuple[VoterEndpoint, ...], Request], Pending[Response]]
+    SendRequest: TypeAlias = Callable[[int, tuple[VoterAddress, ...], Request], Pending[Response]]
     """Sends to a node, or for ids below -1 to a bootstrap server; fails when there is no answer."""
 
 COMMITS_KEPT = 100

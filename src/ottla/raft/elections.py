@@ -25,9 +25,9 @@ from ottla.types import OffsetAndEpoch
 
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
-    from ottla.raft.member import Member, Role
+    from ottla.raft.member import QuorumMember, Role
     from ottla.raft.requests import Request
-    from ottla.raft.voter_set import VoterEndpoint
+    from ottla.raft.voter_set import VoterAddress
 
 
 class Elections:
@@ -35,7 +35,7 @@ class Elections:
 
     __slots__ = ("_member",)
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: QuorumMember) -> None:
         self._member = member
 
     # What is due: when to look again
@@ -239,7 +239,7 @@ class Elections:
             return False
         return True
 
-    def _endpoints(self, leader: LeaderAndEpoch) -> tuple[VoterEndpoint, ...]:
+    def _endpoints(self, leader: LeaderAndEpoch) -> tuple[VoterAddress, ...]:
         voter = self._member.voters.latest.get(leader.leader_id)
         return leader.endpoints or (voter.endpoints if voter is not None else ())
 

@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ottla.raft.control_records import ControlMessage
-    from ottla.raft.member import Member
+    from ottla.raft.member import QuorumMember
     from ottla.raft.messages import Event
     from ottla.raft.requests import FetchResponse, FetchSnapshotResponse, Request
     from ottla.raft.roles import Unattached
-    from ottla.raft.voter_set import VoterEndpoint
+    from ottla.raft.voter_set import VoterAddress
     from ottla.types import Buffer, OffsetAndEpoch
 
-    Place: TypeAlias = tuple[int, tuple[VoterEndpoint, ...]]
+    Place: TypeAlias = tuple[int, tuple[VoterAddress, ...]]
 
 
 class Following:
@@ -49,7 +49,7 @@ class Following:
 
     __slots__ = ("_member", "_next_bootstrap")
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: QuorumMember) -> None:
         self._member = member
         self._next_bootstrap = 0
 

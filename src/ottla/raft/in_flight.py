@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from ottla.raft.requests import Request
-    from ottla.raft.timeouts import Timeouts
+    from ottla.raft.timeouts import QuorumTimeouts
 
 
 class Sent(NamedTuple):
@@ -26,7 +26,7 @@ class RequestsInFlight:
 
     __slots__ = ("_last_id", "_paused_until_ms", "_sent", "_timeouts")
 
-    def __init__(self, timeouts: Timeouts) -> None:
+    def __init__(self, timeouts: QuorumTimeouts) -> None:
         self._timeouts = timeouts
         self._sent: dict[int, Sent] = {}
         self._paused_until_ms: dict[int, int] = {}

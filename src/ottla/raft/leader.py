@@ -12,8 +12,8 @@ from ottla.raft.requests import LeaderAndEpoch, ReplicaKey
 from ottla.raft.timeouts import NEVER_MS
 
 if TYPE_CHECKING:
-    from ottla.raft.timeouts import Timeouts
-    from ottla.raft.voter_set import VoterEndpoint, VoterSet
+    from ottla.raft.timeouts import QuorumTimeouts
+    from ottla.raft.voter_set import VoterAddress, VoterSet
 
 
 OBSERVER_SESSION_MS = 300_000
@@ -67,10 +67,10 @@ class Leader:
         key: ReplicaKey,
         *,
         epoch: int,
-        endpoints: tuple[VoterEndpoint, ...],
+        endpoints: tuple[VoterAddress, ...],
         voters: VoterSet,
         epoch_start_offset: int,
-        timeouts: Timeouts,
+        timeouts: QuorumTimeouts,
         now_ms: int,
     ) -> None:
         self.key = key

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from ottla.purgatory.pending import Pending
     from ottla.raft.control_records import ControlMessage
-    from ottla.raft.member import Member
+    from ottla.raft.member import QuorumMember
     from ottla.raft.requests import FetchSnapshot
     from ottla.types import Buffer
 
@@ -46,7 +46,7 @@ class Leading:
 
     __slots__ = ("_member", "_waiting")
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: QuorumMember) -> None:
         self._member = member
         self._waiting: list[_Waiting] = []
 

@@ -24,7 +24,7 @@ from ottla.raft.messages import (
 from ottla.raft.quorum_state import NO_NODE, ElectionState
 from ottla.raft.requests import NO_LEADER, LeaderAndEpoch, ReplicaKey
 from ottla.raft.roles import TRANSITIONS, Candidate, Follower, Prospective, Resigned, Unattached
-from ottla.raft.timeouts import SUCCESSOR_DELAY_MS, Timeouts
+from ottla.raft.timeouts import SUCCESSOR_DELAY_MS, QuorumTimeouts
 from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ottla.raft.messages import Effect
     from ottla.raft.requests import Request
     from ottla.raft.voter_history import VoterHistory
-    from ottla.raft.voter_set import VoterEndpoint
+    from ottla.raft.voter_set import VoterAddress
     from ottla.types import OffsetAndEpoch
 
 log = logging.getLogger("ottla.raft")
@@ -75,11 +75,11 @@ class MemberSettings(NamedTuple):
     """Who a member is and how long it waits."""
 
     key: ReplicaKey
-    endpoints: tuple[VoterEndpoint, ...] = ()
+    endpoints: tuple[VoterAddress, ...] = ()
     """Where it serves as a controller."""
     bootstrap_count: int = 0
     """Number of controller.quorum.bootstrap.servers; they have the node ids -2, -3, ..."""
-    timeouts: Timeouts = Timeouts()
+    timeouts: QuorumTimeouts = QuorumTimeouts()
     joins_by_itself: bool = False
     """controller.quorum.auto.join.enable: an observer asks the leader to make it a voter."""
 
@@ -87,7 +87,7 @@ class MemberSettings(NamedTuple):
 Role: TypeAlias = Unattached | Follower | Prospective | Candidate | Leader | Resigned
 
 
-class Member:
+class QuorumMember:
     """The state of a voter or observer and its changes; effects collect in `effects`."""
 
     __slots__ = (
@@ -190,7 +190,7 @@ class Member:
     # Effects
 
     def send(
-        self, node_id: int, endpoints: tuple[VoterEndpoint, ...], request: Request, now_ms: int
+        self, node_id: int, endpoints: tuple[VoterAddress, ...], request: Request, now_ms: int
     ) -> None:
         """Send a request to a node that has none in flight."""
         correlation_id = self.in_flight.add(node_id, request, now_ms)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ottla.raft.control_records import ControlMessage
     from ottla.raft.quorum_state import ElectionState
     from ottla.raft.requests import LeaderAndEpoch, Request, Response
-    from ottla.raft.voter_set import VoterEndpoint, VoterSet
+    from ottla.raft.voter_set import VoterAddress, VoterSet
     from ottla.types import Buffer, OffsetAndEpoch
 
 
@@ -164,7 +164,7 @@ class Send(NamedTuple):
     """Send a request, then report ResponseReceived. Below -1: a bootstrap server's number."""
 
     node_id: int
-    endpoints: tuple[VoterEndpoint, ...]
+    endpoints: tuple[VoterAddress, ...]
     request: Request
     correlation_id: int
 

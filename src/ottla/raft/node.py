@@ -13,7 +13,7 @@ from ottla.raft.elections import Elections
 from ottla.raft.following import Following
 from ottla.raft.leader import Leader
 from ottla.raft.leading import Leading
-from ottla.raft.member import Member
+from ottla.raft.member import QuorumMember
 from ottla.raft.messages import (
     KRaftVersionOffered,
     LogFlushed,
@@ -84,7 +84,7 @@ class RaftNode:
 
         Times are monotonic ms; wall_ms gives the timestamps of control records.
         """
-        self._member = Member(
+        self._member = QuorumMember(
             settings,
             log=log,
             voters=voters,

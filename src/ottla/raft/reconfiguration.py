@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ottla.raft.control_records import ControlMessage
     from ottla.raft.leader import Leader
     from ottla.raft.leading import Leading
-    from ottla.raft.member import Member
+    from ottla.raft.member import QuorumMember
 
 FETCHED_WITHIN_MS = 3_600_000
 """A voter that is added has fetched to the end of the log, and lately."""
@@ -65,7 +65,7 @@ class Reconfiguration:
 
     __slots__ = ("_change", "_leading", "_member")
 
-    def __init__(self, member: Member, leading: Leading) -> None:
+    def __init__(self, member: QuorumMember, leading: Leading) -> None:
         self._member = member
         self._leading = leading
         self._change: _Change | None = None

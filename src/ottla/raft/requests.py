@@ -11,7 +11,7 @@ from ottla.types import ZERO_UUID, OffsetAndEpoch, Uuid
 
 if TYPE_CHECKING:
     from ottla.errors import ErrorCode
-    from ottla.raft.voter_set import Voter, VoterEndpoint
+    from ottla.raft.voter_set import Voter, VoterAddress
     from ottla.types import Buffer
 
 NO_LEADER = -1
@@ -31,7 +31,7 @@ class LeaderAndEpoch(NamedTuple):
 
     leader_id: int
     epoch: int
-    endpoints: tuple[VoterEndpoint, ...] = ()
+    endpoints: tuple[VoterAddress, ...] = ()
 
 
 class Vote(NamedTuple):

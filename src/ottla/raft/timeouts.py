@@ -18,7 +18,7 @@ NEVER_MS = 1 << 62
 """A deadline that does not come."""
 
 
-class Timeouts(NamedTuple):
+class QuorumTimeouts(NamedTuple):
     """controller.quorum.*.timeout.ms and the like."""
 
     election_ms: int = 1000

@@ -14,7 +14,7 @@ from ottla.raft.voter_set import VoterSet
 
 if TYPE_CHECKING:
     from ottla.raft.requests import VersionsResponse
-    from ottla.raft.voter_set import Voter, VoterEndpoint
+    from ottla.raft.voter_set import Voter, VoterAddress
 
 BUSY = "Request timed out waiting for leader to handle previous voter change request"
 NO_HIGH_WATERMARK = (
@@ -158,7 +158,7 @@ def _voters_text(voters: VoterSet) -> str:
     return "[" + ", ".join(key_text(replica_key(one)) for one in voters) + "]"
 
 
-def _endpoints_text(endpoints: tuple[VoterEndpoint, ...]) -> str:
+def _endpoints_text(endpoints: tuple[VoterAddress, ...]) -> str:
     shown = ", ".join(
         f"ListenerName({one.listener_name})={one.host}/<unresolved>:{one.port}" for one in endpoints
     )

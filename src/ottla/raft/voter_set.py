@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
-class VoterEndpoint(NamedTuple):
+class VoterAddress(NamedTuple):
     """An address of a voter on one controller listener."""
 
     listener_name: str
@@ -22,7 +22,7 @@ class VoterEndpoint(NamedTuple):
     port: int
 
 
-def address_on(endpoints: Iterable[VoterEndpoint], listener: str) -> tuple[str, int] | None:
+def address_on(endpoints: Iterable[VoterAddress], listener: str) -> tuple[str, int] | None:
     """Return host and port of the endpoint on a listener, None when there is none."""
     for end in endpoints:
         if end.listener_name == listener:
@@ -35,7 +35,7 @@ class Voter(NamedTuple):
 
     voter_id: int
     directory_id: Uuid = ZERO_UUID
-    endpoints: tuple[VoterEndpoint, ...] = ()
+    endpoints: tuple[VoterAddress, ...] = ()
     lowest_kraft_version: int = 0
     highest_kraft_version: int = 1
 
@@ -108,7 +108,7 @@ def voter_set_of(record: VotersRecord) -> VoterSet:
         Voter(
             voter.voter_id,
             voter.voter_directory_id,
-            tuple(VoterEndpoint(end.name, end.host, end.port) for end in voter.endpoints),
+            tuple(VoterAddress(end.name, end.host, end.port) for end in voter.endpoints),
             voter.kraft_version_feature.min_supported_version,
             voter.kraft_version_feature.max_supported_version,
         )

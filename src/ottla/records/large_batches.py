@@ -32,7 +32,7 @@ from ottla.records.batch import (
 from ottla.records.builder import assemble_batch, attributes_of
 from ottla.records.codec_streams import CompressedStream, decompressed_chunks, working_bytes
 from ottla.records.compression import Compression, DecompressionLimitExceeded
-from ottla.records.record_stream import RecordStream, Run
+from ottla.records.record_stream import RecordRun, RecordStream
 from ottla.records.scan import append_renumbered, outline_records, scan_records
 from ottla.records.validation_rules import (
     NO_KEY,
@@ -165,7 +165,7 @@ class _Check:
                 None if output is None else output.write,
             )
             for one in records:
-                if isinstance(one, Run):
+                if isinstance(one, RecordRun):
                     self._check_run(one, output)
                 else:
                     self._check_record(*one)
@@ -182,7 +182,7 @@ class _Check:
             self._look_at_the_time,
         )
 
-    def _check_run(self, run: Run, output: CompressedStream | None) -> None:
+    def _check_run(self, run: RecordRun, output: CompressedStream | None) -> None:
         first_index, count, view, start, end = run
         flags, largest, _ = scan_records(
             view,

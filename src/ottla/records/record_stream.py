@@ -31,7 +31,7 @@ _PREMATURE_END: Final = "Incorrect declared batch size, premature EOF reached"
 _MORE_RECORDS: Final = "Incorrect declared batch size, records still remaining in file"
 
 
-class Run(NamedTuple):
+class RecordRun(NamedTuple):
     """Whole records, one after another."""
 
     first_index: int
@@ -75,7 +75,7 @@ class RecordStream:
         self._left = 0
         """Bytes of the large record that are not read yet."""
 
-    def __iter__(self) -> Iterator[Run | LargeRecord]:
+    def __iter__(self) -> Iterator[RecordRun | LargeRecord]:
         """Return all records."""
         while self._index < self._count:
             view, position, index = self._view, self._position, self._index
@@ -84,7 +84,7 @@ class RecordStream:
             )
             if count:
                 self._index, self._position = index + count, end
-                yield Run(index, count, view, position, end)
+                yield RecordRun(index, count, view, position, end)
             else:
                 self._index += 1
                 yield self._crossing_record(index)
@@ -102,7 +102,7 @@ class RecordStream:
         self._view, self._position = chunk, 0
         return True
 
-    def _crossing_record(self, index: int) -> Run | LargeRecord:
+    def _crossing_record(self, index: int) -> RecordRun | LargeRecord:
         raw = bytearray()
         self._left = 5
         size = self._varint(raw)
@@ -114,7 +114,7 @@ class RecordStream:
             part = self._part(size)
             raw += part
             size -= len(part)
-        return Run(index, 1, memoryview(raw), 0, len(raw))
+        return RecordRun(index, 1, memoryview(raw), 0, len(raw))
 
     def _large_record(self, index: int, size: int) -> LargeRecord:
         self._left = size

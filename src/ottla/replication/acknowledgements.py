@@ -28,7 +28,7 @@ _Entry = tuple[int, int, ReplicationWait, int]
 """Required offset, a number that tells equal offsets apart, the waiter, and its position."""
 
 
-class Acknowledgements:
+class AcknowledgementQueue:
     """A queue ordered by offset; of equal offsets the older one comes first."""
 
     __slots__ = ("_count", "_entries", "completed_together")

@@ -16,7 +16,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.replication.acknowledgements import Acknowledgements
+from ottla.replication.acknowledgements import AcknowledgementQueue
 from ottla.replication.follower_state import NO_BROKER_EPOCH, FollowerState
 
 if TYPE_CHECKING:
@@ -135,8 +135,8 @@ class LeaderState:
         """The time of the last fetch or check; appends do not look at the clock."""
         self.epoch_start_offset = partition.log.log_end_offset
         self.followers: dict[int, FollowerState] = {}
-        self.acknowledgements = Acknowledgements()
-        self.deletions = Acknowledgements()
+        self.acknowledgements = AcknowledgementQueue()
+        self.deletions = AcknowledgementQueue()
         """DeleteRecords that wait for the low watermark."""
         self.proposal: ProposedIsr | None = None
 

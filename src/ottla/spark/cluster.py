@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from ottla.clients.metadata import TopicMetadata
-    from ottla.clients.settings import Settings
+    from ottla.clients.settings import ValidatedSettings
     from ottla.spark.options import Selection
     from ottla.types import Node, TopicPartition, Uuid
 
@@ -50,7 +50,7 @@ class ClusterReader:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: ValidatedSettings,
         *,
         api_timeout_ms: int = 60_000,
         first_answer_ms: int | None = None,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from ottla.clients.consumer.coordinator import GROUP, TRANSACTION, Coordinator
+from ottla.clients.consumer.coordinator import GROUP, TRANSACTION, CoordinatorLookup
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.protocol.apis.describe_transactions import DescribeTransactionsRequest
@@ -82,7 +82,7 @@ class Coordination:
     def __init__(self, cluster: ClusterReader) -> None:
         self._cluster = cluster
         self._client = cluster.client
-        self._known: dict[tuple[int, str], Coordinator] = {}
+        self._known: dict[tuple[int, str], CoordinatorLookup] = {}
 
     # ------------------------------------------------------------ transactions
 
@@ -107,7 +107,7 @@ class Coordination:
                     raise
         return self._init(coordinator, InitProducerIdRequest(**fields))
 
-    def _init(self, coordinator: Coordinator, request: InitProducerIdRequest) -> Producer:
+    def _init(self, coordinator: CoordinatorLookup, request: InitProducerIdRequest) -> Producer:
         version = _TWO_PHASE_VERSION if request.enable2_pc else None
         answer = self._ask(coordinator, request, _code, max_version=version)
         return Producer(
@@ -117,7 +117,7 @@ class Coordination:
             request.enable2_pc,
         )
 
-    def _bumps_epoch(self, coordinator: Coordinator) -> bool:
+    def _bumps_epoch(self, coordinator: CoordinatorLookup) -> bool:
         level = self._client.feature_level(coordinator.node_id, PURPOSE, "transaction.version")
         return level >= _EPOCH_BUMP_VERSION
 
@@ -220,17 +220,17 @@ class Coordination:
 
     # ------------------------------------------------------------ requests
 
-    def _found(self, key_type: int, key: str) -> Coordinator:
+    def _found(self, key_type: int, key: str) -> CoordinatorLookup:
         """Return a key's coordinator, whose node is looked up when it is first asked."""
         known = self._known.get((key_type, key))
         if known is None:
-            known = self._known[key_type, key] = Coordinator(self._client, key, key_type)
+            known = self._known[key_type, key] = CoordinatorLookup(self._client, key, key_type)
             self._client.register(known)
         return known
 
     def _ask(
         self,
-        coordinator: Coordinator,
+        coordinator: CoordinatorLookup,
         request: Request,
         code_of: Callable[[Any], int],
         *,
@@ -248,7 +248,7 @@ class Coordination:
 
         return self._cluster.retry(attempt, is_transient)
 
-    def _wait_until_known(self, coordinator: Coordinator, deadline_ms: float) -> None:
+    def _wait_until_known(self, coordinator: CoordinatorLookup, deadline_ms: float) -> None:
         def is_over() -> bool:
             return coordinator.known or coordinator.fatal is not None
 

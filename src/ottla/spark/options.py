@@ -20,7 +20,7 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ottla.clients.settings import Setting, Settings
+    from ottla.clients.settings import SettingParser, ValidatedSettings
 
 
 READ_OPTIONS = (
@@ -211,7 +211,7 @@ class Options:
             self.problems.append(f"{name}: {value!r} is neither true nor false")
         return value.lower() == "true"
 
-    def settings(self, table: Mapping[str, Setting]) -> Settings | None:
+    def settings(self, table: Mapping[str, SettingParser]) -> ValidatedSettings | None:
         """Return the kafka.* options, validated by a client's table."""
         values = {
             name.removeprefix("kafka."): value

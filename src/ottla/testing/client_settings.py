@@ -17,7 +17,7 @@ from ottla.testing.errors import ClusterError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ottla.clients.settings import Settings
+    from ottla.clients.settings import ValidatedSettings
 
 _LIBRDKAFKA = {
     "ssl.truststore.location": "ssl.ca.location",
@@ -81,10 +81,10 @@ def of_python_clients(given: Mapping[str, str]) -> dict[str, Any]:
     return found if context is None else {**found, "ssl_context": context}
 
 
-def _parsed(given: Mapping[str, str]) -> Settings:
+def _parsed(given: Mapping[str, str]) -> ValidatedSettings:
     return read_settings(ADMIN, given, {"bootstrap_servers": "localhost:9092"})
 
 
-def _has_login(settings: Settings) -> bool:
+def _has_login(settings: ValidatedSettings) -> bool:
     protocol: str = settings.security_protocol
     return protocol.startswith("SASL")

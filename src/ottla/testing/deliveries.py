@@ -34,7 +34,7 @@ class CountedShareConsumer(ShareConsumer):
         return records
 
 
-class Deliveries:
+class GroupDeliveries:
     """The deliveries of one group, by topic, partition and offset."""
 
     def __init__(self) -> None:

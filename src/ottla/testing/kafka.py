@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ottla.clients.blocking import Admin, Consumer, Producer
     from ottla.clients.keywords import ConsumerSettings
     from ottla.clients.share.blocking import ShareConsumer
-    from ottla.testing.deliveries import Deliveries
+    from ottla.testing.deliveries import GroupDeliveries
     from ottla.testing.expectation import Expectation
     from ottla.testing.fault_clock import ClusterClock
     from ottla.testing.fault_disk import DiskFaults
@@ -81,7 +81,7 @@ class Kafka:
         self._producer: Producer | None = None
         self._admin: Admin | None = None
         self._consumers: list[Consumer | ShareConsumer] = []
-        self._deliveries: dict[str, Deliveries] = {}
+        self._deliveries: dict[str, GroupDeliveries] = {}
         self._making = threading.Lock()  # tests have threads: one of two producers was never closed
 
     def __enter__(self) -> Self:
@@ -213,10 +213,10 @@ class Kafka:
         closes one that is left open.
         """
         from ottla.clients.admin.configs import ConfigResource, ResourceType
-        from ottla.testing.deliveries import CountedShareConsumer, Deliveries
+        from ottla.testing.deliveries import CountedShareConsumer, GroupDeliveries
 
         if group not in self._deliveries:
-            self._deliveries[group] = Deliveries()
+            self._deliveries[group] = GroupDeliveries()
             beginning = {"share.auto.offset.reset": "earliest"}
             self.admin.alter_configs({ConfigResource(ResourceType.GROUP, group): beginning})
         consumer = CountedShareConsumer(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.clients.consumer.classic_group import ClassicGroup, GroupState
+from ottla.clients.consumer.classic_group import ClassicMembership, GroupState
 from ottla.clients.consumer.offsets import OffsetAndMetadata, first_commit_error
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.find_coordinator import FindCoordinatorRequest
@@ -55,7 +55,7 @@ def test_who_was_too_slow_commits_nothing_any_more() -> None:
     """The group may have gone on and be empty: an outsider's commit would be taken."""
     cluster, group, consumer = _member(max_poll_interval_ms=1000, enable_auto_commit=True)
     assert not _code(consumer.commit(OLD))
-    assert isinstance(consumer.core.group, ClassicGroup)
+    assert isinstance(consumer.core.group, ClassicMembership)
     member = consumer.core.group.last_identity
     consumer.sim.run(lambda: group.remaining)
     assert consumer.core.group.last_identity == member  # so a transaction of it is refused
@@ -73,7 +73,7 @@ def test_a_commit_while_joining_fails_here() -> None:
     """REBALANCE_IN_PROGRESS, as from Kafka's client; before the join the old generation counts."""
     cluster, group, consumer = _member()
     core = consumer.core
-    assert isinstance(core.group, ClassicGroup)
+    assert isinstance(core.group, ClassicMembership)
     core.group.request_rejoin("test")
     step = core.user_poll()
     assert step is not None
@@ -110,7 +110,7 @@ def test_a_late_answer_about_an_older_generation_ends_no_membership(code: ErrorC
     """The caller gets REBALANCE_IN_PROGRESS; the current member continues."""
     cluster, _, consumer = _member()
     group = consumer.core.group
-    assert isinstance(group, ClassicGroup)
+    assert isinstance(group, ClassicMembership)
     cluster.faults[OffsetCommitRequest] = [_refusing(code)]
     pending = consumer.core.send_commit(OLD)
     group.generation += 1  # a rebalance ends before the answer comes
@@ -124,7 +124,7 @@ def test_an_answer_about_this_generation_ends_the_membership() -> None:
     """Only once: a second error finds no membership to end."""
     cluster, _, consumer = _member()
     group = consumer.core.group
-    assert isinstance(group, ClassicGroup)
+    assert isinstance(group, ClassicMembership)
     cluster.faults[OffsetCommitRequest] = [_refusing(ErrorCode.ILLEGAL_GENERATION)] * 2
     first, second = consumer.core.send_commit(OLD), consumer.core.send_commit(OLD)
     consumer.sim.run(lambda: first.done and second.done)

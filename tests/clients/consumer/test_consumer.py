@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.clients.consumer.coordinator import Coordinator
+from ottla.clients.consumer.coordinator import CoordinatorLookup
 from ottla.clients.consumer.deserializing import Deserializers
-from ottla.clients.consumer.fetched import AppendedRecord, Fetched, next_offset_after
-from ottla.clients.consumer.fetcher import Fetcher, FetchSession
+from ottla.clients.consumer.fetched import (
+    AppendedRecord,
+    FetchedPartitionRecords,
+    next_offset_after,
+)
+from ottla.clients.consumer.fetcher import ClientFetchSession, Fetcher
 from ottla.clients.consumer.offsets import OffsetAndMetadata, Positions, read_reset_policy
 from ottla.clients.consumer.subscription import Subscription
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
@@ -45,7 +49,7 @@ class Rig:
         self.sim = Simulation(self.cluster, read)
         client = self.sim.client
         self.subscription = Subscription(exclude_internal=True)
-        self.coordinator = Coordinator(client, read.group_id) if read.group_id else None
+        self.coordinator = CoordinatorLookup(client, read.group_id) if read.group_id else None
         self.positions = Positions(
             read, client, self.subscription, self.coordinator, wall_ms=lambda: 0
         )
@@ -303,14 +307,16 @@ def test_buffers_are_bounded() -> None:
 # ---------------------------------------------------------------- fetched bytes
 
 
-def _fetched(data: bytes, *, aborted: list[object] | None = None, offset: int = 0) -> Fetched:
+def _fetched(
+    data: bytes, *, aborted: list[object] | None = None, offset: int = 0
+) -> FetchedPartitionRecords:
     view = memoryview(data)
     end = next_offset_after(view)
     assert end is not None
-    return Fetched(T0, view, offset, end, aborted=aborted, check_crcs=True)
+    return FetchedPartitionRecords(T0, view, offset, end, aborted=aborted, check_crcs=True)
 
 
-def _values(fetched: Fetched) -> list[bytes | None]:
+def _values(fetched: FetchedPartitionRecords) -> list[bytes | None]:
     out: list[bytes | None] = []
     while records := fetched.take(2):
         out += [record.value for record in records]
@@ -398,7 +404,7 @@ def test_a_cut_last_batch_is_ignored() -> None:
 
 def test_sessions_tell_only_what_changed() -> None:
     """KIP-227: full, then differences; a lost session starts over."""
-    session = FetchSession()
+    session = ClientFetchSession()
     topic_id = Uuid(bytes(15) + b"\x01")
     one, two = TopicPartition("t", 0), TopicPartition("t", 1)
     entries = {one: (topic_id, 5, 0, 100), two: (topic_id, 9, 0, 100)}

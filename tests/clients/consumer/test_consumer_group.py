@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla import SubscriptionPattern
-from ottla.clients.consumer.consumer_group import ConsumerGroup, MemberState
+from ottla.clients.consumer.consumer_group import ConsumerMembership, MembershipState
 from ottla.clients.consumer.core import ConsumerCore, RebalanceListener
 from ottla.clients.consumer.offsets import OffsetAndMetadata
 from ottla.coordinator.group.consumer.patterns import MIN_INTERVAL_MS
@@ -64,8 +64,8 @@ def member(at: SimulatedGroups, *topics: str, **settings: Any) -> SimulatedConsu
     return made
 
 
-def group_of(one: SimulatedConsumer) -> ConsumerGroup:
-    assert isinstance(one.core.group, ConsumerGroup)
+def group_of(one: SimulatedConsumer) -> ConsumerMembership:
+    assert isinstance(one.core.group, ConsumerMembership)
     return one.core.group
 
 
@@ -169,7 +169,7 @@ def test_a_wrong_pattern_is_raised_by_poll() -> None:
     with pytest.raises(KafkaError, match=r"\(t") as raised:
         together(lambda: False, one)
     assert raised.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION
-    assert group_of(one).state is MemberState.FATAL
+    assert group_of(one).state is MembershipState.FATAL
 
 
 @pytest.mark.parametrize("fault", [LOSE_ANSWER, LOSE_REQUEST])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla import AsyncConsumer, Consumer, TopicPartition
-from ottla.clients.consumer.classic_group import ClassicGroup, GroupState
+from ottla.clients.consumer.classic_group import ClassicMembership, GroupState
 from ottla.clients.consumer.explanation import why_no_records
 from ottla.protocol.apis.fetch import FetchRequest
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest
@@ -96,7 +96,7 @@ def test_a_group() -> None:
     core = consumer.core
     core.subscribe(["t"], None, None)
     consumer.sim.run(lambda: core.client.metadata.partition_count("t"))
-    assert isinstance(core.group, ClassicGroup)
+    assert isinstance(core.group, ClassicMembership)
     assert core.coordinator is not None
     core.coordinator.node = None
     assert _why(core) == "the coordinator of the group is not known"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.clients.consumer.classic_group import ClassicGroup, GroupState
-from ottla.clients.consumer.coordinator import Coordinator
+from ottla.clients.consumer.classic_group import ClassicMembership, GroupState
+from ottla.clients.consumer.coordinator import CoordinatorLookup
 from ottla.clients.consumer.subscription import Subscription
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -23,8 +23,8 @@ class Member:
         read = consumer_settings(**{"group_id": "g", "heartbeat_interval_ms": 100, **settings})
         self.sim = Simulation(cluster, read)
         self.subscription = Subscription(exclude_internal=True)
-        coordinator = Coordinator(self.sim.client, "g")
-        self.group = ClassicGroup(
+        coordinator = CoordinatorLookup(self.sim.client, "g")
+        self.group = ClassicMembership(
             read, self.sim.client, self.subscription, coordinator, on_assigned=lambda: None
         )
         self.sim.client.machines.append(self.group)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla import Admin, AsyncConsumer, Consumer, Producer, TopicPartition
-from ottla.clients.consumer.classic_group import ClassicGroup
+from ottla.clients.consumer.classic_group import ClassicMembership
 from ottla.clients.consumer.core import RebalanceListener
 from ottla.errors import KafkaError
 from ottla.testing.cluster import Cluster
@@ -115,7 +115,7 @@ def test_who_is_no_member_any_more_hears_that_all_is_lost(bootstrap: str) -> Non
     notes = Notes()
     consumer = _member(bootstrap, notes, "g-lost")
     core = consumer._core
-    assert isinstance(core.group, ClassicGroup)
+    assert isinstance(core.group, ClassicMembership)
     with core.runtime.lock:
         core.group._forget(lost=True)
     consumer.close()

@@ -11,17 +11,17 @@ import pytest
 
 from ottla.clients.blocking import Consumer
 from ottla.clients.consumer.consumer import AsyncConsumer
-from ottla.clients.consumer.membership import Step
+from ottla.clients.consumer.membership import ListenerCall
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-STEP = Step("revoked", (TopicPartition("t", 0),))
+STEP = ListenerCall("revoked", (TopicPartition("t", 0),))
 
 
-def _consumers(error: Exception, done: list[Step]) -> dict[str, Callable[[], None]]:
+def _consumers(error: Exception, done: list[ListenerCall]) -> dict[str, Callable[[], None]]:
     """Return what runs the step in each of them, with a commit that fails."""
 
     async def commit(**limits: float) -> None:
@@ -48,7 +48,7 @@ def _consumers(error: Exception, done: list[Step]) -> dict[str, Callable[[], Non
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_an_error_of_the_cluster_delays_no_revocation(kind: str) -> None:
     """The records are read again by whoever gets the partition."""
-    done: list[Step] = []
+    done: list[ListenerCall] = []
     _consumers(KafkaError(ErrorCode.REQUEST_TIMED_OUT), done)[kind]()
     assert done == [STEP]
 

@@ -26,7 +26,7 @@ from tests.clients.simulated import (
 
 if TYPE_CHECKING:
     from ottla.clients.producer.batches import Delivery
-    from ottla.clients.settings import Settings
+    from ottla.clients.settings import ValidatedSettings
 
 T0 = TopicPartition("t", 0)
 
@@ -37,7 +37,9 @@ class Rig:
     def __init__(self, *, brokers: int = 1, partitions: int = 1, **settings: object) -> None:
         self.cluster = FakeCluster(brokers)
         self.cluster.create("t", partitions)
-        read: Settings = producer_settings(**{"linger_ms": 0, "batch_size": 200, **settings})
+        read: ValidatedSettings = producer_settings(
+            **{"linger_ms": 0, "batch_size": 200, **settings}
+        )
         self.sim = Simulation(self.cluster, read)
         client = self.sim.client
         self.accumulator = Accumulator(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.controller.config_operations import AlterOperation
+from ottla.controller.config_operations import ConfigOperation
 from ottla.protocol.apis.alter_configs import AlterConfigsRequest
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.describe_configs import DescribeConfigsRequest
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.conformance
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
-SET, DELETE, APPEND, SUBTRACT = AlterOperation
+SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.controller.config_operations import AlterOperation
+from ottla.controller.config_operations import ConfigOperation
 from ottla.protocol import codec
 from ottla.protocol.api_keys import ApiKey, response_class
 from ottla.protocol.apis.alter_client_quotas import AlterClientQuotasRequest
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.conformance
 TOPIC, BROKER, GROUP, METRICS = 2, 4, 32, 16
-SET, DELETE, APPEND, SUBTRACT = AlterOperation
+SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 OTHER_ID = Uuid(b"x" * 16)
 
 

@@ -12,7 +12,7 @@ from ottla.clients.admin.configs import AlterOperation, ConfigChange, ConfigReso
 from ottla.config.broker import parse_broker_config
 from ottla.config.describe import (
     BrokerSources,
-    Entry,
+    DescribedSetting,
     describe_broker,
     describe_cluster_default,
     describe_group,
@@ -92,7 +92,7 @@ def _theirs(admin: Admin, resource: ConfigResource) -> dict[str, Any]:
     }
 
 
-def _ours(entries: Iterable[Entry]) -> dict[str, Any]:
+def _ours(entries: Iterable[DescribedSetting]) -> dict[str, Any]:
     return {
         one.name: (
             one.value,

@@ -25,8 +25,8 @@ from ottla.raft.requests import (
     VoteResponse,
 )
 from ottla.raft.snapshot import decode_snapshot, snapshot_name
-from ottla.raft.voter_set import VoterEndpoint
-from ottla.server.controller.quorum_channel import QuorumChannel, QuorumSettings
+from ottla.raft.voter_set import VoterAddress
+from ottla.server.controller.quorum_channel import QuorumAccess, QuorumChannel
 from ottla.server.node.format import read_meta_properties
 from ottla.server.system.clock import SystemClock
 from ottla.server.system.files import RealDirectory
@@ -70,7 +70,7 @@ class Controller:
     @property
     def leader(self) -> LeaderAndEpoch:
         """The leader as responses name it."""
-        end = VoterEndpoint(LISTENER, "127.0.0.1", self.node.controller_port)
+        end = VoterAddress(LISTENER, "127.0.0.1", self.node.controller_port)
         return LeaderAndEpoch(1, self.epoch, (end,))
 
     def described(self) -> DescribeQuorumResponse.TopicData.PartitionData:
@@ -212,7 +212,7 @@ def test_our_member_follows_over_the_channel(controller: Controller, tmp_path: P
     async def follow() -> Observer:
         loop, clock = asyncio.get_running_loop(), SystemClock()
         timer = LoopTimer(loop, clock)
-        settings = QuorumSettings(
+        settings = QuorumAccess(
             node_id=OBSERVER.node_id,
             cluster_id=controller.cluster_id,
             listener=LISTENER,

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ErrorCode
-from ottla.metadata.resources import ConfigResource, ConfigResourceType
+from ottla.metadata.resources import ConfigResourceType, ConfiguredResource
 from ottla.replication.replica_set import ReplicaSet
 from ottla.server.broker.coordinators import Coordinators
 from ottla.server.broker.new_logs import LOGS_AT_ONCE, LOGS_OF_THE_LOOP
@@ -337,7 +337,7 @@ def test_a_change_that_fails_stops_no_other_change() -> None:
         topics_deleted={X: topic("x", X), Y: topic("y", Y)},
         partitions_changed={u.topic_id: {0: None}, v.topic_id: {0: None}},
         quotas_changed=("entity",),
-        configs_changed=(ConfigResource(ConfigResourceType.CLIENT_METRICS, "subscription"),),
+        configs_changed=(ConfiguredResource(ConfigResourceType.CLIENT_METRICS, "subscription"),),
     )
     image.quotas = SimpleNamespace(by_entity={})
     one.metadata_changed(delta, image)

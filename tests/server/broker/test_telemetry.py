@@ -9,7 +9,7 @@ import pytest
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.image.image import MetadataImage
-from ottla.metadata.resources import ConfigResource
+from ottla.metadata.resources import ConfiguredResource
 from ottla.protocol.apis.api_versions import ApiVersionsRequest
 from ottla.protocol.apis.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from ottla.protocol.apis.push_telemetry import PushTelemetryRequest
@@ -200,7 +200,7 @@ def test_of_an_attribute_named_twice_the_last_expression_counts() -> None:
     telemetry = Telemetry(1000, lambda run, done: None)
     image = MetadataImage()
     stored = {"match": "client_id=a,client_id=b", "metrics": "a."}
-    image.configs.by_resource = {ConfigResource(METRICS, "twice"): stored}
+    image.configs.by_resource = {ConfiguredResource(METRICS, "twice"): stored}
     telemetry.update(image, "twice")
     found = {}
     for number, name in enumerate("ab"):
@@ -238,8 +238,8 @@ def test_a_stored_subscription_that_cannot_be_told_matches_no_one(
     image = MetadataImage()
     stored = {"match": f"client_id={expression}", "metrics": "a."}
     image.configs.by_resource = {
-        ConfigResource(METRICS, "foreign"): stored,
-        ConfigResource(METRICS, "ours"): {"metrics": "b."},
+        ConfiguredResource(METRICS, "foreign"): stored,
+        ConfiguredResource(METRICS, "ours"): {"metrics": "b."},
     }
     for name in ("foreign", "ours"):
         telemetry.update(image, name)
@@ -252,6 +252,6 @@ def test_java_s_classes_of_characters_are_understood() -> None:
     context = TelemetryContext("app", "127.0.0.1", 1, "s", "1", "PLAINTEXT")
     image = MetadataImage()
     stored = {"match": r"client_id=\p{Alpha}+", "metrics": "a."}
-    image.configs.by_resource = {ConfigResource(METRICS, "foreign"): stored}
+    image.configs.by_resource = {ConfiguredResource(METRICS, "foreign"): stored}
     telemetry.update(image, "foreign")
     assert telemetry.instance(ME, context, "1").metrics == ["a."]

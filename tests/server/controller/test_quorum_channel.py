@@ -24,8 +24,8 @@ from ottla.raft.requests import (
     VoteResponse,
 )
 from ottla.raft.voter_history import VoterHistory
-from ottla.raft.voter_set import Voter, VoterEndpoint, VoterSet
-from ottla.server.controller.quorum_channel import QuorumChannel, QuorumSettings
+from ottla.raft.voter_set import Voter, VoterAddress, VoterSet
+from ottla.server.controller.quorum_channel import QuorumAccess, QuorumChannel
 from ottla.server.system.timers import LoopTimer
 from ottla.testing.disk import SimulatedDisk
 from ottla.testing.simulation.environment import SimulatedClock
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 LISTENER, PORT, BOOTSTRAP = "CONTROLLER", 9093, -2
 OBSERVER = ReplicaKey(9, Uuid(b"an observer's id"))
-LEADER_END = VoterEndpoint(LISTENER, HOST, PORT)
+LEADER_END = VoterAddress(LISTENER, HOST, PORT)
 TIMEOUT_MS = 2000
 
 
@@ -53,7 +53,7 @@ class Peer:
         loop = self.loop = simulated.loop
         self.clock = SimulatedClock(loop)
         self.timer = LoopTimer(loop, self.clock)
-        settings = QuorumSettings(
+        settings = QuorumAccess(
             node_id=OBSERVER.node_id,
             cluster_id="",
             listener=LISTENER,
@@ -65,7 +65,7 @@ class Peer:
         self.channel = QuorumChannel(settings, loop=loop, clock=self.clock, timer=self.timer)
 
     async def ask(
-        self, request: Request, node_id: int = 1, *ends: VoterEndpoint
+        self, request: Request, node_id: int = 1, *ends: VoterAddress
     ) -> tuple[Any, Exception | None]:
         """Return the response, or the error."""
         pending = self.channel.send(node_id, ends or (LEADER_END,), request)
@@ -125,7 +125,7 @@ def test_a_node_without_an_address_is_not_asked() -> None:
 
     async def talk() -> None:
         peer = Peer(simulated)
-        other = VoterEndpoint("ELSEWHERE", HOST, PORT)
+        other = VoterAddress("ELSEWHERE", HOST, PORT)
         for node_id in (1, BOOTSTRAP - 1):
             _, error = await peer.ask(_vote(1), node_id, other)
             assert isinstance(error, KafkaError)
@@ -212,7 +212,7 @@ def test_a_node_that_moved_is_asked_at_its_new_address() -> None:
     async def talk() -> None:
         simulated.network.listen(HOST, 1)
         peer = Peer(simulated)
-        lost = peer.channel.send(1, (VoterEndpoint(LISTENER, HOST, 1),), _vote(1))
+        lost = peer.channel.send(1, (VoterAddress(LISTENER, HOST, 1),), _vote(1))
         await simulated.start()
         answer, _ = await peer.ask(_vote(1))
         assert isinstance(answer, VoteResponse)

@@ -24,7 +24,7 @@ from ottla.raft.requests import (
     VoteResponse,
 )
 from ottla.raft.snapshot import verify_snapshot
-from ottla.raft.voter_set import VoterEndpoint
+from ottla.raft.voter_set import VoterAddress
 from ottla.raft.wire import requests, responses
 from ottla.records.batches import iterate_batches
 from ottla.server.controller.quorum_requests import QuorumRequests
@@ -62,7 +62,7 @@ class Peer:
         leader_id, epoch = self.cluster.run(
             lambda node: (node.controller.quorum.leader_id, node.controller.quorum.leader_epoch)
         )
-        return LeaderAndEpoch(leader_id, epoch, (VoterEndpoint(LISTENER, *self.address),))
+        return LeaderAndEpoch(leader_id, epoch, (VoterAddress(LISTENER, *self.address),))
 
     @property
     def end_offset(self) -> int:

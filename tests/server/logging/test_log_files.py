@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from ottla.cli.commands.server_start import server_start
-from ottla.config.log_lines import TRACE, LogSettings
+from ottla.config.log_lines import TRACE, LoggingSettings
 from ottla.server.logging.lines import configure_logging
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def restored() -> Iterator[None]:
 def configure(path: Path, **settings: str) -> logging.Logger:
     """Configure a log file; return the logger of nodes."""
     given = {name.replace("_", "."): value for name, value in settings.items()}
-    configure_logging(LogSettings.parse({"log.file": str(path), **given}))
+    configure_logging(LoggingSettings.parse({"log.file": str(path), **given}))
     return logging.getLogger("ottla.node")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.controller.config_operations import AlterOperation
+from ottla.controller.config_operations import ConfigOperation
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.alter_client_quotas import AlterClientQuotasRequest
 from ottla.protocol.apis.alter_configs import AlterConfigsRequest
@@ -80,7 +80,7 @@ def _ask_standby(cluster: Cluster, request: Request, version: int) -> Any:
 
 def _set(*changes: tuple[int, str, str, str]) -> IncrementalAlterConfigsRequest:
     struct = IncrementalAlterConfigsRequest.AlterConfigsResource
-    operation = AlterOperation.SET
+    operation = ConfigOperation.SET
     return IncrementalAlterConfigsRequest(
         resources=[
             struct(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.controller.config_operations import AlterOperation
+from ottla.controller.config_operations import ConfigOperation
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.api_versions import ApiVersionsRequest
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
@@ -19,6 +19,7 @@ from ottla.testing.cluster import Cluster
 from tests.controller.harness import topic
 from tests.server.node.test_setting_answers import BROKER, alter
 from tests.server.requests.untrusted_clients import Peer
+from tests.waits import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +35,7 @@ def cluster() -> Iterator[Cluster]:
 
 def _take_back(peer: Peer, broker: str, name: str) -> None:
     struct = IncrementalAlterConfigsRequest.AlterConfigsResource
-    change = struct.AlterableConfig(name=name, config_operation=AlterOperation.DELETE, value=None)
+    change = struct.AlterableConfig(name=name, config_operation=ConfigOperation.DELETE, value=None)
     resource = struct(resource_type=BROKER, resource_name=broker, configs=[change])
     answer = peer.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
     assert answer.responses[0].error_code == 0
@@ -209,20 +210,27 @@ def test_a_cordoned_directory_gets_no_new_partitions(tmp_path: Path) -> None:
     with Cluster(data_dir=",".join(paths)) as cluster:
         peer = Peer(cluster.bootstrap)
         peer.ask(CreateTopicsRequest(topics=[topic("even", 4)]), 7)
-        assert _counts(peer) == {paths[0]: 2, paths[1]: 2}
+        assert _counts(peer, 4) == {paths[0]: 2, paths[1]: 2}
         assert alter(peer, BROKER, "1", **{"cordoned.log.dirs": paths[1]})[0] == 0
         peer.ask(CreateTopicsRequest(topics=[topic("odd", 3)]), 7)
-        assert _counts(peer) == {paths[0]: 5, paths[1]: 2}
+        assert _counts(peer, 7) == {paths[0]: 5, paths[1]: 2}
         assert alter(peer, BROKER, "1", **{"cordoned.log.dirs": "*"})[0] == 0
         refused = peer.ask(CreateTopicsRequest(topics=[topic("none")]), 7).topics[0]
         assert refused.error_code != 0
         assert alter(peer, BROKER, "1", **{"cordoned.log.dirs": ""})[0] == 0
         peer.ask(CreateTopicsRequest(topics=[topic("back", 3)]), 7)
-        assert _counts(peer) == {paths[0]: 5, paths[1]: 5}
+        assert _counts(peer, 10) == {paths[0]: 5, paths[1]: 5}
 
 
-def _counts(peer: Peer) -> dict[str, int]:
-    answer = peer.ask(DescribeLogDirsRequest(topics=None), 5)
-    return {
-        one.log_dir: sum(len(topic.partitions) for topic in one.topics) for one in answer.results
-    }
+def _counts(peer: Peer, total: int) -> dict[str, int]:
+    """Count the partitions of each directory, once the broker has made all that were created."""
+    found: dict[str, int] = {}
+
+    def are_made() -> bool:
+        answer = peer.ask(DescribeLogDirsRequest(topics=None), 5)
+        for one in answer.results:
+            found[one.log_dir] = sum(len(topic.partitions) for topic in one.topics)
+        return sum(found.values()) == total
+
+    wait_for(are_made)
+    return found

@@ -6,7 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.metadata.broker import ControllerRegistration, FeatureRange, ListenerAddress
+from ottla.metadata.broker import ControllerRegistration, ListenerAddress, SupportedLevels
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.features import METADATA_VERSION
 from ottla.metadata.framing import MessageAndVersion
@@ -58,7 +58,7 @@ def _registration(incarnation_id: Uuid) -> ControllerRegistration:
         incarnation_id,
         zk_migration_ready=False,
         listeners={"CONTROLLER": ListenerAddress("host", 9093, 0)},
-        features={"group.version": FeatureRange(0, 1)},
+        features={"group.version": SupportedLevels(0, 1)},
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.config.describe import describe_topic
-from ottla.controller.config_operations import AlterOperation
+from ottla.controller.config_operations import ConfigOperation
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.describe_configs import DescribeConfigsRequest
@@ -52,7 +52,7 @@ def alter(peer: Peer, kind: int, name: str, **settings: str) -> tuple[int, str |
     """Set settings; return code and text of the answer."""
     struct = IncrementalAlterConfigsRequest.AlterConfigsResource
     configs = [
-        struct.AlterableConfig(name=key, config_operation=AlterOperation.SET, value=value)
+        struct.AlterableConfig(name=key, config_operation=ConfigOperation.SET, value=value)
         for key, value in settings.items()
     ]
     resource = struct(resource_type=kind, resource_name=name, configs=configs)

@@ -9,13 +9,13 @@ import pytest
 from ottla.config.problems import ConfigErrors
 from ottla.server.node.settings import (
     ConfigFile,
-    NodeSettings,
+    StartSettings,
     node_environment,
     node_settings,
 )
 
 if TYPE_CHECKING:
-    from ottla.config.environment import Environment
+    from ottla.config.environment import EnvironmentSettings
 
 FILE = ConfigFile(
     "server.properties",
@@ -31,7 +31,7 @@ num.partitions=2
 )
 
 
-def environment(**variables: str) -> Environment:
+def environment(**variables: str) -> EnvironmentSettings:
     """Read variables; no file can be opened."""
 
     def read_file(path: str) -> str:
@@ -40,7 +40,7 @@ def environment(**variables: str) -> Environment:
     return node_environment(variables, read_file)
 
 
-def origins(settings: NodeSettings, *names: str) -> list[str]:
+def origins(settings: StartSettings, *names: str) -> list[str]:
     """Return where settings come from."""
     return [settings.given[name].origin for name in names]
 

@@ -10,7 +10,7 @@ import pytest
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
-from ottla.replication.acknowledgements import Acknowledgements
+from ottla.replication.acknowledgements import AcknowledgementQueue
 from ottla.server.handlers.delete_records import DeletionWaits, PartitionResult, _Awaited
 from ottla.testing.cluster import Cluster
 from ottla.testing.kafka import Kafka
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def _waits() -> tuple[DeletionWaits, PartitionResult, Any]:
     """Return a request that waits for offset 5 of one partition; its low watermark is 2."""
-    leading = SimpleNamespace(low_watermark=2, deletions=Acknowledgements())
+    leading = SimpleNamespace(low_watermark=2, deletions=AcknowledgementQueue())
     result = PartitionResult(partition_index=0, low_watermark=2)
     awaited = [_Awaited(result, cast("LeaderState", leading), 5)]
     waits = DeletionWaits(DeleteRecordsResponse(topics=[]), awaited, 0)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from starlette.requests import Request
 
-from ottla.config.log_lines import LogSettings
+from ottla.config.log_lines import LoggingSettings
 from ottla.metrics.families import Spelling
 from ottla.server.http import app, connection
 from ottla.server.http.health import NodeHealth
@@ -184,7 +184,7 @@ def test_untrusted_clients_and_the_library_write_no_lines_of_their_own(
     names = ("ottla", "uvicorn")
     before = [(one := logging.getLogger(name), one.handlers[:], one.propagate) for name in names]
     level = logging.getLogger("ottla").level
-    configure_logging(LogSettings.parse({"log.format": "json"}))
+    configure_logging(LoggingSettings.parse({"log.format": "json"}))
     try:
         client = Client(server)
         client.send(b"\0bad\r\n\r\n")

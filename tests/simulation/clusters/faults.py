@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.errors import CorruptMessage, KafkaError
 from ottla.raft.log_check import METADATA_LOG
 from ottla.testing.disk import UNLIMITED, SimulatedCrash
-from ottla.testing.simulation.network import CLIENTS, Settings
+from ottla.testing.simulation.network import CLIENTS, LinkRules
 from tests.simulation.clusters.chosen import choose, end_at_commit
 from tests.simulation.clusters.lasting_faults import empty_disk, hang, lose_directory, pause
 from tests.simulation.clusters.rot import damage, damage_records, start_damaged
@@ -129,7 +129,7 @@ class ClusterFaults:
     def heal(self) -> None:
         """End all faults but for nodes that are down: the supervisor starts them."""
         self.cluster.heal()
-        self.cluster.network.settings = Settings()
+        self.cluster.network.settings = LinkRules()
         self.held.clear()
         for host in self.cluster:
             host.resume()
@@ -441,13 +441,13 @@ class ClusterFaults:
             await self.wait(0.1, 1)
 
     async def _slow_network(self) -> None:
-        settings = Settings()
+        settings = LinkRules()
         settings.slow_probability = self.rng.choice((0.05, 0.3))
         settings.slow_us = self.rng.choice((200_000, 3_000_000))
         settings.split_probability = 0.3
         self.cluster.network.settings = settings
         await self.wait(2, 8)
-        self.cluster.network.settings = Settings()
+        self.cluster.network.settings = LinkRules()
 
     # Disks and clocks
 

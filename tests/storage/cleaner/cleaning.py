@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ottla.records.batches import iterate_batches
 from ottla.records.builder import encode_batch
 from ottla.storage.cleaner.cleaning import CleanerLimits
-from ottla.storage.cleaner.log_cleaner import LogCleaner, Progress
+from ottla.storage.cleaner.log_cleaner import CleaningProgress, LogCleaner
 from ottla.storage.log.config import LogConfig
 from tests.storage.logs import NOW_MS
 from tests.storage.sets import drain, finish
@@ -51,7 +51,7 @@ class CleanerBed:
         self.seed += 1
         return self.cleaner.begin(survey.best, self.limits, now_ms=now_ms, seed=self.seed)
 
-    def run(self, cleaning: Cleaning, now_ms: int = NOW_MS) -> Progress:
+    def run(self, cleaning: Cleaning, now_ms: int = NOW_MS) -> CleaningProgress:
         """Run a cleaning to its end, in slices."""
         while True:
             error = None
@@ -60,7 +60,7 @@ class CleanerBed:
             except Exception as failure:
                 error = failure
             progress = self.cleaner.advance(cleaning, error, now_ms)
-            if progress is not Progress.GOES_ON:
+            if progress is not CleaningProgress.GOES_ON:
                 return progress
 
     def clean(self, now_ms: int = NOW_MS) -> int:
@@ -68,7 +68,7 @@ class CleanerBed:
         count = 0
         self.make_durable(now_ms)
         while (cleaning := self.choose(now_ms)) is not None:
-            assert self.run(cleaning, now_ms) is Progress.CLEANED
+            assert self.run(cleaning, now_ms) is CleaningProgress.CLEANED
             count += 1
             assert count < 100
         self.make_durable(now_ms)

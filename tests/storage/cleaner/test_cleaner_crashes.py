@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla.records.builder import encode_batch
-from ottla.storage.cleaner.log_cleaner import Progress
+from ottla.storage.cleaner.log_cleaner import CleaningProgress
 from ottla.testing.disk import SimulatedCrash, SimulatedDisk
 from tests.storage.cleaner.cleaning import COMPACT, CleanerBed, batches_of, records_of
 from tests.storage.logs import NOW_MS, end
@@ -60,7 +60,7 @@ def _written(seed: int) -> tuple[SimulatedDisk, CleanerBed]:
 def _clean(bed: CleanerBed) -> None:
     cleaning = bed.choose(LATER_MS)
     assert cleaning is not None
-    assert bed.run(cleaning, LATER_MS) is Progress.CLEANED
+    assert bed.run(cleaning, LATER_MS) is CleaningProgress.CLEANED
     bed.make_durable(LATER_MS)
 
 
@@ -138,7 +138,7 @@ def test_a_disk_without_space_leaves_the_log_as_it_is() -> None:
         disk.fail(_is_write(disk, number), errno.ENOSPC)
         cleaning = bed.choose(LATER_MS)
         assert cleaning is not None
-        if bed.run(cleaning, LATER_MS) is Progress.CLEANED:
+        if bed.run(cleaning, LATER_MS) is CleaningProgress.CLEANED:
             break
         assert bed.logs.online_directories
         assert not [name for name in disk.list("a-0") if name.endswith((".cleaned", ".swap"))]

@@ -12,7 +12,7 @@ from ottla.storage.cleaner import cleaning, key_scan
 from ottla.storage.cleaner.batch_filter import BatchFilter
 from ottla.storage.cleaner.cleaning import Cleaning
 from ottla.storage.cleaner.grouping import MAX_SEGMENTS, SegmentSize, group_segments
-from ottla.storage.cleaner.log_cleaner import Progress
+from ottla.storage.cleaner.log_cleaner import CleaningProgress
 from ottla.testing.disk import SimulatedDisk
 from tests.storage.cleaner import test_cleaner_crashes, test_cleaner_model
 from tests.storage.cleaner.cleaning import COMPACT, CleanerBed, batches_of, put_keys
@@ -118,9 +118,9 @@ def test_a_pause_between_two_groups_leaves_one_of_them_cleaned() -> None:
     first = log.segments[0]
     while log.segments[0] is first:
         one.run(1)
-        assert bed.cleaner.advance(one, None, NOW_MS) is Progress.GOES_ON
+        assert bed.cleaner.advance(one, None, NOW_MS) is CleaningProgress.GOES_ON
     log.pause("test")
-    assert bed.run(one) is Progress.ABORTED
+    assert bed.run(one) is CleaningProgress.ABORTED
     assert bed.logs.cleaner_offsets.get(log) is None
     log.resume("test")
     assert bed.choose() is None, "others go first"

@@ -12,7 +12,7 @@ from ottla.records.builder import encode_batch
 from ottla.records.control import encode_end_txn_marker
 from ottla.records.validator import AppendOrigin
 from ottla.storage.cleaner.cleaning import CleanerLimits
-from ottla.storage.cleaner.log_cleaner import Progress
+from ottla.storage.cleaner.log_cleaner import CleaningProgress
 from ottla.storage.directories.checkpoints import CLEANER_CHECKPOINT, decode_offsets
 from ottla.storage.log.partition_log import MOVE
 from ottla.testing.disk import SimulatedDisk
@@ -60,7 +60,7 @@ def begun(bed: CleanerBed) -> Cleaning:
     assert cleaning is not None
     while not leftovers(bed):
         assert cleaning.run(1) >= 0
-        assert bed.cleaner.advance(cleaning, None, NOW_MS) is Progress.GOES_ON
+        assert bed.cleaner.advance(cleaning, None, NOW_MS) is CleaningProgress.GOES_ON
     return cleaning
 
 
@@ -225,7 +225,7 @@ def test_what_ends_a_cleaning(step: str) -> None:
         assert log.truncation.delete_old_segments(NOW_MS)
         bed.make_durable()
     left = [] if step == "delete" else pairs_of(log)
-    assert bed.run(cleaning) is Progress.ABORTED
+    assert bed.run(cleaning) is CleaningProgress.ABORTED
     assert leftovers(bed) == []
     assert bed.logs.online_directories
     assert not bed.cleaner.uncleanable
@@ -362,7 +362,7 @@ def test_a_damaged_batch_makes_a_log_uncleanable(caplog: pytest.LogCaptureFixtur
     outcomes = []
     while (cleaning := bed.choose()) is not None:
         outcomes.append(bed.run(cleaning))
-    assert sorted(outcomes, key=str) == [Progress.ABORTED, Progress.CLEANED]
+    assert sorted(outcomes, key=str) == [CleaningProgress.ABORTED, CleaningProgress.CLEANED]
     assert (log.size_bytes, log.segments.base_offsets) == before
     assert leftovers(bed) == []
     sizes = bed.cleaner.uncleanable_in(bed.logs.directories[0])
@@ -379,7 +379,7 @@ def test_a_batch_that_does_not_end_is_damage() -> None:
     disk.open(log.segments[1].path(".log")).write_at(8, (1 << 30).to_bytes(4, "big"))
     cleaning = bed.choose()
     assert cleaning is not None
-    assert bed.run(cleaning) is Progress.ABORTED
+    assert bed.run(cleaning) is CleaningProgress.ABORTED
     assert log in bed.cleaner.uncleanable
 
 
@@ -390,5 +390,5 @@ def test_a_disk_that_cannot_be_read_goes_offline() -> None:
     cleaning = bed.choose()
     assert cleaning is not None
     disk.fail(lambda call: call.kind == "read", errno.EIO)
-    assert bed.run(cleaning) is Progress.ABORTED
+    assert bed.run(cleaning) is CleaningProgress.ABORTED
     assert bed.logs.online_directories == []

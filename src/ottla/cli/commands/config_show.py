@@ -15,7 +15,7 @@ from ottla.cli.options.node_config import load_settings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ottla.server.node.settings import NodeSettings
+    from ottla.server.node.settings import StartSettings
 
 HIDDEN = "[hidden]"
 DEFAULT = "default"
@@ -67,7 +67,7 @@ def show(file: str | None, overrides: tuple[str, ...], origin: bool, given: bool
         click.echo(f"{start}{line.name}={line.value}")
 
 
-def setting_lines(settings: NodeSettings) -> Iterator[Line]:
+def setting_lines(settings: StartSettings) -> Iterator[Line]:
     """Yield every setting by name: Kafka's, Ottla's, and those of plug-ins that were given."""
     from ottla.config.dynamic import definition_of
 

@@ -19,7 +19,7 @@ from ottla.cli.options.flags import bootstrap_option, require, version_option
 from ottla.cli.options.java_numbers import java_integer
 from ottla.cli.options.joptsimple import INTEGER, LONG, ToolCommand
 from ottla.cli.output.coordinator_formatter import coordinator_formatter
-from ottla.cli.output.formatter import FormatError, Formatter
+from ottla.cli.output.formatter import Formatter, FormatterError
 from ottla.cli.output.java_names import java_text
 from ottla.cli.output.record_json import RecordJson
 from ottla.errors import KafkaError
@@ -90,7 +90,7 @@ def console_consumer(**options: Any) -> None:
 
     try:
         write = message_writer(options)
-    except FormatError as error:
+    except FormatterError as error:
         raise click.UsageError(str(error)) from error
     try:
         consumer = Consumer(config=settings)
@@ -121,7 +121,7 @@ def print_all(
     except BrokenPipeError:
         status = 1
         click.echo("Unable to write to standard out, closing consumer.", err=True)
-    except (KafkaError, FormatError) as error:
+    except (KafkaError, FormatterError) as error:
         status = 1
         click.echo(java_text(error), err=True)
     click.echo(f"Processed a total of {count} messages", err=True)
@@ -233,7 +233,7 @@ def message_writer(options: dict[str, Any]) -> Callable[[Any], str]:
         return lambda _record: ""
     # Kafka's LoggingMessageFormatter also logs each record; its tools do not show that log
     if name not in {"DefaultMessageFormatter", "LoggingMessageFormatter"}:
-        raise FormatError(class_name)  # the text of ClassNotFoundException
+        raise FormatterError(class_name)  # the text of ClassNotFoundException
     return Formatter(properties).format
 
 
@@ -249,7 +249,7 @@ def _choose(consumer: Consumer, options: dict[str, Any], offset: int | None) -> 
         try:
             consumer.subscribe(pattern=options["include"])
         except re.error as error:
-            raise FormatError(f"{options['include']} is an invalid regex: {error}") from error
+            raise FormatterError(f"{options['include']} is an invalid regex: {error}") from error
 
 
 def _offset(options: dict[str, Any]) -> int:
@@ -292,7 +292,7 @@ def _print(
                 text = write(record)
             except ValueError as error:
                 if not options["skip_message_on_error"]:
-                    raise FormatError(str(error)) from error
+                    raise FormatterError(str(error)) from error
                 click.echo(f"Error processing message, skipping this message: {error}", err=True)
                 text = ""  # the message is counted, as in Kafka
             out.write(text.encode("utf-8", "surrogateescape"))

@@ -49,7 +49,7 @@ Examples:
 """
 
 
-class Operation(NamedTuple):
+class FeatureOperation(NamedTuple):
     """A kind of level change: its request and its messages."""
 
     word: str
@@ -57,9 +57,9 @@ class Operation(NamedTuple):
     upgrade_type: int
 
 
-UPGRADE = Operation("upgrade", "upgraded", 1)
-DOWNGRADE = Operation("downgrade", "downgraded", 2)
-DISABLE = Operation("disable", "disabled", 2)
+UPGRADE = FeatureOperation("upgrade", "upgraded", 1)
+DOWNGRADE = FeatureOperation("downgrade", "downgraded", 2)
+DISABLE = FeatureOperation("disable", "disabled", 2)
 UNSAFE_TYPE = 3
 
 
@@ -205,7 +205,7 @@ def disable(**options: Any) -> None:
     _send(DISABLE, dict.fromkeys(options["feature"], 0), options)
 
 
-def _change(operation: Operation, options: dict[str, Any]) -> None:
+def _change(operation: FeatureOperation, options: dict[str, Any]) -> None:
     _connection()
     try:
         levels = _wanted_levels(operation, options)
@@ -214,7 +214,7 @@ def _change(operation: Operation, options: dict[str, Any]) -> None:
     _send(operation, levels, options)
 
 
-def _wanted_levels(operation: Operation, options: dict[str, Any]) -> dict[str, int]:
+def _wanted_levels(operation: FeatureOperation, options: dict[str, Any]) -> dict[str, int]:
     levels: dict[str, int] = {}
     if options["release_version"] is not None:
         if options["feature"] or options["metadata"] is not None:
@@ -242,7 +242,7 @@ def _check_upgrade(level: int) -> None:
         )
 
 
-def _send(operation: Operation, levels: dict[str, int], options: dict[str, Any]) -> None:
+def _send(operation: FeatureOperation, levels: dict[str, int], options: dict[str, Any]) -> None:
     dry_run = options["dry_run"]
     upgrade_type = UNSAFE_TYPE if options.get("unsafe") else operation.upgrade_type
 

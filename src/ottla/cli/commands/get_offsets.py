@@ -44,7 +44,7 @@ Examples:
 """
 
 
-class Rule(NamedTuple):
+class PartitionFilter(NamedTuple):
     """A filter of partitions: topic pattern, lower bound (inclusive), upper bound (exclusive)."""
 
     topic: str | None
@@ -111,11 +111,11 @@ def _filter(options: dict[str, Any]) -> Callable[[TopicPartition], bool]:
                 f"received: {partitions}"
             ) from error
     pattern = _pattern(topic) if topic is not None else None
-    whole = Rule(pattern, None, None)
+    whole = PartitionFilter(pattern, None, None)
     return lambda partition: whole.takes(partition) and (ids is None or partition.partition in ids)
 
 
-def parse_rule(text: str) -> Rule:
+def parse_rule(text: str) -> PartitionFilter:
     """Parse topic, topic:1, topic:1-3, topic:1- or topic:-3; raises ToolError."""
     match = _RULE.fullmatch(text)
     if match is None:
@@ -127,11 +127,11 @@ def parse_rule(text: str) -> Rule:
     try:
         if single:
             number = java_integer(single, 32)
-            return Rule(pattern, number, number + 1)
+            return PartitionFilter(pattern, number, number + 1)
         bounds = [java_integer(bound, 32) if bound else None for bound in (lower, upper)]
     except ValueError as error:
         raise ToolError(str(error)) from error
-    return Rule(pattern, *bounds)
+    return PartitionFilter(pattern, *bounds)
 
 
 def _pattern(text: str) -> str:

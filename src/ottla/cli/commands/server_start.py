@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     from ottla.server.node.node import Node
-    from ottla.server.node.settings import NodeSettings
+    from ottla.server.node.settings import StartSettings
     from ottla.server.node.startup import Banner, PortTaken
 
 log = logging.getLogger("ottla.node")
@@ -109,7 +109,7 @@ def server_start(  # noqa: PLR0917 - click passes options by name
 
 
 def run_node(
-    settings: NodeSettings, ready_file: str | None, lines: Callable[[Banner], Iterable[str]]
+    settings: StartSettings, ready_file: str | None, lines: Callable[[Banner], Iterable[str]]
 ) -> None:
     """Run a node until a signal; print the lines once it serves."""
     from ottla.server.node.startup import PortTaken
@@ -153,7 +153,7 @@ def _advice(reason: str, words: Sequence[str]) -> str:
     return f"{reason}; stop it, or start this node on another port:\n  {command}"
 
 
-def _open_log(settings: NodeSettings) -> None:
+def _open_log(settings: StartSettings) -> None:
     from ottla.server.logging.lines import configure_logging
 
     try:
@@ -178,7 +178,7 @@ def _run(main: Coroutine[Any, Any, None]) -> None:
 
 
 async def _serve(
-    settings: NodeSettings, ready_file: str | None, lines: Callable[[Banner], Iterable[str]]
+    settings: StartSettings, ready_file: str | None, lines: Callable[[Banner], Iterable[str]]
 ) -> None:
     from ottla.errors import OttlaError
     from ottla.server.node.node import Node

@@ -308,7 +308,7 @@ def _delete(admin: Admin, flags: TopicFlags) -> None:
 # ---------------------------------------------------------------- describe
 
 
-class Shown(NamedTuple):
+class ShownPartition(NamedTuple):
     """A partition to print; without elr if the cluster does not report it."""
 
     partition: int
@@ -342,7 +342,7 @@ def _describe(admin: Admin, flags: TopicFlags) -> None:
         if isinstance(topic, KafkaError):
             raise topic
         shown = details.get(name) or [
-            Shown(
+            ShownPartition(
                 p.partition, p.leader.node_id if p.leader else None, p.replicas, p.isr, None, None
             )
             for p in topic.partitions
@@ -378,12 +378,12 @@ def _wrong_id(text: str, error: ValueError) -> str:
     )
 
 
-def _details(admin: Admin, names: list[str]) -> dict[str, list[Shown]]:
+def _details(admin: Admin, names: list[str]) -> dict[str, list[ShownPartition]]:
     """Describe topics with eligible leader replicas (KIP-966); empty where not supported."""
     from ottla.protocol.apis.describe_topic_partitions import DescribeTopicPartitionsRequest
 
     requested = [DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in names]
-    found: dict[str, list[Shown]] = {}
+    found: dict[str, list[ShownPartition]] = {}
     cursor: Any = None
     while True:
         request = DescribeTopicPartitionsRequest(topics=requested, cursor=cursor)
@@ -416,14 +416,14 @@ def _moves(admin: Admin) -> dict[TopicPartition, PartitionReassignment]:
         raise
 
 
-def _moving(shown: Shown, move: PartitionReassignment | None) -> Shown:
+def _moving(shown: ShownPartition, move: PartitionReassignment | None) -> ShownPartition:
     if move is None:
         return shown
     return shown._replace(adding=move.adding, removing=move.removing)
 
 
-def _shown(partition: Any) -> Shown:
-    return Shown(
+def _shown(partition: Any) -> ShownPartition:
+    return ShownPartition(
         partition.partition_index,
         partition.leader_id if partition.leader_id >= 0 else None,
         tuple(partition.replica_nodes),
@@ -452,12 +452,16 @@ class Chosen(NamedTuple):
     name: str
     topic_id: Uuid
     settings: dict[str, str | None]
-    partitions: list[Shown]
-    selected: list[Shown]
+    partitions: list[ShownPartition]
+    selected: list[ShownPartition]
 
 
 def _chosen(
-    flags: TopicFlags, name: str, topic_id: Uuid, shown: list[Shown], entries: dict[str, Any]
+    flags: TopicFlags,
+    name: str,
+    topic_id: Uuid,
+    shown: list[ShownPartition],
+    entries: dict[str, Any],
 ) -> Chosen:
     own = {key: entry.value for key, entry in entries.items() if not entry.is_default}
     minimum = int(entries["min.insync.replicas"].value) if "min.insync.replicas" in entries else 1
@@ -496,7 +500,7 @@ def _documents(flags: TopicFlags, topic: Chosen) -> list[Mapping[str, object]]:
     ]
 
 
-def _is_selected(flags: TopicFlags, partition: Shown, minimum: int) -> bool:
+def _is_selected(flags: TopicFlags, partition: ShownPartition, minimum: int) -> bool:
     """Whether a partition is in one of the requested states, or no state is requested."""
     in_sync = len(partition.isr)
     is_led = partition.leader is not None
@@ -510,7 +514,7 @@ def _is_selected(flags: TopicFlags, partition: Shown, minimum: int) -> bool:
     return any(requested) or not requested
 
 
-def _partition_line(name: str, partition: Shown) -> str:
+def _partition_line(name: str, partition: ShownPartition) -> str:
     leader = "none" if partition.leader is None else partition.leader
     moves = ""
     if partition.adding or partition.removing:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 from ottla.cli.output.coordinator_records import (
-    CoordinatorRecord,
+    DecodedCoordinatorRecord,
     UnknownTypeError,
     coordinator_kinds,
     read_coordinator_record,
@@ -137,7 +137,7 @@ def coordinator_parser(*modules: str) -> Callable[[Record], Shown]:
     return parse
 
 
-def _shown(record: CoordinatorRecord) -> Shown:
+def _shown(record: DecodedCoordinatorRecord) -> Shown:
     key = json_text({"type": str(record.type), "data": message_json(record.key, 0)})
     if record.value is None:
         return Shown(key, "<DELETE>")

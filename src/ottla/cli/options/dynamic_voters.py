@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 
 from ottla.cli.options.java_numbers import java_integer
-from ottla.raft.voter_set import Voter, VoterEndpoint
+from ottla.raft.voter_set import Voter, VoterAddress
 from ottla.types import Uuid
 
 MAX_PORT = 65535
@@ -54,7 +54,7 @@ def _parse(text: str, listener: str) -> Voter:
         directory_id = Uuid.parse(directory)
     except ValueError as error:
         raise ValueError("Failed to parse directory ID in dynamic voter string.") from error
-    return Voter(node_id, directory_id, (VoterEndpoint(listener, _java_host(host), port),))
+    return Voter(node_id, directory_id, (VoterAddress(listener, _java_host(host), port),))
 
 
 def _split_host(address: str) -> tuple[str, str]:

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ottla.config.broker import BrokerConfig
-    from ottla.server.node.settings import NodeSettings
+    from ottla.server.node.settings import StartSettings
 
 
 def load_settings(
     file: str | None, overrides: Sequence[str] = (), *, port: int | None = None
-) -> NodeSettings:
+) -> StartSettings:
     """Return the settings of the node that `ottla server-start` would start with these flags.
 
     Without a file, this is the development node. Raises click.ClickException with all problems,

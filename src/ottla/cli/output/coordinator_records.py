@@ -16,7 +16,7 @@ from ottla.protocol.schema import Struct
 _VERSION = Layout(">h")
 
 
-class Kind(NamedTuple):
+class RecordKind(NamedTuple):
     """The messages of one type of a coordinator's records."""
 
     key: type[Struct]
@@ -27,7 +27,7 @@ class UnknownTypeError(CorruptMessage):
     """A record of a type that the coordinator does not have; a newer release wrote it."""
 
 
-class CoordinatorRecord(NamedTuple):
+class DecodedCoordinatorRecord(NamedTuple):
     """A coordinator's record; a value of None deletes the entry of the key."""
 
     type: int
@@ -36,7 +36,7 @@ class CoordinatorRecord(NamedTuple):
     value: Struct | None
 
 
-def coordinator_kinds(*modules: str) -> dict[int, Kind]:
+def coordinator_kinds(*modules: str) -> dict[int, RecordKind]:
     """Pair the keys and values of record modules by their type."""
     keys: dict[int, type[Struct]] = {}
     values: dict[int, type[Struct]] = {}
@@ -44,12 +44,12 @@ def coordinator_kinds(*modules: str) -> dict[int, Kind]:
         for one in vars(import_module(f"ottla.protocol.records.{name}")).values():
             if isinstance(one, type) and issubclass(one, Struct) and one.message_key >= 0:
                 (keys if one.__name__.endswith("Key") else values)[one.message_key] = one
-    return {number: Kind(key, values[number]) for number, key in keys.items()}
+    return {number: RecordKind(key, values[number]) for number, key in keys.items()}
 
 
 def read_coordinator_record(
-    key: bytes, value: bytes | None, kinds: dict[int, Kind]
-) -> CoordinatorRecord:
+    key: bytes, value: bytes | None, kinds: dict[int, RecordKind]
+) -> DecodedCoordinatorRecord:
     """Decode a record of these kinds; raises UnknownTypeError, CorruptMessage."""
     number = read_version(key, "key")
     kind = kinds.get(number)
@@ -57,12 +57,12 @@ def read_coordinator_record(
         raise UnknownTypeError(f"Unknown record type {number}")
     message = read_message(kind.key, kind.key.versions.lowest, key, ("key", number))
     if value is None:
-        return CoordinatorRecord(number, message, 0, None)
+        return DecodedCoordinatorRecord(number, message, 0, None)
     version = read_version(value, "value")
     if version not in kind.value.versions:
         raise CorruptMessage(f"Found an unknown record version {version} for {number} type")
     body = read_message(kind.value, version, value, ("value", version))
-    return CoordinatorRecord(number, message, version, body)
+    return DecodedCoordinatorRecord(number, message, version, body)
 
 
 def read_version(data: bytes, what: str) -> int:

@@ -90,7 +90,7 @@ _READERS: dict[str, Reader] = {
 }
 
 
-class FormatError(Exception):
+class FormatterError(Exception):
     """An invalid property of the formatter."""
 
 
@@ -165,4 +165,4 @@ def reader(class_name: str) -> Reader:
     try:
         return _READERS[class_name.rpartition(".")[2]]
     except KeyError:
-        raise FormatError(f"Class {class_name} could not be found.") from None
+        raise FormatterError(f"Class {class_name} could not be found.") from None

@@ -81,7 +81,7 @@ def consumer_perf_test(**flags: Any) -> None:
     from ottla.clients.blocking import Consumer
 
     with failures_reported(), Consumer(config=consumer_settings(given)) as consumer:
-        reading = Reading(consumer, flags)
+        reading = ConsumerRun(consumer, flags)
         reading.run()
         measured = consumer.metrics() if flags["prints_metrics"] else None
     reading.finish()
@@ -149,7 +149,7 @@ class Joining(RebalanceListener):
         self._held.update(partitions)
 
 
-class Reading:
+class ConsumerRun:
     """One run: counts so far and at the last report."""
 
     def __init__(self, consumer: Consumer, flags: dict[str, Any]) -> None:

@@ -79,7 +79,7 @@ def producer_perf_test(**flags: Any) -> None:
         )
     try:
         with Producer(config=producer_settings(given)) as producer:
-            run = Run(producer, flags)
+            run = ProducerRun(producer, flags)
             run.send_all(payload)
             producer.flush()
             measured = producer.metrics() if flags["prints_metrics"] else None
@@ -286,7 +286,7 @@ class _Transactions:
             self._began_ms = None
 
 
-class Run:
+class ProducerRun:
     """Sends all records. The producer's thread only stores times; this class does the counting."""
 
     def __init__(self, producer: Producer, flags: dict[str, Any]) -> None:

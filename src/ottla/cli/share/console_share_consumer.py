@@ -16,7 +16,7 @@ from ottla.cli.options.connection import consumer_settings, key_values, read_fil
 from ottla.cli.options.failures import fail
 from ottla.cli.options.flags import bootstrap_option, require, version_option
 from ottla.cli.options.joptsimple import INTEGER, ToolCommand
-from ottla.cli.output.formatter import FormatError
+from ottla.cli.output.formatter import FormatterError
 from ottla.cli.output.java_names import java_text
 from ottla.errors import KafkaError
 from ottla.types import AcknowledgeType
@@ -71,7 +71,7 @@ def console_share_consumer(**options: Any) -> None:
 
     try:
         write = message_writer({**options, "as_json": False})
-    except FormatError as error:
+    except FormatterError as error:
         raise click.UsageError(str(error)) from error
     try:
         consumer = ShareConsumer(options["topic"], config=settings)
@@ -138,7 +138,7 @@ def _print_one(
         text = write(record)
     except ValueError as error:
         if not options["reject_message_on_error"]:
-            raise FormatError(str(error)) from error
+            raise FormatterError(str(error)) from error
         click.echo(f"Error processing message, rejecting this message: {error}", err=True)
         return AcknowledgeType.REJECT
     sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))

@@ -90,7 +90,7 @@ COMMANDS: Final[Mapping[str, CommandType]] = {
 }
 
 
-class Call(NamedTuple):
+class ShellCall(NamedTuple):
     """A command and its arguments; `help_requested` for -h."""
 
     name: str
@@ -98,7 +98,7 @@ class Call(NamedTuple):
     help_requested: bool = False
 
 
-def parse_call(words: Sequence[str], *, interactive: bool) -> Call | None:
+def parse_call(words: Sequence[str], *, interactive: bool) -> ShellCall | None:
     """Parse one command; None for an empty line, ShellError for an invalid one."""
     given = list(words)
     while given and not given[-1]:
@@ -127,7 +127,7 @@ def _whole_name(given: str, names: Sequence[str]) -> str:
     raise ShellError(f"invalid choice: '{given}' (choose from {choices})")
 
 
-def _with_arguments(name: str, words: Sequence[str]) -> Call:
+def _with_arguments(name: str, words: Sequence[str]) -> ShellCall:
     kind = COMMANDS[name].arguments
     values: list[str] = []
     rest: Iterator[str] = iter(words)
@@ -135,7 +135,7 @@ def _with_arguments(name: str, words: Sequence[str]) -> Call:
         if word == "--":
             values += rest
         elif word in _HELP_FLAGS:
-            return Call(name, values, help_requested=True)
+            return ShellCall(name, values, help_requested=True)
         elif _is_flag(word):
             raise ShellError(_unrecognized([word]))
         else:
@@ -147,7 +147,7 @@ def _with_arguments(name: str, words: Sequence[str]) -> Call:
         raise ShellError("too few arguments")
     if name == "history" and values:
         _check_number(values[0])
-    return Call(name, values)
+    return ShellCall(name, values)
 
 
 def _is_flag(word: str) -> bool:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final
 from ottla.cli.shell.arguments import flag_help_lines, help_lines, man_lines
 from ottla.cli.shell.columns import listing
 from ottla.cli.shell.globs import find_nodes
-from ottla.cli.shell.nodes import Directory, ShellError, tree_lines
+from ottla.cli.shell.nodes import ShellDirectory, ShellError, tree_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ottla.cli.shell.arguments import Call
+    from ottla.cli.shell.arguments import ShellCall
     from ottla.cli.shell.globs import Found
     from ottla.cli.shell.nodes import Node
 
@@ -27,7 +27,7 @@ class LeaveShell(Exception):
 class ShellState:
     """The tree, the working directory and the lines entered so far."""
 
-    def __init__(self, root: Directory, width: int | None = None) -> None:
+    def __init__(self, root: ShellDirectory, width: int | None = None) -> None:
         self.root = root
         self.width = width
         """Columns of the terminal; None prints one name a line."""
@@ -39,7 +39,7 @@ class ShellState:
         return find_nodes(self.root, path, self.working_directory)
 
 
-def run(call: Call, state: ShellState) -> Iterator[str]:
+def run(call: ShellCall, state: ShellState) -> Iterator[str]:
     """Yield the lines that a command prints; raises LeaveShell, ShellError."""
     if call.help_requested:
         return flag_help_lines(call.name)
@@ -52,7 +52,7 @@ def _cat(state: ShellState, targets: Sequence[str]) -> Iterator[str]:
         if not found:
             yield f"cat: {target}: No such file or directory."
         for one in found:
-            if isinstance(one.node, Directory):
+            if isinstance(one.node, ShellDirectory):
                 yield f"cat: {target}: Is a directory"
             else:
                 yield from tree_lines(one.node)
@@ -64,7 +64,7 @@ def _cd(state: ShellState, targets: Sequence[str]) -> Iterator[str]:
     if not found:
         yield f"cd: {target}: no such directory."
     for one in found:
-        if isinstance(one.node, Directory):
+        if isinstance(one.node, ShellDirectory):
             state.working_directory = f"/{'/'.join(one.path)}"
         else:
             yield f"cd: {target}: not a directory."
@@ -85,7 +85,7 @@ def _find(state: ShellState, paths: Sequence[str]) -> Iterator[str]:
 
 def _paths(path: str, node: Node) -> Iterator[str]:
     yield path
-    if not isinstance(node, Directory):
+    if not isinstance(node, ShellDirectory):
         return
     for name in node.names:
         child = node.child(name)
@@ -112,7 +112,7 @@ def _ls(state: ShellState, targets: Sequence[str]) -> Iterator[str]:
         if not found:
             yield f"ls: {target}: no such file or directory."
         for one in found:
-            if isinstance(one.node, Directory):
+            if isinstance(one.node, ShellDirectory):
                 directories.append((one.last_part, one.node.names))
             else:
                 files.append(one.last_part)

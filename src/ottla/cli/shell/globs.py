@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.cli.shell.nodes import Directory, ShellError, path_parts
+from ottla.cli.shell.nodes import ShellDirectory, ShellError, path_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ def _matches(node: Node, parts: Sequence[str], path: tuple[str, ...]) -> Iterato
     if not parts:
         yield Found(path, node)
         return
-    if not isinstance(node, Directory):
+    if not isinstance(node, ShellDirectory):
         return
     pattern = compiled(parts[0])
     if pattern is None:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from ottla._version import __version__
-from ottla.cli.shell.nodes import Directory, Leaf, directory_of
+from ottla.cli.shell.nodes import Leaf, ShellDirectory, directory_of
 from ottla.cli.shell.registrations import (
     acl_text,
     broker_text,
@@ -51,7 +51,7 @@ class Provenance(NamedTuple):
     timestamp_ms: int
 
 
-def root_of(image: MetadataImage, provenance: Provenance) -> Directory:
+def root_of(image: MetadataImage, provenance: Provenance) -> ShellDirectory:
     """Return the root of the tree."""
     local = {"version": lambda: Leaf(__version__), "commitId": lambda: Leaf("unknown")}
     return directory_of(
@@ -59,7 +59,7 @@ def root_of(image: MetadataImage, provenance: Provenance) -> Directory:
     )
 
 
-def image_node(image: MetadataImage, provenance: Provenance) -> Directory:
+def image_node(image: MetadataImage, provenance: Provenance) -> ShellDirectory:
     """Return the directory of an image."""
     cluster = image.cluster
     brokers = {str(key): partial(_leaf, broker_text, one) for key, one in cluster.brokers.items()}
@@ -92,11 +92,11 @@ def _leaf(text: Callable[[T], str], value: T) -> Leaf:
     return Leaf(text(value))
 
 
-def _directories(**children: Mapping[str, Callable[[], Node]]) -> Directory:
+def _directories(**children: Mapping[str, Callable[[], Node]]) -> ShellDirectory:
     return directory_of({name: partial(directory_of, one) for name, one in children.items()})
 
 
-def _values(values: Mapping[str, object]) -> Directory:
+def _values(values: Mapping[str, object]) -> ShellDirectory:
     return directory_of({name: partial(Leaf, str(value)) for name, value in values.items()})
 
 
@@ -109,7 +109,7 @@ def _provenance_text(provenance: Provenance) -> str:
     return f"offset {offset}, epoch {epoch}, time {shown}Z[UTC]"
 
 
-def _features(features: FeaturesImage) -> Directory:
+def _features(features: FeaturesImage) -> ShellDirectory:
     level = features.levels.get(METADATA_VERSION)
     version = "Optional.empty" if level is None else f"Optional[{metadata_version_name(level)}]"
     finalized = [f"{_FINALIZED}{name}" for name in features.levels if name != METADATA_VERSION]
@@ -122,10 +122,10 @@ def _features(features: FeaturesImage) -> Directory:
             return None
         return Leaf(str(0 if feature == METADATA_VERSION else features.level(feature)))
 
-    return Directory(lambda: ["metadataVersion", *finalized], child)
+    return ShellDirectory(lambda: ["metadataVersion", *finalized], child)
 
 
-def _topic(topic: TopicImage) -> Directory:
+def _topic(topic: TopicImage) -> ShellDirectory:
     partitions = {
         str(key): partial(_leaf, partition_text, one) for key, one in topic.partitions.items()
     }
@@ -133,7 +133,7 @@ def _topic(topic: TopicImage) -> Directory:
     return directory_of({**partitions, **values})
 
 
-def _configs(image: MetadataImage) -> Directory:
+def _configs(image: MetadataImage) -> ShellDirectory:
     children = {}
     for resource, settings in image.configs.by_resource.items():
         kind = ConfigResourceType(resource.type).name
@@ -142,7 +142,7 @@ def _configs(image: MetadataImage) -> Directory:
     return directory_of(children)
 
 
-def _scram(scram: ScramImage) -> Directory:
+def _scram(scram: ScramImage) -> ShellDirectory:
     users: dict[str, dict[str, Callable[[], Node]]] = {name: {} for name in _MECHANISMS}
     for (user, mechanism), credential in scram.by_user.items():
         for name, code in _MECHANISMS.items():
@@ -151,7 +151,7 @@ def _scram(scram: ScramImage) -> Directory:
     return _directories(**users)
 
 
-def _quotas(quotas: QuotasImage) -> Directory:
+def _quotas(quotas: QuotasImage) -> ShellDirectory:
     """Return the directory of the quotas.
 
     The name of a default entity has no part for it and leads nowhere, as in Kafka.
@@ -168,7 +168,7 @@ def _quotas(quotas: QuotasImage) -> Directory:
             return None
         return _values({key: double_text(value) for key, value in limits.items()})
 
-    return Directory(
+    return ShellDirectory(
         lambda: [_entity_name(entity) for entity in quotas.by_entity],
         child,
         "org.apache.kafka.image.node.ClientQuotasImageNode",

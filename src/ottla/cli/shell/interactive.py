@@ -13,7 +13,7 @@ import click
 
 from ottla.cli.shell.arguments import COMMANDS, parse_call
 from ottla.cli.shell.commands import LeaveShell, run
-from ottla.cli.shell.nodes import Directory, ShellError, path_parts
+from ottla.cli.shell.nodes import ShellDirectory, ShellError, path_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -121,10 +121,10 @@ def _completed_paths(prefix: str, state: ShellState) -> Iterator[str]:
     parent, slash, start = prefix.rpartition("/")
     node: Node | None = state.root
     for part in path_parts(parent + slash, state.working_directory):
-        node = node.child(part) if isinstance(node, Directory) else None
-    if not isinstance(node, Directory):
+        node = node.child(part) if isinstance(node, ShellDirectory) else None
+    if not isinstance(node, ShellDirectory):
         return
     for name in node.names:
         if name.startswith(start):
-            is_directory = isinstance(node.child(name), Directory)
+            is_directory = isinstance(node.child(name), ShellDirectory)
             yield f"{parent}{slash}{name}{'/' if is_directory else ' '}"

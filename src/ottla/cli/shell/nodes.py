@@ -17,7 +17,7 @@ class Leaf(NamedTuple):
     text: str
 
 
-class Directory(NamedTuple):
+class ShellDirectory(NamedTuple):
     """A node with children, which are made when they are looked up.
 
     `child` returns None for an unknown name.
@@ -34,21 +34,21 @@ class Directory(NamedTuple):
         return sorted(self.unsorted_names())
 
 
-Node: TypeAlias = Leaf | Directory
+Node: TypeAlias = Leaf | ShellDirectory
 
 
 class ShellError(Exception):
     """An error that ends a command, with Kafka's text."""
 
 
-def directory_of(children: Mapping[str, Callable[[], Node]]) -> Directory:
+def directory_of(children: Mapping[str, Callable[[], Node]]) -> ShellDirectory:
     """Return a directory with these children."""
 
     def child(name: str) -> Node | None:
         make = children.get(name)
         return None if make is None else make()
 
-    return Directory(lambda: list(children), child)
+    return ShellDirectory(lambda: list(children), child)
 
 
 def tree_lines(node: Node, indentation: str = "") -> Iterator[str]:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from ottla.metadata.broker import (
         BrokerRegistration,
         ControllerRegistration,
-        FeatureRange,
         ListenerAddress,
+        SupportedLevels,
     )
     from ottla.metadata.partition import PartitionRegistration
     from ottla.protocol.records.metadata import (
@@ -141,11 +141,11 @@ def _listeners(listeners: Mapping[str, ListenerAddress]) -> str:
     )
 
 
-def _features(features: Mapping[str, FeatureRange]) -> str:
+def _features(features: Mapping[str, SupportedLevels]) -> str:
     return ", ".join(f"{name}: {_range(levels)}" for name, levels in sorted(features.items()))
 
 
-def _range(levels: FeatureRange) -> str:
+def _range(levels: SupportedLevels) -> str:
     if levels.low == levels.high:
         return str(levels.low)
     return f"{levels.low}+" if levels.high == _ANY_LEVEL else f"{levels.low}-{levels.high}"

@@ -41,7 +41,7 @@ Examples:
 """
 
 
-class Fetched(NamedTuple):
+class ReplicaFetch(NamedTuple):
     """The response of one replica for one partition."""
 
     high_watermark: int
@@ -76,7 +76,7 @@ def replica_verification(**flags: Any) -> None:
         raise click.ClickException(f"{flags['topics_include']} is an invalid regex") from error
     try:
         with open_admin(flags["broker_list"], None) as admin:
-            verification = Verification(admin, pattern, flags)
+            verification = ReplicaVerification(admin, pattern, flags)
             click.echo(f"{_now()}: verification process is started")
             while True:
                 verification.run_once()
@@ -90,7 +90,7 @@ def replica_verification(**flags: Any) -> None:
         sys.exit(1)
 
 
-class Verification:
+class ReplicaVerification:
     """The compared partitions and the offsets up to which their replicas are equal."""
 
     def __init__(self, admin: Admin, pattern: re.Pattern[str], flags: dict[str, Any]) -> None:
@@ -124,7 +124,7 @@ class Verification:
 
     def run_once(self) -> None:
         """Fetch all partitions from every broker, compare them, and report at intervals."""
-        fetched: dict[TopicPartition, dict[int, Fetched]] = {one: {} for one in self.offsets}
+        fetched: dict[TopicPartition, dict[int, ReplicaFetch]] = {one: {} for one in self.offsets}
         for broker, partitions in self._of_broker.items():
             for partition, answer in self._fetch(broker, partitions).items():
                 fetched[partition][broker] = answer
@@ -145,7 +145,7 @@ class Verification:
 
     def _fetch(
         self, broker: int, partitions: list[TopicPartition]
-    ) -> dict[TopicPartition, Fetched]:
+    ) -> dict[TopicPartition, ReplicaFetch]:
         """Fetch from one broker; an unreachable one returns nothing and is retried later."""
         try:
             answer = self._admin.request(self._request(partitions), broker)
@@ -155,7 +155,9 @@ class Verification:
             return {}
         names = {topic_id: name for name, topic_id in self._topic_ids.items()}
         return {
-            TopicPartition(names.get(topic.topic_id, topic.topic), one.partition_index): Fetched(
+            TopicPartition(
+                names.get(topic.topic_id, topic.topic), one.partition_index
+            ): ReplicaFetch(
                 one.high_watermark, iterate_batches(one.records or b"", partial_tail=True)
             )
             for topic in answer.responses
@@ -186,7 +188,7 @@ class Verification:
         )
 
 
-def compare(partition: TopicPartition, replicas: dict[int, Fetched], offset: int) -> int:
+def compare(partition: TopicPartition, replicas: dict[int, ReplicaFetch], offset: int) -> int:
     """Compare batches below the high watermark; return the offset up to which they are equal.
 
     Prints a line for differing checksums. Raises Mismatch for batches at different offsets.

@@ -69,7 +69,7 @@ def verifiable_consumer(**flags: Any) -> None:
     except KafkaError as error:
         click.echo(java_text(error), err=True)
         sys.exit(1)
-    run = Run(consumer, events, flags)
+    run = VerifiableConsumerRun(consumer, events, flags)
     try:
         run.read_all(stop)
     except KafkaError as error:  # Kafka logs it and shuts down normally
@@ -106,7 +106,7 @@ def _settings(flags: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-class Run(RebalanceListener):
+class VerifiableConsumerRun(RebalanceListener):
     """One consumer and its events."""
 
     def __init__(self, consumer: Consumer, events: EventWriter, flags: dict[str, Any]) -> None:

@@ -62,7 +62,7 @@ def verifiable_producer(**flags: Any) -> None:
     began_s = time.monotonic()
     try:
         with Producer(config=settings) as producer:
-            run = Run(producer, events, flags)
+            run = VerifiableProducerRun(producer, events, flags)
             run.send_all(stop)
     except KafkaError as error:
         click.echo(java_text(error), err=True)
@@ -86,7 +86,7 @@ def _settings(flags: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-class Run:
+class VerifiableProducerRun:
     """Counts of sent and acknowledged records; callbacks run in the producer's thread."""
 
     def __init__(self, producer: Producer, events: EventWriter, flags: dict[str, Any]) -> None:

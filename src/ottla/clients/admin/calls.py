@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.clients.admin.controllers import ControllerMetadata, refuse_for_controllers
 from ottla.clients.arguments import check_timeout
 from ottla.clients.client import ANY_NODE
-from ottla.clients.consumer.coordinator import GROUP, Coordinator
+from ottla.clients.consumer.coordinator import GROUP, CoordinatorLookup
 from ottla.clients.consumer.offset_query import RETRIED_CODES
 from ottla.clients.settings import ADMIN, read_settings, refuse_positional
 from ottla.clients.transport import Runtime
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ottla.clients.keywords import AdminSettings
     from ottla.clients.metadata import ClusterMetadata
     from ottla.clients.metric_windows import MetricName
-    from ottla.clients.settings import Settings
+    from ottla.clients.settings import ValidatedSettings
     from ottla.errors import ClosedError
     from ottla.protocol.schema import Request
 
@@ -64,7 +64,7 @@ class AdminCalls:
         self._runtime = Runtime(self._settings, environment, metadata)
         self._client = self._runtime.client
         self._instance_id = ZERO_UUID
-        self._coordinators: dict[tuple[int, str], Coordinator] = {}
+        self._coordinators: dict[tuple[int, str], CoordinatorLookup] = {}
         self._topics_in_calls: Counter[str] = Counter()  # topics of the calls that are running
 
     def _deadline_ms(self, timeout: float | None) -> float:
@@ -202,7 +202,7 @@ class AdminCalls:
         """Send to the coordinator of a group; look it up again after it has moved."""
         deadline_ms = self._deadline_ms(timeout)
         known = self._coordinators.get((key_type, group_id))
-        coordinator = known or Coordinator(self._client, group_id, key_type)
+        coordinator = known or CoordinatorLookup(self._client, group_id, key_type)
         self._remember(coordinator)
         while True:
             if not coordinator.known:
@@ -226,7 +226,7 @@ class AdminCalls:
             coordinator.note_error(failure.code)
             await self._wait_before_retry(failure, deadline_ms)
 
-    def _remember(self, coordinator: Coordinator) -> None:
+    def _remember(self, coordinator: CoordinatorLookup) -> None:
         """Cache the coordinator of a group; the least recently used entries are dropped."""
         key = (coordinator.key_type, coordinator.key)
         self._coordinators.pop(key, None)
@@ -234,7 +234,7 @@ class AdminCalls:
         while len(self._coordinators) > MAX_COORDINATORS:
             del self._coordinators[next(iter(self._coordinators))]
 
-    async def _find(self, coordinator: Coordinator, deadline_ms: float) -> None:
+    async def _find(self, coordinator: CoordinatorLookup, deadline_ms: float) -> None:
         while not coordinator.known:
             coordinator.poll(self._runtime.now_ms())
             await self._runtime.wait_progress(self._settings.retry_backoff_ms)
@@ -271,7 +271,7 @@ class AdminCalls:
             await self._runtime.aclose()
 
 
-def _check_api_timeout(settings: Settings) -> None:
+def _check_api_timeout(settings: ValidatedSettings) -> None:
     """Reject a default.api.timeout.ms below request.timeout.ms; adjust the default, as Kafka."""
     if settings.default_api_timeout_ms >= settings.request_timeout_ms:
         return
@@ -283,7 +283,7 @@ def _check_api_timeout(settings: Settings) -> None:
     settings.default_api_timeout_ms = settings.request_timeout_ms
 
 
-def _is_for_controllers(settings: Settings) -> bool:
+def _is_for_controllers(settings: ValidatedSettings) -> bool:
     if settings.bootstrap_controllers and settings.bootstrap_servers:
         raise ConfigError(
             "bootstrap.servers and bootstrap.controllers cannot both be set: connect to brokers or "

@@ -24,7 +24,7 @@ from ottla.clients.consumer.assignors.interface import (
 from ottla.clients.consumer.assignors.named import make_assignors
 from ottla.clients.consumer.coordinator import PURPOSE
 from ottla.clients.consumer.group_requests import GroupRequests
-from ottla.clients.consumer.membership import NO_MEMBER, REBALANCES_GROUP, Step
+from ottla.clients.consumer.membership import NO_MEMBER, REBALANCES_GROUP, ListenerCall
 from ottla.clients.consumer.offsets import CommitIdentity
 from ottla.clients.consumer.pending_errors import PendingErrors
 from ottla.clients.metric_windows import MetricWindow
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     from ottla.clients.client import Client
     from ottla.clients.consumer.assignors.interface import Assignment
-    from ottla.clients.consumer.coordinator import Coordinator
+    from ottla.clients.consumer.coordinator import CoordinatorLookup
     from ottla.clients.consumer.subscription import Subscription
-    from ottla.clients.settings import Settings
+    from ottla.clients.settings import ValidatedSettings
     from ottla.purgatory.pending import Pending
     from ottla.types import TopicPartition
 
@@ -72,15 +72,15 @@ class GroupState(Enum):
 HEARTBEAT_STATES = frozenset({GroupState.SYNCING, GroupState.ASSIGNED, GroupState.STABLE})
 
 
-class ClassicGroup:
+class ClassicMembership:
     """The state machine of one group member."""
 
     def __init__(
         self,
-        settings: Settings,
+        settings: ValidatedSettings,
         client: Client,
         subscription: Subscription,
-        coordinator: Coordinator,
+        coordinator: CoordinatorLookup,
         on_assigned: Callable[[], None],
     ) -> None:
         self.client = client
@@ -105,7 +105,7 @@ class ClassicGroup:
         """
         self._rejoin_needed = True
         self._reason = ""
-        self._steps: list[Step] = []
+        self._steps: list[ListenerCall] = []
         self._lost = False
         self._fenced = False
         self._assigned: list[TopicPartition] = []
@@ -184,7 +184,7 @@ class ClassicGroup:
 
     # ------------------------------------------------------------ calls of the façade
 
-    def user_poll(self, now_ms: int) -> Step | None:
+    def user_poll(self, now_ms: int) -> ListenerCall | None:
         """Record a poll of the user; return the next step for the listener, if any.
 
         Raises KafkaError(FENCED_INSTANCE_ID) after another member joined with our instance id.
@@ -201,7 +201,7 @@ class ClassicGroup:
         owned = tuple(self.subscription.partitions)
         if self._lost:
             self._lost = False
-            self._steps.append(Step("lost", owned))
+            self._steps.append(ListenerCall("lost", owned))
         elif self.state is GroupState.ASSIGNED:
             self._plan_assignment(owned)
         elif self._wants_to_join():
@@ -210,7 +210,7 @@ class ClassicGroup:
                 gone = tuple(partition for partition in owned if partition.topic not in topics)
             else:
                 gone = owned
-            self._steps.append(Step("prepare", gone))
+            self._steps.append(ListenerCall("prepare", gone))
 
     def _wants_to_join(self) -> bool:
         self._check_topics()
@@ -236,14 +236,14 @@ class ClassicGroup:
         if self.cooperative:
             revoked = tuple(partition for partition in owned if partition not in assigned)
             if revoked:
-                self._steps.append(Step("revoked", revoked))
+                self._steps.append(ListenerCall("revoked", revoked))
                 self.request_rejoin("gave up partitions for other members")
             added = tuple(partition for partition in self._assigned if partition not in owned)
         else:
             added = tuple(self._assigned)
-        self._steps.append(Step("assigned", added))
+        self._steps.append(ListenerCall("assigned", added))
 
-    def step_done(self, step: Step) -> bool:
+    def step_done(self, step: ListenerCall) -> bool:
         """Apply a step that `user_poll` returned; False if the membership has ended since.
 
         Revoked partitions are removed in that case too, but the step has no further effect.
@@ -258,7 +258,7 @@ class ClassicGroup:
         self.client.transport.wake()
         return is_current
 
-    def _apply_step(self, step: Step) -> None:
+    def _apply_step(self, step: ListenerCall) -> None:
         if step.kind == "assigned":
             self.subscription.replace(self._assigned)
             self.state = GroupState.STABLE
@@ -544,7 +544,7 @@ class ClassicGroup:
             return None
         return self.coordinator.send(self._requests.leave(self.member_id, reason))
 
-    def leave_step(self) -> Step | None:
+    def leave_step(self) -> ListenerCall | None:
         """Return the listener's step before the member leaves; None without partitions.
 
         Without a generation, and during a rebalance, the partitions may be reassigned: "lost".
@@ -554,7 +554,7 @@ class ClassicGroup:
             return None
         rebalancing = self.state in (GroupState.JOINING, GroupState.SYNCING)
         safe = self.is_member and self.member_id and not rebalancing
-        return Step("revoked" if safe else "lost", owned)
+        return ListenerCall("revoked" if safe else "lost", owned)
 
     def stop(self) -> None:
         """End the membership without a request (after `leave`, or on unsubscribe)."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from ottla.clients.consumer.core import Batches, RebalanceListener
-    from ottla.clients.consumer.membership import Step
+    from ottla.clients.consumer.membership import ListenerCall
     from ottla.clients.consumer.offsets import OffsetAndMetadata, OffsetAndTimestamp
     from ottla.clients.consumer.record_decoder import ConsumerRecord
     from ottla.clients.consumer.subscription import SubscriptionPattern
@@ -239,7 +239,7 @@ class AsyncConsumer:
         *,
         with_topic: bool = False,
         only: frozenset[TopicPartition] | None = None,
-    ) -> tuple[list[tuple[TopicPartition, list[Any]]], Step | None]:
+    ) -> tuple[list[tuple[TopicPartition, list[Any]]], ListenerCall | None]:
         """Wait for records or for a listener step; return neither after the deadline."""
         core = self._core
         while True:
@@ -256,7 +256,7 @@ class AsyncConsumer:
                 return batches, step
             await self._runtime.wait_progress(remaining_ms)
 
-    async def _run_step(self, step: Step) -> None:
+    async def _run_step(self, step: ListenerCall) -> None:
         core = self._core
         assert core.group is not None
         if step.kind in ("prepare", "revoked") and core.auto_commit and step.partitions:
@@ -367,7 +367,7 @@ class AsyncConsumer:
 
     # ------------------------------------------------------------ close
 
-    async def prepare_to_leave(self) -> Step | None:
+    async def prepare_to_leave(self) -> ListenerCall | None:
         """Commit with enable.auto.commit; return the listener's last step."""
         core = self._core
         if core.group is None or self._is_leaving or not self._runtime.attached:
@@ -377,7 +377,7 @@ class AsyncConsumer:
             await self.commit_before_revocation()
         return core.group.leave_step()
 
-    async def _notify_listener(self, step: Step | None) -> None:
+    async def _notify_listener(self, step: ListenerCall | None) -> None:
         if step is not None:
             result = call_listener(self._core.subscription.listener, step)
             if inspect.isawaitable(result):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.clients.consumer.heartbeat_fields import HeartbeatFields
 from ottla.clients.consumer.heartbeats import FENCED, JOIN_EPOCH, LEAVE_EPOCH, HeartbeatMember
-from ottla.clients.consumer.membership import NO_MEMBER, REBALANCES_GROUP, Step
+from ottla.clients.consumer.membership import NO_MEMBER, REBALANCES_GROUP, ListenerCall
 from ottla.clients.consumer.offsets import CommitIdentity
 from ottla.clients.metric_windows import MetricWindow
 from ottla.errors import ErrorCode, KafkaError
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.clients.client import Client
-    from ottla.clients.consumer.coordinator import Coordinator
+    from ottla.clients.consumer.coordinator import CoordinatorLookup
     from ottla.clients.consumer.subscription import Subscription
-    from ottla.clients.settings import Settings
+    from ottla.clients.settings import ValidatedSettings
     from ottla.protocol.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
     from ottla.purgatory.pending import Pending
     from ottla.types import Uuid
@@ -41,7 +41,7 @@ REBALANCES = {
 }
 
 
-class MemberState(Enum):
+class MembershipState(Enum):
     """The states of a member."""
 
     UNSUBSCRIBED = "unsubscribed"
@@ -51,25 +51,25 @@ class MemberState(Enum):
     FATAL = "failed"
 
 
-class ConsumerGroup(HeartbeatMember):
+class ConsumerMembership(HeartbeatMember):
     """The state machine of one member; `epoch` is 0 while it is none."""
 
     def __init__(
         self,
-        settings: Settings,
+        settings: ValidatedSettings,
         client: Client,
         subscription: Subscription,
-        coordinator: Coordinator,
+        coordinator: CoordinatorLookup,
         on_assigned: Callable[[], None],
     ) -> None:
         super().__init__(settings, client, coordinator)
         self.subscription = subscription
-        self.state = MemberState.UNSUBSCRIBED
+        self.state = MembershipState.UNSUBSCRIBED
         self.last_identity = CommitIdentity(instance_id=settings.group_instance_id)
         self._on_assigned = on_assigned
         self._fields = HeartbeatFields(settings, coordinator.key, subscription)
         self._planned: list[TopicPartition] = []
-        self._steps: list[Step] = []
+        self._steps: list[ListenerCall] = []
         self._lost = False
         self._must_confirm = False
         self._beats_at_once = False
@@ -103,7 +103,7 @@ class ConsumerGroup(HeartbeatMember):
     @property
     def waits_for(self) -> str | None:
         """Why there may be no partitions yet, for the log."""
-        if self.state is MemberState.STABLE:
+        if self.state is MembershipState.STABLE:
             return None
         return f"the group rebalances, this member is {self.state.value}"
 
@@ -119,11 +119,11 @@ class ConsumerGroup(HeartbeatMember):
 
     # ------------------------------------------------------------ calls of the façade
 
-    def user_poll(self, now_ms: int) -> Step | None:
+    def user_poll(self, now_ms: int) -> ListenerCall | None:
         """Record a poll of the user; return the next step for the listener, if any."""
         self._last_user_poll_ms = now_ms
-        if self.state is MemberState.UNSUBSCRIBED and self.subscription.uses_group:
-            self.state = MemberState.JOINING
+        if self.state is MembershipState.UNSUBSCRIBED and self.subscription.uses_group:
+            self.state = MembershipState.JOINING
             self.client.transport.wake()
         if not self._steps:
             self._plan_steps()
@@ -133,15 +133,15 @@ class ConsumerGroup(HeartbeatMember):
         owned = tuple(self.subscription.partitions)
         if self._lost:
             self._lost = False
-            self._steps.append(Step("lost", owned))
-        elif self.state is MemberState.RECONCILING and self._has_names():
+            self._steps.append(ListenerCall("lost", owned))
+        elif self.state is MembershipState.RECONCILING and self._has_names():
             self._planned = self._resolved()
             target = set(self._planned)
             revoked = tuple(one for one in owned if one not in target)
             if revoked:
-                self._steps.append(Step("revoked", revoked))
+                self._steps.append(ListenerCall("revoked", revoked))
             added = tuple(one for one in self._planned if one not in owned)
-            self._steps.append(Step("assigned", added))
+            self._steps.append(ListenerCall("assigned", added))
 
     def _has_names(self) -> bool:
         """Whether there is something to apply: topics without a known name wait for metadata."""
@@ -163,7 +163,7 @@ class ConsumerGroup(HeartbeatMember):
             for index in indexes
         ]
 
-    def step_done(self, step: Step) -> bool:
+    def step_done(self, step: ListenerCall) -> bool:
         """Apply a step that `user_poll` returned; False if the membership has ended since."""
         is_current = any(step is planned for planned in self._steps)
         if step.kind != "assigned":
@@ -184,13 +184,13 @@ class ConsumerGroup(HeartbeatMember):
         self._on_assigned()
         count = sum(len(indexes) for indexes in self._target.values())
         if count == len(self._planned) and set(self._resolved()) == set(self._planned):
-            self.state = MemberState.STABLE
+            self.state = MembershipState.STABLE
 
     # ------------------------------------------------------------ heartbeats
 
     @property
     def _is_active(self) -> bool:
-        return self.state not in (MemberState.UNSUBSCRIBED, MemberState.FATAL)
+        return self.state not in (MembershipState.UNSUBSCRIBED, MembershipState.FATAL)
 
     def _has_news(self, now_ms: int) -> bool:
         if not self.is_member:
@@ -218,27 +218,27 @@ class ConsumerGroup(HeartbeatMember):
         self._fields.sent()
 
     def _take_assignment(self, target: dict[Uuid, list[int]]) -> None:
-        if self.state is MemberState.STABLE and target == self._target:
+        if self.state is MembershipState.STABLE and target == self._target:
             return
         self._target = target
         self._trace_assignment()
         self._names_retry_at_ms = 0
         self._steps = [step for step in self._steps if step.kind == "lost"]
-        self.state = MemberState.RECONCILING
+        self.state = MembershipState.RECONCILING
         self.client.transport.wake()
 
     def _leave_after_timeout(self) -> None:
         self.leave("consumer poll timeout has expired.")
-        self._forget(MemberState.UNSUBSCRIBED)
+        self._forget(MembershipState.UNSUBSCRIBED)
 
     def _send_all_again(self) -> None:
         self._fields.reset()
         self._must_confirm = self.is_member
 
     def _end(self, *, may_rejoin: bool) -> None:
-        self._forget(MemberState.JOINING if may_rejoin else MemberState.FATAL)
+        self._forget(MembershipState.JOINING if may_rejoin else MembershipState.FATAL)
 
-    def _forget(self, state: MemberState) -> None:
+    def _forget(self, state: MembershipState) -> None:
         """End the membership; the listener is called for the lost partitions."""
         self.epoch = JOIN_EPOCH
         self.state = state
@@ -258,7 +258,7 @@ class ConsumerGroup(HeartbeatMember):
         if sent != self.identity:
             return False
         if code in FENCED:
-            self._forget(MemberState.JOINING)
+            self._forget(MembershipState.JOINING)
         else:
             self._beats_at_once = True
         return True
@@ -270,19 +270,19 @@ class ConsumerGroup(HeartbeatMember):
         self.client.trace.add("group", "the member leaves: %s", reason)
         is_static = self._settings.group_instance_id is not None
         epoch = LEAVE_STATIC_EPOCH if is_static else LEAVE_EPOCH
-        self.state = MemberState.UNSUBSCRIBED  # no further heartbeat
+        self.state = MembershipState.UNSUBSCRIBED  # no further heartbeat
         return self.coordinator.send(self._fields.leave(self.member_id, epoch))
 
-    def leave_step(self) -> Step | None:
+    def leave_step(self) -> ListenerCall | None:
         """Return the listener's step before the member leaves; None without partitions."""
         owned = tuple(self.subscription.partitions)
         if not owned or not self.subscription.uses_group:
             return None
-        return Step("revoked" if self.is_member else "lost", owned)
+        return ListenerCall("revoked" if self.is_member else "lost", owned)
 
     def stop(self) -> None:
         """End the membership without a request (after `leave`, or on unsubscribe)."""
-        self._forget(MemberState.UNSUBSCRIBED)
+        self._forget(MembershipState.UNSUBSCRIBED)
         self._lost = False
         self.errors.clear()
         if self.subscription.uses_group:

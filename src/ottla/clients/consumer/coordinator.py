@@ -37,7 +37,7 @@ COORDINATOR_MOVED = frozenset(
 )
 
 
-class Coordinator:
+class CoordinatorLookup:
     """The coordinator of one key, looked up again after it is lost."""
 
     def __init__(self, client: Client, key: str, key_type: int = GROUP) -> None:

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.clients.arguments import as_partition, topic_names
-from ottla.clients.consumer.classic_group import ClassicGroup
-from ottla.clients.consumer.consumer_group import ConsumerGroup
-from ottla.clients.consumer.coordinator import Coordinator
+from ottla.clients.consumer.classic_group import ClassicMembership
+from ottla.clients.consumer.consumer_group import ConsumerMembership
+from ottla.clients.consumer.coordinator import CoordinatorLookup
 from ottla.clients.consumer.deserializing import Deserializers
 from ottla.clients.consumer.explanation import why_no_records
 from ottla.clients.consumer.fetcher import Fetcher
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Iterable, Iterator
 
-    from ottla.clients.consumer.membership import Membership, Step
+    from ottla.clients.consumer.membership import ListenerCall, Membership
     from ottla.clients.consumer.record_decoder import ConsumerRecord
     from ottla.clients.consumer.subscription import PartitionState
     from ottla.clients.environment import ClientEnvironment
-    from ottla.clients.settings import Settings
+    from ottla.clients.settings import ValidatedSettings
     from ottla.records.record import Record
     from ottla.types import TopicPartition
 
@@ -115,7 +115,9 @@ class ConsumerCore:
         self.runtime = Runtime(settings, environment)
         self.client = client = self.runtime.client
         self.subscription = Subscription(exclude_internal=settings.exclude_internal_topics)
-        self.coordinator = Coordinator(client, settings.group_id) if settings.group_id else None
+        self.coordinator = (
+            CoordinatorLookup(client, settings.group_id) if settings.group_id else None
+        )
         self.group = self._membership()
         wall_ns = self.runtime.environment.wall_ns
         self.positions = Positions(
@@ -156,7 +158,7 @@ class ConsumerCore:
         if self.coordinator is None:
             return None
         is_classic = self.settings.group_protocol.lower() == CLASSIC
-        kind = ClassicGroup if is_classic else ConsumerGroup
+        kind = ClassicMembership if is_classic else ConsumerMembership
         subscription, on_assigned = self.subscription, self.narrow_metadata
         return kind(self.settings, self.client, subscription, self.coordinator, on_assigned)
 
@@ -165,7 +167,7 @@ class ConsumerCore:
         if self.client.closed:
             raise self.client.closed_error()
 
-    def require_coordinator(self) -> Coordinator:
+    def require_coordinator(self) -> CoordinatorLookup:
         """Return the coordinator; KafkaError(INVALID_GROUP_ID) without a group.id."""
         self.require_open()
         if self.coordinator is None:
@@ -281,7 +283,7 @@ class ConsumerCore:
         """Make the current or the next poll raise WakeupError."""
         self._is_woken = True
 
-    def user_poll(self) -> Step | None:
+    def user_poll(self) -> ListenerCall | None:
         """Perform the work of every poll; return the listener's next step."""
         if self._iteration is not None:
             self.put_back()
@@ -428,7 +430,7 @@ class ConsumerCore:
             self._next_auto_commit_ms = self.client.now_ms + self.settings.retry_backoff_ms
 
 
-def _check_protocol(settings: Settings, given: Mapping[str, Any]) -> None:
+def _check_protocol(settings: ValidatedSettings, given: Mapping[str, Any]) -> None:
     """Raise ConfigError for a setting of the other protocol."""
     protocol = settings.group_protocol.lower()
     names = {name.replace(".", "_") for name, value in given.items() if value is not None}
@@ -458,7 +460,7 @@ class _CoordinatorLookup:
         return coordinator.next_deadline_ms() if coordinator is not None and user_assigned else None
 
 
-def call_listener(listener: Any, step: Step) -> Any:
+def call_listener(listener: Any, step: ListenerCall) -> Any:
     """Call the listener's method for a step; empty revocations are skipped."""
     if listener is None or (step.kind != "assigned" and not step.partitions):
         return None

@@ -60,7 +60,7 @@ def records_of(batch: RecordBatch, topic_partition: TopicPartition) -> list[Cons
     return with_topic(topic_partition, batch.records()) if records is None else records
 
 
-class Fetched:
+class FetchedPartitionRecords:
     """The records of one partition in one Fetch response, and the user's position in them."""
 
     __slots__ = (
@@ -107,7 +107,7 @@ class Fetched:
     @classmethod
     def again(
         cls, topic_partition: TopicPartition, records: list[ConsumerRecord], end_offset: int
-    ) -> Fetched:
+    ) -> FetchedPartitionRecords:
         """Make one from records that were taken before."""
         nothing = memoryview(b"")
         offset = records[0].offset

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ottla.clients.consumer.fetched import Fetched, next_offset_after
+from ottla.clients.consumer.fetched import FetchedPartitionRecords, next_offset_after
 from ottla.clients.consumer.metrics import FetcherMetrics
 from ottla.clients.consumer.pending_errors import PendingErrors
 from ottla.errors import ErrorCode, KafkaError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ottla.clients.consumer.reading import Taken
     from ottla.clients.consumer.record_decoder import ConsumerRecord
     from ottla.clients.consumer.subscription import PartitionState, Subscription
-    from ottla.clients.settings import Settings
+    from ottla.clients.settings import ValidatedSettings
     from ottla.purgatory.pending import Pending
 
 PURPOSE = "fetch"
@@ -57,7 +57,7 @@ STALE_METADATA = frozenset(
 PartitionEntry = tuple[Uuid, int, int, int]  # topic id, fetch offset, leader epoch, max bytes
 
 
-class FetchSession:
+class ClientFetchSession:
     """The state of an incremental fetch session (KIP-227)."""
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class Fetcher:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: ValidatedSettings,
         client: Client,
         subscription: Subscription,
         *,
@@ -110,7 +110,7 @@ class Fetcher:
         self._on_out_of_range = on_out_of_range
         self._settings = settings
         self._committed_only = settings.isolation_level == "read_committed"
-        self._sessions: dict[int, FetchSession] = {}
+        self._sessions: dict[int, ClientFetchSession] = {}
         self._in_flight: set[int] = set()
         self._deadline_ms: int | None = None
         self._full_nodes: set[int] = set()  # leaders of partitions with full buffers
@@ -176,7 +176,7 @@ class Fetcher:
         return topic_id, state.fetch_position, epoch, self._settings.max_partition_fetch_bytes
 
     def _send(self, node_id: int, requested: dict[TopicPartition, PartitionEntry]) -> None:
-        session = self._sessions.setdefault(node_id, FetchSession())
+        session = self._sessions.setdefault(node_id, ClientFetchSession())
         changed, forgotten = session.changes(requested)
         # A long poll of partitions without new records must not delay those whose buffers are full
         # now: the broker processes the requests of a connection one at a time.
@@ -285,7 +285,7 @@ class Fetcher:
             state.retry_at_ms = self.client.now_ms + self._settings.retry_backoff_ms
             return
         aborted = (answer.aborted_transactions or ()) if self._committed_only else None
-        fetched = Fetched(
+        fetched = FetchedPartitionRecords(
             partition,
             view,
             fetch_offset,
@@ -400,7 +400,7 @@ class Fetcher:
         return records
 
     def _read(
-        self, state: PartitionState, fetched: Fetched, records: list[ConsumerRecord]
+        self, state: PartitionState, fetched: FetchedPartitionRecords, records: list[ConsumerRecord]
     ) -> list[ConsumerRecord]:
         """Deserialize; raises if the first record fails."""
         if not records:

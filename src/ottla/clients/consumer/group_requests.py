@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ottla.clients.consumer.assignors.interface import Assignment, Member
     from ottla.clients.consumer.offsets import CommitIdentity
-    from ottla.clients.settings import Settings
+    from ottla.clients.settings import ValidatedSettings
 
 MAX_REASON_CHARS = 255
 
@@ -30,7 +30,7 @@ MAX_REASON_CHARS = 255
 class GroupRequests:
     """Builds the requests with the values of the settings."""
 
-    def __init__(self, settings: Settings, group_id: str) -> None:
+    def __init__(self, settings: ValidatedSettings, group_id: str) -> None:
         self._settings = settings
         self._group_id = group_id
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ottla.clients.consumer.subscription import Subscription
-    from ottla.clients.settings import Settings
+    from ottla.clients.settings import ValidatedSettings
     from ottla.types import TopicPartition, Uuid
 
 
@@ -27,7 +27,9 @@ class _Subscribed(NamedTuple):
 class HeartbeatFields:
     """Builds heartbeats; remembers what the coordinator has got."""
 
-    def __init__(self, settings: Settings, group_id: str, subscription: Subscription) -> None:
+    def __init__(
+        self, settings: ValidatedSettings, group_id: str, subscription: Subscription
+    ) -> None:
         self._settings = settings
         self._group_id = group_id
         self._subscription = subscription

@@ -15,8 +15,8 @@ from ottla.types import Uuid
 
 if TYPE_CHECKING:
     from ottla.clients.client import Client
-    from ottla.clients.consumer.coordinator import Coordinator
-    from ottla.clients.settings import Settings
+    from ottla.clients.consumer.coordinator import CoordinatorLookup
+    from ottla.clients.settings import ValidatedSettings
     from ottla.purgatory.pending import Pending
 
 JOIN_EPOCH: Final = 0
@@ -27,7 +27,9 @@ FENCED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_
 class HeartbeatMember(ABC):
     """The heartbeats of one member; `epoch` is 0 while it is none."""
 
-    def __init__(self, settings: Settings, client: Client, coordinator: Coordinator) -> None:
+    def __init__(
+        self, settings: ValidatedSettings, client: Client, coordinator: CoordinatorLookup
+    ) -> None:
         self.client = client
         self.coordinator = coordinator
         self.errors = PendingErrors()

@@ -4,7 +4,7 @@ Kafka: org.apache.kafka.clients.consumer.internals.ConsumerDelegate, whose two c
 protocol.
 
 The assignment changes only inside the user's `poll`: the façade calls `user_poll`, runs the
-listener for the returned `Step`, and calls `step_done`.
+listener for the returned `ListenerCall`, and calls `step_done`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from ottla.clients.consumer.coordinator import Coordinator
+    from ottla.clients.consumer.coordinator import CoordinatorLookup
     from ottla.clients.consumer.offsets import CommitIdentity
     from ottla.clients.consumer.pending_errors import PendingErrors
     from ottla.clients.consumer.subscription import Subscription
@@ -26,7 +26,7 @@ NO_MEMBER = (
 REBALANCES_GROUP = "consumer-coordinator-metrics"
 
 
-class Step(NamedTuple):
+class ListenerCall(NamedTuple):
     """A call of the rebalance listener: "prepare", "revoked", "assigned" or "lost"."""
 
     kind: str
@@ -41,7 +41,7 @@ class Membership(Protocol):
         """Errors for the user's next poll."""
 
     @property
-    def coordinator(self) -> Coordinator:
+    def coordinator(self) -> CoordinatorLookup:
         """The group's coordinator."""
 
     @property
@@ -77,10 +77,10 @@ class Membership(Protocol):
     def request_rejoin(self, reason: str) -> None:
         """Request a rebalance."""
 
-    def user_poll(self, now_ms: int) -> Step | None:
+    def user_poll(self, now_ms: int) -> ListenerCall | None:
         """Record a poll of the user; return the next step for the listener, if any."""
 
-    def step_done(self, step: Step) -> bool:
+    def step_done(self, step: ListenerCall) -> bool:
         """Apply a step that `user_poll` returned; False if the membership has ended since."""
 
     def poll(self, now_ms: int) -> None:
@@ -92,7 +92,7 @@ class Membership(Protocol):
     def leave(self, reason: str) -> Pending[Any] | None:
         """Send the request that leaves the group; None where none is needed."""
 
-    def leave_step(self) -> Step | None:
+    def leave_step(self) -> ListenerCall | None:
         """Return the listener's step before the member leaves; None without partitions."""
 
     def stop(self) -> None:

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from ottla.clients.client import Client
-    from ottla.clients.consumer.coordinator import Coordinator
+    from ottla.clients.consumer.coordinator import CoordinatorLookup
     from ottla.clients.consumer.subscription import PartitionState, Subscription
     from ottla.clients.metadata import ClusterMetadata
-    from ottla.clients.settings import Settings
+    from ottla.clients.settings import ValidatedSettings
     from ottla.purgatory.pending import Pending
 
 FIRST_VERSION_WITH_TOPIC_IDS = 10
@@ -233,10 +233,10 @@ class Positions:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: ValidatedSettings,
         client: Client,
         subscription: Subscription,
-        coordinator: Coordinator | None,
+        coordinator: CoordinatorLookup | None,
         *,
         wall_ms: Callable[[], int],
         member: Callable[[], CommitIdentity] = CommitIdentity,

@@ -22,7 +22,7 @@ from ottla.errors import KafkaError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ottla.clients.consumer.coordinator import Coordinator
+    from ottla.clients.consumer.coordinator import CoordinatorLookup
     from ottla.clients.consumer.core import ConsumerCore
     from ottla.clients.consumer.offsets import OffsetAndTimestamp
     from ottla.clients.metadata import PartitionMetadata
@@ -75,7 +75,7 @@ class Queries:
         self._core = core
         self._client = core.client
 
-    async def _find_coordinator(self, deadline: Deadline) -> Coordinator:
+    async def _find_coordinator(self, deadline: Deadline) -> CoordinatorLookup:
         self._core.runtime.attach()
         coordinator = self._core.require_coordinator()
         while not coordinator.known:

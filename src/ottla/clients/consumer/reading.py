@@ -8,7 +8,7 @@ from __future__ import annotations
 from operator import length_hint
 from typing import TYPE_CHECKING
 
-from ottla.clients.consumer.fetched import Fetched
+from ottla.clients.consumer.fetched import FetchedPartitionRecords
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class RecordIteration:
                 for record in records
                 if owner is state and record.offset >= offset
             ]
-            again = Fetched.again(state.topic_partition, records, state.position)
+            again = FetchedPartitionRecords.again(state.topic_partition, records, state.position)
             state.buffered.appendleft(again)
             state.position = offset
         self._records.clear()

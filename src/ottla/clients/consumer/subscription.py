@@ -14,7 +14,7 @@ from ottla.errors import IllegalStateError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ottla.clients.consumer.fetched import Fetched
+    from ottla.clients.consumer.fetched import FetchedPartitionRecords
     from ottla.types import TopicPartition
 
 
@@ -64,7 +64,7 @@ class PartitionState:
         self.retry_at_ms = 0
         self.fetching = False
         self.generation = 0
-        self.buffered: deque[Fetched] = deque()
+        self.buffered: deque[FetchedPartitionRecords] = deque()
         self.buffered_bytes = 0
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from ottla.clients.connection import Random
     from ottla.clients.metadata import ClusterMetadata
-    from ottla.clients.settings import Settings
+    from ottla.clients.settings import ValidatedSettings
     from ottla.records.record import Headers
 
 MAX_GROWTH_BYTES = 1_000_000
@@ -67,7 +67,7 @@ class Accumulator:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: ValidatedSettings,
         metadata: ClusterMetadata,
         *,
         rng: Random,

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from ottla.clients.metadata import PartitionMetadata
     from ottla.clients.metric_windows import MetricName
     from ottla.clients.producer.batches import Delivery, RecordMetadata
-    from ottla.clients.settings import Settings
+    from ottla.clients.settings import ValidatedSettings
 
     HeadersInput = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | None]]
 
@@ -229,7 +229,7 @@ def _warn_of_unsent(producer: weakref.ref[ProducerCore]) -> None:
         _log.warning(text + "or call close()", core.settings.client_id, topics)
 
 
-def _check_delivery_timeout(settings: Settings) -> None:
+def _check_delivery_timeout(settings: ValidatedSettings) -> None:
     """Reject a delivery.timeout.ms below linger.ms + request.timeout.ms; adjust the default."""
     min_ms = min(settings.linger_ms + settings.request_timeout_ms, MAX_INT)
     if settings.delivery_timeout_ms >= min_ms:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ottla.clients.producer.accumulator import Accumulator
     from ottla.clients.producer.batches import PartitionQueue, ProducerBatch
     from ottla.clients.producer.transactions import Transactions
-    from ottla.clients.settings import Settings
+    from ottla.clients.settings import ValidatedSettings
     from ottla.protocol.apis.produce import ProduceResponse
     from ottla.purgatory.pending import Pending
 
@@ -69,7 +69,9 @@ Sent = list[tuple["PartitionQueue", "ProducerBatch"]]
 class Sender:
     """The state machine between accumulator and client."""
 
-    def __init__(self, settings: Settings, client: Client, accumulator: Accumulator) -> None:
+    def __init__(
+        self, settings: ValidatedSettings, client: Client, accumulator: Accumulator
+    ) -> None:
         self.client = client
         self.accumulator = accumulator
         self.acks: int = settings.acks
@@ -584,6 +586,6 @@ def _oldest_ms(queue: PartitionQueue) -> int | None:
     return oldest_ms
 
 
-def _level(settings: Settings) -> int | None:
+def _level(settings: ValidatedSettings) -> int | None:
     name = f"compression.{settings.compression_type}.level"
     return getattr(settings, name.replace(".", "_")) if name in settings.given else None

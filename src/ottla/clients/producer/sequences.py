@@ -12,7 +12,7 @@ from ottla.errors import ConfigError
 
 if TYPE_CHECKING:
     from ottla.clients.producer.batches import PartitionQueue, ProducerBatch
-    from ottla.clients.settings import Settings
+    from ottla.clients.settings import ValidatedSettings
 
 SEQUENCE_MASK: Final = 0x7FFF_FFFF
 _HALF_OF_SEQUENCES: Final = 0x4000_0000
@@ -34,7 +34,7 @@ def is_before(sequence: int, other: int) -> bool:
     return 0 < (other - sequence) & SEQUENCE_MASK < _HALF_OF_SEQUENCES
 
 
-def is_idempotent(settings: Settings) -> bool:
+def is_idempotent(settings: ValidatedSettings) -> bool:
     """Whether sequences are used; ConfigError for settings that exclude it.
 
     As in Kafka, acks other than all and zero retries disable it, unless it is enabled explicitly.

@@ -86,7 +86,7 @@ _SENDING: Final = frozenset({State.IN_TRANSACTION, State.COMMITTING, State.ABORT
 _BEGUN: Final = frozenset({State.IN_TRANSACTION, State.COMMITTING, State.ABORTABLE_ERROR})
 
 
-class TransactionState:
+class ProducerTransactionState:
     """The state of one transactional producer; its methods raise IllegalStateError out of turn."""
 
     def __init__(self) -> None:

@@ -9,12 +9,12 @@ import asyncio
 import builtins
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.clients.consumer.coordinator import GROUP, TRANSACTION, Coordinator
+from ottla.clients.consumer.coordinator import GROUP, TRANSACTION, CoordinatorLookup
 from ottla.clients.producer.transaction_state import (
     PreparedTransaction,
     ProducerIds,
+    ProducerTransactionState,
     State,
-    TransactionState,
 )
 from ottla.errors import ConfigError, ErrorCode, IllegalStateError, KafkaError
 from ottla.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from ottla.clients.consumer.core import GroupMetadata
     from ottla.clients.consumer.offsets import OffsetAndMetadata
-    from ottla.clients.settings import Settings
+    from ottla.clients.settings import ValidatedSettings
     from ottla.clients.transport import Runtime
     from ottla.protocol.schema import Request
     from ottla.types import TopicPartition
@@ -63,15 +63,15 @@ _Offsets = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
 class Transactions:
     """The transactions of one producer: their state, and the requests to their coordinators."""
 
-    def __init__(self, settings: Settings, runtime: Runtime, sender: ProducerIds) -> None:
-        self.state = TransactionState()
+    def __init__(self, settings: ValidatedSettings, runtime: Runtime, sender: ProducerIds) -> None:
+        self.state = ProducerTransactionState()
         self.transactional_id: str = settings.transactional_id
         _check_timeout(settings)
         self._settings = settings
         self._runtime = runtime
         self._client = runtime.client
         self._sender = sender
-        self._coordinator = Coordinator(self._client, self.transactional_id, TRANSACTION)
+        self._coordinator = CoordinatorLookup(self._client, self.transactional_id, TRANSACTION)
         self._client.register(self._coordinator)
         self._is_adding = False
         self._add_again_ms = 0
@@ -207,7 +207,7 @@ class Transactions:
             group_instance_id=group.group_instance_id,
             topics=_by_topic(offsets),
         )
-        coordinator = Coordinator(self._client, group.group_id, GROUP)
+        coordinator = CoordinatorLookup(self._client, group.group_id, GROUP)
         self._client.register(coordinator)
         try:
             version = None if self.state.bumps_epoch else _OLD_OFFSETS
@@ -335,7 +335,7 @@ class Transactions:
 
     async def _ask(
         self,
-        coordinator: Coordinator,
+        coordinator: CoordinatorLookup,
         request: Request,
         code_of: Callable[[Any], int],
         *,
@@ -365,7 +365,7 @@ class Transactions:
             attempts += 1
             await self._runtime.sleep(self._client.backoff.after(attempts))
 
-    async def _found(self, coordinator: Coordinator) -> None:
+    async def _found(self, coordinator: CoordinatorLookup) -> None:
         if not coordinator.known:
             self._runtime.wake()  # once: each wake is progress, which ends the wait below
         while not coordinator.known:
@@ -377,7 +377,7 @@ class Transactions:
             await self._runtime.wait_progress(self._settings.retry_backoff_ms)
 
 
-def _check_timeout(settings: Settings) -> None:
+def _check_timeout(settings: ValidatedSettings) -> None:
     if settings.transaction_two_phase_commit_enable and "transaction.timeout.ms" in settings.given:
         raise ConfigError(
             "Cannot set transaction.timeout.ms when transaction.two.phase.commit.enable is set to "

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ottla.clients.arguments import as_partition, check_int, topic_names
-from ottla.clients.consumer.coordinator import Coordinator
+from ottla.clients.consumer.coordinator import CoordinatorLookup
 from ottla.clients.consumer.deserializing import Deserializers
 from ottla.clients.serdes import deserializer
 from ottla.clients.settings import CONSUMER, read_settings
@@ -77,7 +77,7 @@ class ShareConsumerCore:
         self.client = client = self.runtime.client
         self.now_ms = self.runtime.now_ms
         self.is_explicit = settings.share_acknowledgement_mode == "explicit"
-        self.group = ShareGroup(settings, client, Coordinator(client, settings.group_id))
+        self.group = ShareGroup(settings, client, CoordinatorLookup(client, settings.group_id))
         self.fetcher = ShareFetcher(settings, client, self.group)
         self.callback: Callback | None = None
         self._deserializers = Deserializers(

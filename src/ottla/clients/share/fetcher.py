@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ottla.clients.client import Client
-    from ottla.clients.settings import Settings
+    from ottla.clients.settings import ValidatedSettings
     from ottla.clients.share.group import ShareGroup
     from ottla.purgatory.pending import Pending
     from ottla.types import Uuid
@@ -61,7 +61,7 @@ class _Node:
 class ShareFetcher:
     """The share sessions of one member."""
 
-    def __init__(self, settings: Settings, client: Client, group: ShareGroup) -> None:
+    def __init__(self, settings: ValidatedSettings, client: Client, group: ShareGroup) -> None:
         self.errors = PendingErrors()
         self.buffered: deque[Acquired] = deque()
         self.lock_timeout_ms: int | None = None

@@ -17,8 +17,8 @@ from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from ottla.clients.client import Client
-    from ottla.clients.consumer.coordinator import Coordinator
-    from ottla.clients.settings import Settings
+    from ottla.clients.consumer.coordinator import CoordinatorLookup
+    from ottla.clients.settings import ValidatedSettings
     from ottla.purgatory.pending import Pending
     from ottla.types import Uuid
 
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 class ShareGroup(HeartbeatMember):
     """The state machine of one member; `epoch` is 0 while it is none."""
 
-    def __init__(self, settings: Settings, client: Client, coordinator: Coordinator) -> None:
+    def __init__(
+        self, settings: ValidatedSettings, client: Client, coordinator: CoordinatorLookup
+    ) -> None:
         super().__init__(settings, client, coordinator)
         self.topics: tuple[str, ...] = ()
         self._is_joined = False

@@ -15,7 +15,7 @@ from ottla.protocol.apis.share_fetch import ShareFetchRequest
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ottla.clients.settings import Settings
+    from ottla.clients.settings import ValidatedSettings
     from ottla.clients.share.in_flight import Acknowledgements
     from ottla.types import Uuid
 
@@ -27,7 +27,7 @@ _AcknowledgePartition = _AcknowledgeTopic.AcknowledgePartition
 
 
 def share_fetch(
-    settings: Settings,
+    settings: ValidatedSettings,
     member_id: str,
     epoch: int,
     *,
@@ -69,7 +69,7 @@ def share_fetch(
 
 
 def share_acknowledge(
-    settings: Settings, member_id: str, epoch: int, sent: Sequence[Acknowledgements]
+    settings: ValidatedSettings, member_id: str, epoch: int, sent: Sequence[Acknowledgements]
 ) -> ShareAcknowledgeRequest:
     """Return a request that only acknowledges; the final epoch also ends the session."""
     batches = _batches(sent, _AcknowledgePartition.AcknowledgementBatch)

@@ -6,14 +6,19 @@ Kafka: kafka.server.KafkaConfig, org.apache.kafka.server.config.AbstractKafkaCon
 from __future__ import annotations
 
 from ottla.config.broker.config import BrokerConfig
-from ottla.config.broker.endpoints import Endpoint, HostAndPort, SecurityProtocol, Voter
+from ottla.config.broker.endpoints import (
+    HostAndPort,
+    ListenerEndpoint,
+    SecurityProtocol,
+    StaticVoter,
+)
 from ottla.config.broker.parsing import parse_broker_config
 
 __all__ = [
     "BrokerConfig",
-    "Endpoint",
     "HostAndPort",
+    "ListenerEndpoint",
     "SecurityProtocol",
-    "Voter",
+    "StaticVoter",
     "parse_broker_config",
 ]

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.config.broker.endpoints import (
     AddressError,
-    Endpoint,
     HostAndPort,
+    ListenerEndpoint,
     SecurityProtocol,
-    Voter,
+    StaticVoter,
     parse_bootstrap_servers,
     parse_listeners,
     parse_protocol,
@@ -83,10 +83,10 @@ class BrokerConfig(
     """
 
     security_protocols: Mapping[str, SecurityProtocol]
-    endpoints: tuple[Endpoint, ...]
-    advertised_endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[ListenerEndpoint, ...]
+    advertised_endpoints: tuple[ListenerEndpoint, ...]
     inter_broker_endpoint_name: str
-    voters: tuple[Voter, ...]
+    voters: tuple[StaticVoter, ...]
     bootstrap_controllers: tuple[HostAndPort, ...]
     address_problems: tuple[ConfigProblem, ...]
 
@@ -131,19 +131,19 @@ class BrokerConfig(
         return self.metadata_log_dir or self.data_directories[0]
 
     @property
-    def broker_endpoints(self) -> tuple[Endpoint, ...]:
+    def broker_endpoints(self) -> tuple[ListenerEndpoint, ...]:
         """The listeners that serve clients and brokers."""
         return tuple(one for one in self.endpoints if not self._controllers_own(one))
 
     @property
-    def controller_endpoints(self) -> tuple[Endpoint, ...]:
+    def controller_endpoints(self) -> tuple[ListenerEndpoint, ...]:
         """The listeners that serve the quorum."""
         return tuple(one for one in self.endpoints if self._controllers_own(one))
 
     @property
-    def advertised_controller_endpoints(self) -> tuple[Endpoint, ...]:
+    def advertised_controller_endpoints(self) -> tuple[ListenerEndpoint, ...]:
         """Where others reach this controller: as advertised, else where it listens."""
-        given: dict[str, Endpoint] = {}
+        given: dict[str, ListenerEndpoint] = {}
         if self.advertised_listeners is not None:
             advertised = parse_listeners(
                 self.advertised_listeners, self.security_protocols, distinct_ports=False
@@ -152,12 +152,12 @@ class BrokerConfig(
         return tuple(given.get(one.listener, one) for one in self.controller_endpoints)
 
     @property
-    def advertised_controller_endpoint(self) -> Endpoint:
+    def advertised_controller_endpoint(self) -> ListenerEndpoint:
         """Where other controllers reach this one, on the first of controller.listener.names."""
         name = self.controller_listener_names[0].upper()
         return next(one for one in self.advertised_controller_endpoints if one.listener == name)
 
-    def _controllers_own(self, endpoint: Endpoint) -> bool:
+    def _controllers_own(self, endpoint: ListenerEndpoint) -> bool:
         return endpoint.listener in {name.upper() for name in self.controller_listener_names}
 
     @property
@@ -259,7 +259,7 @@ class BrokerConfig(
                 protocols.setdefault(listener, SecurityProtocol.PLAINTEXT)
         return protocols
 
-    def _effective_advertised(self) -> tuple[Endpoint, ...]:
+    def _effective_advertised(self) -> tuple[ListenerEndpoint, ...]:
         if self.advertised_listeners is None:
             return self.broker_endpoints
         advertised = parse_listeners(

@@ -26,7 +26,7 @@ class SecurityProtocol(IntEnum):
     SASL_SSL = 3
 
 
-class Endpoint(NamedTuple):
+class ListenerEndpoint(NamedTuple):
     """One listener: its name in capitals, host ("" is every interface), port, security."""
 
     listener: str
@@ -39,7 +39,7 @@ class Endpoint(NamedTuple):
         return f"{self.listener}://{host}:{self.port}"
 
 
-class Voter(NamedTuple):
+class StaticVoter(NamedTuple):
     """A controller of a static quorum."""
 
     node_id: int
@@ -82,7 +82,7 @@ def parse_listeners(
     protocols: Mapping[str, SecurityProtocol],
     *,
     distinct_ports: bool = True,
-) -> tuple[Endpoint, ...]:
+) -> tuple[ListenerEndpoint, ...]:
     """Read name://host:port entries; AddressError when one is wrong or two collide."""
     text = f"[{', '.join(entries)}]"
     try:
@@ -94,7 +94,7 @@ def parse_listeners(
     return tuple(endpoints)
 
 
-def _parse_listener(entry: str, protocols: Mapping[str, SecurityProtocol]) -> Endpoint:
+def _parse_listener(entry: str, protocols: Mapping[str, SecurityProtocol]) -> ListenerEndpoint:
     match = _LISTENER.fullmatch(entry)
     if match is None or int(match[3]) > 65_535:
         raise AddressError(f"Unable to parse {entry} to a broker endpoint")
@@ -102,15 +102,17 @@ def _parse_listener(entry: str, protocols: Mapping[str, SecurityProtocol]) -> En
     protocol = protocols.get(listener)
     if protocol is None:
         raise AddressError(f"No security protocol defined for listener {listener}")
-    return Endpoint(listener, match[2], int(match[3]), protocol)
+    return ListenerEndpoint(listener, match[2], int(match[3]), protocol)
 
 
-def _check_distinct(endpoints: Sequence[Endpoint], text: str, *, distinct_ports: bool) -> None:
+def _check_distinct(
+    endpoints: Sequence[ListenerEndpoint], text: str, *, distinct_ports: bool
+) -> None:
     if len({endpoint.listener for endpoint in endpoints}) != len(endpoints):
         raise AddressError(f"Each listener must have a different name, listeners: {text}")
     if not distinct_ports:
         return
-    by_port: dict[int, list[Endpoint]] = {}
+    by_port: dict[int, list[ListenerEndpoint]] = {}
     for endpoint in endpoints:
         if endpoint.port != 0:
             by_port.setdefault(endpoint.port, []).append(endpoint)
@@ -119,7 +121,7 @@ def _check_distinct(endpoints: Sequence[Endpoint], text: str, *, distinct_ports:
             _check_shared_port(port, same, text)
 
 
-def _check_shared_port(port: int, endpoints: Sequence[Endpoint], text: str) -> None:
+def _check_shared_port(port: int, endpoints: Sequence[ListenerEndpoint], text: str) -> None:
     numeric = [address for address in map(_address, endpoints) if address is not None]
     if len(endpoints) != len(numeric) or len(endpoints) > 2:
         if len(numeric) == 2:
@@ -135,19 +137,19 @@ def _check_shared_port(port: int, endpoints: Sequence[Endpoint], text: str) -> N
         )
 
 
-def _address(endpoint: Endpoint) -> IPv4Address | IPv6Address | None:
+def _address(endpoint: ListenerEndpoint) -> IPv4Address | IPv6Address | None:
     try:
         return ip_address(endpoint.host)
     except ValueError:
         return None
 
 
-def parse_voters(entries: Iterable[str]) -> tuple[Voter, ...]:
+def parse_voters(entries: Iterable[str]) -> tuple[StaticVoter, ...]:
     """Read id@host:port entries of controller.quorum.voters; AddressError at a wrong one."""
     return tuple(_parse_voter(entry) for entry in entries)
 
 
-def _parse_voter(entry: str) -> Voter:
+def _parse_voter(entry: str) -> StaticVoter:
     name = "controller.quorum.voters"
     form = "Each entry should be in the form `{id}@{host}:{port}`."
     node_id, separator, address = entry.partition("@")
@@ -160,7 +162,7 @@ def _parse_voter(entry: str) -> Voter:
         raise AddressError(
             f"Failed to parse host name from entry {entry} for the configuration {name}. {form}"
         )
-    return Voter(int(node_id), match[1], _port(match[2]))
+    return StaticVoter(int(node_id), match[1], _port(match[2]))
 
 
 def parse_bootstrap_servers(entries: Iterable[str], name: str) -> tuple[HostAndPort, ...]:

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from ottla.config.broker.config import BrokerConfig
-    from ottla.config.broker.endpoints import Endpoint
+    from ottla.config.broker.endpoints import ListenerEndpoint
 
 
-class Rule(NamedTuple):
+class SettingsRule(NamedTuple):
     """A rule about settings; `broken` returns whether it is violated."""
 
     names: tuple[str, ...]
@@ -33,39 +33,39 @@ def broken_rules(config: BrokerConfig, wrong: set[str]) -> Iterator[ConfigProble
             yield ConfigProblem(names[0], config.text(names[0]), text)
 
 
-def _not_less(small: str, large: str) -> Rule:
+def _not_less(small: str, large: str) -> SettingsRule:
     """Require that the first is at most the second, in the words of the group settings."""
-    return Rule(
+    return SettingsRule(
         (large, small),
         lambda config: config.value(large) < config.value(small),
         f"{large} must be greater than or equal to {small}",
     )
 
 
-def _not_more(small: str, large: str) -> Rule:
-    return Rule(
+def _not_more(small: str, large: str) -> SettingsRule:
+    return SettingsRule(
         (small, large),
         lambda config: config.value(small) > config.value(large),
         f"{small} must be less than or equal to {large}",
     )
 
 
-def _bounds(group: str, subject: str) -> list[Rule]:
+def _bounds(group: str, subject: str) -> list[SettingsRule]:
     smallest, largest = f"group.{group}.min.{subject}", f"group.{group}.max.{subject}"
     own = f"group.{group}.{subject}"
     return [_not_less(smallest, largest), _not_less(smallest, own), _not_more(own, largest)]
 
 
-def _less(small: str, large: str) -> Rule:
-    return Rule(
+def _less(small: str, large: str) -> SettingsRule:
+    return SettingsRule(
         (small, large),
         lambda config: config.value(small) >= config.value(large),
         f"{small} must be less than {large}",
     )
 
 
-def _group_rules() -> list[Rule]:
-    rules: list[Rule] = []
+def _group_rules() -> list[SettingsRule]:
+    rules: list[SettingsRule] = []
     for group in ("consumer", "share", "streams"):
         rules += _bounds(group, "heartbeat.interval.ms")
         rules += _bounds(group, "session.timeout.ms")
@@ -90,11 +90,11 @@ def _names(listeners: Any) -> set[str]:
     return {listener.upper() for listener in listeners}
 
 
-def _listening(config: BrokerConfig) -> dict[str, Endpoint]:
+def _listening(config: BrokerConfig) -> dict[str, ListenerEndpoint]:
     return {endpoint.listener: endpoint for endpoint in config.endpoints}
 
 
-def _advertised(config: BrokerConfig) -> dict[str, Endpoint]:
+def _advertised(config: BrokerConfig) -> dict[str, ListenerEndpoint]:
     return {endpoint.listener: endpoint for endpoint in config.advertised_endpoints}
 
 
@@ -140,37 +140,37 @@ _ROLES = ("process.roles", "listeners", "controller.listener.names")
 _ADVERTISED = ("advertised.listeners", "listeners", "listener.security.protocol.map")
 
 _LOG_RULES = (
-    Rule(
+    SettingsRule(
         ("broker.id", "node.id"),
         lambda config: config.node_id != config.broker_id,
         "You must set `node.id` to the same value as `broker.id`.",
     ),
-    Rule(
+    SettingsRule(
         ("log.roll.ms", "log.roll.hours"),
         lambda config: config.roll_time_ms < 1,
         "log.roll.ms must be greater than or equal to 1",
     ),
-    Rule(
+    SettingsRule(
         ("log.roll.jitter.ms", "log.roll.jitter.hours"),
         lambda config: config.roll_jitter_time_ms < 0,
         "log.roll.jitter.ms must be greater than or equal to 0",
     ),
-    Rule(
+    SettingsRule(
         ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
         lambda config: config.retention_time_ms == 0,
         "log.retention.ms must be unlimited (-1) or, greater than or equal to 1",
     ),
-    Rule(
+    SettingsRule(
         ("log.dirs", "log.dir"),
         lambda config: not config.data_directories,
         "At least one log directory must be defined via log.dirs or log.dir.",
     ),
-    Rule(
+    SettingsRule(
         ("log.cleaner.threads",),
         lambda config: config.log_cleaner_enable and config.log_cleaner_threads == 0,
         "log.cleaner.threads must be at least 1 while the log cleaner is enabled.",
     ),
-    Rule(
+    SettingsRule(
         ("log.cleaner.dedupe.buffer.size", "log.cleaner.threads"),
         lambda config: (
             config.log_cleaner_enable
@@ -179,24 +179,24 @@ _LOG_RULES = (
         ),
         "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
     ),
-    Rule(
+    SettingsRule(
         ("replica.fetch.wait.max.ms", "replica.socket.timeout.ms"),
         lambda config: config.replica_fetch_wait_max_ms > config.replica_socket_timeout_ms,
         "replica.socket.timeout.ms should always be at least replica.fetch.wait.max.ms to prevent "
         "unnecessary socket timeouts",
     ),
-    Rule(
+    SettingsRule(
         ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
         lambda config: config.replica_fetch_wait_max_ms > config.replica_lag_time_max_ms,
         "replica.fetch.wait.max.ms should always be less than or equal to replica.lag.time.max.ms "
         "to prevent frequent changes in ISR",
     ),
-    Rule(
+    SettingsRule(
         ("cordoned.log.dirs",),
         lambda config: "*" in config.cordoned_log_dirs and len(config.cordoned_log_dirs) > 1,
         "When cordoned.log.dirs is set to *, it must not contain other values",
     ),
-    Rule(
+    SettingsRule(
         ("cordoned.log.dirs", "log.dirs", "log.dir"),
         lambda config: "*" not in config.cordoned_log_dirs and bool(_cordoned_outside(config)),
         lambda config: (
@@ -207,14 +207,14 @@ _LOG_RULES = (
 )
 
 _ROLE_RULES = (
-    Rule(
+    SettingsRule(
         ("process.roles", "controller.quorum.voters", "controller.quorum.bootstrap.servers"),
         _no_quorum,
         "If using process.roles, either controller.quorum.bootstrap.servers must contain the set "
         "of bootstrap controllers or controller.quorum.voters must contain a parseable set of "
         "controllers.",
     ),
-    Rule(
+    SettingsRule(
         ("process.roles", "node.id", "controller.quorum.voters"),
         lambda config: _only_broker(config) and _is_voter(config),
         lambda config: (
@@ -223,31 +223,31 @@ _ROLE_RULES = (
             f"{_voter_ids(config)}"
         ),
     ),
-    Rule(
+    SettingsRule(
         ("controller.listener.names", "process.roles"),
         lambda config: _only_broker(config) and not config.controller_listener_names,
         "controller.listener.names must contain at least one value when running KRaft with just "
         "the broker role",
     ),
-    Rule(
+    SettingsRule(
         _ROLES,
         lambda config: _only_broker(config) and bool(config.controller_endpoints),
         "controller.listener.names must not contain a value appearing in the 'listeners' "
         "configuration when running KRaft with just the broker role",
     ),
-    Rule(
+    SettingsRule(
         ("controller.quorum.auto.join.enable", "process.roles"),
         lambda config: config.controller_quorum_auto_join_enable and not config.is_controller,
         "controller.quorum.auto.join.enable is only supported when process.roles contains the "
         "'controller' role.",
     ),
-    Rule(
+    SettingsRule(
         _ROLES,
         lambda config: _only_controller(config) and bool(config.broker_endpoints),
         "The listeners config must only contain KRaft controller listeners from "
         "controller.listener.names when process.roles=controller",
     ),
-    Rule(
+    SettingsRule(
         ("process.roles", "node.id", "controller.quorum.voters"),
         lambda config: config.is_controller and bool(config.voters) and not _is_voter(config),
         lambda config: (
@@ -255,13 +255,13 @@ _ROLE_RULES = (
             f"be included in the set of voters controller.quorum.voters={_voter_ids(config)}"
         ),
     ),
-    Rule(
+    SettingsRule(
         ("controller.listener.names", "listeners", "process.roles"),
         lambda config: config.is_controller and not config.controller_endpoints,
         "controller.listener.names must contain at least one value appearing in the 'listeners' "
         "configuration when running the KRaft controller role",
     ),
-    Rule(
+    SettingsRule(
         ("controller.listener.names", "listeners", "process.roles"),
         lambda config: (
             config.is_controller
@@ -271,7 +271,7 @@ _ROLE_RULES = (
         "controller.listener.names must only contain values appearing in the 'listeners' "
         "configuration when running the KRaft controller role",
     ),
-    Rule(
+    SettingsRule(
         ("advertised.listeners", *_ROLES),
         lambda config: config.is_broker and not config.advertised_endpoints,
         lambda config: (
@@ -286,7 +286,7 @@ _ROLE_RULES = (
 )
 
 _LISTENER_RULES = (
-    Rule(
+    SettingsRule(
         ("inter.broker.listener.name", *_ADVERTISED, *_ROLES),
         lambda config: (
             config.is_broker
@@ -299,7 +299,7 @@ _LISTENER_RULES = (
             f"{_joined(_advertised(config))}"
         ),
     ),
-    Rule(
+    SettingsRule(
         _ADVERTISED,
         lambda config: not _advertised(config).keys() <= _listening(config).keys(),
         lambda config: (
@@ -308,18 +308,18 @@ _LISTENER_RULES = (
             f"current configuration are {_joined(_listening(config))}"
         ),
     ),
-    Rule(
+    SettingsRule(
         _ADVERTISED,
         lambda config: any(one.host == "0.0.0.0" for one in config.advertised_endpoints),  # noqa: S104 - the address is refused here
         "advertised.listeners cannot use the nonroutable meta-address 0.0.0.0. Use a routable IP "
         "address.",
     ),
-    Rule(
+    SettingsRule(
         ("queued.max.request.bytes", "socket.request.max.bytes"),
         lambda config: 0 < config.queued_max_request_bytes < config.socket_request_max_bytes,
         "queued.max.request.bytes must be larger or equal to socket.request.max.bytes",
     ),
-    Rule(
+    SettingsRule(
         ("max.connections.per.ip", "max.connections.per.ip.overrides"),
         lambda config: (
             config.max_connections_per_ip == 0 and not config.max_connections_per_ip_overrides
@@ -327,12 +327,12 @@ _LISTENER_RULES = (
         "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides "
         "property is set.",
     ),
-    Rule(
+    SettingsRule(
         ("max.connections.per.ip.overrides",),
         lambda config: bool(_bad_counts(config)),
         lambda config: f'For input string: "{_bad_counts(config)[0]}"',
     ),
-    Rule(
+    SettingsRule(
         ("connection.failed.authentication.delay.ms", "connections.max.idle.ms"),
         lambda config: (
             0 <= config.connections_max_idle_ms <= config.connection_failed_authentication_delay_ms

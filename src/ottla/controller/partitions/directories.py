@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.controller.partitions.index import PartitionKey
+from ottla.controller.partitions.index import IndexedPartition
 from ottla.controller.result import PARTITIONS_PER_SLICE, ControllerResult
 from ottla.controller.topics import Located
 from ottla.errors import ErrorCode, KafkaError
@@ -41,7 +41,7 @@ def assign_replicas(
     """
     broker = cluster.check_epoch(request.broker_id, request.broker_epoch)
     records: list[MessageAndVersion] = []
-    offline: dict[PartitionKey, None] = {}
+    offline: dict[IndexedPartition, None] = {}
     response = AssignReplicasToDirsResponse(error_code=0, directories=[])
     count = 0
     for directory in request.directories:
@@ -63,7 +63,7 @@ def assign_replicas(
                     code = ErrorCode.NONE
                     records += _moved(change, broker.broker_id, directory.id, leadership)
                     if not is_online:
-                        offline[PartitionKey(topic.topic_id, number)] = None
+                        offline[IndexedPartition(topic.topic_id, number)] = None
                 topic_answer.partitions.append(
                     _Directory.TopicData.PartitionData(partition_index=number, error_code=code)
                 )

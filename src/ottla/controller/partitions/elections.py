@@ -16,7 +16,7 @@ from ottla.protocol.apis.elect_leaders import ElectLeadersRequest, ElectLeadersR
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from ottla.controller.partitions.index import PartitionKey
+    from ottla.controller.partitions.index import IndexedPartition
     from ottla.controller.partitions.leadership import Leadership
     from ottla.controller.result import Slices
     from ottla.controller.topics import Located, Topics
@@ -27,7 +27,7 @@ _ElectionResult = ElectLeadersResponse.ReplicaElectionResult
 _PREFERRED, _UNCLEAN = 0, 1
 
 
-class Elections:
+class LeaderElections:
     """Elects leaders; returns the records."""
 
     def __init__(self, topics: Topics, leadership: Leadership) -> None:
@@ -90,7 +90,7 @@ class Elections:
             yield records
         return ControllerResult([], None)
 
-    def _sliced(self, keys: Collection[PartitionKey]) -> Iterator[list[Located]]:
+    def _sliced(self, keys: Collection[IndexedPartition]) -> Iterator[list[Located]]:
         """Yield the partitions in slices, each as it is when the slice is made."""
         remaining = list(keys)
         for first in range(0, len(remaining), PARTITIONS_PER_SLICE):

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 
 
-class PartitionKey(NamedTuple):
+class IndexedPartition(NamedTuple):
     """A partition of one incarnation of a topic."""
 
     topic_id: Uuid
     partition_id: int
 
 
-_Keys: TypeAlias = "TimelineDict[PartitionKey, None]"
+_Keys: TypeAlias = "TimelineDict[IndexedPartition, None]"
 """A set in insertion order, so that records come in an order that does not depend on hashes."""
 
 
@@ -44,11 +44,11 @@ class PartitionIndex:
         self._imbalanced: _Keys = TimelineDict(registry)
         self._reassigning: _Keys = TimelineDict(registry)
 
-    def in_sync(self, broker_id: int) -> list[PartitionKey]:
+    def in_sync(self, broker_id: int) -> list[IndexedPartition]:
         """Return the partitions with the broker in the ISR."""
         return list(self._in_sync.get(broker_id, ()))
 
-    def eligible(self, broker_id: int) -> list[PartitionKey]:
+    def eligible(self, broker_id: int) -> list[IndexedPartition]:
         """Return the partitions with the broker among the eligible leader replicas."""
         return list(self._eligible.get(broker_id, ()))
 
@@ -56,27 +56,27 @@ class PartitionIndex:
         """Whether the broker leads any partition."""
         return bool(self._led.get(broker_id))
 
-    def leaderless(self) -> list[PartitionKey]:
+    def leaderless(self) -> list[IndexedPartition]:
         """Return the partitions without a leader."""
         return list(self._led.get(NO_LEADER, ()))
 
-    def in_directory(self, directory: Uuid) -> list[PartitionKey]:
+    def in_directory(self, directory: Uuid) -> list[IndexedPartition]:
         """Return the partitions with a replica in a log directory."""
         return list(self._directories.get(directory, ()))
 
     @property
-    def imbalanced(self) -> Collection[PartitionKey]:
+    def imbalanced(self) -> Collection[IndexedPartition]:
         """The partitions that their preferred replica does not lead."""
         return self._imbalanced
 
     @property
-    def reassigning(self) -> Collection[PartitionKey]:
+    def reassigning(self) -> Collection[IndexedPartition]:
         """The partitions with a reassignment in progress."""
         return self._reassigning
 
     def update(
         self,
-        key: PartitionKey,
+        key: IndexedPartition,
         old: PartitionRegistration | None,
         new: PartitionRegistration | None,
     ) -> None:
@@ -96,7 +96,7 @@ class PartitionIndex:
         _mark(self._reassigning, key, is_in=new is not None and new.is_reassigning)
 
     def _move(
-        self, index: dict[K, Any], key: PartitionKey, old: Sequence[K], new: Sequence[K]
+        self, index: dict[K, Any], key: IndexedPartition, old: Sequence[K], new: Sequence[K]
     ) -> None:
         if old == new:
             return
@@ -111,7 +111,7 @@ class PartitionIndex:
                 keys[key] = None
 
 
-def _mark(keys: _Keys, key: PartitionKey, *, is_in: bool) -> None:
+def _mark(keys: _Keys, key: IndexedPartition, *, is_in: bool) -> None:
     if is_in:
         if key not in keys:
             keys[key] = None

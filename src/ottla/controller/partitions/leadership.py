@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ottla.controller.cluster import ClusterControl
     from ottla.controller.configs import ConfigControl
     from ottla.controller.features import FeatureControl
-    from ottla.controller.partitions.index import PartitionKey
+    from ottla.controller.partitions.index import IndexedPartition
     from ottla.controller.result import Slices
     from ottla.controller.topics import Topics, TopicState
     from ottla.metadata.partition import PartitionRegistration
@@ -87,7 +87,7 @@ class Leadership:
 
     def updates(
         self,
-        affected: Iterable[PartitionKey],
+        affected: Iterable[IndexedPartition],
         *,
         removed: int = NO_LEADER,
         added: int = NO_LEADER,
@@ -139,7 +139,7 @@ class Leadership:
 
     def update_slices(
         self,
-        affected: Sequence[PartitionKey],
+        affected: Sequence[IndexedPartition],
         first: Iterable[MessageAndVersion] = (),
         **changes: int,
     ) -> Slices[list[MessageAndVersion]]:

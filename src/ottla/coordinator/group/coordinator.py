@@ -23,7 +23,7 @@ from ottla.coordinator.group.share.offset_requests import ShareOffsetRequests
 from ottla.coordinator.group.share.requests import ShareGroupRequests
 from ottla.coordinator.group.streams.requests import StreamsRequests
 from ottla.coordinator.runtime import CoordinatorRuntime, Result
-from ottla.coordinator.runtime.active import Environment, ShardState
+from ottla.coordinator.runtime.active import RuntimeEnvironment, ShardState
 from ottla.coordinator.runtime.answers import gather, recover
 from ottla.coordinator.runtime.java_hash import partition_for
 from ottla.coordinator.runtime.log_errors import describe_error, error_text, operation_error
@@ -96,7 +96,7 @@ class GroupCoordinator:
         topics = consumer.topics
         self._offsets_partitions = offsets_partitions
         self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
-            Environment(
+            RuntimeEnvironment(
                 log,
                 timer,
                 clock,

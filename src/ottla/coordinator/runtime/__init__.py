@@ -1,7 +1,12 @@
 """The runtime shared by all coordinators: replay, commit, revert, loading, timers."""
 
 from ottla.coordinator.runtime.log import CoordinatorLog
-from ottla.coordinator.runtime.result import CoordinatorRecord, EndTransaction, Producer, Result
+from ottla.coordinator.runtime.result import (
+    CoordinatorRecord,
+    EndTransaction,
+    Result,
+    TransactionalProducer,
+)
 from ottla.coordinator.runtime.runtime import CoordinatorRuntime
 from ottla.coordinator.runtime.shard import Shard, ShardEnvironment
 from ottla.coordinator.runtime.timers import ShardTimers
@@ -11,9 +16,9 @@ __all__ = [
     "CoordinatorRecord",
     "CoordinatorRuntime",
     "EndTransaction",
-    "Producer",
     "Result",
     "Shard",
     "ShardEnvironment",
     "ShardTimers",
+    "TransactionalProducer",
 ]

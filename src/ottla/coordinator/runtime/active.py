@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from ottla.coordinator.runtime.result import (
         CoordinatorRecord,
         EndTransaction,
-        Producer,
         Result,
+        TransactionalProducer,
     )
     from ottla.coordinator.runtime.shared_turns import SharedTurns
     from ottla.coordinator.runtime.timers import Operation
@@ -60,7 +60,7 @@ class ShardState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Environment:
+class RuntimeEnvironment:
     """Dependencies that all partitions of a runtime share."""
 
     log: CoordinatorLog
@@ -111,7 +111,7 @@ class ActivePartition(Generic[S]):
         self,
         partition: int,
         leader_epoch: int,
-        environment: Environment,
+        environment: RuntimeEnvironment,
         make_shard: Callable[[ShardEnvironment], S],
         load_times: LoadTimes,
     ) -> None:
@@ -217,7 +217,7 @@ class ActivePartition(Generic[S]):
     # ---------------------------------------------------------------- operations
 
     def write(
-        self, operation: Callable[[S], Result[T]], producer: Producer | None = None
+        self, operation: Callable[[S], Result[T]], producer: TransactionalProducer | None = None
     ) -> Pending[T]:
         """Run operation, append and replay its records; respond when they are committed.
 
@@ -280,7 +280,7 @@ class ActivePartition(Generic[S]):
         self,
         operation: Callable[[S], Result[T]],
         pending: Pending[T],
-        producer: Producer | None,
+        producer: TransactionalProducer | None,
     ) -> None:
         try:
             self._check_active()
@@ -338,7 +338,7 @@ class ActivePartition(Generic[S]):
         )
         self._release()
 
-    def _append_all(self, result: Result[Any], producer: Producer | None) -> None:
+    def _append_all(self, result: Result[Any], producer: TransactionalProducer | None) -> None:
         now_ms = self._environment.clock.now_ms()
         entries: list[RecordInput] = [
             (now_ms, *self.shard.encode(record), ()) for record in result.records
@@ -356,7 +356,7 @@ class ActivePartition(Generic[S]):
         self,
         records: list[CoordinatorRecord],
         entries: list[RecordInput],
-        producer: Producer | None,
+        producer: TransactionalProducer | None,
     ) -> None:
         """Replay, then append as one batch; either both happen or neither."""
         before = self._written_offset

@@ -46,7 +46,7 @@ class Result(Generic[T]):
     on_commit: Callable[[], None] | None = None
 
 
-class Producer(NamedTuple):
+class TransactionalProducer(NamedTuple):
     """The transactional producer in whose name records are written."""
 
     producer_id: int

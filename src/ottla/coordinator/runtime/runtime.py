@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from ottla.coordinator.runtime.active import ActivePartition, Environment, ShardState
+from ottla.coordinator.runtime.active import ActivePartition, RuntimeEnvironment, ShardState
 from ottla.coordinator.runtime.load_times import LoadTimes
 from ottla.coordinator.runtime.shard import Shard, ShardEnvironment
 from ottla.coordinator.runtime.sliced_read import SlicedRead
@@ -17,7 +17,7 @@ from ottla.purgatory.pending import Pending
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ottla.coordinator.runtime.result import EndTransaction, Producer, Result
+    from ottla.coordinator.runtime.result import EndTransaction, Result, TransactionalProducer
     from ottla.coordinator.runtime.shared_turns import Work
 
 S = TypeVar("S", bound=Shard)
@@ -28,7 +28,7 @@ class CoordinatorRuntime(Generic[S]):
     """Shards by partition; requests for partitions led elsewhere fail with NOT_COORDINATOR."""
 
     def __init__(
-        self, environment: Environment, make_shard: Callable[[ShardEnvironment], S]
+        self, environment: RuntimeEnvironment, make_shard: Callable[[ShardEnvironment], S]
     ) -> None:
         self._environment = environment
         self._make_shard = make_shard
@@ -85,7 +85,7 @@ class CoordinatorRuntime(Generic[S]):
         self,
         partition: int,
         operation: Callable[[S], Result[T]],
-        producer: Producer | None = None,
+        producer: TransactionalProducer | None = None,
     ) -> Pending[T]:
         """Run an operation that may write; the response is sent when its records are committed.
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.coordinator.runtime import CoordinatorRuntime, Result
-from ottla.coordinator.runtime.active import Environment, ShardState
+from ottla.coordinator.runtime.active import RuntimeEnvironment, ShardState
 from ottla.coordinator.runtime.answers import gather, recover
 from ottla.coordinator.runtime.java_hash import partition_for
 from ottla.coordinator.runtime.load_times import LoadTimes
@@ -82,7 +82,7 @@ class ShareCoordinator:
         self._delete_before = delete_before
         self._partition_count = partition_count
         self.runtime: CoordinatorRuntime[ShareShard] = CoordinatorRuntime(
-            Environment(
+            RuntimeEnvironment(
                 log,
                 timer,
                 clock,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.runtime import CoordinatorRuntime
-from ottla.coordinator.runtime.active import Environment
+from ottla.coordinator.runtime.active import RuntimeEnvironment
 from ottla.coordinator.runtime.answers import recover
 from ottla.coordinator.runtime.java_hash import partition_for
 from ottla.coordinator.runtime.log_errors import operation_error
@@ -75,7 +75,7 @@ class TransactionCoordinator:
         self.markers = Markers(channel, timer, clock, self._complete)
         self.turns = SharedTurns(timer, clock)
         self.runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
-            Environment(
+            RuntimeEnvironment(
                 log,
                 timer,
                 clock,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.config.group import ClientMetricsConfig, GroupConfig
 from ottla.config.topic_settings import TopicSettings
 from ottla.metadata.framing import MessageAndVersion
-from ottla.metadata.resources import ConfigResource, ConfigResourceType
+from ottla.metadata.resources import ConfigResourceType, ConfiguredResource
 from ottla.protocol.records.metadata import ConfigRecord
 
 if TYPE_CHECKING:
@@ -47,11 +47,11 @@ class ConfigsImage:
     __slots__ = ("by_resource",)
 
     def __init__(self) -> None:
-        self.by_resource: dict[ConfigResource, dict[str, str]] = {}
+        self.by_resource: dict[ConfiguredResource, dict[str, str]] = {}
 
     def of(self, resource_type: int, name: str) -> Mapping[str, str]:
         """Return what is stored for one resource; do not change it."""
-        return self.by_resource.get(ConfigResource(resource_type, name), _NOTHING)
+        return self.by_resource.get(ConfiguredResource(resource_type, name), _NOTHING)
 
     def topic(self, name: str) -> Mapping[str, str]:
         """Return a topic's own settings."""
@@ -65,7 +65,7 @@ class ConfigsImage:
         """Set or (null) remove one setting."""
         if not is_supported(record.resource_type, record.name):
             return
-        resource = ConfigResource(record.resource_type, record.resource_name)
+        resource = ConfiguredResource(record.resource_type, record.resource_name)
         settings = self.by_resource.get(resource)
         old = None if settings is None else settings.get(record.name)
         delta.configs_changed.setdefault(resource, {}).setdefault(record.name, old)
@@ -80,7 +80,7 @@ class ConfigsImage:
 
     def topic_removed(self, name: str) -> None:
         """Remove a deleted topic's settings: no record of their own does it."""
-        self.by_resource.pop(ConfigResource(ConfigResourceType.TOPIC, name), None)
+        self.by_resource.pop(ConfiguredResource(ConfigResourceType.TOPIC, name), None)
 
     def records(self) -> Iterator[MessageAndVersion]:
         """Return the records of the current state; later changes do not affect them."""
@@ -88,7 +88,7 @@ class ConfigsImage:
 
 
 def _records(
-    stored: list[tuple[ConfigResource, dict[str, str]]],
+    stored: list[tuple[ConfiguredResource, dict[str, str]]],
 ) -> Iterator[MessageAndVersion]:
     for resource, settings in stored:
         for name, value in settings.items():

@@ -29,7 +29,7 @@ from ottla.raft.requests import (
     UpdateVoter,
     Vote,
 )
-from ottla.raft.voter_set import Voter, VoterEndpoint
+from ottla.raft.voter_set import Voter, VoterAddress
 from ottla.types import METADATA_TOPIC, METADATA_TOPIC_ID, OffsetAndEpoch
 
 if TYPE_CHECKING:
@@ -323,8 +323,8 @@ def _leader_of(partition: Any, endpoints: Sequence[Any]) -> LeaderAndEpoch:
     )
 
 
-def _ends(endpoints: Sequence[Any]) -> tuple[VoterEndpoint, ...]:
-    return tuple(VoterEndpoint(end.name, end.host, end.port) for end in endpoints)
+def _ends(endpoints: Sequence[Any]) -> tuple[VoterAddress, ...]:
+    return tuple(VoterAddress(end.name, end.host, end.port) for end in endpoints)
 
 
 def _sole(topics: Sequence[Any]) -> Any:

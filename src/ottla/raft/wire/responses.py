@@ -29,7 +29,7 @@ from ottla.raft.requests import (
     VoterChangeResponse,
     VoteResponse,
 )
-from ottla.raft.voter_set import VoterEndpoint
+from ottla.raft.voter_set import VoterAddress
 from ottla.raft.wire.requests import PARTITION
 from ottla.records.batches import iterate_batches
 from ottla.types import METADATA_TOPIC, METADATA_TOPIC_ID, OffsetAndEpoch
@@ -127,18 +127,18 @@ def refusal(
     return snapshot
 
 
-def _node_ends(leader: LeaderAndEpoch, listener: str) -> list[tuple[int, VoterEndpoint]]:
+def _node_ends(leader: LeaderAndEpoch, listener: str) -> list[tuple[int, VoterAddress]]:
     """Return the leader's id and address on a listener; empty when one is not known."""
     found = (end for end in leader.endpoints if end.listener_name == listener)
     end = next(found, None)
     return [] if end is None or leader.leader_id < 0 else [(leader.leader_id, end)]
 
 
-def _nodes(node: Any, ends: list[tuple[int, VoterEndpoint]]) -> list[Any]:
+def _nodes(node: Any, ends: list[tuple[int, VoterAddress]]) -> list[Any]:
     return [node(node_id=node_id, host=end.host, port=end.port) for node_id, end in ends]
 
 
-def _vote(response: VoteResponse, ends: list[tuple[int, VoterEndpoint]]) -> vote.VoteResponse:
+def _vote(response: VoteResponse, ends: list[tuple[int, VoterAddress]]) -> vote.VoteResponse:
     topic = vote.VoteResponse.TopicData
     partition = topic.PartitionData(
         partition_index=PARTITION,
@@ -154,7 +154,7 @@ def _vote(response: VoteResponse, ends: list[tuple[int, VoterEndpoint]]) -> vote
 
 
 def _epoch(
-    cls: type[EpochMessage], response: EpochResponse, ends: list[tuple[int, VoterEndpoint]]
+    cls: type[EpochMessage], response: EpochResponse, ends: list[tuple[int, VoterAddress]]
 ) -> EpochMessage:
     topic: Any = cls.TopicData
     partition = topic.PartitionData(
@@ -168,7 +168,7 @@ def _epoch(
 
 
 def _fetch(
-    response: FetchResponse, ends: list[tuple[int, VoterEndpoint]], max_bytes: int
+    response: FetchResponse, ends: list[tuple[int, VoterAddress]], max_bytes: int
 ) -> fetch.FetchResponse:
     leader = response.leader
     partition = _FetchTopic.PartitionData(
@@ -222,7 +222,7 @@ def _snapshot_partition(index: int, error: ErrorCode) -> _SnapshotPartition:
 
 
 def _fetch_snapshot(
-    response: FetchSnapshotResponse, ends: list[tuple[int, VoterEndpoint]], max_bytes: int
+    response: FetchSnapshotResponse, ends: list[tuple[int, VoterAddress]], max_bytes: int
 ) -> fetch_snapshot.FetchSnapshotResponse:
     partition, leader = _snapshot_partition(PARTITION, response.error), response.leader
     partition.current_leader = _SnapshotPartition.LeaderIdAndEpoch(
@@ -308,9 +308,7 @@ def _sole(topics: list[tuple[Any, Sequence[Any]]], name: Any = METADATA_TOPIC) -
 def _leader(partition: Any, nodes: Sequence[Any], listener: str) -> LeaderAndEpoch:
     """Return the leader with its address, if the response has one."""
     leader_id = partition.leader_id
-    ends = [
-        VoterEndpoint(listener, one.host, one.port) for one in nodes if one.node_id == leader_id
-    ]
+    ends = [VoterAddress(listener, one.host, one.port) for one in nodes if one.node_id == leader_id]
     return LeaderAndEpoch(leader_id, partition.leader_epoch, tuple(ends[:1]))
 
 
@@ -366,6 +364,6 @@ def _voter_change_of(
     if not isinstance(message, update_raft_voter.UpdateRaftVoterResponse):
         return VoterChangeResponse(error, _NOT_KNOWN, message.error_message)
     known = message.current_leader
-    ends = (VoterEndpoint(listener, known.host, known.port),) if known.host else ()
+    ends = (VoterAddress(listener, known.host, known.port),) if known.host else ()
     leader = LeaderAndEpoch(known.leader_id, known.leader_epoch, ends)
     return VoterChangeResponse(error, leader)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ottla.server.broker.coordinators import Coordinators
     from ottla.server.broker.log_cleaning import LogCleaning
     from ottla.server.broker.metadata import BrokerMetadata
-    from ottla.server.broker.producer_ids import ProducerIds
+    from ottla.server.broker.producer_ids import ProducerIdManager
     from ottla.server.broker.replication import Replication
     from ottla.server.broker.telemetry import Telemetry
     from ottla.server.broker.transaction_verification import TransactionVerification
@@ -119,7 +119,7 @@ class Broker:
         coordinators: Coordinators,
         verification: TransactionVerification,
         channel: BrokerChannel,
-        producer_ids: ProducerIds,
+        producer_ids: ProducerIdManager,
         telemetry: Telemetry,
         quotas: Quotas,
         decompression: Decompression,

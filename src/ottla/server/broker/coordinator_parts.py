@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from ottla.purgatory.timing_wheel import TimingWheel
     from ottla.replication.replica_set import ReplicaSet
     from ottla.server.broker.metadata import BrokerMetadata
-    from ottla.server.broker.producer_ids import ProducerIds
+    from ottla.server.broker.producer_ids import ProducerIdManager
     from ottla.server.controller.channel import ControllerChannel
 
 _MINUTE_MS = 60_000
@@ -68,7 +68,7 @@ def make_coordinators(
     metadata: BrokerMetadata,
     replicas: ReplicaSet,
     nodes: NodeChannel,
-    producer_ids: ProducerIds,
+    producer_ids: ProducerIdManager,
     controller: ControllerChannel,
     *,
     timer: TimingWheel,

@@ -29,7 +29,7 @@ REPLICATION_FACTORS: Mapping[str, str] = MappingProxyType(
 """The settings of their replication factors."""
 
 
-class InternalTopic(NamedTuple):
+class InternalTopicDefinition(NamedTuple):
     """How an internal topic is created."""
 
     partitions: int
@@ -37,7 +37,7 @@ class InternalTopic(NamedTuple):
     configs: dict[str, str]
 
 
-def internal_topic_settings(name: str, config: BrokerConfig) -> InternalTopic | None:
+def internal_topic_settings(name: str, config: BrokerConfig) -> InternalTopicDefinition | None:
     """Return how to create an internal topic; None for a name that is none.
 
     Whoever asks for its metadata may be the first, also where no coordinator needs it yet.
@@ -46,8 +46,8 @@ def internal_topic_settings(name: str, config: BrokerConfig) -> InternalTopic | 
     return None if make is None else make(config)
 
 
-def _offsets(config: BrokerConfig) -> InternalTopic:
-    return InternalTopic(
+def _offsets(config: BrokerConfig) -> InternalTopicDefinition:
+    return InternalTopicDefinition(
         config.offsets_topic_num_partitions,
         config.offsets_topic_replication_factor,
         {
@@ -58,8 +58,8 @@ def _offsets(config: BrokerConfig) -> InternalTopic:
     )
 
 
-def _transaction_state(config: BrokerConfig) -> InternalTopic:
-    return InternalTopic(
+def _transaction_state(config: BrokerConfig) -> InternalTopicDefinition:
+    return InternalTopicDefinition(
         config.transaction_state_log_num_partitions,
         config.transaction_state_log_replication_factor,
         {
@@ -72,8 +72,8 @@ def _transaction_state(config: BrokerConfig) -> InternalTopic:
     )
 
 
-def _share_state(config: BrokerConfig) -> InternalTopic:
-    return InternalTopic(
+def _share_state(config: BrokerConfig) -> InternalTopicDefinition:
+    return InternalTopicDefinition(
         config.share_coordinator_state_topic_num_partitions,
         config.share_coordinator_state_topic_replication_factor,
         {
@@ -86,7 +86,7 @@ def _share_state(config: BrokerConfig) -> InternalTopic:
     )
 
 
-_SETTINGS: Mapping[str, Callable[[BrokerConfig], InternalTopic]] = MappingProxyType(
+_SETTINGS: Mapping[str, Callable[[BrokerConfig], InternalTopicDefinition]] = MappingProxyType(
     {
         OFFSETS_TOPIC: _offsets,
         TRANSACTION_STATE_TOPIC: _transaction_state,

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.storage.cleaner.cleaning import SLICE_BYTES, SMALLEST_BUFFER_BYTES, CleanerLimits
-from ottla.storage.cleaner.log_cleaner import LogCleaner, Progress
+from ottla.storage.cleaner.log_cleaner import CleaningProgress, LogCleaner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -212,12 +212,12 @@ class _Cleaner:
     def _go_on(self, cleaning: Cleaning, error: Exception | None, pause_ms: int) -> None:
         owner = self._owner
         progress = owner.cleaner.advance(cleaning, error, owner.now_ms)
-        if progress is Progress.GOES_ON:
+        if progress is CleaningProgress.GOES_ON:
             if pause_ms:
                 owner.later(pause_ms, lambda _now_ms: self._run(cleaning))
             else:
                 self._run(cleaning)
-        elif progress is Progress.CLEANED:
+        elif progress is CleaningProgress.CLEANED:
             self.last = cleaning.stats
             owner.later(0, self.look)
         else:

@@ -12,7 +12,7 @@ from ottla.config.definition import Type
 from ottla.config.dynamic import definition_of
 from ottla.config.group import ClientMetricsConfig, GroupConfig
 from ottla.config.topic import TopicConfig
-from ottla.metadata.resources import ConfigResource, ConfigResourceType
+from ottla.metadata.resources import ConfigResourceType, ConfiguredResource
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -125,7 +125,7 @@ def _broker(
 
 
 def _settings(
-    resource: ConfigResource, changed: Collection[str], stored: Mapping[str, str]
+    resource: ConfiguredResource, changed: Collection[str], stored: Mapping[str, str]
 ) -> None:
     """Write new values; those of secrets and of unknown settings stay hidden."""
     kind = ConfigResourceType(resource.type).name.lower().replace("_", " ")

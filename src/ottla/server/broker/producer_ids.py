@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ottla.server.controller.channel import ControllerChannel
 
 
-class ProducerIds:
+class ProducerIdManager:
     """A block of ids and the requests that wait for the next one."""
 
     def __init__(

@@ -65,7 +65,7 @@ class TelemetryPayload(NamedTuple):
     content_type: str = "OTLP"
 
 
-class Subscription(NamedTuple):
+class TelemetrySubscription(NamedTuple):
     """One subscription as its settings say it."""
 
     metrics: tuple[str, ...]
@@ -127,7 +127,7 @@ class Telemetry:
         self.max_bytes = max_bytes
         self._receivers = receivers
         self._run_in_worker = run_in_worker
-        self._subscriptions: dict[str, Subscription] = {}
+        self._subscriptions: dict[str, TelemetrySubscription] = {}
         self._version = 0
         self._instances: OrderedDict[Uuid, ClientInstance] = OrderedDict()
         self._by_connection: dict[str, Uuid] = {}
@@ -242,7 +242,7 @@ class Telemetry:
         return pending
 
 
-def read_subscription(stored: Mapping[str, str]) -> Subscription | None:
+def read_subscription(stored: Mapping[str, str]) -> TelemetrySubscription | None:
     """Return a subscription from its stored settings; None when its match is invalid.
 
     They were checked when they were stored, yet Java's expressions are not all Python's. Of an
@@ -256,10 +256,10 @@ def read_subscription(stored: Mapping[str, str]) -> Subscription | None:
             return None
         name, expression = pattern
         patterns[name] = expression
-    return Subscription(config.metrics, config.interval_ms, tuple(patterns.items()))
+    return TelemetrySubscription(config.metrics, config.interval_ms, tuple(patterns.items()))
 
 
-def _matches(one: Subscription, instance_id: Uuid, context: TelemetryContext) -> bool:
+def _matches(one: TelemetrySubscription, instance_id: Uuid, context: TelemetryContext) -> bool:
     values = {
         "client_instance_id": str(instance_id),
         "client_id": context.client_id,

@@ -40,7 +40,7 @@ PARTITIONS_IN_A_TURN: Final = 64
 """At some 50 µs each."""
 
 
-class Participant(Protocol):
+class TransactionParticipant(Protocol):
     """A coordinator whose records take part in transactions."""
 
     def end_transaction(self, partition: int, end: EndTransaction) -> Pending[None]:
@@ -109,7 +109,7 @@ class MarkerWriter:
     def __init__(
         self,
         replicas: ReplicaSet,
-        participants: Mapping[str, Participant],
+        participants: Mapping[str, TransactionParticipant],
         expiries: Expiries,
         clock: Clock,
         timeout_ms: int,

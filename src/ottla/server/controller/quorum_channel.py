@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from ottla.protocol.apis.api_versions import ApiVersionsResponse
     from ottla.purgatory.timing_wheel import TimingWheel
     from ottla.raft.requests import Request, Response
-    from ottla.raft.voter_set import Voter, VoterEndpoint
+    from ottla.raft.voter_set import Voter, VoterAddress
 
 log = logging.getLogger("ottla.raft")
 
 
-class QuorumSettings(NamedTuple):
+class QuorumAccess(NamedTuple):
     """Who asks, and where the quorum is found."""
 
     node_id: int
@@ -57,7 +57,7 @@ class QuorumChannel:
 
     def __init__(
         self,
-        settings: QuorumSettings,
+        settings: QuorumAccess,
         *,
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
@@ -73,7 +73,7 @@ class QuorumChannel:
         """Where nodes of another cluster answered."""
 
     def send(
-        self, node_id: int, endpoints: tuple[VoterEndpoint, ...], request: Request
+        self, node_id: int, endpoints: tuple[VoterAddress, ...], request: Request
     ) -> Pending[Response]:
         """Send a request; fails with KafkaError when there is no response in time."""
         settings = self._settings
@@ -124,7 +124,7 @@ class QuorumChannel:
             ),
         ), lambda got: responses.from_message(got, listener)
 
-    def _address(self, node_id: int, endpoints: tuple[VoterEndpoint, ...]) -> Address | None:
+    def _address(self, node_id: int, endpoints: tuple[VoterAddress, ...]) -> Address | None:
         """Return where a node is reached, None when that is not known."""
         number = FIRST_BOOTSTRAP_ID - node_id
         if 0 <= number < len(self._settings.bootstrap):

@@ -12,9 +12,9 @@ from ottla.raft.control_records import decode_control_message
 from ottla.raft.member import MemberSettings
 from ottla.raft.node import RaftNode
 from ottla.raft.replicated_log import ReplicatedLog
-from ottla.raft.timeouts import Timeouts
+from ottla.raft.timeouts import QuorumTimeouts
 from ottla.raft.voter_history import VoterHistory
-from ottla.raft.voter_set import Voter, VoterEndpoint, VoterSet
+from ottla.raft.voter_set import Voter, VoterAddress, VoterSet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -120,17 +120,17 @@ def _voters_of(
 
 def own_endpoints(
     listeners: Mapping[str, ListenerAddress] | None,
-) -> tuple[VoterEndpoint, ...]:
+) -> tuple[VoterAddress, ...]:
     """Return where this node serves as a controller, as it is to be reached."""
     return tuple(
-        VoterEndpoint(name, address.host, address.port)
+        VoterAddress(name, address.host, address.port)
         for name, address in (listeners or {}).items()
     )
 
 
-def quorum_timeouts(config: BrokerConfig) -> Timeouts:
+def quorum_timeouts(config: BrokerConfig) -> QuorumTimeouts:
     """Return the settings controller.quorum.*.ms."""
-    return Timeouts(
+    return QuorumTimeouts(
         election_ms=config.controller_quorum_election_timeout_ms,
         election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
         fetch_ms=config.controller_quorum_fetch_timeout_ms,
@@ -145,7 +145,7 @@ def static_voters(config: BrokerConfig) -> VoterSet:
     return VoterSet(
         Voter(
             voter.node_id,
-            endpoints=(VoterEndpoint(names[0] if names else "", voter.host, voter.port),),
+            endpoints=(VoterAddress(names[0] if names else "", voter.host, voter.port),),
         )
         for voter in config.voters
     )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ottla.raft.leader import Replica
     from ottla.raft.node import RaftNode
     from ottla.raft.replicated_log import ReplicatedLog
-    from ottla.raft.voter_set import Voter, VoterEndpoint, VoterSet
+    from ottla.raft.voter_set import Voter, VoterAddress, VoterSet
 
 Topic = DescribeQuorumResponse.TopicData
 Partition = Topic.PartitionData
@@ -83,7 +83,7 @@ class QuorumView:
         """This node's state in the quorum as Kafka's metric current-state writes it."""
         return type(self._raft.role).__name__.lower()
 
-    def _port(self, voter: Voter, end: VoterEndpoint) -> int:
+    def _port(self, voter: Voter, end: VoterAddress) -> int:
         """Return where a voter listens; this node's port 0 stands for the port it was given."""
         own = self._listeners.get(end.listener_name)
         if end.port or own is None or voter.voter_id != self._raft.node_id:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.config.describe import (
-    Entry,
+    DescribedSetting,
     Source,
     describe_broker,
     describe_client_metrics,
@@ -112,7 +112,9 @@ def _check(ctx: Context, kind: int, name: str) -> None:
         _must_be_named(name, "Client metrics subscription name")
 
 
-def _entries(ctx: Context, kind: int, name: str, names: Sequence[str] | None) -> Iterator[Entry]:
+def _entries(
+    ctx: Context, kind: int, name: str, names: Sequence[str] | None
+) -> Iterator[DescribedSetting]:
     """Describe an existing resource."""
     metadata = ctx.broker.metadata
     if kind == ConfigResourceType.BROKER_LOGGER:
@@ -143,10 +145,10 @@ def _must_be_this_broker(ctx: Context, name: str, difference: str) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, {difference}")
 
 
-def _logger_entries(names: Sequence[str] | None) -> Iterator[Entry]:
+def _logger_entries(names: Sequence[str] | None) -> Iterator[DescribedSetting]:
     for name, level in logger_levels().items():
         if names is None or name in names:
-            yield Entry(
+            yield DescribedSetting(
                 name=name,
                 value=level,
                 read_only=False,
@@ -158,7 +160,7 @@ def _logger_entries(names: Sequence[str] | None) -> Iterator[Entry]:
             )
 
 
-def _result(entry: Entry, request: DescribeConfigsRequest) -> ResourceResult:
+def _result(entry: DescribedSetting, request: DescribeConfigsRequest) -> ResourceResult:
     result = ResourceResult(
         name=entry.name,
         value=entry.value,

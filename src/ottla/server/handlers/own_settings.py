@@ -17,7 +17,7 @@ from ottla.controller.config_operations import (
     replacing_changes,
 )
 from ottla.errors import ErrorCode, KafkaError
-from ottla.metadata.resources import ConfigResource, ConfigResourceType
+from ottla.metadata.resources import ConfigResourceType, ConfiguredResource
 from ottla.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def refused(ctx: Context, resources: Iterable[Incremental | Replacing]) -> dict[
 
     A resource that is named twice is left to the controller, which refuses it first.
     """
-    listed = [(ConfigResource(one.resource_type, one.resource_name), one) for one in resources]
+    listed = [(ConfiguredResource(one.resource_type, one.resource_name), one) for one in resources]
     times = Counter(key for key, _ in listed)
     errors = (
         _refusal(ctx, key, one)
@@ -47,12 +47,12 @@ def refused(ctx: Context, resources: Iterable[Incremental | Replacing]) -> dict[
 
 
 def _refusal(
-    ctx: Context, key: ConfigResource, resource: Incremental | Replacing
+    ctx: Context, key: ConfiguredResource, resource: Incremental | Replacing
 ) -> KafkaError | None:
     metadata = ctx.broker.metadata
     current = metadata.image.configs.of(key.type, key.name)
 
-    def check_own(named: ConfigResource) -> None:
+    def check_own(named: ConfiguredResource) -> None:
         check_this_node(ctx.broker.node_id, named.name, "broker id, expected")
 
     try:

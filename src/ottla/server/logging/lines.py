@@ -9,7 +9,7 @@ import json
 import logging
 from datetime import UTC, datetime
 
-from ottla.config.log_lines import TRACE, LogSettings, parse_log_levels
+from ottla.config.log_lines import TRACE, LoggingSettings, parse_log_levels
 from ottla.server.logging.limits import (
     LimitedHandler,
     LimitedLines,
@@ -71,13 +71,13 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(fields, default=str)
 
 
-def configure_logging(settings: LogSettings | None = None) -> None:
+def configure_logging(settings: LoggingSettings | None = None) -> None:
     """Send Ottla's log lines where the settings say: to standard error, or to a file.
 
     With a file, standard error has warnings and errors only. Lines of the library that serves HTTP
     go the same way: a reader of JSON meets nothing else. OSError when the file cannot be opened.
     """
-    settings = settings or LogSettings({}, {})
+    settings = settings or LoggingSettings({}, {})
     logging.addLevelName(TRACE, "TRACE")
     formatter = JsonFormatter() if settings.log_format == "json" else KeyValueFormatter()
     handlers: list[logging.Handler] = [LimitedHandler(LineLimit(SystemClock().monotonic_ms))]
@@ -97,7 +97,7 @@ def configure_logging(settings: LogSettings | None = None) -> None:
         logging.getLogger(logger_name(component)).setLevel(level)
 
 
-def _file_handler(settings: LogSettings) -> logging.Handler:
+def _file_handler(settings: LoggingSettings) -> logging.Handler:
     limit = LineLimit(SystemClock().monotonic_ms)
     path: str = settings.log_file
     if settings.log_file_max_bytes == 0:

@@ -23,7 +23,7 @@ from ottla.metadata.features import (
 from ottla.metadata.framing import MessageAndVersion, encode_record
 from ottla.raft.log_check import METADATA_LOG
 from ottla.raft.snapshot import SNAPSHOT_MODE, encode_snapshot, snapshot_name
-from ottla.raft.voter_set import Voter, VoterEndpoint, VoterSet
+from ottla.raft.voter_set import Voter, VoterAddress, VoterSet
 from ottla.storage.directories.log_dir import (
     META_PROPERTIES,
     MetaProperties,
@@ -162,7 +162,7 @@ def _standalone_voter(config: BrokerConfig, directory_id: Uuid) -> Voter:
     if not config.controller_endpoints:
         raise FormatError("No controller listeners found.")
     reached = config.advertised_controller_endpoint
-    endpoint = VoterEndpoint(reached.listener, reached.host or "localhost", reached.port)
+    endpoint = VoterAddress(reached.listener, reached.host or "localhost", reached.port)
     return Voter(config.node_id, directory_id, (endpoint,))
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ottla.types import Uuid
 
 
-class Identity(NamedTuple):
+class NodeIdentity(NamedTuple):
     """The ids of cluster and metadata log directory; whether all were formatted just now."""
 
     cluster_id: str
@@ -37,7 +37,7 @@ def identify(
     environment: Environment,
     *,
     may_format: bool,
-) -> Identity:
+) -> NodeIdentity:
     """Read the directories' ids; format them first when they are empty and that is allowed.
 
     Raises KafkaError when a directory is not formatted, belongs to another node or another
@@ -57,7 +57,7 @@ def identify(
     if len(set(ids)) != len(ids):
         raise _refused("two log directories have the same directory.id: one is a copy")
     assert own.directory_id is not None
-    return Identity(own.cluster_id, own.directory_id, is_new)
+    return NodeIdentity(own.cluster_id, own.directory_id, is_new)
 
 
 def _format(config: BrokerConfig, log_dirs: list[LogDirectory], environment: Environment) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
-    from ottla.metadata.broker import FeatureRange
+    from ottla.metadata.broker import SupportedLevels
     from ottla.metadata.image.image import MetadataImage
     from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatResponse
     from ottla.protocol.apis.broker_registration import BrokerRegistrationResponse
@@ -92,7 +92,7 @@ class BrokerLifecycle:
         listeners: Mapping[str, tuple[str, int]],
         *,
         cluster_id: str,
-        features: Mapping[str, FeatureRange],
+        features: Mapping[str, SupportedLevels],
         directory_ids: list[Uuid],
         previous_broker_epoch: int,
     ) -> Pending[None]:

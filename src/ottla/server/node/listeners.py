@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from ottla.config.broker import BrokerConfig
-    from ottla.config.broker.endpoints import Endpoint
+    from ottla.config.broker.endpoints import ListenerEndpoint
     from ottla.network.connection import RequestHandler
     from ottla.network.limits import ConnectionPace
     from ottla.network.server import ListenerSecurity
@@ -55,7 +55,7 @@ class BoundPorts:
             self.close()
             raise
 
-    def bind(self, endpoint: Endpoint) -> socket.socket:
+    def bind(self, endpoint: ListenerEndpoint) -> socket.socket:
         """Bind one listener's port. Raises PortTaken."""
         host, port, network = endpoint.host, endpoint.port, self._network
         try:
@@ -73,7 +73,7 @@ class BoundPorts:
         self.addresses[endpoint.listener] = (self._advertised_host(endpoint), sock.getsockname()[1])
         return sock
 
-    def _advertised_host(self, endpoint: Endpoint) -> str:
+    def _advertised_host(self, endpoint: ListenerEndpoint) -> str:
         for advertised in self._config.advertised_endpoints:
             if advertised.listener == endpoint.listener and advertised.host:
                 return advertised.host
@@ -100,7 +100,7 @@ class BoundPorts:
             for one in self._config.advertised_controller_endpoints
         }
 
-    def _bound(self, endpoint: Endpoint) -> int:
+    def _bound(self, endpoint: ListenerEndpoint) -> int:
         return self.addresses[endpoint.listener][1]
 
     def release(self, name: str) -> None:
@@ -191,7 +191,7 @@ class NodeListeners:
                 self._add(endpoint)
         limit_connections(config, self._environment, self.quota, self.open)
 
-    def _add(self, endpoint: Endpoint) -> None:
+    def _add(self, endpoint: ListenerEndpoint) -> None:
         try:
             sock = self._ports.bind(endpoint)
         except PortTaken as error:  # what is stored stays, and holds from the next start on

@@ -27,14 +27,14 @@ from ottla.server.broker.internal_topics import INTERNAL_TOPICS
 from ottla.server.broker.maintenance import Maintenance
 from ottla.server.broker.metadata import BrokerMetadata
 from ottla.server.broker.metadata_log import MetadataLog
-from ottla.server.broker.producer_ids import ProducerIds
+from ottla.server.broker.producer_ids import ProducerIdManager
 from ottla.server.broker.publisher import MetadataPublisher
 from ottla.server.broker.replication import Replication
 from ottla.server.broker.telemetry import Telemetry
 from ottla.server.controller.active_controller import ActiveController
 from ottla.server.controller.controller_node import ControllerNode
 from ottla.server.controller.failure_detection import FailureDetection
-from ottla.server.controller.quorum_channel import QuorumChannel, QuorumSettings
+from ottla.server.controller.quorum_channel import QuorumAccess, QuorumChannel
 from ottla.server.controller.quorum_requests import QuorumRequests
 from ottla.server.http.endpoint import HttpEndpoint
 from ottla.server.logging.limits import report_suppressed
@@ -163,7 +163,7 @@ class Node:
 
     def _make_quorum_channel(self) -> QuorumChannel:
         config, resources = self.config, self._resources
-        settings = QuorumSettings(
+        settings = QuorumAccess(
             node_id=config.node_id,
             cluster_id=resources.identity.cluster_id,
             listener=next(iter(config.controller_listener_names or ()), ""),
@@ -243,7 +243,7 @@ class Node:
         config, resources = self.config, self._resources
         workers, environment = resources.workers, resources.environment
         cluster_id = resources.identity.cluster_id
-        producer_ids = ProducerIds(
+        producer_ids = ProducerIdManager(
             config.node_id, lambda: self._lifecycle.broker_epoch, self._forwarding
         )
         nodes = NodeChannel(

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.config.broker import parse_broker_config
-from ottla.raft.voter_set import Voter, VoterEndpoint
+from ottla.raft.voter_set import Voter, VoterAddress
 from ottla.server.node.format import FormatRequest, FormatTarget, format_directories
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def new_quorum(
     """Return the format of a new cluster; endpoints are the controllers' addresses by node id."""
     cluster_id = str(new_uuid())
     voters = tuple(
-        Voter(node_id, new_uuid(), (VoterEndpoint(CONTROLLER_LISTENER, host, port),))
+        Voter(node_id, new_uuid(), (VoterAddress(CONTROLLER_LISTENER, host, port),))
         for node_id, (host, port) in endpoints.items()
     )
     return QuorumFormat(cluster_id, voters, now_ms)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.config.broker.unsupported import unsupported_settings
 from ottla.config.dynamic import definition_of, listener_problems
-from ottla.config.environment import NOTHING, Environment, Setting, read_environment
+from ottla.config.environment import NOTHING, EnvironmentSettings, SourcedValue, read_environment
 from ottla.config.own import OwnSettings
 from ottla.config.problems import ConfigErrors, ConfigProblem, nearest
 from ottla.config.properties import read_properties
@@ -38,14 +38,14 @@ class ConfigFile(NamedTuple):
     text: str
 
 
-class NodeSettings(NamedTuple):
+class StartSettings(NamedTuple):
     """What to start; a development node formats its directory by itself."""
 
     config: BrokerConfig
     is_development: bool
     warnings: tuple[str, ...] = ()
     """Unknown names that resemble no known one: ignored, as in Kafka."""
-    given: Mapping[str, Setting] = {}
+    given: Mapping[str, SourcedValue] = {}
     """What was given, with where it comes from; the rest are defaults."""
 
 
@@ -80,7 +80,9 @@ def parse_overrides(overrides: Sequence[str]) -> dict[str, str]:
     return settings
 
 
-def node_environment(environ: Mapping[str, str], read_file: Callable[[str], str]) -> Environment:
+def node_environment(
+    environ: Mapping[str, str], read_file: Callable[[str], str]
+) -> EnvironmentSettings:
     """Read the variables that give a node's settings; `read_file` opens what *_FILE names."""
     return read_environment(
         environ,
@@ -95,8 +97,8 @@ def node_settings(
     overrides: Mapping[str, str],
     *,
     port: int | None = None,
-    environment: Environment = NOTHING,
-) -> NodeSettings:
+    environment: EnvironmentSettings = NOTHING,
+) -> StartSettings:
     """Put environment and overrides over the file, or over the development defaults without one.
 
     Raises ConfigErrors with all that is wrong, each with where it comes from: values, what is not
@@ -125,7 +127,7 @@ def node_settings(
             f"offsets.topic.replication.factor is {replicas} and must be 1 if the cluster has one "
             "broker: otherwise groups find no coordinator"
         )
-    return NodeSettings(config, file is None, (*warnings, *environment.warnings), given)
+    return StartSettings(config, file is None, (*warnings, *environment.warnings), given)
 
 
 def _names_no_other_node(config: BrokerConfig) -> bool:
@@ -138,36 +140,36 @@ def gather(
     overrides: Mapping[str, str],
     *,
     port: int | None = None,
-    environment: Environment = NOTHING,
-) -> tuple[dict[str, Setting], list[str]]:
+    environment: EnvironmentSettings = NOTHING,
+) -> tuple[dict[str, SourcedValue], list[str]]:
     """Lay all that was given over each other; return it unread, and what is strange about it."""
     given, warnings = _base(file, DEVELOPMENT_PORT if port is None else port)
     listeners = given.get("listeners")
     given.update(environment.settings)
     if port is not None and listeners is not None:
-        given["listeners"] = Setting(listeners.value, PORT_ORIGIN)
-    given.update({name: Setting(value, OVERRIDE_ORIGIN) for name, value in overrides.items()})
+        given["listeners"] = SourcedValue(listeners.value, PORT_ORIGIN)
+    given.update({name: SourcedValue(value, OVERRIDE_ORIGIN) for name, value in overrides.items()})
     return given, warnings
 
 
-def texts(given: Mapping[str, Setting]) -> dict[str, str]:
+def texts(given: Mapping[str, SourcedValue]) -> dict[str, str]:
     """Return the values alone."""
     return {name: one.value for name, one in given.items()}
 
 
-def _base(file: ConfigFile | None, port: int) -> tuple[dict[str, Setting], list[str]]:
+def _base(file: ConfigFile | None, port: int) -> tuple[dict[str, SourcedValue], list[str]]:
     """Return the lowest layer, and a warning for each name that the file gives twice."""
     if file is None:
         defaults = development_defaults(port)
-        return {name: Setting(text, DEVELOPMENT_ORIGIN) for name, text in defaults.items()}, []
-    given: dict[str, Setting] = {}
+        return {name: SourcedValue(text, DEVELOPMENT_ORIGIN) for name, text in defaults.items()}, []
+    given: dict[str, SourcedValue] = {}
     warnings = []
     for found in read_properties(file.text):
         origin = f"{file.name}:{found.line}"
         if found.name in given:
             before = given[found.name].origin
             warnings.append(f"{found.name} is given twice, {origin} counts, not {before}")
-        given[found.name] = Setting(found.value, origin)
+        given[found.name] = SourcedValue(found.value, origin)
     return given, warnings
 
 
@@ -200,7 +202,7 @@ def _without_foreign_proposal(one: ConfigProblem) -> ConfigProblem:
     return one._replace(message=f"{one.name} is ignored: it belongs to a plug-in of Confluent")
 
 
-def _zookeeper_problems(given: Mapping[str, Setting]) -> list[ConfigProblem]:
+def _zookeeper_problems(given: Mapping[str, SourcedValue]) -> list[ConfigProblem]:
     """Refuse a node that was one of ZooKeeper's; next to KRaft's roles a rest is a warning."""
     connect, roles = given.get("zookeeper.connect"), given.get("process.roles")
     if connect is None or (roles is not None and roles.origin != DEVELOPMENT_ORIGIN):
@@ -213,7 +215,7 @@ def _zookeeper_problems(given: Mapping[str, Setting]) -> list[ConfigProblem]:
 
 
 def _with_origins(
-    problems: Iterable[ConfigProblem], given: Mapping[str, Setting]
+    problems: Iterable[ConfigProblem], given: Mapping[str, SourcedValue]
 ) -> list[ConfigProblem]:
     """Say behind each problem where the setting comes from."""
     shown = []

@@ -20,7 +20,7 @@ from ottla.server.system.environment import SocketOptions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ottla.config.broker import BrokerConfig, Endpoint
+    from ottla.config.broker import BrokerConfig, ListenerEndpoint
     from ottla.network.server import Listener
     from ottla.server.system.environment import Environment, Network
 
@@ -137,10 +137,10 @@ def _free_port(network: Network, host: str, taken: int) -> int:
     return 0
 
 
-def listeners_on(config: BrokerConfig, moved: Endpoint, port: int) -> list[str]:
+def listeners_on(config: BrokerConfig, moved: ListenerEndpoint, port: int) -> list[str]:
     """Return `listeners`, and `advertised.listeners` if it is given, with one port changed."""
 
-    def text(endpoints: Iterable[Endpoint]) -> str:
+    def text(endpoints: Iterable[ListenerEndpoint]) -> str:
         return ",".join(
             str(one._replace(port=port) if one.listener == moved.listener else one)
             for one in endpoints

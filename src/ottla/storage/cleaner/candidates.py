@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ottla.storage.segments.segment import Segment
 
 
-class Candidate(NamedTuple):
+class LogToClean(NamedTuple):
     """A log with its dirty part: the offsets from first_dirty up to first_uncleanable."""
 
     log: PartitionLog
@@ -44,7 +44,7 @@ class Candidate(NamedTuple):
 
 def candidate_of(
     log: PartitionLog, clean_offset: int | None, flushed_offset: int, now_ms: int
-) -> Candidate:
+) -> LogToClean:
     """Return what may be cleaned of a log; CorruptMessage, OSError when it cannot be read.
 
     clean_offset is the checkpointed one, None without any; flushed_offset is that of the
@@ -59,7 +59,7 @@ def candidate_of(
     dirty = _number_for(log, min(first_dirty, first_uncleanable))
     cleanable = segments[dirty:number]
     clean = [segment.size for segment in segments if segment.base_offset < first_dirty]
-    return Candidate(
+    return LogToClean(
         log,
         first_dirty,
         first_uncleanable,

@@ -30,7 +30,7 @@ from ottla.storage.segments.segment import (
 if TYPE_CHECKING:
     from collections.abc import Generator, Hashable, Iterator
 
-    from ottla.storage.cleaner.candidates import Candidate
+    from ottla.storage.cleaner.candidates import LogToClean
     from ottla.storage.directory import Directory, File
     from ottla.storage.indexes.transaction_index import AbortedTransaction
 
@@ -84,7 +84,7 @@ class CleanerStats:
         return self.finished_ms - self.started_ms
 
 
-class Replacement(NamedTuple):
+class SegmentReplacement(NamedTuple):
     """A durable new segment and those whose place it takes."""
 
     old: list[Segment]
@@ -99,7 +99,7 @@ class Cleaning:
 
     def __init__(
         self,
-        candidate: Candidate,
+        candidate: LogToClean,
         limits: CleanerLimits,
         *,
         now_ms: int,
@@ -125,7 +125,7 @@ class Cleaning:
         self._producers = log.producer_state.entries_for_worker()
         self._scan: KeyScan
         self._aborted: list[AbortedTransaction] = []
-        self._replacement: Replacement | None = None
+        self._replacement: SegmentReplacement | None = None
         self._new: Segment | None = None
         self._unfinished: Segment | None = None
         """Has the names of the new segment, also when it could not be created."""
@@ -165,7 +165,7 @@ class Cleaning:
             done += size
         return done
 
-    def take_replacement(self) -> Replacement | None:
+    def take_replacement(self) -> SegmentReplacement | None:
         """Return the segments to be exchanged before `run` goes on; the caller has them then."""
         found, self._replacement = self._replacement, None
         if found is not None:
@@ -303,7 +303,7 @@ class Cleaning:
         for entry in transactions.kept:
             new.transaction_index.append(entry)
         self._make_durable(new)
-        self._replacement = Replacement(self._segments[first:end], new)
+        self._replacement = SegmentReplacement(self._segments[first:end], new)
         yield 0
 
     def _is_young(self, source: Segment) -> bool:

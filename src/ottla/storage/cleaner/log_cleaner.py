@@ -20,7 +20,7 @@ from ottla.storage.cleaner.cleaning import Cleaning
 from ottla.storage.disk_errors import is_exhaustion
 
 if TYPE_CHECKING:
-    from ottla.storage.cleaner.candidates import Candidate
+    from ottla.storage.cleaner.candidates import LogToClean
     from ottla.storage.cleaner.cleaning import CleanerLimits
     from ottla.storage.directories.log_dir import LogDirectory
     from ottla.storage.log.partition_log import PartitionLog
@@ -31,7 +31,7 @@ log = logging.getLogger("ottla.cleaner")
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
-class Progress(Enum):
+class CleaningProgress(Enum):
     """What follows a slice."""
 
     GOES_ON = "goes on"
@@ -46,7 +46,7 @@ class Survey:
         self._cleaner = cleaner
         self._waiting = logs
         self._now_ms = now_ms
-        self.best: Candidate | None = None
+        self.best: LogToClean | None = None
         self.max_ratio = 0.0
         self.max_delay_ms = 0
 
@@ -58,7 +58,7 @@ class Survey:
                 self._compare(found)
         return bool(self._waiting)
 
-    def _compare(self, found: Candidate) -> None:
+    def _compare(self, found: LogToClean) -> None:
         self.max_ratio = max(self.max_ratio, found.ratio)
         self.max_delay_ms = max(self.max_delay_ms, found.delay_ms)
         if found.is_due and (self.best is None or found.ratio > self.best.ratio):
@@ -98,7 +98,7 @@ class LogCleaner:
         if survey.best is None:
             self._postponed.clear()
 
-    def candidate(self, one: PartitionLog, now_ms: int) -> Candidate | None:
+    def candidate(self, one: PartitionLog, now_ms: int) -> LogToClean | None:
         """Return what may be cleaned of a log now; None when it must not be touched."""
         if not self._is_free(one) or one in self._in_progress:
             return None
@@ -133,7 +133,7 @@ class LogCleaner:
     # Work
 
     def begin(
-        self, candidate: Candidate, limits: CleanerLimits, *, now_ms: int, seed: int
+        self, candidate: LogToClean, limits: CleanerLimits, *, now_ms: int, seed: int
     ) -> Cleaning | None:
         """Begin to clean a log; None when it cannot be read. The seed is secret, of 128 bits."""
         one = candidate.log
@@ -147,17 +147,17 @@ class LogCleaner:
         self._in_progress[one] = cleaning
         return cleaning
 
-    def advance(self, cleaning: Cleaning, error: Exception | None, now_ms: int) -> Progress:
+    def advance(self, cleaning: Cleaning, error: Exception | None, now_ms: int) -> CleaningProgress:
         """Apply what a slice has done, and say what follows."""
         one = cleaning.candidate.log
         if error is None and self._goes_on(cleaning) and self._replace(cleaning, now_ms):
             if not cleaning.is_done:
-                return Progress.GOES_ON
+                return CleaningProgress.GOES_ON
             self._finish(cleaning, now_ms)
-            return Progress.CLEANED
+            return CleaningProgress.CLEANED
         self._postponed.add(one)
         self.abort(cleaning, error)
-        return Progress.ABORTED
+        return CleaningProgress.ABORTED
 
     def abort(self, cleaning: Cleaning, error: Exception | None = None) -> None:
         """End a cleaning whose worker has stopped; the log stays as it is."""

@@ -23,7 +23,7 @@ from ottla.storage.log.leader_epochs import (
 )
 from ottla.storage.log.swap_files import finish_swaps
 from ottla.storage.producers.rebuild import replay
-from ottla.storage.producers.state import ProducerState
+from ottla.storage.producers.state import PartitionProducers
 from ottla.storage.segments.segment import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -47,7 +47,7 @@ class LoadedLog(NamedTuple):
     """The consistent content of a partition's directory."""
 
     segments: SegmentList
-    producer_state: ProducerState
+    producer_state: PartitionProducers
     leader_epochs: LeaderEpochs
     log_start_offset: int
     log_end_offset: int
@@ -75,7 +75,7 @@ class LogLoader:
         self._subdirectory = subdirectory
         self._config = config
         self._now_ms = now_ms
-        self._state = ProducerState(
+        self._state = PartitionProducers(
             directory,
             subdirectory,
             partition=partition,
@@ -318,7 +318,7 @@ class LogLoader:
 
 
 def _rebuild_producers(
-    state: ProducerState, segments: list[Segment], start: int, end_offset: int, now_ms: int
+    state: PartitionProducers, segments: list[Segment], start: int, end_offset: int, now_ms: int
 ) -> None:
     """Replay up to end_offset; without a snapshot from the log's start, which Kafka skips."""
     state.truncate_and_reload(start, end_offset, now_ms)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ottla.storage.batches import BatchHeader
     from ottla.storage.directory import Directory, File
     from ottla.storage.producers.entry import ProducerEntry
-    from ottla.storage.producers.state import ProducerState
+    from ottla.storage.producers.state import PartitionProducers
 
 
 class SegmentFile(NamedTuple):
@@ -43,7 +43,7 @@ class ProducerRebuild:
         self,
         directory: Directory,
         segments: Sequence[SegmentFile],
-        truncated: ProducerState,
+        truncated: PartitionProducers,
         *,
         log_start_offset: int,
         now_ms: int,
@@ -66,7 +66,7 @@ class ProducerRebuild:
 
 def replay(
     directory: Directory,
-    state: ProducerState,
+    state: PartitionProducers,
     segments: Sequence[SegmentFile],
     log_start_offset: int,
     end_offset: int,
@@ -93,7 +93,7 @@ def replay(
     state.take_snapshot()
 
 
-def _replay_segment(state: ProducerState, file: File, size: int, start: int, end: int) -> None:
+def _replay_segment(state: PartitionProducers, file: File, size: int, start: int, end: int) -> None:
     def read_batch(header: BatchHeader) -> bytes:
         return file.read(header.position, header.size)
 

@@ -32,7 +32,7 @@ MAX_VERIFICATIONS: Final = 10_000
 """In a log: those of producers that their coordinators do not know stay until they expire."""
 
 
-class ProducerState:
+class PartitionProducers:
     """All producers of one partition. `end_offset` is the offset up to which the state counts."""
 
     def __init__(
@@ -421,9 +421,9 @@ class ProducerState:
         discarded, self._discarded = self._discarded, {}
         return discarded
 
-    def copied_for_rebuild(self) -> ProducerState:
+    def copied_for_rebuild(self) -> PartitionProducers:
         """Return an empty state over the same snapshots and up to the same end, for a worker."""
-        copy = ProducerState(
+        copy = PartitionProducers(
             self._directory,
             self._partition_dir,
             partition=self.partition,
@@ -434,7 +434,7 @@ class ProducerState:
         copy.end_offset = self.end_offset
         return copy
 
-    def take_over(self, rebuilt: ProducerState, high_watermark: int) -> None:
+    def take_over(self, rebuilt: PartitionProducers, high_watermark: int) -> None:
         """Continue with the state that a worker rebuilt."""
         self.is_stale = False
         self.producers = rebuilt.producers

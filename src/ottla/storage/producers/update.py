@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ottla.records.validator import ValidatedBatch
     from ottla.storage.batches import BatchHeader
     from ottla.storage.producers.entry import BatchMetadata
-    from ottla.storage.producers.state import ProducerState
+    from ottla.storage.producers.state import PartitionProducers
     from ottla.types import Buffer
 
 _CONTROL_BATCH_LIMIT_BYTES = 1 << 20
@@ -45,7 +45,7 @@ class ProducerAppends(NamedTuple):
 
 
 def validate_producers(
-    state: ProducerState,
+    state: PartitionProducers,
     batches: Sequence[BatchHeader | ValidatedBatch],
     batch_bytes: Callable[[BatchHeader | ValidatedBatch], Buffer],
     *,
@@ -88,7 +88,7 @@ def validate_producers(
 
 
 def _check_verified(
-    state: ProducerState,
+    state: PartitionProducers,
     batch: BatchHeader | ValidatedBatch,
     verification: Verification | None,
     *,
@@ -135,7 +135,7 @@ def read_marker(data: Buffer) -> EndTransactionMarker | None:
 
 
 def replay_batch(
-    state: ProducerState, batch: BatchHeader, batch_bytes: Callable[[BatchHeader], Buffer]
+    state: PartitionProducers, batch: BatchHeader, batch_bytes: Callable[[BatchHeader], Buffer]
 ) -> list[CompletedTransaction]:
     """Apply a batch of the log to the state; return the transactions that it completed.
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ottla.storage.batches import BatchHeader
     from ottla.storage.directory import File
     from ottla.storage.log.leader_epochs import LeaderEpochs
-    from ottla.storage.producers.state import ProducerState
+    from ottla.storage.producers.state import PartitionProducers
     from ottla.storage.segments.segment import Segment
 
 _CHUNK_BYTES = 1 << 20
@@ -69,7 +69,7 @@ def is_valid_batch(header: BatchHeader, data: memoryview) -> bool:
 
 
 def recover_segment(
-    segment: Segment, state: ProducerState, epochs: LeaderEpochs, *, flushed_offset: int
+    segment: Segment, state: PartitionProducers, epochs: LeaderEpochs, *, flushed_offset: int
 ) -> int:
     """Keep the valid prefix, rebuild every index, replay producers and epochs.
 
@@ -123,7 +123,7 @@ def _is_new_epoch(epochs: LeaderEpochs, header: BatchHeader) -> bool:
 
 
 def _replay(
-    state: ProducerState, header: BatchHeader, data: memoryview
+    state: PartitionProducers, header: BatchHeader, data: memoryview
 ) -> list[AbortedTransaction]:
     aborted = []
     for completed in replay_batch(state, header, lambda _: data):

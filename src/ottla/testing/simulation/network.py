@@ -30,7 +30,7 @@ CLIENTS = "clients"
 """The host of what belongs to no node."""
 
 
-class Settings:
+class LinkRules:
     """How the links behave; may be changed while a simulation runs."""
 
     latency_us: tuple[int, int] = (40, 400)
@@ -427,7 +427,7 @@ class SimulatedListener:
     reset = close
 
 
-class Connector:
+class SimulatedConnector:
     """Connects clients; the loop's `create_connection`."""
 
     def __init__(self, network: SimulatedNetwork) -> None:
@@ -465,10 +465,10 @@ def _answer(future: asyncio.Future[None]) -> None:
 class SimulatedNetwork:
     """All hosts' listeners and links."""
 
-    def __init__(self, loop: SimulatedLoop, rng: Random, settings: Settings | None = None) -> None:
+    def __init__(self, loop: SimulatedLoop, rng: Random, settings: LinkRules | None = None) -> None:
         self.loop = loop
         self.rng = rng
-        self.settings = settings or Settings()
+        self.settings = settings or LinkRules()
         self.listeners: dict[tuple[str, int], SimulatedListener] = {}
         self.cuts: dict[tuple[str, str], None] = {}
         """Hosts, from and to, between which nothing arrives."""
@@ -484,7 +484,7 @@ class SimulatedNetwork:
         self._descriptor_count = 2
         self._link_count = 0
         self._next_port = _FIRST_PORT
-        loop.connect_through(Connector(self))
+        loop.connect_through(SimulatedConnector(self))
 
     def take_descriptor(self, sock: Any) -> int:
         """Return a new descriptor, by which the loop finds the socket."""

@@ -12,7 +12,7 @@ from ottla.coordinator.group.offsets.commit import transactional_commit
 from ottla.coordinator.runtime.answers import recover
 from ottla.coordinator.runtime.log import TransactionSupport
 from ottla.coordinator.runtime.log_errors import operation_error
-from ottla.coordinator.runtime.result import Producer
+from ottla.coordinator.runtime.result import TransactionalProducer
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from ottla.purgatory.pending import Pending
@@ -113,7 +113,7 @@ class TransactionalOffsets:
             self._runtime.write(
                 partition,
                 lambda shard: transactional_commit(shard.groups, request, self._topics),
-                Producer(producer_id, epoch, verified.value),
+                TransactionalProducer(producer_id, epoch, verified.value),
             ).on_done(finish)
 
         def finish(done: Pending[TxnOffsetCommitResponse]) -> None:
