@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISM_NUMBERS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 MIN_ITERATIONS: Final = 4096
-_FAILED: Final = (
-    "Authentication failed during authentication due to invalid credentials with SASL mechanism {}"
-)
 _SASL_NAME: Final = r"(?:[^=,\x00]|=2C|=3D)+"
 _VALUE: Final = r"[^,\x00]+"
 _CLIENT_FIRST: Final = re.compile(
@@ -128,7 +125,7 @@ class ScramServer:
             raise InvalidToken
         signed = f"{self._begun},{match['unsigned']}".encode()
         if not self._is_proved(credential, _base64(match["proof"]), signed) or not self._is_known:
-            raise AuthenticationFailed(_FAILED.format(self._mechanism))
+            raise InvalidToken
         signature = hmac.digest(credential.server_key, signed, self._hash)
         self.is_complete = True
         return b"v=" + base64.b64encode(signature)

@@ -152,6 +152,7 @@ class ConnectionLogin:
         now_ms = self._logins.clock.monotonic_ms()
         if key == _HANDSHAKE and now_ms - self._begun_ms >= _MIN_REAUTHENTICATION_MS:
             self._begun_ms = now_ms
+            self._policy = self._logins.policy()  # users may have been removed meanwhile
             self._server = self._policy.new_server(self._session)
             return True
         if self._expires_ms is not None and now_ms >= self._expires_ms:
