@@ -6,8 +6,10 @@ Kafka: the types of its Java methods, which a compiler checks.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ottla.errors import ConfigError
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -26,6 +28,16 @@ def as_partition(given: Any) -> TopicPartition:
             f"{given!r}"
         )
     return TopicPartition(*given)
+
+
+def named_object(setting: str, name: str, kind: str = "class") -> Any:
+    """Return what the dotted name in a setting leads to; raises ConfigError."""
+    module, _, attribute = name.rpartition(".")
+    try:
+        return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        text = f"{setting}: there is no Python {kind} {name!r} ({error})"
+        raise ConfigError(text) from error
 
 
 def check_topic(topic: Any) -> None:

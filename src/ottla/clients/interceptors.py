@@ -9,10 +9,9 @@ logged and ignored: the next interceptor and the record continue.
 from __future__ import annotations
 
 import logging
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.errors import ConfigError, KafkaError
+from ottla.clients.arguments import named_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from ottla.clients.consumer.offsets import OffsetAndMetadata
     from ottla.clients.consumer.record_decoder import ConsumerRecord
     from ottla.clients.producer.batches import Delivery, RecordMetadata
+    from ottla.errors import KafkaError
     from ottla.types import TopicPartition
 
 _log = logging.getLogger("ottla.clients")
@@ -125,10 +125,5 @@ class Interceptors:
 def _loaded(given: Any) -> Any:
     """Return the interceptor from an object, a class or a dotted class name."""
     if isinstance(given, str):
-        module, _, name = given.rpartition(".")
-        try:
-            given = getattr(import_module(module), name)
-        except (ImportError, AttributeError, ValueError) as error:
-            text = f"interceptor.classes: there is no Python class {given!r} ({error})"
-            raise ConfigError(text) from error
+        given = named_object("interceptor.classes", given)
     return given() if isinstance(given, type) else given

@@ -12,10 +12,10 @@ import logging
 import secrets
 import time
 from functools import partial
-from importlib import import_module
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.clients.arguments import named_object
 from ottla.clients.credential_renewal import keep_renewed
 from ottla.clients.login import jaas_options
 from ottla.clients.tls import client_context
@@ -81,12 +81,12 @@ def _token_settings(settings: ValidatedSettings) -> TokenSettings:
 def _plugin(settings: ValidatedSettings, setting: str, method: str) -> Any:
     """Make an object of the Python class that a setting names, and hand it the settings."""
     name = getattr(settings, setting.replace(".", "_"))
-    module, _, attribute = name.rpartition(".")
+    found = named_object(setting, name)
     try:
-        made = getattr(import_module(module), attribute)()
+        made = found()
         if not callable(getattr(made, method, None)):
             raise ConfigError(f"{setting}: {name} lacks: {method}")
         made.configure(vars(settings))
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
-        raise ConfigError(f"{setting}: there is no Python class {name!r} ({error})") from error
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ConfigError(f"{setting}: {name!r} cannot be used ({error})") from error
     return made

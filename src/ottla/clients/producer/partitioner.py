@@ -9,10 +9,10 @@ org.apache.kafka.common.utils.Utils.murmur2. KIP-480, KIP-794. Hot path: benchma
 from __future__ import annotations
 
 from functools import lru_cache
-from importlib import import_module
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from ottla.clients.arguments import named_object
 from ottla.errors import ConfigError
 from ottla.types import TopicPartition
 
@@ -90,14 +90,9 @@ def load_partitioner(
     if given is None:
         return None
     if isinstance(given, str):
-        module, _, name = given.rpartition(".")
-        if name == "RoundRobinPartitioner":
-            module = __name__
-        try:
-            given = getattr(import_module(module), name)
-        except (ImportError, AttributeError, ValueError) as error:
-            text = f"partitioner.class: there is no Python function {given!r} ({error})"
-            raise ConfigError(text) from error
+        is_kafkas = given.rpartition(".")[2] == RoundRobinPartitioner.__name__
+        name = f"{__name__}.{RoundRobinPartitioner.__name__}" if is_kafkas else given
+        given = named_object("partitioner.class", name, "function")
     if isinstance(given, type):
         given = given()
     if isinstance(given, RoundRobinPartitioner):
