@@ -19,28 +19,24 @@ from ottla.clients.arguments import check_callback, check_poll, check_timeout
 from ottla.clients.consumer.consumer import AsyncConsumer
 from ottla.clients.consumer.core import ConsumerCore, call_listener
 from ottla.clients.interceptors import ProducerRecord
-from ottla.clients.loops import Blocking, CallerDrivenLoop, LoopThread
+from ottla.clients.loops import Blocking, CallerDrivenLoop, LoopThread, blocking, locked
 from ottla.clients.producer.producer import AsyncProducer, call_on_delivery
 from ottla.clients.producer.transaction_state import State
 from ottla.clients.settings import refuse_positional
 from ottla.errors import ErrorCode, FatalTransactionError, KafkaError
 
 if TYPE_CHECKING:
-    import re
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Never, Self, Unpack
 
-    from ottla.clients.consumer.core import Batches, GroupMetadata, RebalanceListener
+    from ottla.clients.consumer.core import Batches
     from ottla.clients.consumer.membership import ListenerCall
-    from ottla.clients.consumer.offsets import OffsetAndMetadata, OffsetAndTimestamp
+    from ottla.clients.consumer.offsets import OffsetAndMetadata
     from ottla.clients.consumer.record_decoder import ConsumerRecord
-    from ottla.clients.consumer.subscription import SubscriptionPattern
     from ottla.clients.keywords import ConsumerSettings, ProducerSettings
-    from ottla.clients.metadata import PartitionMetadata
     from ottla.clients.metric_windows import MetricName
-    from ottla.clients.producer.batches import Deliveries, Delivery, RecordMetadata
+    from ottla.clients.producer.batches import Delivery, RecordMetadata
     from ottla.clients.producer.producer import HeadersInput
-    from ottla.clients.producer.transaction_state import PreparedTransaction
     from ottla.types import TopicPartition
 
     Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
@@ -123,9 +119,7 @@ class Producer(Blocking):
                 self._core.blocked(topic, waited_ms)
                 runtime.progress.wait(self._core.recheck_ms(waited_ms) / 1000)
 
-    def send_many(self, topic: str, values: Iterable[Any]) -> Deliveries:
-        """Queue many values without keys; see AsyncProducer.send_many."""
-        return self._thread.call(self._async.send_many(topic, values))
+    send_many = blocking(AsyncProducer.send_many)
 
     def send_and_wait(
         self,
@@ -160,33 +154,13 @@ class Producer(Blocking):
 
     # ------------------------------------------------------------ transactions
 
-    def init_transactions(self, *, keep_prepared: bool = False) -> PreparedTransaction | None:
-        """Get the next epoch of the transactional id; see AsyncProducer.init_transactions."""
-        return self._thread.call(self._async.init_transactions(keep_prepared=keep_prepared))
-
-    def begin_transaction(self) -> None:
-        """Begin a transaction, to which all records belong that are sent until its end."""
-        self._thread.call(self._async.begin_transaction())
-
-    def send_offsets_to_transaction(self, offsets: Offsets, group: GroupMetadata) -> None:
-        """Commit a consumer's offsets; see AsyncProducer.send_offsets_to_transaction."""
-        self._thread.call(self._async.send_offsets_to_transaction(offsets, group))
-
-    def commit_transaction(self) -> None:
-        """Wait for all records, then commit; see AsyncProducer.commit_transaction."""
-        self._thread.call(self._async.commit_transaction())
-
-    def prepare_transaction(self) -> PreparedTransaction:
-        """Wait for all records: the decision is left; see AsyncProducer.prepare_transaction."""
-        return self._thread.call(self._async.prepare_transaction())
-
-    def complete_transaction(self, decided: PreparedTransaction) -> bool:
-        """Commit what was decided on, else abort; see AsyncProducer.complete_transaction."""
-        return self._thread.call(self._async.complete_transaction(decided))
-
-    def abort_transaction(self) -> None:
-        """Abort the transaction; see AsyncProducer.abort_transaction."""
-        self._thread.call(self._async.abort_transaction())
+    init_transactions = blocking(AsyncProducer.init_transactions)
+    begin_transaction = blocking(AsyncProducer.begin_transaction)
+    send_offsets_to_transaction = blocking(AsyncProducer.send_offsets_to_transaction)
+    commit_transaction = blocking(AsyncProducer.commit_transaction)
+    prepare_transaction = blocking(AsyncProducer.prepare_transaction)
+    complete_transaction = blocking(AsyncProducer.complete_transaction)
+    abort_transaction = blocking(AsyncProducer.abort_transaction)
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
@@ -207,9 +181,7 @@ class Producer(Blocking):
                 self.abort_transaction()
             raise
 
-    def partitions_for(self, topic: str) -> list[PartitionMetadata]:
-        """Return the topic's partitions; raises TimeoutError after max.block.ms."""
-        return self._thread.call(self._async.partitions_for(topic))
+    partitions_for = blocking(AsyncProducer.partitions_for)
 
     def metrics(self) -> dict[MetricName, float | str]:
         """Return the client's metrics; see AsyncProducer.metrics."""
@@ -334,24 +306,8 @@ class Consumer(Blocking):
 
     # ------------------------------------------------------------ subscription
 
-    def subscribe(
-        self,
-        topics: Iterable[str] | str | None = None,
-        *,
-        pattern: str | re.Pattern[str] | SubscriptionPattern | None = None,
-        listener: RebalanceListener | None = None,
-    ) -> None:
-        """Join the group for topics by name, or for all topics whose full name matches.
-
-        A SubscriptionPattern is resolved by the coordinator, with group.protocol=consumer.
-        """
-        with self._core.runtime.lock:
-            self._async.subscribe(topics, pattern=pattern, listener=listener)
-
-    def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions, without group membership."""
-        with self._core.runtime.lock:
-            self._async.assign(partitions)
+    subscribe = locked(AsyncConsumer.subscribe)
+    assign = locked(AsyncConsumer.assign)
 
     def unsubscribe(self) -> None:
         """Remove the subscription or assignment and leave the group."""
@@ -376,15 +332,8 @@ class Consumer(Blocking):
         """The subscribed topics."""
         return self._async.subscription
 
-    def pause(self, *partitions: TopicPartition) -> None:
-        """Stop returning records of these partitions until `resume`; membership continues."""
-        with self._core.runtime.lock:
-            self._async.pause(*partitions)
-
-    def resume(self, *partitions: TopicPartition) -> None:
-        """Return records of these partitions again."""
-        with self._core.runtime.lock:
-            self._async.resume(*partitions)
+    pause = locked(AsyncConsumer.pause)
+    resume = locked(AsyncConsumer.resume)
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
@@ -392,20 +341,9 @@ class Consumer(Blocking):
         with self._core.runtime.lock:
             return self._async.paused
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Continue at an offset, or at EARLIEST_TIMESTAMP (-2) or LATEST_TIMESTAMP (-1)."""
-        with self._core.runtime.lock:
-            self._async.seek(partition, offset)
-
-    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Continue at the first record of the given or of all assigned partitions."""
-        with self._core.runtime.lock:
-            self._async.seek_to_beginning(*partitions)
-
-    def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Continue after the last record of the given or of all assigned partitions."""
-        with self._core.runtime.lock:
-            self._async.seek_to_end(*partitions)
+    seek = locked(AsyncConsumer.seek)
+    seek_to_beginning = locked(AsyncConsumer.seek_to_beginning)
+    seek_to_end = locked(AsyncConsumer.seek_to_end)
 
     def wakeup(self) -> None:
         """Make the current or the next `poll` raise WakeupError.
@@ -414,70 +352,21 @@ class Consumer(Blocking):
         """
         self._async.wakeup()
 
-    def enforce_rebalance(self, reason: str = "") -> None:
-        """Request a rebalance of the group; a later poll joins again."""
-        with self._core.runtime.lock:
-            self._async.enforce_rebalance(reason)
-
-    def group_metadata(self) -> GroupMetadata:
-        """Return the group membership that commits are sent with."""
-        with self._core.runtime.lock:
-            return self._async.group_metadata()
+    enforce_rebalance = locked(AsyncConsumer.enforce_rebalance)
+    group_metadata = locked(AsyncConsumer.group_metadata)
 
     # ------------------------------------------------------------ offsets
 
-    def commit(self, offsets: Offsets | None = None, *, timeout: float | None = None) -> None:
-        """Commit offsets (each the next to read), or all positions; see AsyncConsumer.commit."""
-        self._thread.call(self._async.commit(offsets, timeout=timeout))
-
-    def commit_nowait(self, offsets: Offsets | None = None) -> None:
-        """Send a commit once, without waiting for the response."""
-        with self._core.runtime.lock:
-            self._async.commit_nowait(offsets)
-
-    def committed(
-        self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
-    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return the group's committed offsets, None for partitions without one."""
-        return self._thread.call(self._async.committed(partitions, timeout=timeout))
-
-    def position(self, partition: TopicPartition, *, timeout: float | None = None) -> int:
-        """Return the offset of the next record to read; waits until it is known."""
-        return self._thread.call(self._async.position(partition, timeout=timeout))
-
-    def beginning_offsets(
-        self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """Return the first offset of each partition."""
-        return self._thread.call(self._async.beginning_offsets(partitions, timeout=timeout))
-
-    def end_offsets(
-        self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """Return the offset after the last readable record of each partition."""
-        return self._thread.call(self._async.end_offsets(partitions, timeout=timeout))
-
-    def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int], *, timeout: float | None = None
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record at or after each timestamp (ms), None where there is none."""
-        return self._thread.call(self._async.offsets_for_times(timestamps, timeout=timeout))
-
-    def lag(self, partition: TopicPartition) -> int | None:
-        """Return the number of offsets between the position and the end, None while unknown."""
-        with self._core.runtime.lock:
-            return self._async.lag(partition)
-
-    def partitions_for(
-        self, topic: str, *, timeout: float | None = None
-    ) -> list[PartitionMetadata]:
-        """Return a topic's partitions."""
-        return self._thread.call(self._async.partitions_for(topic, timeout=timeout))
-
-    def metrics(self) -> dict[MetricName, float | str]:
-        """Return the client's metrics; see AsyncConsumer.metrics."""
-        with self._core.runtime.lock:
-            return self._async.metrics()
+    commit = blocking(AsyncConsumer.commit)
+    commit_nowait = locked(AsyncConsumer.commit_nowait)
+    committed = blocking(AsyncConsumer.committed)
+    position = blocking(AsyncConsumer.position)
+    beginning_offsets = blocking(AsyncConsumer.beginning_offsets)
+    end_offsets = blocking(AsyncConsumer.end_offsets)
+    offsets_for_times = blocking(AsyncConsumer.offsets_for_times)
+    lag = locked(AsyncConsumer.lag)
+    partitions_for = blocking(AsyncConsumer.partitions_for)
+    metrics = locked(AsyncConsumer.metrics)
 
     def close(self) -> None:
         """Commit with enable.auto.commit, leave the group and close connections; idempotent.

@@ -10,7 +10,8 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from ottla.clients.interrupts import Interrupts
 from ottla.errors import DeliveryError, ErrorCode, KafkaError
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ottla.errors import ClosedError
 
 T = TypeVar("T")
+P = ParamSpec("P")
 IDLE_SECONDS = 0.1
 JOIN_SECONDS = 5
 LAST_CALLS_SECONDS = 2
@@ -50,6 +52,30 @@ class Blocking(ABC):
         except DeliveryError:  # logged when the records failed
             if error is None:
                 raise
+
+
+def blocking(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], T]:
+    """Make a façade's method that waits: arguments, result and errors of the asyncio method."""
+
+    @wraps(method)
+    def call(self: Any, /, *arguments: P.args, **keywords: P.kwargs) -> T:
+        result: T = self._thread.call(method(self._async, *arguments, **keywords))
+        return result
+
+    return call
+
+
+def locked(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """Make a façade's method from one that does not wait, under the lock of the core."""
+
+    @wraps(method)
+    def call(self: Any, /, *arguments: P.args, **keywords: P.kwargs) -> T:
+        with self._core.runtime.lock:
+            return method(self._async, *arguments, **keywords)
+
+    return call
 
 
 class LoopThread:

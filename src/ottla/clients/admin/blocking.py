@@ -5,34 +5,18 @@ Kafka: org.apache.kafka.clients.admin.Admin, with each future awaited.
 
 from __future__ import annotations
 
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ottla.clients.admin.admin import AsyncAdmin
-from ottla.clients.loops import Blocking, LoopThread
+from ottla.clients.loops import Blocking, LoopThread, blocking
 from ottla.clients.settings import refuse_positional
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Mapping
     from typing import Never, Unpack
 
     from ottla.clients.keywords import AdminSettings
     from ottla.clients.metric_windows import MetricName
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def blocking(
-    method: Callable[Concatenate[AsyncAdmin, P], Coroutine[Any, Any, R]],
-) -> Callable[Concatenate[Admin, P], R]:
-    """Make a blocking method with the arguments, result and errors of an AsyncAdmin method."""
-
-    @wraps(method)
-    def call(self: Admin, /, *arguments: P.args, **keywords: P.kwargs) -> R:
-        return self._thread.call(method(self._async, *arguments, **keywords))
-
-    return call
 
 
 class Admin(Blocking):

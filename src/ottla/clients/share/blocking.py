@@ -8,12 +8,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from ottla.clients.loops import Blocking, CallerDrivenLoop
+from ottla.clients.loops import Blocking, CallerDrivenLoop, blocking, locked
 from ottla.clients.share.consumer import AsyncShareConsumer
-from ottla.types import AcknowledgeType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from typing import Unpack
 
     from ottla.clients.keywords import ConsumerSettings
@@ -43,14 +42,8 @@ class ShareConsumer(Blocking):
 
     # ------------------------------------------------------------ subscription
 
-    def subscribe(self, topics: Iterable[str] | str) -> None:
-        """Subscribe to topics, instead of those before."""
-        with self._core.runtime.lock:
-            self._async.subscribe(topics)
-
-    def unsubscribe(self) -> None:
-        """Leave the group; records that were not acknowledged are released."""
-        self._thread.call(self._async.unsubscribe())
+    subscribe = locked(AsyncShareConsumer.subscribe)
+    unsubscribe = blocking(AsyncShareConsumer.unsubscribe)
 
     @property
     def subscription(self) -> frozenset[str]:
@@ -88,19 +81,8 @@ class ShareConsumer(Blocking):
 
     # ------------------------------------------------------------ acknowledgements
 
-    def acknowledge(
-        self, record: ShareRecord, kind: AcknowledgeType = AcknowledgeType.ACCEPT
-    ) -> None:
-        """Decide on a record of the last poll; sent by the next `poll`, `commit` or `close`."""
-        with self._core.runtime.lock:
-            self._async.acknowledge(record, kind)
-
-    def acknowledge_offset(
-        self, topic: str, partition: int, offset: int, kind: AcknowledgeType
-    ) -> None:
-        """Decide on a record that the deserializers refused: its error names the offset."""
-        with self._core.runtime.lock:
-            self._async.acknowledge_offset(topic, partition, offset, kind)
+    acknowledge = locked(AsyncShareConsumer.acknowledge)
+    acknowledge_offset = locked(AsyncShareConsumer.acknowledge_offset)
 
     def commit(self, *, timeout: float | None = None) -> dict[TopicPartition, KafkaError | None]:
         """Send the acknowledgements and wait; returns an outcome for each partition."""
@@ -109,10 +91,7 @@ class ShareConsumer(Blocking):
         self._run_callback()
         return found
 
-    def commit_nowait(self) -> None:
-        """Send the acknowledgements without waiting; the callback gets the outcome."""
-        with self._core.runtime.lock:
-            self._async.commit_nowait()
+    commit_nowait = locked(AsyncShareConsumer.commit_nowait)
 
     def set_acknowledgement_callback(self, callback: Callback | None) -> None:
         """Call back with offsets by partition and an error or None, inside poll, commit and close.
