@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from ottla.clients.admin.topics import NewTopic
 from ottla.clients.blocking import Admin
 from ottla.errors import KafkaError
-from ottla.spark.local_session import session, stop
+from ottla.spark.jvm.local_session import session, stop
 from ottla.testing.cluster import Cluster
 
 if TYPE_CHECKING:

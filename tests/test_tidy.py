@@ -274,7 +274,7 @@ def test_modules_do_not_import_each_other_in_a_circle(with_types: bool) -> None:
 
 # Definitions that only users of Ottla call: bases of plug-ins, and what the documents offer.
 FOR_USERS = {
-    "ottla.spark.local_session:use_in_this_thread",  # docs/spark.md: a session of another thread
+    "ottla.spark.jvm.local_session:use_in_this_thread",  # docs/spark.md: for another thread
     "ottla.clients.interceptors:ConsumerInterceptor",
     "ottla.clients.interceptors:ProducerInterceptor",
     "ottla.controller.policies:PolicyViolation",

@@ -25,7 +25,7 @@ def node() -> Iterator[Cluster]:
 def spark() -> Iterator[SparkSession]:
     """Give a session; its JVM is ended with the test run."""
     pytest.importorskip("pyspark")
-    from ottla.spark.local_session import session, stop
+    from ottla.spark.jvm.local_session import session, stop
 
     made = session("ottla tests", class_cache=False, fast_start=True)
     yield made

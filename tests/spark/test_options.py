@@ -7,6 +7,7 @@ import sys
 import pytest
 
 import ottla.spark
+import ottla.spark.jvm
 from ottla.errors import KafkaError
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.spark.options import read_options, write_options
@@ -147,8 +148,8 @@ def test_a_duration_in_a_unknown_unit_is_refused() -> None:
 
 def test_what_is_missing_is_told_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """The base package comes without Spark."""
-    monkeypatch.delitem(sys.modules, "ottla.spark.local_session", raising=False)
-    monkeypatch.delattr(ottla.spark, "local_session", raising=False)
+    monkeypatch.delitem(sys.modules, "ottla.spark.jvm.local_session", raising=False)
+    monkeypatch.delattr(ottla.spark.jvm, "local_session", raising=False)
     monkeypatch.setitem(sys.modules, "pyspark", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install '\.\[spark\]'"):
         ottla.spark.session()

@@ -13,7 +13,7 @@ import pytest
 import pyspark_ottla
 from ottla.clients.admin.topics import NewTopic
 from ottla.clients.blocking import Admin, Producer
-from ottla.spark.java import find_java
+from ottla.spark.jvm.java import find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla import Admin, Producer
-from ottla.spark.java import OPENED_PACKAGES, find_java
+from ottla.spark.jvm.java import find_java
+from ottla.spark.jvm.launching import OPENED_PACKAGES
 from tests.ports import free_ports
 from tests.spark.streams_topics import latest
 from tests.waits import wait_for

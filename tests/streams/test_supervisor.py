@@ -6,7 +6,7 @@ import pytest
 
 from ottla.streams import StreamsException
 from ottla.streams.progress import Progress, read_progress
-from ottla.streams.supervisor import supervise
+from ottla.streams.supervisor import reason, supervise
 
 
 def test_pauses_grow_until_there_is_progress() -> None:
@@ -43,6 +43,15 @@ def test_a_final_error_ends_the_application(error: Exception) -> None:
 
     with pytest.raises(type(error)):
         supervise(run, lambda _: None)
+
+
+def test_what_to_do_is_said_of_errors_that_are_not_ours() -> None:
+    """In one line: Java's text, which says what happened, and our next step."""
+    full = reason(RuntimeError("No space left on device SQLSTATE: XXKST\n\tat java"))
+    assert full.startswith("No space left on device SQLSTATE: XXKST; the disk")
+    assert "\n" not in full
+    assert "one after the other" in reason(RuntimeError("Python worker failed to connect back."))
+    assert reason(RuntimeError("ours; next step")) == "ours; next step"
 
 
 def test_restarts_are_limited() -> None:

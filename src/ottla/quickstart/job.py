@@ -101,7 +101,7 @@ class Job:
 def main(arguments: list[str]) -> None:
     """Start a session, wait for the word to begin, run the job; one answer in each line."""
     from ottla.quickstart import pipeline
-    from ottla.spark.local_session import session
+    from ottla.spark.jvm.local_session import session
 
     bootstrap, temp_dir, checkpoint = arguments
     try:

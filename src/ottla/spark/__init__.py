@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ottla.spark.local_session import session, stop, use_in_this_thread
+    from ottla.spark.jvm.local_session import session, stop, use_in_this_thread
 
 __all__ = ["session", "stop", "use_in_this_thread"]
 
@@ -19,7 +19,7 @@ def __getattr__(name: str) -> Any:
     """Load a public name, and with it pyspark, on first access."""
     if name in __all__:
         try:
-            from ottla.spark import local_session
+            from ottla.spark.jvm import local_session
         except ModuleNotFoundError as error:
             if (error.name or "").startswith("ottla"):
                 raise

@@ -107,6 +107,11 @@ class BatchSender:
         self._sender.transactions = transactions
 
     @property
+    def cluster(self) -> ClusterReader:
+        """The connections, which outlive this object if it is not closed."""
+        return self._cluster
+
+    @property
     def participant(self) -> Participant | None:
         """The transaction that the records belong to; None without records or a transaction."""
         if self._producer is None or self._transaction is None or not self.records_sent:

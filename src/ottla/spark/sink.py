@@ -70,10 +70,22 @@ class Writer:
         # kafka.max.block.ms is the limit of others, as of Kafka's producer
         limit_ms = FIRST_ANSWER_MS if is_new else None
         sender = BatchSender(self._options, first_answer_ms=limit_ms)
+        self._opened: ClusterReader | None = sender.cluster
         try:
             sender.check_topic()  # report errors now, not in a task
-        finally:
+        except BaseException:
             sender.close()
+            raise
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what tasks get: they have connections of their own."""
+        self._close()
+        return dict(self.__dict__)
+
+    def _close(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
 
     def _write(
         self,
@@ -90,6 +102,10 @@ class Writer:
             return Written(*writer.write(iterator), plan)
 
     def _cluster(self) -> ClusterReader:
+        """Return the connections that have checked the topic, the first time: a step has few ms."""
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            return opened
         options = self._options
         return open_cluster(options.config, api_timeout_ms=options.api_timeout_ms)
 
@@ -136,6 +152,7 @@ class BatchWriter(Writer, DataSourceArrowWriter):
     def _end(self, messages: Sequence[WriterCommitMessage | None], *, committed: bool) -> None:
         participants = participants_of(messages)
         if not participants:
+            self._close()
             return
         with short_errors(), self._cluster() as cluster:
             coordination = Coordination(cluster)
@@ -161,7 +178,7 @@ class StreamWriter(Writer, DataSourceStreamArrowWriter):
         if self._options.exactly_once and self._plan is None:
             with short_errors(), self._cluster() as cluster:
                 self._plan = self._exactly_once(cluster).begin()
-        return self.__dict__
+        return super().__getstate__()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Send the rows of one task; KafkaError when they cannot be delivered."""
@@ -181,6 +198,7 @@ class StreamWriter(Writer, DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
         """Decide on the batch and commit the tasks' transactions."""
         if not self._options.exactly_once:
+            self._close()
             return
         plan = next((one.plan for one in messages if isinstance(one, Written)), None)
         if plan is not None and plan.decided_batch < 0:
@@ -193,6 +211,7 @@ class StreamWriter(Writer, DataSourceStreamArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002 - Spark's
         """Abort the tasks' transactions; what they sent is never read as committed."""
         if not self._options.exactly_once:
+            self._close()
             return
         with short_errors(), self._cluster() as cluster:
             self._exactly_once(cluster).abort(batchId)

@@ -16,6 +16,7 @@ from ottla.streams.checkpoints import check_cluster, check_topology
 from ottla.streams.errors import StreamsException
 from ottla.streams.progress import Progress, read_progress
 from ottla.streams.stages import StagePlan, plan_stages
+from ottla.streams.supervisor import advice
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -80,7 +81,12 @@ class Streams:
 
     def await_termination(self, timeout_s: int | None = None) -> bool:
         """Wait for the end; raises the error of a failed micro-batch."""
-        return bool(self._running().awaitTermination(timeout_s))
+        try:
+            return bool(self._running().awaitTermination(timeout_s))
+        except Exception as error:
+            if said := advice(error):
+                error.add_note(said)
+            raise
 
     def store(self, name: str) -> ReadOnlyStore:
         """Return a store, as of the last committed micro-batch."""
@@ -103,7 +109,7 @@ class Streams:
             self.query.stop()
             self.query = None
         if self._owned is not None:
-            from ottla.spark.local_session import stop
+            from ottla.spark.jvm.local_session import stop
 
             stop(self._owned)
             self._owned = self._spark = None
@@ -157,7 +163,7 @@ class Streams:
 
     def _session(self) -> SparkSession:
         if self._spark is None:
-            from ottla.spark.local_session import session
+            from ottla.spark.jvm.local_session import session
 
             self._spark = self._owned = session(
                 self.topology.config.application_id, master=self._master

@@ -31,6 +31,37 @@ _FINAL = (
 """What a restart does not change: another driver, a bad record or an error of an expression
 (Spark's class 22), a wrong checkpoint, a deleted topic."""
 
+_ADVICE: Final = (
+    (
+        ("No space left on device", "Disk quota exceeded"),
+        (
+            "the disk of the checkpoint, or of Spark's files, is full; free space on it and start "
+            "again: nothing is lost or written twice"
+        ),
+    ),
+    (
+        ("failed to connect back", "CANNOT_OPEN_SOCKET"),
+        (
+            "a Python process did not start within Spark's ten seconds; give the machine less "
+            "to do, or start its queries one after the other"
+        ),
+    ),
+)
+"""What to do about errors that are not ours."""
+
+
+def advice(error: BaseException) -> str:
+    """Return what to do about an error whose own text does not say it; "" for others."""
+    text = str(error)
+    return next((said for words, said in _ADVICE if any(word in text for word in words)), "")
+
+
+def reason(error: BaseException) -> str:
+    """Return an error in one line, with what to do."""
+    first = str(error).partition("\n")[0]
+    said = advice(error)
+    return f"{first}; {said}" if said else first
+
 
 def is_final(error: Exception) -> bool:
     """Whether the application would fail again in the same way."""
@@ -62,7 +93,7 @@ def supervise(
             log.warning(
                 "micro-batch failed, restart in %.0f s: %s",
                 pause,
-                str(error).partition("\n")[0],
+                reason(error),
                 extra={"event": "streams.restart"},
             )
             sleep(pause)

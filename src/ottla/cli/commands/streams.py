@@ -59,7 +59,7 @@ def describe(program: Path, svg: Path | None) -> None:
 def query(program: Path, checkpoint: str, store: str, key: str | None) -> None:
     """Print the entries of a store as of the last committed micro-batch, one in a line."""
     from ottla.errors import OttlaError
-    from ottla.spark.local_session import session, stop
+    from ottla.spark.jvm.local_session import session, stop
     from ottla.streams.queries import query_store
 
     topology = load_topology(program)

