@@ -170,3 +170,19 @@ def test_many_random_losses_with_short_lives_never_double_nor_reorder() -> None:
         acknowledged = {value for value, delivery in sent if delivery.error is None}
         assert acknowledged <= set(stored), seed
         assert rig.accumulator.used_bytes == 0
+
+
+def test_the_first_batch_of_a_partition_goes_alone() -> None:
+    """A broker takes any first sequence: one behind a batch that is refused would shut it out."""
+    rig = Rig(linger_ms=0, retry_backoff_ms=50, delivery_timeout_ms=60_000)
+    rig.sim.latency_ms = 5
+    rig.cluster.faults[ProduceRequest] = [_refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+    first = rig.send(b"A" * 200)
+    while not first.batch.attempts:
+        rig.sim.run_for(1)
+    later = rig.send(b"B")
+    rig.sim.run_for(2)
+    assert not later.batch.attempts
+    rig.finish()
+    assert (first.error, later.error) == (None, None)
+    assert rig.cluster.logs[T0].values == [b"A" * 200, b"B"]

@@ -54,12 +54,15 @@ def secured(path: Path) -> dict[str, str]:
     (path / "ca.pem").write_text(authority.pair.certificate_pem)
     return {
         "listener.security.protocol.map": (
-            "PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL,CONTROLLER:PLAINTEXT"
+            "PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL,CONTROLLER:PLAINTEXT,QUORUM:SASL_SSL"
         ),
         "inter.broker.listener.name": "PLAINTEXT",
+        "controller.listener.names": "CONTROLLER,QUORUM",
         "sasl.enabled.mechanisms": "PLAIN",
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "sasl.mechanism.controller.protocol": "PLAIN",
         "listener.name.secure.plain.sasl.jaas.config": JAAS,
+        "listener.name.quorum.plain.sasl.jaas.config": JAAS,
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": authority.issue("node").write_pem(path / "node.pem"),
         "ssl.truststore.type": "PEM",
@@ -92,8 +95,21 @@ def roll(cluster: Cluster, changes: dict[str, str], listeners: Callable[[str], s
 
 
 def without_plaintext(listeners: str) -> str:
-    """Return all but the old listener."""
-    return ",".join(one for one in listeners.split(",") if not one.startswith("PLAINTEXT:"))
+    """Return all but the old listeners."""
+    return ",".join(
+        one for one in listeners.split(",") if not one.startswith(("PLAINTEXT:", "CONTROLLER:"))
+    )
+
+
+def voters_have(cluster: Cluster, listener: str) -> bool:
+    """Whether the quorum knows a listener of each controller."""
+
+    def names(node: Any) -> list[set[str]]:
+        voters = node.controller.quorum.voters
+        return [{one.listener_name for one in voter.endpoints} for voter in voters]
+
+    leader = cluster.controller_id
+    return leader is not None and all(listener in one for one in cluster.run(names, leader))
 
 
 def bootstrap(cluster: Cluster, listener: str) -> str:
@@ -103,16 +119,26 @@ def bootstrap(cluster: Cluster, listener: str) -> str:
 
 
 def test_from_plaintext_to_sasl_ssl(tmp_path: Path) -> None:
-    """A listener comes, the nodes change to it, then the clients; then the old listener goes."""
-    ports = iter(free_ports(len(NODES)))
+    """Listeners come, nodes change to them, then clients; then the old listeners go."""
+    ports = iter(free_ports(2 * len(NODES)))
     with Cluster(nodes=3) as cluster:
         plain: dict[str, Any] = {"bootstrap_servers": bootstrap(cluster, "PLAINTEXT")}
         with Admin(**plain) as admin:
             admin.create_topics([NewTopic(TOPIC, 3, 3)])
         old = Load(plain)
-        added = secured(tmp_path)
-        roll(cluster, added, lambda text: f"{text},SECURE://127.0.0.1:{next(ports)}")
-        roll(cluster, {"inter.broker.listener.name": "SECURE"}, str)
+        new_ones = ",SECURE://127.0.0.1:{},QUORUM://127.0.0.1:{}"
+        roll(
+            cluster,
+            secured(tmp_path),
+            lambda text: text + new_ones.format(next(ports), next(ports)),
+        )
+        wait_for(lambda: voters_have(cluster, "QUORUM"))
+        changed = {
+            "inter.broker.listener.name": "SECURE",
+            "controller.listener.names": "QUORUM,CONTROLLER",
+            "controller.quorum.bootstrap.servers": bootstrap(cluster, "QUORUM"),
+        }
+        roll(cluster, changed, str)
         secure: dict[str, Any] = {
             "bootstrap_servers": bootstrap(cluster, "SECURE"),
             "security_protocol": "SASL_SSL",
@@ -123,8 +149,14 @@ def test_from_plaintext_to_sasl_ssl(tmp_path: Path) -> None:
         }
         new = Load(secure)
         count = old.end()
-        protocols = "SECURE:SASL_SSL,CONTROLLER:PLAINTEXT"
-        roll(cluster, {"listener.security.protocol.map": protocols}, without_plaintext)
+        only = {
+            "listener.security.protocol.map": "SECURE:SASL_SSL,QUORUM:SASL_SSL",
+            "controller.listener.names": "QUORUM",
+        }
+        roll(cluster, only, without_plaintext)
+        wait_for(lambda: not voters_have(cluster, "CONTROLLER"))
+        with Admin(**secure) as admin:  # through the controllers' new listener
+            admin.create_topics([NewTopic("after", 1, 3)])
         count += new.end()
         with Consumer(TOPIC, **secure, auto_offset_reset="earliest", group_id="g") as consumer:
             read = {(one.partition, one.offset) for one in islice(consumer, count)}

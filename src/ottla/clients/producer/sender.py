@@ -171,8 +171,9 @@ class Sender:
             queue.needs_reset
             or queue.unresolved_sequence >= 0
             or len(queue.in_flight) >= self.max_in_flight
+            or (self.idempotent and queue.last_acked_sequence < 0)
         ):
-            return False
+            return False  # a broker takes any first sequence: the first batch goes alone
         if self.accumulator.is_due(queue, now_ms, self.linger_ms):
             return True
         batch = queue.open

@@ -9,14 +9,15 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.apis.sasl_handshake import SaslHandshakeRequest
 from ottla.security.sasl.gssapi import GSSAPI, gssapi_messages
 from ottla.security.sasl.oauthbearer import OAUTHBEARER, first_message
-from ottla.security.sasl.scram import HASHES
+from ottla.security.sasl.scram import BASE64, HASHES, MIN_ITERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -24,7 +25,12 @@ if TYPE_CHECKING:
     from ottla.protocol.schema import Request, Response
     from ottla.security.sasl.gssapi import SecurityContext
 
-MAX_ITERATIONS = 16_777_216
+MAX_ITERATIONS: Final = 1_000_000
+"""Kafka's servers have 16,384 at most; more would only keep the client busy."""
+_SERVER_FIRST: Final = re.compile(
+    rf"r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+),s=(?P<salt>{BASE64}),i=(?P<iterations>[0-9]{{1,9}})"
+    r"(?:,[A-Za-z]+=[^,\x00]+)*"
+)
 NO_LOGIN = "the listener does not ask for a login: check security_protocol"
 
 
@@ -105,24 +111,26 @@ def _scram_messages(
 ) -> Generator[bytes, bytes, None]:
     name = username.replace("=", "=3D").replace(",", "=2C")
     first = f"n={name},r={nonce}{extensions}"
-    server_first = (yield f"n,,{first}".encode()).decode()
-    fields = dict(part.split("=", 1) for part in server_first.split(",") if "=" in part)
-    iterations = int(fields.get("i", "0"))
-    if not fields.get("r", "").startswith(nonce) or not 4096 <= iterations <= MAX_ITERATIONS:
+    answer = yield f"n,,{first}".encode()
+    match = _SERVER_FIRST.fullmatch(answer.decode(errors="replace"))
+    if (
+        match is None
+        or not match["nonce"].startswith(nonce)
+        or not MIN_ITERATIONS <= int(match["iterations"]) <= MAX_ITERATIONS
+    ):
         raise _refused("the server's first SCRAM message is not acceptable")
-    salted = hashlib.pbkdf2_hmac(
-        hash_name, password.encode(), base64.b64decode(fields["s"]), iterations
-    )
-    final = f"c={base64.b64encode(b'n,,').decode()},r={fields['r']}"
-    signed = f"{first},{server_first},{final}".encode()
+    salt, iterations = base64.b64decode(match["salt"]), int(match["iterations"])
+    salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)
+    final = f"c={base64.b64encode(b'n,,').decode()},r={match['nonce']}"
+    signed = f"{first},{match[0]},{final}".encode()
     client_key = hmac.digest(salted, b"Client Key", hash_name)
     stored_key = hashlib.new(hash_name, client_key).digest()
     signature = hmac.digest(stored_key, signed, hash_name)
     proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
-    server_final = (yield f"{final},p={base64.b64encode(proof).decode()}".encode()).decode()
+    server_final = yield f"{final},p={base64.b64encode(proof).decode()}".encode()
     server_key = hmac.digest(salted, b"Server Key", hash_name)
-    expected = base64.b64encode(hmac.digest(server_key, signed, hash_name)).decode()
-    if not hmac.compare_digest(server_final, f"v={expected}"):
+    expected = base64.b64encode(hmac.digest(server_key, signed, hash_name))
+    if not hmac.compare_digest(server_final, b"v=" + expected):
         raise _refused("the server's SCRAM signature is wrong: it does not know the password")
 
 

@@ -10,7 +10,6 @@ Kafka: org.apache.kafka.common.security.scram.internals.{ScramSaslServer, ScramM
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import re
@@ -31,9 +30,10 @@ _CLIENT_FIRST: Final = re.compile(
     rf"(?P<bare>(?:m={_VALUE},)?n=(?P<user>{_SASL_NAME}),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)"
     rf"(?P<extensions>(?:,[A-Za-z]+={_VALUE})*))"
 )
+BASE64: Final = r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
 _CLIENT_FINAL: Final = re.compile(
-    rf"(?P<unsigned>c=(?P<binding>[A-Za-z0-9+/=]+),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)"
-    rf"(?:,[A-Za-z]+={_VALUE})*),p=(?P<proof>[A-Za-z0-9+/=]+)"
+    rf"(?P<unsigned>c=(?P<binding>{BASE64}),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)"
+    rf"(?:,[A-Za-z]+={_VALUE})*),p=(?P<proof>{BASE64})"
 )
 _NO_BINDING: Final = b"n,,"
 
@@ -121,10 +121,11 @@ class ScramServer:
             raise InvalidToken
         if not hmac.compare_digest(match["nonce"], self._nonce):
             raise InvalidToken
-        if _base64(match["binding"]) not in {self._gs2, _NO_BINDING}:
+        if base64.b64decode(match["binding"]) not in {self._gs2, _NO_BINDING}:
             raise InvalidToken
         signed = f"{self._begun},{match['unsigned']}".encode()
-        if not self._is_proved(credential, _base64(match["proof"]), signed) or not self._is_known:
+        proof = base64.b64decode(match["proof"])
+        if not self._is_proved(credential, proof, signed) or not self._is_known:
             raise InvalidToken
         signature = hmac.digest(credential.server_key, signed, self._hash)
         self.is_complete = True
@@ -141,10 +142,3 @@ class ScramServer:
 
 def _decoded(name: str) -> str:
     return name.replace("=2C", ",").replace("=3D", "=")
-
-
-def _base64(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except binascii.Error as error:
-        raise InvalidToken from error
