@@ -96,3 +96,23 @@ def test_next_deadline_skips_cancelled() -> None:
     for delay_ms in (5, 500):
         wheel.add(delay_ms, lambda now_ms: None).cancel()
     assert wheel.next_deadline() is None
+
+
+def test_a_postponed_task_fires_at_its_new_deadline_only() -> None:
+    """A later deadline is taken in place, from buckets of every level; an earlier one is not."""
+    for first_ms in (1, 15, 30, 500, 9_000):
+        wheel, fired = TimingWheel(0), list[int]()
+        wheel.add(first_ms, lambda _now_ms: None)
+        task = wheel.add(first_ms, fired.append)
+        assert not wheel.postpone(task, first_ms - 1)
+        assert wheel.postpone(task, first_ms + 7)
+        wheel.advance(first_ms)
+        assert wheel.postpone(task, first_ms + 450)
+        wheel.advance(first_ms + 449)
+        assert not fired
+        next_ms = wheel.next_deadline()
+        assert next_ms is not None
+        assert next_ms <= first_ms + 450
+        wheel.advance(first_ms + 450)
+        assert fired == [first_ms + 450]
+        assert not wheel.postpone(task, first_ms + 900)

@@ -35,6 +35,11 @@ class TimerTask:
         self.callback = callback
         self._bucket: Bucket | None = None
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it has neither fired nor was cancelled."""
+        return self._bucket is not None
+
     def cancel(self) -> bool:
         """Cancel it; return False when it has fired or is cancelled already."""
         if self._bucket is None:
@@ -78,6 +83,17 @@ class TimingWheel:
         task = TimerTask(max(deadline_ms, earliest_ms), self._sequence, callback)
         self._insert(task)
         return task
+
+    def postpone(self, task: TimerTask, deadline_ms: int) -> bool:
+        """Give a task a later deadline; False when it is due no later, or no longer waits.
+
+        It stays in its bucket, and goes on to the one of its deadline when that bucket is opened.
+        """
+        if deadline_ms < task.deadline_ms or not task.is_waiting:
+            return False
+        self._sequence += 1
+        task.deadline_ms, task.sequence = deadline_ms, self._sequence
+        return True
 
     def next_deadline(self) -> int | None:
         """Return when `advance` should be called next, never later than the first deadline.
@@ -124,13 +140,13 @@ class TimingWheel:
         self._now_ms = max(self._now_ms, key[0])
         try:
             return self._fire(bucket, now_ms) if key[1] == -1 else 0
-        finally:  # tasks of a coarser bucket move down, those after a raising callback stay due
+        finally:  # tasks of a coarser bucket and postponed ones move, after a raise all stay due
             for task in bucket:
                 self._insert(task)
 
     def _fire(self, bucket: Bucket, now_ms: int) -> int:
         fired = 0
-        tasks = list(bucket)
+        tasks = [task for task in bucket if task.deadline_ms <= self._now_ms]
         if len(tasks) > 1:
             tasks.sort(key=lambda task: task.sequence)
         for task in tasks:

@@ -187,6 +187,8 @@ class KindOfGroups(Generic[G, S]):
         """Remove the member unless another heartbeat comes within its session."""
         if timeout_ms is None:
             timeout_ms = self.settings(group_id).session_timeout_ms
+        if self.timers.postpone(self._key(MemberTimer.SESSION, group_id, member_id), timeout_ms):
+            return
         self.expect(
             MemberTimer.SESSION,
             group_id,

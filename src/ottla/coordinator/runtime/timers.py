@@ -56,6 +56,12 @@ class ShardTimers:
         task = self._timer.add(self._clock.monotonic_ms() + max(0, delay_ms), fire)
         self._tasks[key] = task
 
+    def postpone(self, key: Hashable, delay_ms: int) -> bool:
+        """Run the operation of a timer later than now scheduled; whether that was possible."""
+        task = self._tasks.get(key)
+        due_ms = self._clock.monotonic_ms() + delay_ms
+        return task is not None and self._timer.postpone(task, due_ms)
+
     def cancel(self, key: Hashable) -> None:
         """Cancel the timer of key, if any."""
         task = self._tasks.pop(key, None)

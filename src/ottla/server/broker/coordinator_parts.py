@@ -6,7 +6,7 @@ Kafka: BrokerServer, GroupCoordinatorConfig, TransactionCoordinator.apply.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from ottla.coordinator.group.config import (
     ConsumerGroupConfig,
@@ -38,7 +38,7 @@ from ottla.server.share.persister import StatePersister
 from ottla.types import Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 _MINUTE_MS = 60_000
 MAX_INT = 2**31 - 1
+T = TypeVar("T")
 
 
 class CoordinatorParts(NamedTuple):
@@ -107,10 +108,10 @@ def make_coordinators(
         clock=clock,
         consumer=ConsumerDependencies(
             metadata,
-            partial(consumer_group_config, metadata),
+            GroupSettings(metadata, consumer_group_config),
             lambda: str(Uuid.drawn(new_uuid)),
-            partial(streams_group_config, metadata),
-            partial(share_group_config, metadata),
+            GroupSettings(metadata, streams_group_config),
+            GroupSettings(metadata, share_group_config),
         ),
         persister=persister,
         new_uuid=lambda: _java_text(new_uuid()),
@@ -178,10 +179,33 @@ def group_coordinator_config(config: BrokerConfig) -> GroupCoordinatorConfig:
     )
 
 
-def consumer_group_config(metadata: BrokerMetadata, group_id: str) -> ConsumerGroupConfig:
+class GroupSettings(Generic[T]):
+    """The settings of each group of a kind; of all without their own they are made once.
+
+    A heartbeat reads them several times.
+    """
+
+    def __init__(
+        self, metadata: BrokerMetadata, make: Callable[[BrokerConfig, Mapping[str, str]], T]
+    ) -> None:
+        """Take what makes them of the broker's settings and the group's own."""
+        self._metadata = metadata
+        self._make = make
+        self._config = metadata.config
+        self._shared = make(self._config, {})
+
+    def __call__(self, group_id: str) -> T:
+        """Return the settings in force of a group."""
+        config = self._metadata.config
+        if own := self._metadata.image.configs.of(ConfigResourceType.GROUP, group_id):
+            return self._make(config, own)
+        if config is not self._config:
+            self._config, self._shared = config, self._make(config, {})
+        return self._shared
+
+
+def consumer_group_config(config: BrokerConfig, own: Mapping[str, str]) -> ConsumerGroupConfig:
     """Return the settings of a consumer group: its own within limits, or else the broker's."""
-    config = metadata.config
-    own = metadata.image.configs.of(ConfigResourceType.GROUP, group_id)
 
     def bounded(name: str, low: int, value: int, high: int) -> int:
         """Return the group's setting within the broker's limits."""
@@ -213,10 +237,8 @@ def consumer_group_config(metadata: BrokerMetadata, group_id: str) -> ConsumerGr
     )
 
 
-def streams_group_config(metadata: BrokerMetadata, group_id: str) -> StreamsGroupConfig:
+def streams_group_config(config: BrokerConfig, own: Mapping[str, str]) -> StreamsGroupConfig:
     """Return the settings of a streams group: its own within limits, or else the broker's."""
-    config = metadata.config
-    own = metadata.image.configs.of(ConfigResourceType.GROUP, group_id)
 
     def bounded(name: str, low: int, value: int, high: int) -> int:
         text = own.get(f"streams.{name}")
@@ -257,10 +279,8 @@ def streams_group_config(metadata: BrokerMetadata, group_id: str) -> StreamsGrou
     )
 
 
-def share_group_config(metadata: BrokerMetadata, group_id: str) -> ShareGroupConfig:
+def share_group_config(config: BrokerConfig, own: Mapping[str, str]) -> ShareGroupConfig:
     """Return the settings of a share group: its own within limits, or else the broker's."""
-    config = metadata.config
-    own = metadata.image.configs.of(ConfigResourceType.GROUP, group_id)
 
     def bounded(name: str, low: int, value: int, high: int) -> int:
         """Return the group's setting within the broker's limits."""

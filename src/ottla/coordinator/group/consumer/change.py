@@ -50,7 +50,7 @@ class Change:
 
     def write_subscription(self, member: ConsumerMember, updated: ConsumerMember) -> bool:
         """Write a changed or new member; whether it subscribes to other topics."""
-        if updated == member:
+        if updated is member or updated == member:
             return False
         self.records.append(records.member_subscription(self.group.group_id, updated))
         return updated.subscribed_topics != member.subscribed_topics
@@ -87,6 +87,6 @@ class Change:
         reconciled = Reconciliation(
             self.groups, self.group, member, target[0], target[1], self.owned, has_changed
         ).next_member()
-        if reconciled != member:
+        if reconciled is not member and reconciled != member:
             self.records.append(records.current_assignment(self.group.group_id, reconciled))
         return reconciled

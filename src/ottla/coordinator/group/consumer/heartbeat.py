@@ -54,6 +54,9 @@ def heartbeat(
     change = Change(groups, group, _owned(request))
     member = _find_member(change, request, request.member_id or groups.new_member_id())
     updated = _with_request(member, request, context)
+    if updated is member and _is_settled(group, member):
+        timeouts.start_session(groups, group.group_id, member.member_id)
+        return Result(_response(groups, request, member, member))
     has_changed = change.write_subscription(member, updated)
     has_new_pattern, is_resolved = patterns.update(
         groups, group, member, updated, change.records, may_describe=context.may_describe_topic
@@ -63,9 +66,21 @@ def heartbeat(
     has_changed |= has_new_pattern
     target = update_target(groups, group, epoch, updated, change.records)
     reconciled = change.reconcile(updated, target, has_changed=has_changed)
-    timeouts.follow(groups, group.group_id, reconciled, has_moved=reconciled != updated)
+    has_moved = reconciled is not updated and reconciled != updated
+    timeouts.follow(groups, group.group_id, reconciled, has_moved=has_moved)
     response = _response(groups, request, member, reconciled)
     return Result(response, change.records)
+
+
+def _is_settled(group: ConsumerGroup, member: ConsumerMember) -> bool:
+    """Whether a heartbeat without news changes nothing: by far the most frequent case."""
+    epoch = group.epoch
+    return (
+        group.fresh_epoch is not None
+        and group.fresh_epoch <= epoch <= group.assignment_epoch
+        and member.is_reconciled_to(group.assignment_epoch)
+        and not group.regex_counts
+    )
 
 
 def _owned(request: ConsumerGroupHeartbeatRequest) -> TopicPartitionsById | None:
