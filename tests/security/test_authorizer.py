@@ -151,6 +151,23 @@ def test_rules(entries: tuple[Acl, ...], operation: Operation, is_allowed: bool)
     assert may(authorizer(*entries), operation) is is_allowed
 
 
+@pytest.mark.parametrize(
+    ("client", "entry"),
+    [
+        ("::1", "0:0:0:0:0:0:0:1"),
+        ("2001:db8::5:0:1", "2001:db8:0:0:0:5:0:1"),
+        ("fe80::1%eth0", "fe80:0:0:0:0:0:0:1%eth0"),
+        ("::", "0:0:0:0:0:0:0:0"),
+        ("::1", "::1"),
+    ],
+)
+def test_an_address_counts_as_java_writes_it(client: str, entry: str) -> None:
+    """A DENY for an IPv6 address that Kafka's users wrote denies; another address is another."""
+    found = authorizer(acl(), acl(permission=Permission.DENY, host=entry))
+    assert not found.authorize(ALICE, client, Operation.READ, TOPIC, "abc")
+    assert found.authorize(ALICE, "::2", Operation.READ, TOPIC, "abc")
+
+
 def test_super_users_need_no_entry() -> None:
     """Also before the entries are loaded, when no one else is answered."""
     found = StandardAuthorizer(["User:root"])

@@ -102,7 +102,7 @@ def test_elliptic_curves() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"[]", b"{}", b'{"keys": []}', b'{"keys": [{"kty": "oct"}]}']
+    "data", [b"", b"[]", b"{}", b'{"keys": []}', b'{"keys": ["x"]}', b'{"keys": [{"kty": "oct"}]}']
 )
 def test_sets_without_a_key(data: bytes) -> None:
     """Nothing to verify with is an error."""

@@ -26,6 +26,7 @@ log = logging.getLogger("ottla.authorizer")
 _ANY_USER: Final = "User:*"
 _ANY_NAME: Final = "hardcode"
 """Stands for all resources of a kind, in Kafka as well."""
+_IPV6_GROUPS: Final = 8
 _MAX_REMEMBERED: Final = 50_000
 _IMPLIES: Final[dict[int, frozenset[int]]] = {
     Operation.DESCRIBE: frozenset(
@@ -163,7 +164,7 @@ class StandardAuthorizer:
         if not matching:
             allows = self._allows_without_acl
             return Decision(allows, "DefaultAllow" if allows else "DefaultDeny")
-        principals, hosts = {principal, _ANY_USER}, {host, WILDCARD}
+        principals, hosts = {principal, _ANY_USER}, {host, _java_form(host), WILDCARD}
         denying = {operation, Operation.ALL}
         allowing = _IMPLIES.get(operation, denying)
         allowed: Acl | None = None
@@ -219,7 +220,7 @@ class StandardAuthorizer:
             for acl in self._by_id.values()
             if acl.resource_type == resource_type
             and acl.principal in {who, _ANY_USER}
-            and acl.host in {host, WILDCARD}
+            and acl.host in {host, _java_form(host), WILDCARD}
             and acl.operation in {operation, Operation.ALL}
         ]
         denied = [acl for acl in fitting if acl.permission == Permission.DENY]
@@ -268,6 +269,20 @@ def _rule_text(acl: Acl) -> str:
     }
     listed = ", ".join(f"{name}={value}" for name, value in fields.items())
     return f"MatchingAcl(acl=StandardAcl[{listed}])"
+
+
+def _java_form(host: str) -> str:
+    """Return an address as Java writes it: 0:0:0:0:0:0:0:1, where Python writes ::1.
+
+    Entries of Kafka's users have that form; a DENY among them must count.
+    """
+    if ":" not in host:
+        return host
+    address, percent, zone = host.partition("%")
+    begin, gap, end = address.partition("::")
+    first, last = ([one for one in half.split(":") if one] for half in (begin, end))
+    zeros = ["0"] * (_IPV6_GROUPS - len(first) - len(last)) if gap else []
+    return ":".join((*first, *zeros, *last)) + percent + zone
 
 
 def str_of(principal: Principal) -> str:

@@ -201,3 +201,17 @@ def test_a_failure_ends_the_connection() -> None:
         ["versions", "newer-versions"],
     ):
         assert play(actions, 10_000).is_closed, actions
+
+
+def test_a_repeated_login_serves_nothing_until_it_is_complete() -> None:
+    """One that begins and never ends does not prolong a session; nor is one that failed served."""
+    for begun in (
+        ["plain"],
+        ["scram"],
+        ["scram", "scram-first"],
+        ["plain", "wrong"],
+        ["plain-raw"],
+    ):
+        peer = play(["plain", "right", "metadata", *begun, "metadata"], 10_000)
+        assert len(peer.served) == 1, begun
+        assert peer.is_closed, begun

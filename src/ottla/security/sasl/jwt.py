@@ -75,7 +75,7 @@ def parse_jwks(data: bytes) -> list[Jwk]:
     try:
         listed = json.loads(data)["keys"]
         found = [_jwk(one) for one in listed[:MAX_KEYS]]
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise InvalidJwt(f"no set of keys (JWKS): {error}") from error
     keys = [one for one in found if one is not None]
     if not keys:

@@ -44,7 +44,6 @@ _MIN_REAUTHENTICATION_MS: Final = 1000
 """A client may not log in again more often."""
 _KEY_BYTES: Final = 2
 _HANDSHAKE: Final = int(ApiKey.SASL_HANDSHAKE)
-_LOGIN_KEYS: Final = frozenset({_HANDSHAKE, int(ApiKey.SASL_AUTHENTICATE)})
 _IN_LOGIN: Final = frozenset({LoginState.INITIAL, LoginState.HANDSHAKE})
 _handshake_form = codec_form(SaslHandshakeRequest, ApiKey.SASL_HANDSHAKE)
 _authenticate_form = codec_form(SaslAuthenticateRequest, ApiKey.SASL_AUTHENTICATE)
@@ -146,9 +145,9 @@ class ConnectionLogin:
 
     def _continues(self, frame: memoryview) -> bool:
         """Whether the frame belongs to a login; requests after the session's end are refused."""
+        if self._server.state is not LoginState.COMPLETE:
+            return True  # nothing else is served until the login that began is complete
         key = int.from_bytes(frame[:_KEY_BYTES], "big")
-        if self._server.state in {LoginState.AUTHENTICATE, LoginState.HANDSHAKE}:
-            return key in _LOGIN_KEYS
         now_ms = self._logins.clock.monotonic_ms()
         if key == _HANDSHAKE and now_ms - self._begun_ms >= _MIN_REAUTHENTICATION_MS:
             self._begun_ms = now_ms
