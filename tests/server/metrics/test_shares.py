@@ -75,6 +75,10 @@ def test_groups_and_share_partitions_are_measured(cluster: Cluster) -> None:
     place = '{group="shared",topic="t",partition="0"}'
     assert held[f"kafka_server_sharepartitionmetrics_inflightmessagecount{place}"] == 3
     assert after[f"kafka_server_sharepartitionmetrics_inflightmessagecount{place}"] == 0
+    of_partition = 'kafka_server_sharepartitionmetrics_{}{{group="shared",topic="t",partition="0"}}'
+    assert held[of_partition.format("inflightbatchmessagecount_sum")] == 3
+    for name in ("fetchlocktimems_count", "fetchlockratio_count"):
+        assert held[of_partition.format(name)] >= 1
     assert held["kafka_server_sharesessioncache_sharesessionscount"] == 1
     assert held["kafka_server_sharesessioncache_sharepartitionscount"] == 1
     accepted = 'kafka_server_sharegroupmetrics_recordacknowledgements_total{ackType="Accept"}'

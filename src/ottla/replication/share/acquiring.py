@@ -277,6 +277,7 @@ def _create(
         state.lock = partition.lock(request.member_id, one.first_offset, one.last_offset)
         created = InFlightBatch(one.first_offset, one.last_offset, state)
         partition.batches.add(created)
+        partition.measures.batch_sizes.add(created.count)
         if is_cut:
             acquired_last = one.first_offset + max_records - 1
             partition.split(created, acquired_last)

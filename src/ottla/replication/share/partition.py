@@ -17,6 +17,7 @@ from ottla.protocol.apis.read_share_group_state import ReadShareGroupStateReques
 from ottla.protocol.apis.write_share_group_state import WriteShareGroupStateRequest
 from ottla.purgatory.pending import Pending
 from ottla.replication.share.batch_map import BatchMap
+from ottla.replication.share.measures import ShareMeasures
 from ottla.replication.share.states import (
     TERMINAL,
     InFlightBatch,
@@ -95,6 +96,7 @@ class SharePartition:
         """Terminal records in flight, for the lag (KIP-1226)."""
         self.load_start_ms = 0
         self.lock_timeout_count = 0
+        self.measures = ShareMeasures()
         self._waiting: list[Pending[None]] = []
         self.on_lock_expiry: Callable[[SharePartition, str, int, int], None] | None = None
 
@@ -273,6 +275,7 @@ class SharePartition:
             state = InFlightState(RecordState(one.delivery_state), one.delivery_count)
             batch = InFlightBatch(one.first_offset, one.last_offset, state)
             self.batches.add(batch)
+            self.measures.batch_sizes.add(batch.count)
             if state.is_terminal:
                 self.delivery_complete_count += batch.count
         if len(self.batches):

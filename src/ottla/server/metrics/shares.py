@@ -13,8 +13,9 @@ from ottla.metrics.samples import QUANTILES
 from ottla.types import AcknowledgeType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from ottla.replication.share.measures import ShareMeasures
     from ottla.server.share.partitions import SharePartitions
 
 _ONE: Final = ("",)
@@ -38,6 +39,9 @@ _PARTITION: Final = ("kafka.server", "SharePartitionMetrics")
 _LOCKS = meter(*_PARTITION, "AcquisitionLockTimeoutPerSec", "Records whose lock timed out.")
 _RECORDS = gauge(*_PARTITION, "InFlightMessageCount", "Offsets in flight.")
 _BATCHES = gauge(*_PARTITION, "InFlightBatchCount", "Batches in flight.")
+_SIZES = summary(*_PARTITION, "InFlightBatchMessageCount", "Offsets of batches put in flight.")
+_LOCK_TIMES = summary(*_PARTITION, "FetchLockTimeMs", "How long a fetch took from its read on.")
+_LOCK_RATIOS = summary(*_PARTITION, "FetchLockRatio", "Percentage of the time in fetches.")
 
 
 def share_series(share: SharePartitions) -> Iterator[Series]:
@@ -53,14 +57,27 @@ def share_series(share: SharePartitions) -> Iterator[Series]:
             labels = quantile_labels(QUANTILES, group=group_id)
             yield Series(family, labels, (*recent.quantiles(), recent.total, recent.count))
     partitions = list(share)
-    labels = tuple(
-        label_text(
-            group=one.key.group_id,
-            topic=share.topic_name(one.key.topic_id),
-            partition=one.key.partition,
-        )
+    names = [
+        {
+            "group": one.key.group_id,
+            "topic": share.topic_name(one.key.topic_id),
+            "partition": one.key.partition,
+        }
         for one in partitions
-    )
+    ]
+    labels = tuple(label_text(**one) for one in names)
     yield Series(_LOCKS, labels, [one.lock_timeout_count for one in partitions])
     yield Series(_RECORDS, labels, [one.in_flight_count for one in partitions])
     yield Series(_BATCHES, labels, [len(one.batches) for one in partitions])
+    for one, name in zip(partitions, names, strict=True):
+        yield from _measured(one.measures, quantile_labels(QUANTILES, **name))
+
+
+def _measured(measures: ShareMeasures, labels: Sequence[str]) -> Iterator[Series]:
+    """Yield the distributions of a share partition."""
+    for family, recent in (
+        (_SIZES, measures.batch_sizes),
+        (_LOCK_TIMES, measures.lock_times_ms),
+        (_LOCK_RATIOS, measures.lock_ratios),
+    ):
+        yield Series(family, labels, (*recent.quantiles(), recent.total, recent.count))

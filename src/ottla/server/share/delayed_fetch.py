@@ -63,8 +63,14 @@ class _Read:
 
     partition: SharePartition
     offset: int
+    begin_ms: int
     found: Found | None = None
     error: KafkaError | None = None
+
+    def end(self) -> None:
+        """Take note that the fetch occupies the share partition no longer."""
+        end_ms = self.partition.environment.clock.monotonic_ms()
+        self.partition.measures.fetched(self.begin_ms, end_ms)
 
     @property
     def size(self) -> int:
@@ -110,6 +116,8 @@ class DelayedShareFetch(DelayedOperation):
         if has_error or (size and size >= self._limits.min_bytes):
             self._reads = reads
             return self.force_complete()
+        for one in reads:
+            one.end()
         return False
 
     def on_complete(self) -> None:
@@ -137,7 +145,8 @@ class DelayedShareFetch(DelayedOperation):
         left = self._limits.max_bytes
         reads = []
         for one in ready:
-            read = _Read(one, one.next_fetch_offset())
+            begin_ms = one.environment.clock.monotonic_ms()
+            read = _Read(one, one.next_fetch_offset(), begin_ms)
             reads.append(read)
             if one.phase is Phase.FENCED:
                 read.error = KafkaError(_DROPPED)
@@ -170,6 +179,7 @@ class DelayedShareFetch(DelayedOperation):
         left = self._limits.max_records
         for read in reads:
             result = self._acquire_one(read, left)
+            read.end()
             left -= _count(result.acquired)
             results[names[id(read.partition)]] = result
         self.answer.complete(results)
