@@ -28,7 +28,8 @@ from ottla.spark.jvm.launching import class_path
 QUIET_AOT_VERSION: Final = 24
 """The first Java whose archives write to the log aot, too; others do not know its name."""
 PRIORITY: Final = 19
-DUMP_SECONDS: Final = 600.0
+DUMP_SECONDS: Final = 3600.0
+"""At the lowest priority a busy machine leaves it little."""
 UNUSED_SECONDS: Final = 30 * 86_400.0
 """Archives that no session has used for so long are deleted: each takes 150 MB."""
 FEWEST_CLASSES: Final = 3000
