@@ -35,6 +35,8 @@ SETTINGS = {
     ),
     # no checksum files beside a checkpoint's: Hadoop runs the program chmod for each file it makes
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+    # a micro-batch writes its changes of the state; snapshots are made beside the batches
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.minBatchesToRetain": "2",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.python.worker.reuse": "true",
