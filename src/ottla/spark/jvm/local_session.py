@@ -33,9 +33,9 @@ SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
-    # no checksum files beside a checkpoint's: Hadoop runs the program chmod for each file it makes
+    # checkpoints without checksum files: Hadoop runs the program chmod for each file it makes
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
-    # a micro-batch writes its changes of the state; snapshots are made beside the batches
+    # a micro-batch writes its changes of the state; snapshots are made in the background
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.minBatchesToRetain": "2",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
