@@ -4,6 +4,7 @@ from __future__ import annotations
 
 # ruff: noqa: PT012 - the error must be raised in the block of the transaction
 import asyncio
+import time
 from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -268,8 +269,8 @@ def test_a_transaction_after_records_that_were_given_up() -> None:
             bootstrap_servers=cluster.bootstrap,
             transactional_id="given-up",
             retry_backoff_ms=20,
-            delivery_timeout_ms=5000,
-            request_timeout_ms=4000,
+            delivery_timeout_ms=60_000,
+            request_timeout_ms=30_000,
         ) as producer:
             producer.init_transactions()
             with producer.transaction():
@@ -279,6 +280,7 @@ def test_a_transaction_after_records_that_were_given_up() -> None:
             dropped = producer.send("given-up", b"dropped")
             while not value(producer.metrics(), "record-retry-total"):
                 assert not dropped.done
+                time.sleep(0.005)  # leaves the interpreter to the producer's and the node's threads
             producer.abort_transaction()
             with pytest.raises(TransactionAbortedError):
                 dropped.result()

@@ -60,6 +60,10 @@ _TRY_AGAIN: Final = frozenset(
 )
 
 
+class VerificationFailed(KafkaError):
+    """The coordinator's refusal: the log was not asked. A message of its own is answered, too."""
+
+
 class _Question:
     """Partitions of a transaction that its coordinator is asked about at once."""
 
@@ -219,18 +223,20 @@ def _codes(done: Pending[AddPartitionsToTxnResponse]) -> _Codes:
     }
 
 
-def _refusal(code: ErrorCode, support: TransactionSupport) -> KafkaError:
+def _refusal(code: ErrorCode, support: TransactionSupport) -> VerificationFailed:
     """Return what the producer is answered."""
     if code is ErrorCode.PRODUCER_FENCED:
-        return KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH)
+        return VerificationFailed(ErrorCode.INVALID_PRODUCER_EPOCH)
     if code is ErrorCode.TRANSACTION_ABORTABLE and support is TransactionSupport.DEFAULT:
-        return KafkaError(ErrorCode.INVALID_TXN_STATE, "Partition was not added to the transaction")
+        code = ErrorCode.INVALID_TXN_STATE
+    if code is ErrorCode.INVALID_TXN_STATE:
+        return VerificationFailed(code, "Partition was not added to the transaction")
     if code is ErrorCode.CONCURRENT_TRANSACTIONS and support is TransactionSupport.ADDS_PARTITIONS:
-        return KafkaError(code)
+        return VerificationFailed(code)
     if code in _TRY_AGAIN:
-        return KafkaError(
+        return VerificationFailed(
             ErrorCode.NOT_ENOUGH_REPLICAS,
             "Unable to verify the partition has been added to the transaction. Underlying error: "
             f"{code.name}",
         )
-    return KafkaError(code)
+    return VerificationFailed(code)

@@ -13,6 +13,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.purgatory.pending import Pending, Steps
 from ottla.records.batch_errors import UnreadableRecords
 from ottla.records.validation_rules import RecordValidationError
+from ottla.server.broker.transaction_verification import VerificationFailed
 from ottla.server.handlers.current_leader import current_leader
 from ottla.types import TopicPartition
 
@@ -55,7 +56,7 @@ def failed(
         record_errors = [*error.record_errors]
     if error.code is ErrorCode.KAFKA_STORAGE_ERROR and error.message != error.code.text:
         message = error.message  # the disk reserve, which Kafka has not
-    if isinstance(error, UnreadableRecords):
+    if isinstance(error, UnreadableRecords | VerificationFailed):
         if error.message != error.code.text:
             message = error.message
     elif partition is not None and error.code not in _WITHOUT_LOG_START:
