@@ -16,6 +16,13 @@ from ottla.cli.groups.flags import GroupCommandError, GroupFlags
 from ottla.cli.groups.offset_deletion import delete_offsets
 from ottla.cli.groups.offset_reset import check_scenario, reset_offsets
 from ottla.cli.groups.tables import documents, print_members, print_offsets, print_states
+from ottla.cli.groups.usage import (
+    check_describe,
+    check_only_with,
+    refuse_both,
+    reset_targets,
+    words_of,
+)
 from ottla.cli.options.connection import SettingsFileError, open_admin
 from ottla.cli.options.flags import server_options
 from ottla.cli.options.joptsimple import LONG, ToolCommand
@@ -97,14 +104,7 @@ Examples:
 )
 @click.option("--verbose", is_flag=True, help="With --describe: more columns.")
 @click.option("--timeout", type=LONG, default=30_000, help="Time limit in ms.")
-@click.option("--to-earliest", is_flag=True, help="Reset to the first record.")
-@click.option("--to-latest", is_flag=True, help="Reset to the end.")
-@click.option("--to-current", is_flag=True, help="Reset to the committed offset.")
-@click.option("--to-offset", type=LONG, help="Reset to this offset.")
-@click.option("--shift-by", type=LONG, help="Shift offsets by this number, also negative.")
-@click.option("--to-datetime", metavar="YYYY-MM-DDThh:mm:ss.sss", help="Reset to a time.")
-@click.option("--by-duration", metavar="PnDTnHnMnS", help="Reset to a time before now.")
-@click.option("--from-file", metavar="CSV", help="Reset to the offsets in a file.")
+@reset_targets
 @click.option("--dry-run", is_flag=True, help="Only print the new offsets.")
 @click.option("--execute", is_flag=True, help="Execute the reset.")
 @click.option("--export", is_flag=True, help="Print the reset as CSV.")
@@ -154,30 +154,22 @@ def _run(admin: Admin, action: str, flags: GroupFlags, options: dict[str, Any]) 
 
 
 def _check(action: str, options: dict[str, Any]) -> None:
-    for name, actions in _ONLY_WITH.items():
-        if options[name] not in (None, False) and action not in actions:
-            raise click.UsageError(
-                f"Option(s) [{name}] are unavailable given other options on the command line"
-            )
+    check_only_with(_ONLY_WITH, (action,), options)
     if not options["bootstrap_server"]:
         raise click.UsageError('Missing required argument "[bootstrap-server]"')
     _check_scopes(action, options)
     if action == "describe":
-        _check_describe(options)
+        check_describe(options)
     if options["dry_run"] and options["execute"]:
         raise click.UsageError("Option [reset-offsets] only accepts one of [execute] and [dry-run]")
     if action == "reset_offsets":
         check_scenario(options)
     if options["group"] and options["all_groups"]:
-        _refuse("group", "all-groups")
+        refuse_both("group", "all-groups")
     if options["group"] and action == "list":
-        _refuse("group", "list")
+        refuse_both("group", "list")
     if options["topic"] and action in ("list", "describe"):
-        _refuse("topic", action)
-
-
-def _refuse(first: str, second: str) -> None:
-    raise click.UsageError(f'Option "[{first}]" can\'t be used with option "[{second}]"')
+        refuse_both("topic", action)
 
 
 def _check_scopes(action: str, options: dict[str, Any]) -> None:
@@ -197,17 +189,6 @@ def _check_scopes(action: str, options: dict[str, Any]) -> None:
         )
 
 
-def _check_describe(options: dict[str, Any]) -> None:
-    chosen = [one for one in ("members", "offsets") if options[one]]
-    chosen += ["state"] if options["state"] is not None else []
-    if len(chosen) > 1:
-        raise click.UsageError(
-            "Option [describe] takes at most one of these options: [members], [offsets], [state]"
-        )
-    if options["state"]:
-        raise click.UsageError("Option [describe] does not take a value for [state]")
-
-
 def _groups(admin: Admin, options: dict[str, Any]) -> list[str]:
     if options["all_groups"]:
         return [group.group_id for group in _listed(admin, (), ())]
@@ -220,8 +201,8 @@ def _listed(admin: Admin, states: tuple[str, ...], types: tuple[str, ...]) -> li
 
 
 def _list(admin: Admin, state: str | None, type_: str | None) -> None:
-    states = _words(state, STATES, "state")
-    types = _words(type_, TYPES, "types")
+    states = words_of(state, STATES, "state")
+    types = words_of(type_, TYPES, "types")
     groups = _listed(admin, states, types)
     if wants_json():
         print_json([{**one._asdict(), "type": one.type.capitalize()} for one in groups])
@@ -238,18 +219,6 @@ def _list(admin: Admin, state: str | None, type_: str | None) -> None:
         cells = (getattr(group, name).capitalize() if name == "type" else group.state
                  for _, name in columns)  # fmt: skip
         click.echo(f"{group.group_id:<{width}}" + "".join(f" {cell:<20}" for cell in cells))
-
-
-def _words(given: str | None, known: tuple[str, ...], what: str) -> tuple[str, ...]:
-    if not given:
-        return ()
-    by_name = {word.lower(): word for word in known}
-    requested = [word.strip().lower() for word in given.split(",")]
-    if any(word not in by_name for word in requested):
-        raise click.UsageError(
-            f"Invalid {what} list '{given}'. Valid {what.rstrip('s')}s are: {', '.join(known)}"
-        )
-    return tuple(by_name[word] for word in requested)
 
 
 def _describe(admin: Admin, options: dict[str, Any]) -> None:

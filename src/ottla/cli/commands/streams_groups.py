@@ -25,6 +25,13 @@ from ottla.cli.groups.streams_tables import (
     print_problem,
     print_states,
 )
+from ottla.cli.groups.usage import (
+    check_describe,
+    check_only_with,
+    refuse_both,
+    reset_targets,
+    words_of,
+)
 from ottla.cli.options.connection import SettingsFileError, open_admin
 from ottla.cli.options.flags import server_options
 from ottla.cli.options.joptsimple import LONG, ToolCommand
@@ -79,14 +86,7 @@ Examples:
 )
 @click.option("--verbose", is_flag=True, help="With --describe: more columns.")
 @click.option("--timeout", type=LONG, default=30_000, help="Time limit in ms.")
-@click.option("--to-earliest", is_flag=True, help="Reset to the first record.")
-@click.option("--to-latest", is_flag=True, help="Reset to the end.")
-@click.option("--to-current", is_flag=True, help="Reset to the committed offset.")
-@click.option("--to-offset", type=LONG, help="Reset to this offset.")
-@click.option("--shift-by", type=LONG, help="Shift offsets by this number, also negative.")
-@click.option("--to-datetime", metavar="YYYY-MM-DDThh:mm:ss.sss", help="Reset to a time.")
-@click.option("--by-duration", metavar="PnDTnHnMnS", help="Reset to a time before now.")
-@click.option("--from-file", metavar="CSV", help="Reset to the offsets in a file.")
+@reset_targets
 @click.option(
     "--delete-internal-topic",
     multiple=True,
@@ -144,11 +144,7 @@ def _run(admin: Admin, action: str, options: dict[str, Any]) -> None:
 
 
 def _check(actions: list[str], options: dict[str, Any]) -> None:
-    for name, allowed in _ONLY_WITH.items():
-        if options[name] not in (None, False) and not set(allowed) & set(actions):
-            raise click.UsageError(
-                f"Option(s) [{name}] are unavailable given other options on the command line"
-            )
+    check_only_with(_ONLY_WITH, actions, options)
     named = bool(options["group"] or options["all_groups"])
     for action in ("describe", "delete"):
         if options[action] and not named:
@@ -156,7 +152,7 @@ def _check(actions: list[str], options: dict[str, Any]) -> None:
                 f"Option [{action}] takes one of these options: [all-groups], [group]"
             )
     if options["describe"]:
-        _check_describe(options)
+        check_describe(options)
     if options["delete"] and (options["input_topic"] or options["all_input_topics"]):
         raise click.UsageError(
             "Kafka Streams does not support topic-specific offset deletion from a streams group."
@@ -169,17 +165,6 @@ def _check(actions: list[str], options: dict[str, Any]) -> None:
     if (options["dry_run"] or options["execute"]) and not options["reset_offsets"]:
         raise click.UsageError("Only Option [reset-offsets] accepts [execute] or [dry-run]")
     _check_pairs(options)
-
-
-def _check_describe(options: dict[str, Any]) -> None:
-    chosen = [one for one in ("members", "offsets") if options[one]]
-    chosen += ["state"] if options["state"] is not None else []
-    if len(chosen) > 1:
-        raise click.UsageError(
-            "Option [describe] takes at most one of these options: [members], [offsets], [state]"
-        )
-    if options["state"]:
-        raise click.UsageError("Option [describe] does not take a value for [state]")
 
 
 def _check_delete_offsets(options: dict[str, Any]) -> None:
@@ -208,7 +193,7 @@ def _check_reset(options: dict[str, Any], *, named: bool) -> None:
     given = [name for name in SCENARIOS if options[name] is not None and options[name] is not False]
     chosen = [name.replace("_", "-") for name in given]
     if len(chosen) > 1:
-        raise click.UsageError(f'Option "[{chosen[0]}]" can\'t be used with option "[{chosen[1]}]"')
+        refuse_both(chosen[0], chosen[1])
     if not options["from_file"] and not options["input_topic"] and not options["all_input_topics"]:
         raise click.UsageError("One of the reset scopes should be defined: --all-topics, --topic.")
     if not chosen:
@@ -245,17 +230,14 @@ def _check_pairs(options: dict[str, Any]) -> None:
     ]
     for first, second in pairs:
         if options[first] and options[second]:
-            names = (first.replace("_", "-"), second.replace("_", "-"))
-            raise click.UsageError(
-                f'Option "[{names[0]}]" can\'t be used with option "[{names[1]}]"'
-            )
+            refuse_both(first.replace("_", "-"), second.replace("_", "-"))
 
 
 # ---------------------------------------------------------------- actions
 
 
 def _list(admin: Admin, state: str | None) -> None:
-    groups = admin.list_groups(types=("streams",), states=_states(state))
+    groups = admin.list_groups(types=("streams",), states=words_of(state, STATES, "state"))
     if state is None:
         for group in groups:
             click.echo(group.group_id)
@@ -264,17 +246,6 @@ def _list(admin: Admin, state: str | None) -> None:
     click.echo(f"{'GROUP':<{width}} STATE")
     for group in groups:
         click.echo(f"{group.group_id:<{width}} {group.state}")
-
-
-def _states(given: str | None) -> tuple[str, ...]:
-    if not given:
-        return ()
-    by_name = {word.lower(): word for word in STATES}
-    requested = [word.strip().lower() for word in given.split(",")]
-    if any(word not in by_name for word in requested):
-        valid = ", ".join(STATES)
-        raise click.UsageError(f"Invalid state list '{given}'. Valid states are: {valid}")
-    return tuple(by_name[word] for word in requested)
 
 
 def _groups(admin: Admin, options: dict[str, Any]) -> list[str]:
