@@ -12,6 +12,7 @@ import click
 from ottla.cli.groups.flags import GroupCommandError, GroupFlags
 from ottla.cli.groups.offset_reset import plan_reset
 from ottla.cli.groups.reset_plans import print_plans
+from ottla.cli.groups.usage import check_describe, words_of
 from ottla.cli.options.connection import SettingsFileError, open_admin
 from ottla.cli.options.flags import require, server_options
 from ottla.cli.options.joptsimple import LONG, ToolCommand
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from ottla.clients.blocking import Admin
 
 ACTIONS = ("list", "describe", "delete", "reset_offsets", "delete_offsets")
-STATES = ("Dead", "Empty", "Stable")
+STATES = ("Stable", "Dead", "Empty")
 SCENARIOS = ("to_datetime", "to_earliest", "to_latest")
 
 EXAMPLES = """
@@ -112,13 +113,7 @@ def _check_describe(options: dict[str, Any]) -> None:
         raise click.UsageError(
             "Option [describe] takes one of these options: [all-groups], [group]"
         )
-    chosen = [options["members"], options["offsets"], options["state"] is not None]
-    if sum(chosen) > 1:
-        raise click.UsageError(
-            "Option [describe] takes at most one of these options: [members], [offsets], [state]"
-        )
-    if options["state"]:
-        raise click.UsageError("Option [describe] does not take a value for [state]")
+    check_describe(options)
 
 
 def _check_delete(options: dict[str, Any]) -> None:
@@ -157,7 +152,7 @@ def _refuse_pairs(options: dict[str, Any], name: str, others: tuple[str, ...]) -
 
 def _list(admin: Admin, options: dict[str, Any]) -> None:
     state = options["state"]
-    groups = admin.list_groups(types=("share",), states=_states(state))
+    groups = admin.list_groups(types=("share",), states=words_of(state, STATES, "state"))
     if state is None:
         for group in groups:
             click.echo(group.group_id)
@@ -165,17 +160,6 @@ def _list(admin: Admin, options: dict[str, Any]) -> None:
     width = max([15, *(len(group.group_id) for group in groups)])
     for name, shown in [("GROUP", "STATE"), *((one.group_id, one.state) for one in groups)]:
         click.echo(f"{name:<{width}} {shown}")
-
-
-def _states(given: str | None) -> tuple[str, ...]:
-    if not given:
-        return ()
-    by_name = {word.lower(): word for word in STATES}
-    requested = [word.strip().lower() for word in given.split(",")]
-    if any(word not in by_name for word in requested):
-        valid = "Stable, Dead, Empty"
-        raise click.UsageError(f"Invalid state list '{given}'. Valid states are: {valid}")
-    return tuple(by_name[word] for word in requested)
 
 
 def _described(admin: Admin, group_id: str) -> GroupDescription:
