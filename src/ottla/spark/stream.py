@@ -172,7 +172,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """Return the log end offsets, for progress reports."""
-        return self._latest().to_json()
+        with short_errors():
+            return self._latest().to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Record the current log end offsets: the query ends there."""
