@@ -277,8 +277,8 @@ def _remove(path: Path) -> None:
 def _tidy_memory() -> None:
     """Exclude objects created at start-up from garbage collection, and bound its turns.
 
-    A collection of the young generations takes about 0.15 ms a thousand objects that stay: of the
-    second one there are never more than 40,000. Full collections are as rare as without this.
+    A collection of the young generations takes about 0.15 ms a thousand objects that stay; the
+    second one has about 50,000. Full collections are as rare as without this.
     """
     import gc
 
