@@ -10,6 +10,7 @@ from ottla.testing.cluster import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -22,11 +23,26 @@ def node() -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give the directory of what the session writes: spark.log and the event log."""
+    path = tmp_path_factory.mktemp("spark")
+    (path / "events").mkdir()
+    return path
+
+
+@pytest.fixture(scope="session")
+def spark(spark_files: Path) -> Iterator[SparkSession]:
     """Give a session; its JVM is ended with the test run."""
     pytest.importorskip("pyspark")
     from ottla.spark.jvm.local_session import session, stop
 
-    made = session("ottla tests", class_cache=False, fast_start=True)
+    config = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.dir": (spark_files / "events").as_uri(),
+    }
+    made = session(
+        "ottla tests", class_cache=False, fast_start=True, temp_dir=spark_files, config=config
+    )
     yield made
     stop(made)
