@@ -355,13 +355,9 @@ def test_every_definition_has_a_caller() -> None:
 
 
 SHARED_NAMES = {
-    "Acquired", "Answer", "AssignorInput", "Change", "Credentials", "Decision", "MemberState",
-    "NewTopic", "Node", "Offsets", "Producer", "Reconciliation", "Record", "RecordMetadata",
-    "ResourceType",
-    "ScramCredential", "ShareGroup", "ShareSession", "Subscription", "Target", "Topic",
-    "Transaction", "Written",
+    "NewTopic", "Node", "Record", "RecordMetadata", "ResourceType", "ScramCredential",
 }  # fmt: skip
-"""Names of two classes: those that users know from Kafka, and those still to be renamed."""
+"""Names of two classes each that users know from Kafka, or from the node and from topologies."""
 
 
 def test_a_name_is_given_to_one_class() -> None:

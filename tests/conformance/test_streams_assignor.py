@@ -10,8 +10,8 @@ import pytest
 
 from ottla.coordinator.group.slices import finish
 from ottla.coordinator.group.streams.assignors.spec import (
-    AssignorInput,
     MemberSpec,
+    StreamsAssignorInput,
     SubtopologySpec,
 )
 from ottla.coordinator.group.streams.assignors.sticky import assign
@@ -27,7 +27,7 @@ HERE = Path(__file__).parent
 GROUPS = 1000
 
 
-def _group(rng: random.Random) -> AssignorInput:
+def _group(rng: random.Random) -> StreamsAssignorInput:
     """Return members of a few processes, with what is left of an earlier assignment."""
     subtopologies = {
         str(n): SubtopologySpec(rng.randrange(1, 7), rng.random() < 0.6)
@@ -48,7 +48,7 @@ def _group(rng: random.Random) -> AssignorInput:
         name: MemberSpec(rng.choice(processes), Tasks(_map(active[name]), _map(standby[name])))
         for name in names
     }
-    return AssignorInput(members, subtopologies, rng.randrange(3))
+    return StreamsAssignorInput(members, subtopologies, rng.randrange(3))
 
 
 def _map(tasks: list[Task]) -> TaskMap:
@@ -63,7 +63,7 @@ def _text(tasks: TaskMap) -> str:
     return ",".join(words) or "-"
 
 
-def _line(given: AssignorInput) -> str:
+def _line(given: StreamsAssignorInput) -> str:
     parts = [
         f"{key}:{one.task_count}:{int(one.is_stateful)}" for key, one in given.subtopologies.items()
     ]

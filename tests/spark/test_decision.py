@@ -9,7 +9,7 @@ import pytest
 
 from ottla.errors import KafkaError
 from ottla.spark.checkpoint import Checkpoint
-from ottla.spark.decision import PART_BYTES, Decision, Participant, decode, encode
+from ottla.spark.decision import PART_BYTES, BatchDecision, Participant, decode, encode
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ MANY = tuple(Participant(f"group-task-12345678-0-{i}-0.0", 10_000 + i, 7) for i 
 @pytest.mark.parametrize("count", [0, 1, 60, 150])
 def test_participants_are_spread_over_partitions(count: int) -> None:
     """Each part within a broker's limit; every partition names the batch."""
-    decision = Decision("q", 12, MANY[:count])
+    decision = BatchDecision("q", 12, MANY[:count])
     texts = encode(decision, 5)
     assert len(texts) == 5
     assert max(map(len, texts)) <= PART_BYTES + 100 < 4096
@@ -32,12 +32,12 @@ def test_participants_are_spread_over_partitions(count: int) -> None:
 def test_too_many_participants_are_refused() -> None:
     """Before anything is decided."""
     with pytest.raises(KafkaError, match="use fewer tasks"):
-        encode(Decision("q", 1, MANY), 1)
+        encode(BatchDecision("q", 1, MANY), 1)
 
 
 def test_the_last_batch_counts() -> None:
     """Partitions that a source has left keep an older batch; foreign metadata say nothing."""
-    old, new = Decision("q", 3, MANY[:2]), Decision("q", 4, MANY[2:5])
+    old, new = BatchDecision("q", 3, MANY[:2]), BatchDecision("q", 4, MANY[2:5])
     found = [*encode(old, 3), *encode(new, 2), None, "", "by hand", "[1]", '{"batch": "x"}']
     assert decode("q", found) == new
     assert decode("q", [None, "by hand"]) is None
@@ -45,7 +45,7 @@ def test_the_last_batch_counts() -> None:
 
 def test_a_missing_part_is_an_error() -> None:
     """Offsets were reset or deleted: what was decided cannot be known."""
-    texts = encode(Decision("q", 4, MANY), 5)
+    texts = encode(BatchDecision("q", 4, MANY), 5)
     with pytest.raises(KafkaError, match="part of the decision on batch 4 is missing"):
         decode("q", texts[1:])
     with pytest.raises(KafkaError, match="another checkpoint"):

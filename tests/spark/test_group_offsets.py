@@ -14,10 +14,10 @@ from ottla.errors import KafkaError
 from ottla.spark import group_offsets
 from ottla.spark.cluster import open_cluster
 from ottla.spark.coordination import Committed, Coordination
-from ottla.spark.decision import Decision, Participant, encode
+from ottla.spark.decision import BatchDecision, Participant, encode
 from ottla.spark.exactly_once import DRIVER_TIMEOUT_MS, driver_id
 from ottla.spark.group_offsets import MARK, GroupOffsets
-from ottla.spark.offsets import Offsets
+from ottla.spark.offsets import SourceOffsets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +45,7 @@ def test_an_idle_query_commits_again(
 ) -> None:
     """Offsets of a group without members expire."""
     part = topic_of(node, "idle")
-    group, ends = GroupOffsets("idle", cluster), Offsets({part: 0}, {})
+    group, ends = GroupOffsets("idle", cluster), SourceOffsets({part: 0}, {})
     group.finished(ends)
     with Admin(bootstrap_servers=node.bootstrap) as admin:
         admin.delete_groups(["idle"])
@@ -63,12 +63,12 @@ def test_a_decision_is_renewed_by_its_driver(
     part = topic_of(node, "decided")
     coordination, name = Coordination(cluster), driver_id("decided")
     driver = coordination.init_producer(name, DRIVER_TIMEOUT_MS)
-    text = encode(Decision("query", 3, (Participant("task", 1, 0),)), 1)[0]
+    text = encode(BatchDecision("query", 3, (Participant("task", 1, 0),)), 1)[0]
     decided = {part: Committed(5, text)}
     coordination.add_offsets(name, driver, "decided", decided)
     coordination.end(Participant(name, *driver[:3]), committed=True)
     monkeypatch.setattr(group_offsets, "RENEWAL_S", 0.0)
-    GroupOffsets("decided", cluster).finished(Offsets({part: 9}, {}))
+    GroupOffsets("decided", cluster).finished(SourceOffsets({part: 9}, {}))
     assert coordination.committed("decided") == decided
     with pytest.raises(KafkaError):
         coordination.add_offsets(name, driver, "decided", decided)
@@ -82,17 +82,17 @@ def test_the_decision_of_a_former_sink_does_not_hold_the_offsets(
     coordination = Coordination(cluster)
 
     def decide(batch: int, offset: int) -> None:
-        text = encode(Decision("query", batch, ()), 1)[0]
+        text = encode(BatchDecision("query", batch, ()), 1)[0]
         coordination.commit("former", {part: Committed(offset, text)})
 
     decide(3, 5)
     group = GroupOffsets("former", cluster)
     assert group.resets({part: 5}) == {}
-    group.finished(Offsets({part: 5}, {}))
+    group.finished(SourceOffsets({part: 5}, {}))
     decide(4, 7)
-    group.finished(Offsets({part: 7}, {}))  # the sink is at work
+    group.finished(SourceOffsets({part: 7}, {}))  # the sink is at work
     assert coordination.committed("former")[part].metadata != MARK
-    group.finished(Offsets({part: 9}, {}))
+    group.finished(SourceOffsets({part: 9}, {}))
     assert coordination.committed("former") == {part: Committed(9, MARK)}
 
 

@@ -16,7 +16,7 @@ from ottla.spark.coordination import Coordination  # noqa: E402
 from ottla.spark.exactly_once import ExactlyOnce, Plan, driver_id  # noqa: E402
 from ottla.spark.options import write_options  # noqa: E402
 from ottla.spark.rows import FrameColumns  # noqa: E402
-from ottla.spark.sending import Transaction  # noqa: E402
+from ottla.spark.sending import TaskTransaction  # noqa: E402
 from ottla.spark.writing import FrameWriter  # noqa: E402
 from tests.spark.pipelines import committed  # noqa: E402
 
@@ -69,7 +69,7 @@ class Driver:
             return []
         name = f"{plan.group_id}-task-{self._run}-0-{task}-0.0"
         columns = FrameColumns(0, None, None, 1, None, None)
-        transaction = Transaction(name, two_phase=True)
+        transaction = TaskTransaction(name, two_phase=True)
         writer = FrameWriter(self._options, columns, task, transaction)
         frame = pa.record_batch(
             [pa.array([b"%d" % task]), pa.array([task], pa.int32())], names=["value", "partition"]

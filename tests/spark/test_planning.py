@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ottla.errors import KafkaError
 from ottla.spark.cluster import TopicRecreated, is_retriable
-from ottla.spark.offsets import Offsets, check_same_topics
+from ottla.spark.offsets import SourceOffsets, check_same_topics
 from ottla.spark.planning import OffsetRange, cut, limit_offsets, offsets_within, split_ranges
 from ottla.types import TopicPartition
 
@@ -74,16 +74,16 @@ def test_a_limited_trigger_advances_and_stays_inside(
 
 def test_positions_survive_the_checkpoint() -> None:
     """What Spark writes is read back as it was."""
-    offsets = Offsets({A: 5, B: 0}, {"t": "1bxTwBh1Q9mgz_gQdfpehA"})
+    offsets = SourceOffsets({A: 5, B: 0}, {"t": "1bxTwBh1Q9mgz_gQdfpehA"})
     assert offsets.to_json() == {"t": {"id": "1bxTwBh1Q9mgz_gQdfpehA", "0": 5, "1": 0}}
-    assert Offsets.from_json(offsets.to_json()) == offsets
+    assert SourceOffsets.from_json(offsets.to_json()) == offsets
 
 
 @pytest.mark.parametrize("document", [{"t": 5}, {"t": {"x": 1}}, {"t": {"0": None}}])
 def test_a_foreign_checkpoint_is_an_error(document: dict[str, object]) -> None:
     """A checkpoint of another source is rejected, not misread."""
     with pytest.raises(KafkaError, match="no offsets of this source"):
-        Offsets.from_json(document)  # type: ignore[arg-type] # that is the point
+        SourceOffsets.from_json(document)  # type: ignore[arg-type] # that is the point
 
 
 def test_a_topic_made_again_is_an_error_that_does_not_pass() -> None:
@@ -104,6 +104,6 @@ def test_bytes_of_a_trigger_are_offsets_of_mean_size() -> None:
 
 def test_a_reset_is_kept_with_the_end_of_a_batch() -> None:
     """A repeated micro-batch starts where it started first."""
-    ends = Offsets({A: 7, B: 9}, {"t": "id"}, ((A, 3),))
+    ends = SourceOffsets({A: 7, B: 9}, {"t": "id"}, ((A, 3),))
     assert ends.to_json() == {"t": {"id": "id", "0": 7, "1": 9, "from": {"0": 3}}}
-    assert Offsets.from_json(ends.to_json()) == ends
+    assert SourceOffsets.from_json(ends.to_json()) == ends

@@ -35,7 +35,7 @@ class KerberosLogin(NamedTuple):
     """None for the user's own."""
 
 
-class Credentials(Protocol):
+class KerberosCredentials(Protocol):
     """What a client logs in with."""
 
     def context(self, service: str, host: str) -> SecurityContext:
@@ -54,7 +54,7 @@ class Kerberos(Protocol):
     def acceptor(self, principal: str, keytab: str) -> Callable[[], SecurityContext]:
         """Return what begins a login of a client; ContextFailed without the key."""
 
-    def initiator(self, login: KerberosLogin, number: int) -> Credentials:
+    def initiator(self, login: KerberosLogin, number: int) -> KerberosCredentials:
         """Get tickets, those of a keytab in a new cache; ContextFailed without any."""
 
 

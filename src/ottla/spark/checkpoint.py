@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.fs as pafs
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.spark.offsets import ID, Offsets
+from ottla.spark.offsets import ID, SourceOffsets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,11 +56,11 @@ class Checkpoint:
         is_next = newest == self.last_committed_batch() + 1
         return is_next and any(one.resets for one in self.source_offsets(newest))
 
-    def source_offsets(self, batch_id: int) -> list[Offsets]:
+    def source_offsets(self, batch_id: int) -> list[SourceOffsets]:
         """Return the end offsets of a batch, of those sources that are this project's."""
         lines = self._read(f"offsets/{batch_id}").splitlines()
         return [
-            Offsets.from_json(document)
+            SourceOffsets.from_json(document)
             for document in _documents(lines[2:])
             if all(ID in topic for topic in document.values())
         ]

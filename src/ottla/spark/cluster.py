@@ -36,7 +36,7 @@ FIRST_ANSWER_MS = 10_000
 """How long a user waits for a new read or query when no broker answers: a wrong address, mostly."""
 
 
-class Topic(NamedTuple):
+class TopicLayout(NamedTuple):
     """A topic's metadata; leaders by partition, None without a leader."""
 
     name: str
@@ -96,7 +96,7 @@ class ClusterReader:
 
     # ------------------------------------------------------------ topics
 
-    def topics(self, selection: Selection) -> dict[str, Topic]:
+    def topics(self, selection: Selection) -> dict[str, TopicLayout]:
         """Return the selected topics with their leaders; KafkaError for a missing one.
 
         For an assignment only the assigned partitions are in `leaders`.
@@ -123,12 +123,12 @@ class ClusterReader:
             assigned[topic][partition] = leaders[partition]
         return {name: topics[name]._replace(leaders=leaders) for name, leaders in assigned.items()}
 
-    def named_topics(self, names: Iterable[str]) -> dict[str, Topic]:
+    def named_topics(self, names: Iterable[str]) -> dict[str, TopicLayout]:
         """Return topics by name, waiting a moment for new ones; KafkaError for a missing one."""
         requested = sorted(names)
         return self.retry(lambda deadline_ms: self._named_topics(requested, deadline_ms))
 
-    def _named_topics(self, requested: list[str], deadline_ms: float) -> dict[str, Topic]:
+    def _named_topics(self, requested: list[str], deadline_ms: float) -> dict[str, TopicLayout]:
         missing_until_ms = self.runtime.now_ms() + NEW_TOPIC_TIMEOUT_MS
         while True:
             found = self._metadata(requested, deadline_ms)
@@ -151,14 +151,14 @@ class ClusterReader:
         servers = ",".join(self.client.settings.bootstrap_servers)
         return f"create it: ottla topics --bootstrap-server {servers} --create --topic {topic}"
 
-    def existing_topics(self, names: Iterable[str]) -> dict[str, Topic]:
+    def existing_topics(self, names: Iterable[str]) -> dict[str, TopicLayout]:
         """Return those of the topics that exist, without waiting for others."""
         requested = sorted(names)
         if not requested:
             return {}
         return self.retry(lambda deadline_ms: self._metadata(requested, deadline_ms))
 
-    def _metadata(self, names: list[str] | None, deadline_ms: float) -> dict[str, Topic]:
+    def _metadata(self, names: list[str] | None, deadline_ms: float) -> dict[str, TopicLayout]:
         metadata = self.client.metadata
         self.runtime.wait_until(lambda: not self.client.is_refreshing, deadline_ms)
         metadata.all_topics = names is None
@@ -182,10 +182,10 @@ class ClusterReader:
         else:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no metadata response in time")
 
-    def _topic(self, topic: TopicMetadata) -> Topic:
+    def _topic(self, topic: TopicMetadata) -> TopicLayout:
         brokers = self.client.metadata.brokers
         leaders = {one.partition: brokers.get(one.leader) for one in topic.partitions}
-        return Topic(topic.name, topic.topic_id, leaders, topic.is_internal)
+        return TopicLayout(topic.name, topic.topic_id, leaders, topic.is_internal)
 
     # ------------------------------------------------------------ offsets
 

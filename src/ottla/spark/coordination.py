@@ -53,13 +53,13 @@ _WITHOUT_TWO_PHASES: Final = frozenset(
 """What brokers answer that do not know, or do not allow, transactions without a timeout."""
 
 
-class Answer(Protocol):
+class CoordinatorAnswer(Protocol):
     """A response with one code."""
 
     error_code: int
 
 
-class Producer(NamedTuple):
+class TaskProducer(NamedTuple):
     """A producer id and epoch, and how its transactions go on."""
 
     producer_id: int
@@ -88,7 +88,7 @@ class Coordination:
 
     def init_producer(
         self, transactional_id: str, timeout_ms: int, *, two_phase: bool = False
-    ) -> Producer:
+    ) -> TaskProducer:
         """Get the next epoch of an id: producers before are fenced, their transaction is aborted.
 
         Two-phase transactions, which never time out, where the broker has them.
@@ -107,10 +107,10 @@ class Coordination:
                     raise
         return self._init(coordinator, InitProducerIdRequest(**fields))
 
-    def _init(self, coordinator: CoordinatorLookup, request: InitProducerIdRequest) -> Producer:
+    def _init(self, coordinator: CoordinatorLookup, request: InitProducerIdRequest) -> TaskProducer:
         version = _TWO_PHASE_VERSION if request.enable2_pc else None
         answer = self._ask(coordinator, request, _code, max_version=version)
-        return Producer(
+        return TaskProducer(
             answer.producer_id,
             answer.producer_epoch,
             self._bumps_epoch(coordinator),
@@ -197,7 +197,7 @@ class Coordination:
     def add_offsets(
         self,
         transactional_id: str,
-        producer: Producer,
+        producer: TaskProducer,
         group_id: str,
         offsets: Mapping[TopicPartition, Committed],
     ) -> None:
@@ -273,7 +273,7 @@ def is_transient(error: KafkaError) -> bool:
     return error.code in _PASSING or is_retriable(error)
 
 
-def _code(answer: Answer) -> int:
+def _code(answer: CoordinatorAnswer) -> int:
     return answer.error_code
 
 

@@ -43,7 +43,7 @@ class Participant(NamedTuple):
     """Whether its end gives the producer another epoch (`transaction.version` 2)."""
 
 
-class Decision(NamedTuple):
+class BatchDecision(NamedTuple):
     """The last decided batch of a query."""
 
     query_id: str
@@ -51,7 +51,7 @@ class Decision(NamedTuple):
     participants: tuple[Participant, ...] = ()
 
 
-def encode(decision: Decision, partition_count: int) -> list[str]:
+def encode(decision: BatchDecision, partition_count: int) -> list[str]:
     """Return the metadata for each partition; KafkaError when the participants do not fit."""
     head = {_QUERY: decision.query_id, _BATCH: decision.batch_id}
     chunks = _chunks(decision.participants)
@@ -85,7 +85,7 @@ def _text(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def decode(query_id: str, found: Iterable[str | None]) -> Decision | None:
+def decode(query_id: str, found: Iterable[str | None]) -> BatchDecision | None:
     """Return the last decision in a group's metadata; None where there is none.
 
     KafkaError for the decision of another query, or one of which a part is missing.
@@ -113,7 +113,7 @@ def decode(query_id: str, found: Iterable[str | None]) -> Decision | None:
     held = parts.get(last, {})
     if not counts[last] or sorted(held) != list(range(counts[last])):
         raise IncompleteDecision(last)
-    return Decision(query_id, last, tuple(one for part in sorted(held) for one in held[part]))
+    return BatchDecision(query_id, last, tuple(one for part in sorted(held) for one in held[part]))
 
 
 def is_decision(metadata: str) -> bool:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.spark.checkpoint import Checkpoint
-from ottla.spark.coordination import Committed, Coordination, Producer
-from ottla.spark.decision import Decision, IncompleteDecision, Participant, decode, encode
+from ottla.spark.coordination import Committed, Coordination, TaskProducer
+from ottla.spark.decision import BatchDecision, IncompleteDecision, Participant, decode, encode
 from ottla.spark.offsets import ids_of
 from ottla.types import TopicPartition
 
@@ -47,7 +47,7 @@ class Plan(NamedTuple):
     """What the tasks of a batch are told, and return with their messages."""
 
     group_id: str
-    driver: Producer
+    driver: TaskProducer
     decided_batch: int
     """The last one; a task of this batch or one before writes nothing."""
 
@@ -81,7 +81,7 @@ class ExactlyOnce:
         self._abort_open()
         return Plan(self._group_id, driver, -1 if decision is None else decision.batch_id)
 
-    def _decision(self) -> Decision | None:
+    def _decision(self) -> BatchDecision | None:
         found = self._coordination.committed(self._group_id)
         try:
             return decode(self._query_id, [one.metadata for one in found.values()])
@@ -114,7 +114,7 @@ class ExactlyOnce:
         """Decide on a batch, then commit its transactions; nothing if it was decided before."""
         if plan.decided_batch >= batch_id:
             return
-        decision = Decision(self._query_id, batch_id, tuple(participants))
+        decision = BatchDecision(self._query_id, batch_id, tuple(participants))
         try:
             self._decide(plan.driver, decision)
         except KafkaError as error:
@@ -124,13 +124,13 @@ class ExactlyOnce:
         self._commit_all(batch_id, decision.participants)
         self._abort_open()  # of attempts that were killed: readers would wait for them
 
-    def _decide(self, driver: Producer, decision: Decision) -> None:
+    def _decide(self, driver: TaskProducer, decision: BatchDecision) -> None:
         offsets = self._offsets_of(decision)
         self._coordination.add_offsets(self._driver_id, driver, self._group_id, offsets)
         own = Participant(self._driver_id, *driver[:3])
         self._coordination.end(own, committed=True)
 
-    def _offsets_of(self, decision: Decision) -> dict[TopicPartition, Committed]:
+    def _offsets_of(self, decision: BatchDecision) -> dict[TopicPartition, Committed]:
         """Return the batch's source offsets in this cluster; else offsets that only decide.
 
         A query without a source here commits its batch's number for the topic it writes to.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ottla.spark.cluster import ClusterReader
-    from ottla.spark.offsets import Offsets
+    from ottla.spark.offsets import SourceOffsets
     from ottla.types import TopicPartition
 
 log = logging.getLogger("ottla.spark")
@@ -65,7 +65,7 @@ class GroupOffsets:
             if part in positions and one.offset != positions[part] and not _is_own(one.metadata)
         }
 
-    def finished(self, offsets: Offsets) -> None:
+    def finished(self, offsets: SourceOffsets) -> None:
         """Commit the end of a finished micro-batch, or an idle query's offsets now and again."""
         is_due = time.monotonic() - self._renewed_s >= RENEWAL_S
         if offsets.positions == self._last and not is_due:

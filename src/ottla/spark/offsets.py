@@ -20,14 +20,14 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ottla.spark.cluster import Topic
+    from ottla.spark.cluster import TopicLayout
 
 ID = "id"
 FROM = "from"
 NOT_PARTITIONS = frozenset({ID, FROM})
 
 
-class Offsets(NamedTuple):
+class SourceOffsets(NamedTuple):
     """The next offset of each partition, and the id of each topic as text ("" if unknown)."""
 
     positions: dict[TopicPartition, int]
@@ -47,7 +47,7 @@ class Offsets(NamedTuple):
         return document
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Mapping[str, Any]]) -> Offsets:
+    def from_json(cls, document: Mapping[str, Mapping[str, Any]]) -> SourceOffsets:
         """Parse a document of `to_json`; raises KafkaError for others."""
         try:
             positions = {
@@ -69,7 +69,7 @@ class Offsets(NamedTuple):
         return cls(positions, ids, resets)
 
 
-def ids_of(topics: Iterable[Topic]) -> dict[str, str]:
+def ids_of(topics: Iterable[TopicLayout]) -> dict[str, str]:
     """Return the ids of topics as text; "" with brokers too old for topic ids."""
     return {topic.name: str(topic.topic_id) if topic.topic_id else "" for topic in topics}
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ottla.spark.cluster import ClusterReader, Topic
+    from ottla.spark.cluster import ClusterReader, TopicLayout
     from ottla.spark.options import Bound, ReadOptions
     from ottla.types import Node
 
@@ -37,7 +37,7 @@ class RangePartition(InputPartition):
 
 
 def plan_tasks(
-    options: ReadOptions, ranges: Sequence[OffsetRange], topics: Mapping[str, Topic]
+    options: ReadOptions, ranges: Sequence[OffsetRange], topics: Mapping[str, TopicLayout]
 ) -> list[InputPartition]:
     """Return the tasks that read the ranges."""
     cut = split_ranges(
@@ -74,7 +74,7 @@ def read_range(
                 yield parsed.batch
 
 
-def all_partitions(topics: Mapping[str, Topic]) -> list[TopicPartition]:
+def all_partitions(topics: Mapping[str, TopicLayout]) -> list[TopicPartition]:
     """Return the partitions of topics in order."""
     return [TopicPartition(name, number) for name in topics for number in topics[name].leaders]
 

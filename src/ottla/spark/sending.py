@@ -18,19 +18,19 @@ from ottla.clients.producer.sender import Sender
 from ottla.clients.producer.transactions import Transactions
 from ottla.clients.settings import PRODUCER, read_settings
 from ottla.errors import ErrorCode, KafkaError
-from ottla.spark.cluster import ClusterReader, Topic, TopicRecreated
+from ottla.spark.cluster import ClusterReader, TopicLayout, TopicRecreated
 from ottla.spark.coordination import Coordination
 from ottla.spark.decision import Participant
 
 if TYPE_CHECKING:
     from ottla.clients.producer.batches import ProducerBatch
     from ottla.purgatory.pending import Pending
-    from ottla.spark.coordination import Producer
+    from ottla.spark.coordination import TaskProducer
     from ottla.spark.options import WriteOptions
     from ottla.types import TopicPartition
 
 
-class Transaction(NamedTuple):
+class TaskTransaction(NamedTuple):
     """The transaction that a task writes in."""
 
     transactional_id: str
@@ -50,7 +50,7 @@ class BatchSender:
     def __init__(
         self,
         options: WriteOptions,
-        transaction: Transaction | None = None,
+        transaction: TaskTransaction | None = None,
         *,
         first_answer_ms: int | None = None,
     ) -> None:
@@ -70,7 +70,7 @@ class BatchSender:
         )
         self._settings = settings
         self._transaction = transaction
-        self._producer: Producer | None = None
+        self._producer: TaskProducer | None = None
         self._cluster = ClusterReader(
             settings,
             api_timeout_ms=options.api_timeout_ms,
@@ -90,7 +90,7 @@ class BatchSender:
         self._sender = Sender(settings, client, self._accumulator)
         client.register(self._sender)
         self._options = options
-        self._topics: dict[str, Topic] = {}
+        self._topics: dict[str, TopicLayout] = {}
         self._unsent_bytes = 0
         self._failure: KafkaError | None = None
         self.records_sent = 0

@@ -25,7 +25,7 @@ from ottla.spark.error_text import short_errors
 from ottla.spark.exactly_once import ExactlyOnce, Plan
 from ottla.spark.options import write_options
 from ottla.spark.rows import find_columns
-from ottla.spark.sending import BatchSender, Transaction
+from ottla.spark.sending import BatchSender, TaskTransaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -45,7 +45,7 @@ _ATTEMPT_NAMES: Final = 8
 """An attempt number returns when Spark repeats a whole stage."""
 
 
-class Written(WriterCommitMessage):
+class TaskCommit(WriterCommitMessage):
     """The number of records a task has sent, and the transaction that they belong to."""
 
     def __init__(
@@ -90,16 +90,16 @@ class Writer:
     def _write(
         self,
         iterator: Iterator[pa.RecordBatch],
-        transaction: Transaction | None,
+        transaction: TaskTransaction | None,
         plan: Plan | None = None,
-    ) -> Written:
+    ) -> TaskCommit:
         from ottla.spark.writing import FrameWriter
 
         context = TaskContext.get()
         task_id = 0 if context is None else context.partitionId()
         with short_errors():
             writer = FrameWriter(self._options, self._columns, task_id, transaction)
-            return Written(*writer.write(iterator), plan)
+            return TaskCommit(*writer.write(iterator), plan)
 
     def _cluster(self) -> ClusterReader:
         """Return the connections that have checked the topic, the first time: a step has few ms."""
@@ -117,13 +117,15 @@ class BatchWriter(Writer, DataSourceArrowWriter):
         super().__init__(given, schema, is_new=False)  # within foreachBatch, it goes on
         self._name = f"spark-{secrets.token_hex(_ID_LETTERS)}"
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         """Send the rows of one task; KafkaError when they cannot be delivered."""
         if not self._options.exactly_once:
             return self._write(iterator, None)
         # a driver that dies leaves these to their timeout: nothing repeats the write
         name = f"{self._name}-{_attempt()}"
-        return self._write(iterator, Transaction(name, two_phase=False, failure_mark=self._mark))
+        return self._write(
+            iterator, TaskTransaction(name, two_phase=False, failure_mark=self._mark)
+        )
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit the tasks' transactions."""
@@ -180,7 +182,7 @@ class StreamWriter(Writer, DataSourceStreamArrowWriter):
                 self._plan = self._exactly_once(cluster).begin()
         return super().__getstate__()
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         """Send the rows of one task; KafkaError when they cannot be delivered."""
         plan = self._plan
         if plan is None:
@@ -189,18 +191,18 @@ class StreamWriter(Writer, DataSourceStreamArrowWriter):
         if plan.decided_batch >= batch_id:
             for _ in iterator:  # Spark repeats a batch whose records are committed
                 pass
-            return Written(0, plan=plan)
+            return TaskCommit(0, plan=plan)
         run = _local(_RUN).replace("-", "")[:_ID_LETTERS]
         # a late task of the batch before has another name: it cannot end this one
         name = f"{plan.group_id}-task-{run}-{batch_id % 2}-{_attempt()}"
-        return self._write(iterator, Transaction(name, two_phase=True), plan)
+        return self._write(iterator, TaskTransaction(name, two_phase=True), plan)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
         """Decide on the batch and commit the tasks' transactions."""
         if not self._options.exactly_once:
             self._close()
             return
-        plan = next((one.plan for one in messages if isinstance(one, Written)), None)
+        plan = next((one.plan for one in messages if isinstance(one, TaskCommit)), None)
         if plan is not None and plan.decided_batch < 0:
             _warn_of_timeouts(messages)
         with short_errors(), self._cluster() as cluster:
@@ -222,13 +224,13 @@ class StreamWriter(Writer, DataSourceStreamArrowWriter):
 
 def participants_of(messages: Sequence[WriterCommitMessage | None]) -> list[Participant]:
     """Return the transactions of tasks that have sent records."""
-    found = [one.participant for one in messages if isinstance(one, Written)]
+    found = [one.participant for one in messages if isinstance(one, TaskCommit)]
     return [one for one in found if one is not None]
 
 
 def _warn_of_timeouts(messages: Sequence[WriterCommitMessage | None]) -> None:
     """Say with a query's first batch that a decision may be undone by a timeout."""
-    if any(isinstance(one, Written) and one.has_timeout for one in messages):
+    if any(isinstance(one, TaskCommit) and one.has_timeout for one in messages):
         log.warning(
             "the brokers allow no two-phase transactions (KIP-939): should this driver be away "
             "between its decision on a batch and the commit of its transactions for longer than "

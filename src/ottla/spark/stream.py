@@ -24,7 +24,7 @@ from ottla.spark.error_text import short_errors
 from ottla.spark.fetching import beyond_end, data_loss
 from ottla.spark.group_offsets import GroupOffsets
 from ottla.spark.log_sizes import log_sizes
-from ottla.spark.offsets import Offsets, check_same_topics, ids_of
+from ottla.spark.offsets import SourceOffsets, check_same_topics, ids_of
 from ottla.spark.planning import OffsetRange, limit_offsets, offsets_within
 from ottla.spark.reading import all_partitions, earliest, plan_tasks, read_range, resolve
 from ottla.spark.waiting import RecordWait
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import InputPartition
 
-    from ottla.spark.cluster import ClusterReader, Topic
+    from ottla.spark.cluster import ClusterReader, TopicLayout
     from ottla.spark.options import ReadOptions
     from ottla.types import TopicPartition
 
@@ -49,9 +49,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._cluster: ClusterReader | None = None
         self._group: GroupOffsets | None = None
         self._wait: RecordWait | None = None
-        self._last_topics: dict[str, Topic] = {}
+        self._last_topics: dict[str, TopicLayout] = {}
         self._has_checked_group = False
-        self._goal: Offsets | None = None  # end offsets with trigger availableNow
+        self._goal: SourceOffsets | None = None  # end offsets with trigger availableNow
         self._last_advance = -math.inf  # the first micro-batch does not wait, as in the connector
 
     def __getstate__(self) -> dict[str, Any]:
@@ -91,7 +91,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._has_checked_group = True  # what it holds is of queries before this one
             if self._options.group_id:
                 self._group_offsets().begin(positions)
-            return Offsets(positions, ids_of(topics.values())).to_json()
+            return SourceOffsets(positions, ids_of(topics.values())).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return the limit of option maxOffsetsPerTrigger."""
@@ -101,7 +101,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return the end offsets of the next micro-batch, or `start` without one."""
         with short_errors():
-            begin = Offsets.from_json(start)
+            begin = SourceOffsets.from_json(start)
             resets = self._follow_group(begin)
             if not resets:
                 found = self._next_offset(begin, limit)
@@ -111,7 +111,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             moved = begin._replace(positions={**begin.positions, **resets})
             return self._next_offset(moved, limit, tuple(sorted(resets.items()))) or start
 
-    def _wait_for_records(self, begin: Offsets) -> bool:
+    def _wait_for_records(self, begin: SourceOffsets) -> bool:
         """Wait a while for records of an idle query; False if there are none, or too few."""
         if self._goal is not None or self._options.min_offsets_per_trigger is not None:
             return False
@@ -119,7 +119,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._wait = RecordWait(self.cluster, self._options.isolation_level)
         return self._wait.wait(self._last_topics, begin.positions)
 
-    def _follow_group(self, begin: Offsets) -> dict[TopicPartition, int]:
+    def _follow_group(self, begin: SourceOffsets) -> dict[TopicPartition, int]:
         """Commit the end of the micro-batch before, which is done.
 
         The first time of a run, return instead what was reset while the query was stopped.
@@ -140,7 +140,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _next_offset(
         self,
-        begin: Offsets,
+        begin: SourceOffsets,
         limit: ReadLimit,
         resets: tuple[tuple[TopicPartition, int], ...] = (),
     ) -> dict[str, Any] | None:
@@ -156,7 +156,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadMaxRows):
             positions = limit_offsets(begin_all, positions, limit.max_rows)
         self._last_advance = time.monotonic()
-        return Offsets(positions, {**begin.topic_ids, **latest.topic_ids}, resets).to_json()
+        return SourceOffsets(positions, {**begin.topic_ids, **latest.topic_ids}, resets).to_json()
 
     def _within_bytes(
         self,
@@ -180,20 +180,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with short_errors():
             self._goal = self._latest()
 
-    def _latest(self) -> Offsets:
+    def _latest(self) -> SourceOffsets:
         topics = self._last_topics = self._topics()
         requested = dict.fromkeys(all_partitions(topics), LATEST_TIMESTAMP)
         level = self._options.isolation_level
         found = self.cluster.offsets(requested, isolation_level=level) if requested else {}
-        return Offsets(found, ids_of(topics.values()))
+        return SourceOffsets(found, ids_of(topics.values()))
 
-    def _topics(self) -> dict[str, Topic]:
+    def _topics(self) -> dict[str, TopicLayout]:
         selection = self._options.selection
         if self._options.fail_on_data_loss or selection.pattern or selection.partitions:
             return self.cluster.topics(selection)
         return self.cluster.existing_topics(selection.names)
 
-    def _without_lost(self, begin: Offsets, latest: Offsets) -> dict[TopicPartition, int]:
+    def _without_lost(
+        self, begin: SourceOffsets, latest: SourceOffsets
+    ) -> dict[TopicPartition, int]:
         """Return the end offsets; deleted partitions keep theirs, or KafkaError is raised."""
         positions = dict(latest.positions)
         for part, offset in begin.positions.items():
@@ -210,7 +212,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return positions
 
     def _with_new_partitions(
-        self, begin: Offsets, positions: dict[TopicPartition, int]
+        self, begin: SourceOffsets, positions: dict[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
         """Return the start of every partition, also of new ones."""
         new = [part for part in positions if part not in begin.positions]
@@ -239,7 +241,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._partitions(start, end)
 
     def _partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        begin, until = Offsets.from_json(start), Offsets.from_json(end)
+        begin, until = SourceOffsets.from_json(start), SourceOffsets.from_json(end)
         if until.resets and self._options.group_id:
             # the checkpoint has them now: the next reset to the same offsets is another one
             self._group_offsets().begin(dict(until.resets))

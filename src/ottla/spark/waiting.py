@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ottla.purgatory.pending import Pending
-    from ottla.spark.cluster import ClusterReader, Topic
+    from ottla.spark.cluster import ClusterReader, TopicLayout
     from ottla.types import Node, TopicPartition
 
 PURPOSE: Final = "wait"
@@ -38,7 +38,9 @@ class RecordWait:
         self._wait_ms = MIN_WAIT_MS
         self._ended_ms = 0
 
-    def wait(self, topics: Mapping[str, Topic], positions: Mapping[TopicPartition, int]) -> bool:
+    def wait(
+        self, topics: Mapping[str, TopicLayout], positions: Mapping[TopicPartition, int]
+    ) -> bool:
         """Wait for records from the positions on; False without any, or any answer."""
         runtime = self._cluster.runtime
         if runtime.now_ms() - self._ended_ms > AT_WORK_MS:
@@ -63,7 +65,7 @@ class RecordWait:
         return has_records
 
     def _request(
-        self, topics: Mapping[str, Topic], places: Mapping[TopicPartition, int]
+        self, topics: Mapping[str, TopicLayout], places: Mapping[TopicPartition, int]
     ) -> FetchRequest:
         kind = FetchRequest.FetchTopic
         return FetchRequest(
@@ -87,7 +89,7 @@ class RecordWait:
 
 
 def _by_leader(
-    topics: Mapping[str, Topic], positions: Mapping[TopicPartition, int]
+    topics: Mapping[str, TopicLayout], positions: Mapping[TopicPartition, int]
 ) -> dict[Node, dict[TopicPartition, int]]:
     found: dict[Node, dict[TopicPartition, int]] = {}
     for part, offset in positions.items():

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ottla.spark.decision import Participant
     from ottla.spark.options import WriteOptions
     from ottla.spark.rows import FrameColumns
-    from ottla.spark.sending import Transaction
+    from ottla.spark.sending import TaskTransaction
 
 C = TypeVar("C", InputColumn | None, InputHeaders | None)
 
@@ -60,7 +60,7 @@ class FrameWriter:
         options: WriteOptions,
         columns: FrameColumns,
         task_id: int,
-        transaction: Transaction | None = None,
+        transaction: TaskTransaction | None = None,
     ) -> None:
         """Write at least once without a transaction."""
         self._is_transactional = transaction is not None

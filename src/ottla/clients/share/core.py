@@ -16,7 +16,7 @@ from ottla.clients.consumer.deserializing import Deserializers
 from ottla.clients.serdes import deserializer
 from ottla.clients.settings import CONSUMER, read_settings
 from ottla.clients.share.fetcher import ShareFetcher
-from ottla.clients.share.group import ShareGroup
+from ottla.clients.share.group import ShareMembership
 from ottla.clients.share.in_flight import NOT_ACQUIRED, InFlightRecords
 from ottla.clients.share.records import MAX_ACQUIRED
 from ottla.clients.transport import Runtime
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from ottla.clients.environment import ClientEnvironment
     from ottla.clients.share.in_flight import Acknowledgements
-    from ottla.clients.share.records import Acquired, PartitionKey, ShareRecord
+    from ottla.clients.share.records import AcquiredPartitionRecords, PartitionKey, ShareRecord
     from ottla.types import TopicPartition
 
     Callback = Callable[[dict[TopicPartition, frozenset[int]], KafkaError | None], Any]
@@ -77,7 +77,7 @@ class ShareConsumerCore:
         self.client = client = self.runtime.client
         self.now_ms = self.runtime.now_ms
         self.is_explicit = settings.share_acknowledgement_mode == "explicit"
-        self.group = ShareGroup(settings, client, CoordinatorLookup(client, settings.group_id))
+        self.group = ShareMembership(settings, client, CoordinatorLookup(client, settings.group_id))
         self.fetcher = ShareFetcher(settings, client, self.group)
         self.callback: Callback | None = None
         self._deserializers = Deserializers(
@@ -85,7 +85,7 @@ class ShareConsumerCore:
         )
         self._in_flight: dict[PartitionKey, InFlightRecords] = {}
         self._answers: deque[tuple[Acknowledgements, KafkaError | None]] = deque()
-        self._unreadable: Acquired | None = None
+        self._unreadable: AcquiredPartitionRecords | None = None
         self._is_woken = False
         self._is_in_callback = False
         client.register(self.group)

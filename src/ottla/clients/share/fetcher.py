@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from ottla.clients.consumer.pending_errors import PendingErrors
 from ottla.clients.share.in_flight import Acknowledgements
 from ottla.clients.share.metrics import ShareFetchMetrics
-from ottla.clients.share.records import Acquired, PartitionKey
+from ottla.clients.share.records import AcquiredPartitionRecords, PartitionKey
 from ottla.clients.share.requests import share_acknowledge, share_fetch
-from ottla.clients.share.session import FINAL_EPOCH, SESSION_LOST, ShareSession
+from ottla.clients.share.session import FINAL_EPOCH, SESSION_LOST, ClientShareSession
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import AcknowledgeType, TopicPartition
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ottla.clients.client import Client
     from ottla.clients.settings import ValidatedSettings
-    from ottla.clients.share.group import ShareGroup
+    from ottla.clients.share.group import ShareMembership
     from ottla.purgatory.pending import Pending
     from ottla.types import Uuid
 
@@ -52,7 +52,7 @@ class _Node:
     """A node with a session."""
 
     def __init__(self) -> None:
-        self.session = ShareSession()
+        self.session = ClientShareSession()
         self.is_busy = False
         self.queued: list[Acknowledgements] = []
         self.retry_at_ms = 0
@@ -61,9 +61,9 @@ class _Node:
 class ShareFetcher:
     """The share sessions of one member."""
 
-    def __init__(self, settings: ValidatedSettings, client: Client, group: ShareGroup) -> None:
+    def __init__(self, settings: ValidatedSettings, client: Client, group: ShareMembership) -> None:
         self.errors = PendingErrors()
-        self.buffered: deque[Acquired] = deque()
+        self.buffered: deque[AcquiredPartitionRecords] = deque()
         self.lock_timeout_ms: int | None = None
         self.is_waiting = False
         """Whether the user waits for records."""
@@ -276,7 +276,7 @@ class ShareFetcher:
         records = answer.records or b""
         view = records if isinstance(records, memoryview) else memoryview(records)
         try:
-            acquired = Acquired(key, view, answer.acquired_records)
+            acquired = AcquiredPartitionRecords(key, view, answer.acquired_records)
         except KafkaError as error:
             self.errors.add(error)
             return

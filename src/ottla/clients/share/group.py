@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ottla.types import Uuid
 
 
-class ShareGroup(HeartbeatMember):
+class ShareMembership(HeartbeatMember):
     """The state machine of one member; `epoch` is 0 while it is none."""
 
     def __init__(

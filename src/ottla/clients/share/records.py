@@ -56,7 +56,7 @@ class AcquiredRange(NamedTuple):
     delivery_count: int
 
 
-class Acquired:
+class AcquiredPartitionRecords:
     """The acquired records of one partition in one response, decoded when they are first taken."""
 
     def __init__(self, key: PartitionKey, records: memoryview, ranges: Sequence[Any]) -> None:

@@ -19,7 +19,7 @@ _HIGHEST_EPOCH = (1 << 31) - 1
 SESSION_LOST = frozenset({ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH})
 
 
-class ShareSession:
+class ClientShareSession:
     """The state of one session; epoch 0 begins it."""
 
     def __init__(self) -> None:

@@ -39,7 +39,7 @@ _OPERAND: Final = "operand_"
 _NO_WINDOW: Final = -1
 
 
-class Target(NamedTuple):
+class CombiningTarget(NamedTuple):
     """An aggregation that records go to."""
 
     node: str
@@ -59,7 +59,7 @@ class Input(NamedTuple):
     value: Serde
     is_checked: bool
     """Whether its bytes may be of another form."""
-    targets: tuple[Target, ...]
+    targets: tuple[CombiningTarget, ...]
 
 
 class Combiner:
@@ -171,7 +171,10 @@ class Parts:
 
 
 def _expanded(
-    target: Target, rows: pa.RecordBatch, times: NDArray[np.int64], order: NDArray[np.int64]
+    target: CombiningTarget,
+    rows: pa.RecordBatch,
+    times: NDArray[np.int64],
+    order: NDArray[np.int64],
 ) -> pa.Table:
     """Return a row for each record and window that it is not late for."""
     stamps = np.asarray(rows.column("timestamp"))
@@ -198,7 +201,7 @@ def _expanded(
     return pa.concat_tables(tables)
 
 
-def _operands(target: Target, values: pa.Array) -> dict[str, pa.Array]:
+def _operands(target: CombiningTarget, values: pa.Array) -> dict[str, pa.Array]:
     """Return the operands that values hold as JSON."""
     if not target.kinds:
         return {}
@@ -218,14 +221,14 @@ def _operands(target: Target, values: pa.Array) -> dict[str, pa.Array]:
     return {_OPERAND + name: table.column(name).combine_chunks() for name, _ in target.kinds}
 
 
-def _floats(target: Target, row: dict[str, Any]) -> dict[str, Any]:
+def _floats(target: CombiningTarget, row: dict[str, Any]) -> dict[str, Any]:
     for name, kind in target.kinds:
         if isinstance(row.get(name), str) and pa.types.is_floating(kind):
             row[name] = float(row[name])
     return row
 
 
-def _grouped(target: Target, table: pa.Table) -> pa.Table:
+def _grouped(target: CombiningTarget, table: pa.Table) -> pa.Table:
     """Return a row for each task, key and window."""
     functions = [(_OPERAND + name, target.fold.functions[name]) for name, _ in target.kinds]
     found = table.group_by(_KEYS, use_threads=False).aggregate(
@@ -234,7 +237,7 @@ def _grouped(target: Target, table: pa.Table) -> pa.Table:
     return _renamed(found, table, functions)
 
 
-def _merged(target: Target, tables: list[pa.Table]) -> pa.Table:
+def _merged(target: CombiningTarget, tables: list[pa.Table]) -> pa.Table:
     """Return the parts of several batches as one for each task, key and window."""
     table = pa.concat_tables(tables)
     if len(tables) == 1:
@@ -265,7 +268,7 @@ def _renamed(found: pa.Table, rows: pa.Table, functions: list[tuple[str, str]]) 
 
 
 def _as_parts(
-    number: int, source: Input, target: Target, table: pa.Table, schema: pa.Schema
+    number: int, source: Input, target: CombiningTarget, table: pa.Table, schema: pa.Schema
 ) -> pa.Table:
     """Return parts as rows: the input's number is their partition, the node their topic."""
     names = [

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from ottla.streams.columns.combining import Input, Target
+from ottla.streams.columns.combining import CombiningTarget, Input
 from ottla.streams.columns.operators import TypedInput
 from ottla.streams.columns.paths import PICKLED
 from ottla.streams.processors.aggregates import StreamAggregate
@@ -78,7 +78,7 @@ def _input(
     return Input(*place, serdes.key, serdes.value, is_checked, complete)
 
 
-def _target(plan: StagePlan, node: Node, serdes: TypedInput) -> Target | None:
+def _target(plan: StagePlan, node: Node, serdes: TypedInput) -> CombiningTarget | None:
     if not isinstance(node, ProcessorNode):
         return None
     processor = node.supplier
@@ -94,7 +94,7 @@ def _target(plan: StagePlan, node: Node, serdes: TypedInput) -> Target | None:
     kinds = _kinds(processor.fold)
     if kinds is None or (kinds and serdes.value is PICKLED):
         return None
-    return Target(node.name, processor.fold, windows, kinds)
+    return CombiningTarget(node.name, processor.fold, windows, kinds)
 
 
 def _kinds(fold: Fold) -> tuple[tuple[str, pa.DataType], ...] | None:

@@ -38,7 +38,7 @@ class Instruction(IntEnum):
     PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE = 3
 
 
-class Subscription(NamedTuple):
+class ForeignKeySubscription(NamedTuple):
     """A left row's subscription; `row_hash` is None for a row that was deleted."""
 
     instruction: Instruction
@@ -58,15 +58,15 @@ class Answer(NamedTuple):
 def subscription_serde() -> Serde:
     """Return the serde of subscriptions."""
 
-    def write(value: Subscription) -> bytes:
+    def write(value: ForeignKeySubscription) -> bytes:
         head = _HEAD.pack(value.instruction, value.partition, value.row_hash is not None)
         return head + (value.row_hash or b"") + value.key
 
-    def read(data: bytes) -> Subscription:
+    def read(data: bytes) -> ForeignKeySubscription:
         number, partition, has_hash = _HEAD.unpack_from(data)
         end = _HEAD.size + (_HASH_SIZE if has_hash else 0)
         row_hash = data[_HEAD.size : end] if has_hash else None
-        return Subscription(Instruction(number), partition, row_hash, data[end:])
+        return ForeignKeySubscription(Instruction(number), partition, row_hash, data[end:])
 
     return Serde("subscription", write, read)
 
@@ -137,7 +137,7 @@ class Subscribe(Processor):
         row_hash = _row_hash(self._value.serialize(record.value.new))
         key = self._key.serialize(record.key) or b""
         partition = 0 if metadata is None else metadata.partition
-        sent = Subscription(instruction, partition, row_hash, key)
+        sent = ForeignKeySubscription(instruction, partition, row_hash, key)
         self.context.forward(record.with_key(foreign_key).with_value(sent))
 
 
@@ -159,7 +159,7 @@ class _RightSide(Processor):
         """Process a record."""
         raise NotImplementedError
 
-    def _answer(self, record: Record, to: Subscription, value: Any) -> None:
+    def _answer(self, record: Record, to: ForeignKeySubscription, value: Any) -> None:
         sent = Answer(to.partition, to.row_hash, self._value.serialize(value))
         self.context.forward(record.with_key(to.key).with_value(sent))
 
@@ -169,7 +169,7 @@ class ReceiveSubscription(_RightSide):
 
     def process(self, record: Record) -> None:
         """Process a subscription."""
-        sent: Subscription = record.value
+        sent: ForeignKeySubscription = record.value
         if record.key is None:
             if sent.instruction is Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE:
                 self.context.forward(record)
@@ -191,7 +191,7 @@ class AnswerSubscription(_RightSide):
 
     def process(self, record: Record) -> None:
         """Process a subscription."""
-        sent: Subscription = record.value
+        sent: ForeignKeySubscription = record.value
         row = None if record.key is None else self._right.get(self.context, record.key)
         if row is not None:
             record = record.with_timestamp(max(record.timestamp, row.timestamp))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Change:
+class GroupChange:
     """A change while it is processed: the records it writes, the static member it replaces.
 
     owned is what the member says it owns, None where it says nothing.

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ottla.coordinator.group.consumer import leave, patterns, timeouts
-from ottla.coordinator.group.consumer.change import Change
+from ottla.coordinator.group.consumer.change import GroupChange
 from ottla.coordinator.group.consumer.member import (
     JOIN_EPOCH,
     ConsumerMember,
@@ -51,7 +51,7 @@ def heartbeat(
     else:
         group = groups.get(request.group_id)
     check_size(group, request.member_id, groups.settings(request.group_id).max_size)
-    change = Change(groups, group, _owned(request))
+    change = GroupChange(groups, group, _owned(request))
     member = _find_member(change, request, request.member_id or groups.new_member_id())
     updated = _with_request(member, request, context)
     if updated is member and _is_settled(group, member):
@@ -90,7 +90,7 @@ def _owned(request: ConsumerGroupHeartbeatRequest) -> TopicPartitionsById | None
 
 
 def _find_member(
-    change: Change, request: ConsumerGroupHeartbeatRequest, member_id: str
+    change: GroupChange, request: ConsumerGroupHeartbeatRequest, member_id: str
 ) -> ConsumerMember:
     """Return the member of a heartbeat; a new or a replacing one where it joins."""
     group, epoch = change.group, request.member_epoch

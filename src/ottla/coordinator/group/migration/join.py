@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ottla.coordinator.group.classic.join import NEEDS_MEMBER_ID_VERSION
 from ottla.coordinator.group.consumer import patterns, timeouts
-from ottla.coordinator.group.consumer.change import Change
+from ottla.coordinator.group.consumer.change import GroupChange
 from ottla.coordinator.group.consumer.member import ClassicMetadata, ConsumerMember
 from ottla.coordinator.group.consumer.target import update_target
 from ottla.coordinator.group.consumer.validation import check_size, static_member
@@ -43,12 +43,12 @@ def join(groups: Groups, group: ConsumerGroup, call: Join) -> Result[None]:
     except CorruptMessage as error:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
     owned = embedded.by_topic_id(groups.consumer.topics, subscription.owned_partitions)
-    change = Change(groups.consumer, group, owned)
+    change = GroupChange(groups.consumer, group, owned)
     member = _find_member(change, call, member_id)
     return _apply(groups, change, call, (member, _updated(member, call, subscription)))
 
 
-def _find_member(change: Change, call: Join, member_id: str) -> ConsumerMember:
+def _find_member(change: GroupChange, call: Join, member_id: str) -> ConsumerMember:
     """Return the member that joins: known, new, or in the place of another static one."""
     instance_id = call.request.group_instance_id
     known: ConsumerMember | None = change.group.members.get(member_id)
@@ -81,7 +81,7 @@ def _updated(
 
 
 def _apply(
-    groups: Groups, change: Change, call: Join, members: tuple[ConsumerMember, ConsumerMember]
+    groups: Groups, change: GroupChange, call: Join, members: tuple[ConsumerMember, ConsumerMember]
 ) -> Result[None]:
     member, updated = members
     consumer, group = groups.consumer, change.group
@@ -116,7 +116,7 @@ def _apply(
 
 def _downgrade(
     groups: Groups,
-    change: Change,
+    change: GroupChange,
     call: Join,
     members: tuple[ConsumerMember, ConsumerMember],
     *,

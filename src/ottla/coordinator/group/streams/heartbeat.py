@@ -14,7 +14,7 @@ from ottla.coordinator.group.streams import endpoints, leave, records, timeouts,
 from ottla.coordinator.group.streams.configuration import ConfiguredTopology, configure
 from ottla.coordinator.group.streams.group import NOT_VALIDATED
 from ottla.coordinator.group.streams.member import JOIN_EPOCH, Endpoint, StreamsMember
-from ottla.coordinator.group.streams.reconcile import Reconciliation
+from ottla.coordinator.group.streams.reconcile import StreamsReconciliation
 from ottla.coordinator.group.streams.status import Status
 from ottla.coordinator.group.streams.target import STANDBY_REPLICAS, Assignment
 from ottla.coordinator.group.streams.tasks import Tasks, task_map, without_epochs
@@ -208,7 +208,7 @@ def _assign(call: _Call, updated: StreamsMember, configured: ConfiguredTopology)
     target = Assignment(groups, group, epoch, configured, configs, updated).update(call.records)
     if target.delay_reason is not None:
         call.report(Status.ASSIGNMENT_DELAYED, target.delay_reason)
-    reconciled = Reconciliation(
+    reconciled = StreamsReconciliation(
         group, updated, target.epoch, target.tasks, call.owned
     ).next_member()
     has_moved = reconciled != updated

@@ -19,7 +19,7 @@ LEAVE_EPOCH: Final = -1
 LEAVE_STATIC_EPOCH: Final = -2
 
 
-class MemberState(IntEnum):
+class StreamsMemberState(IntEnum):
     """Progress of a member towards its target assignment, by the numbers of its records."""
 
     STABLE = 1
@@ -42,7 +42,7 @@ class StreamsMember:
     member_id: str
     member_epoch: int = 0
     previous_member_epoch: int = 0
-    state: MemberState = MemberState.STABLE
+    state: StreamsMemberState = StreamsMemberState.STABLE
     instance_id: str | None = None
     rack_id: str | None = None
     client_id: str = ""
@@ -57,11 +57,11 @@ class StreamsMember:
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         """Whether the member has reached the target assignment of an epoch."""
-        return self.state is MemberState.STABLE and self.member_epoch == assignment_epoch
+        return self.state is StreamsMemberState.STABLE and self.member_epoch == assignment_epoch
 
     def moved(
         self,
-        state: MemberState,
+        state: StreamsMemberState,
         epoch: int,
         assigned: AssignedTasks,
         pending_revocation: AssignedTasks,

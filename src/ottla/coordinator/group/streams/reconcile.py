@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.group.streams.member import MemberState
+from ottla.coordinator.group.streams.member import StreamsMemberState
 from ottla.coordinator.group.streams.tasks import AssignedTasks, TaskMap
 from ottla.errors import ErrorCode, KafkaError
 
@@ -28,7 +28,7 @@ _UNKNOWN_STATE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Reconciliation:
+class StreamsReconciliation:
     """A step of a member of a group; owned is what it says it owns, None for nothing said."""
 
     group: StreamsGroup
@@ -42,11 +42,11 @@ class Reconciliation:
         member = self.member
         if member.is_reconciled_to(self.target_epoch):
             return member
-        if member.state is MemberState.UNKNOWN:
+        if member.state is StreamsMemberState.UNKNOWN:
             if self.owned is None or not self.owned.is_empty:
                 raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, _UNKNOWN_STATE)
             return self._towards_target(self.target_epoch)
-        if member.state is MemberState.UNREVOKED_TASKS:
+        if member.state is StreamsMemberState.UNREVOKED_TASKS:
             if self.owned is None or self.owned.has_any_of(member.pending_revocation):
                 return member
             return self._towards_target(member.member_epoch + 1)
@@ -60,7 +60,7 @@ class Reconciliation:
         kept = AssignedTasks(active[0], standby[0], warmup[0])
         revoked = AssignedTasks(active[1], standby[1], warmup[1])
         if not revoked.is_empty and (self.owned is None or self.owned.has_any_of(revoked)):
-            return member.moved(MemberState.UNREVOKED_TASKS, epoch, kept, revoked)
+            return member.moved(StreamsMemberState.UNREVOKED_TASKS, epoch, kept, revoked)
         free_active, waits_active = self._free(active[2], is_active=True)
         free_standby, waits_standby = self._free(standby[2], is_active=False)
         free_warmup, waits_warmup = self._free(warmup[2], is_active=False)
@@ -73,7 +73,7 @@ class Reconciliation:
             free_warmup,
         )
         is_waiting = waits_active or waits_standby or waits_warmup
-        state = MemberState.UNRELEASED_TASKS if is_waiting else MemberState.STABLE
+        state = StreamsMemberState.UNRELEASED_TASKS if is_waiting else StreamsMemberState.STABLE
         return member.moved(state, self.target_epoch, kept.merge(new), AssignedTasks())
 
     def _free(self, tasks: TaskMap, *, is_active: bool) -> tuple[TaskMap, bool]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ottla.coordinator.group.streams import topology
-from ottla.coordinator.group.streams.member import Endpoint, MemberState, StreamsMember
+from ottla.coordinator.group.streams.member import Endpoint, StreamsMember, StreamsMemberState
 from ottla.coordinator.group.streams.tasks import AssignedTasks, Tasks, task_map
 from ottla.protocol.records import streams_group as schemas
 
@@ -126,9 +126,9 @@ def _current(groups: StreamsGroups, key: Any, value: Any) -> None:
     )
 
 
-def _state(number: int) -> MemberState:
-    known = {int(state) for state in MemberState}
-    return MemberState(number) if number in known else MemberState.UNKNOWN
+def _state(number: int) -> StreamsMemberState:
+    known = {int(state) for state in StreamsMemberState}
+    return StreamsMemberState(number) if number in known else StreamsMemberState.UNKNOWN
 
 
 def _ids(tasks: list[Any]) -> TaskMap:

@@ -14,8 +14,8 @@ from ottla.coordinator.group.slices import LARGE, SLICE, is_due
 from ottla.coordinator.group.streams import records
 from ottla.coordinator.group.streams.assignors import sticky
 from ottla.coordinator.group.streams.assignors.spec import (
-    AssignorInput,
     MemberSpec,
+    StreamsAssignorInput,
     SubtopologySpec,
 )
 from ottla.coordinator.group.streams.groups import initial_delay_key
@@ -116,7 +116,7 @@ class Assignment:
             for key, one in self.topology.subtopologies.items()
         }
         replicas = int(self.configs.get(STANDBY_REPLICAS, "0"))
-        return (yield from sticky.assign(AssignorInput(specs, subtopologies, replicas)))
+        return (yield from sticky.assign(StreamsAssignorInput(specs, subtopologies, replicas)))
 
 
 def _key(group_id: str) -> Hashable:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ottla.coordinator.group.kinds import MemberTimer
 from ottla.coordinator.group.streams.groups import initial_delay_key
 from ottla.coordinator.group.streams.leave import remove_member
-from ottla.coordinator.group.streams.member import MemberState, StreamsMember
+from ottla.coordinator.group.streams.member import StreamsMember, StreamsMemberState
 from ottla.coordinator.group.streams.target import Assignment
 from ottla.coordinator.runtime.result import Result, empty_result
 
@@ -33,7 +33,7 @@ def follow(
     groups.start_session(group_id, member.member_id, remove)
     if not has_moved:
         return
-    if member.state is MemberState.UNREVOKED_TASKS:
+    if member.state is StreamsMemberState.UNREVOKED_TASKS:
         groups.await_revocation(group_id, member, remove)
     else:
         groups.cancel(MemberTimer.REBALANCE, group_id, member.member_id)

@@ -30,7 +30,7 @@ class SubtopologySpec(NamedTuple):
     is_stateful: bool
 
 
-class AssignorInput(NamedTuple):
+class StreamsAssignorInput(NamedTuple):
     """Members by id, subtopologies by id in rising order, and the standby tasks of each task."""
 
     members: Mapping[str, MemberSpec]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ottla.coordinator.group.slices import Steps
-    from ottla.coordinator.group.streams.assignors.spec import AssignorInput, Task
+    from ottla.coordinator.group.streams.assignors.spec import StreamsAssignorInput, Task
 
 log = logging.getLogger("ottla.groups")
 
@@ -48,7 +48,7 @@ class _Quota:
             self.limit = self._share()
 
 
-def assign(given: AssignorInput) -> Steps[dict[str, Tasks]]:
+def assign(given: StreamsAssignorInput) -> Steps[dict[str, Tasks]]:
     """Return the tasks of each member."""
     return _Assignment(given).run()
 
@@ -56,7 +56,7 @@ def assign(given: AssignorInput) -> Steps[dict[str, Tasks]]:
 class _Assignment:
     """One run of the assignor."""
 
-    def __init__(self, given: AssignorInput) -> None:
+    def __init__(self, given: StreamsAssignorInput) -> None:
         self._given = given
         self._ordered = in_hash_map_order(given.members)
         active = sum(one.task_count for one in given.subtopologies.values())
