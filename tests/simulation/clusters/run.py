@@ -20,6 +20,8 @@ from tests.simulation.clusters.members import MemberWork, has_members
 from tests.simulation.clusters.shares import SETTINGS as SHARE_SETTINGS
 from tests.simulation.clusters.shares import ShareWork, has_shares
 from tests.simulation.clusters.sizes import oversized
+from tests.simulation.clusters.streams import SETTINGS as STREAMS_SETTINGS
+from tests.simulation.clusters.streams import StreamsWork, has_streams
 from tests.simulation.clusters.transactions import SETTINGS as TRANSACTION_SETTINGS
 from tests.simulation.clusters.transactions import (
     TransactionWork,
@@ -94,6 +96,14 @@ LAYOUTS = (
 )
 
 
+_SETTINGS_OF_CLIENTS = (
+    (has_transactions, TRANSACTION_SETTINGS),
+    (has_shares, SHARE_SETTINGS),
+    (has_members, MEMBER_SETTINGS),
+    (has_streams, STREAMS_SETTINGS),
+)
+
+
 class ClusterRun:
     """A seed decides all of it; `run` raises AssertionError when something does not hold."""
 
@@ -109,12 +119,8 @@ class ClusterRun:
             settings |= _SMALLEST_SNAPSHOTS if seed % 2 else _SMALL_SNAPSHOTS
         if seed % 5 in {2, 4}:
             settings |= _SMALL_SEGMENTS
-        if has_transactions(seed):
-            settings |= TRANSACTION_SETTINGS
-        if has_shares(seed):
-            settings |= SHARE_SETTINGS
-        if has_members(seed):
-            settings |= MEMBER_SETTINGS
+        for has, own in _SETTINGS_OF_CLIENTS:
+            settings |= own if has(seed) else {}
         self.cluster = SimulatedCluster(
             seed,
             nodes=layout.nodes,
@@ -132,6 +138,7 @@ class ClusterRun:
         if has_shares(seed):
             self.shares = ShareWork(seed, self.cluster)
         self.members = MemberWork(seed, self.cluster) if has_members(seed) else None
+        self.streams = StreamsWork(seed, self.cluster) if has_streams(seed) else None
         bounds = None
         if lasting:
             bounds = Bounds(self.cluster, self.work, Random(f"{seed}/bounds"))
@@ -151,6 +158,7 @@ class ClusterRun:
             self.bug_reports.watching(),
             nullcontext() if self.shares is None else self.shares.checks.watching(),
             nullcontext() if self.members is None else self.members.checks.watching(),
+            nullcontext() if self.streams is None else self.streams.checks.watching(),
             charged(self.cluster.loop),
         ):
             self.cluster.run(self._run())
@@ -162,15 +170,9 @@ class ClusterRun:
         await self.work.create()
         loop = self.cluster.loop
         jobs = [loop.create_task(job) for job in self.work.jobs()]
-        if self.transactions is not None:
-            await self.transactions.create()
-            jobs += [loop.create_task(job) for job in self.transactions.jobs()]
-        if self.shares is not None:
-            await self.shares.create()
-            jobs += [loop.create_task(job) for job in self.shares.jobs()]
-        if self.members is not None:
-            await self.members.create()
-            jobs += [loop.create_task(job) for job in self.members.jobs()]
+        for one in self._clients():
+            await one.create()
+            jobs += [loop.create_task(job) for job in one.jobs()]
         for job in jobs:
             job.add_done_callback(raise_failure)
         administering = loop.create_task(self.work.administer())
@@ -180,12 +182,8 @@ class ClusterRun:
             self.work.is_calm = True
             await administering
         self.work.is_over = True
-        if self.transactions is not None:
-            self.transactions.is_over = True
-        if self.shares is not None:
-            self.shares.is_over = True
-        if self.members is not None:
-            self.members.is_over = True
+        for one in self._clients():
+            one.is_over = True
         await self._until(self._is_in_sync, "not all replicas are in sync")
         await self._until(lambda: all(job.done() for job in jobs), "clients are not done")
         await self._serve_again()
@@ -197,6 +195,11 @@ class ClusterRun:
         self.cluster.loop.on_turn = None
         for host in self.cluster:
             host.kill(power=False)
+
+    def _clients(self) -> list[TransactionWork | ShareWork | MemberWork | StreamsWork]:
+        """Return the clients that only some seeds have."""
+        found = (self.transactions, self.shares, self.members, self.streams)
+        return [one for one in found if one is not None]
 
     async def _until(self, holds: Callable[[], bool], otherwise: str) -> None:
         try:
@@ -300,6 +303,8 @@ class ClusterRun:
             self.shares.check()
         if self.members is not None:
             self.members.check(self._records_of(OFFSETS_TOPIC))
+        if self.streams is not None:
+            self.streams.check()
 
     def _records_of(self, topic: str) -> Iterator[Record]:
         """Return the records of a replica of a topic of one partition, which all are equal."""
