@@ -14,7 +14,7 @@ from ottla.config.broker import parse_broker_config
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metrics.sampled_stat import SampledStat, SampleWindow
 from ottla.quota import meters
-from ottla.quota.connections import ConnectionRates
+from ottla.quota.connections import ConnectionRates, plain_address
 from ottla.quota.mutations import MutationQuota
 from ottla.quota.quotas import Quotas
 from ottla.quota.rates import RateQuota
@@ -170,6 +170,7 @@ def test_an_ipv4_address_written_as_ipv6_is_limited() -> None:
     assert sum(rates.refuse_ms("1.2.3.4", START_MS) > 0 for _ in range(20)) == 10
     rates.set_limit((("ip", "::FFFF:1.2.3.4"),), None)
     assert rates.refuse_ms("1.2.3.4", START_MS) == 0
+    assert plain_address(bytes(10) + b"\xff\xff\1\2\3\4") == "1.2.3.4"  # of an Envelope
 
 
 def test_a_node_over_its_rate_waits() -> None:

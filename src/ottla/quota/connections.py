@@ -58,7 +58,7 @@ class ConnectionRates:
             self._default_limit = UNLIMITED if limit is None else int(limit)
             return
         try:
-            address = _plain(name)
+            address = plain_address(name)
         except ValueError:  # Kafka also stores host names
             extra = {"event": "quota.unreadable"}
             text = "the quota of host %s has no effect; set it for its IP address"
@@ -125,7 +125,7 @@ class ConnectionRates:
         return min(over_rate_ms(measured, limit, rate.window_ms(now_ms)), longest_ms)
 
 
-def _plain(name: str) -> str:
+def plain_address(name: str | bytes) -> str:
     """Return an address in the form of connections: IPv4-mapped IPv6 becomes IPv4."""
     address = ip_address(name)
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:

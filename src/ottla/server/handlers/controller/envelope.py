@@ -5,7 +5,6 @@ Kafka: ControllerApis.handleEnvelopeRequest, EnvelopeUtils (KIP-590).
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
@@ -14,6 +13,7 @@ from ottla.protocol.apis.envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.protocol.records.principal import DefaultPrincipalData
 from ottla.protocol.request_header import split_header
 from ottla.purgatory.pending import Pending
+from ottla.quota.connections import plain_address
 from ottla.security.principal import Principal
 from ottla.server.requests.api import handles, served_apis
 from ottla.server.requests.context import Context
@@ -148,4 +148,4 @@ def _sender(request: EnvelopeRequest) -> tuple[Principal, str]:
     if len(request.client_host_address) not in _ADDRESS_BYTES:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Failed to parse client address")
     found = Principal(principal.type, principal.name, principal.token_authenticated)
-    return found, str(ip_address(bytes(request.client_host_address)))
+    return found, plain_address(bytes(request.client_host_address))
