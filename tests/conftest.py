@@ -66,6 +66,10 @@ def _restored_log_levels() -> Iterator[None]:
 
 
 LONG_FIRST = (
+    "tests/conformance/mixed/",
+    "tests/conformance/tools/test_on_ottla.py",
+    "tests/conformance/differential/",
+    "tests/coordinator/test_against_kafka.py",
     "tests/spark",
     "tests/testing/test_document.py",
     "tests/simulation/",
