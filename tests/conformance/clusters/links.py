@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    _Link = Callable[[], tuple[int, int]]
+    """Gives the two nodes, the sender first."""
 
 _HOST = "127.0.0.1"
 _CHUNK_BYTES = 65_536
@@ -60,25 +64,32 @@ class Links:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        source = self._source_of(writer.get_extra_info("peername")[1]) or 0
-        await self._wait(source, node)
+        source_port = writer.get_extra_info("peername")[1]
+        source = cache(lambda: self._source_of(source_port) or 0)
+        await self._wait(lambda: (source(), node))
         there, to_node = await asyncio.open_connection(_HOST, port)
         try:
             await asyncio.gather(
-                self._copy(reader, to_node, source, node), self._copy(there, writer, node, source)
+                self._copy(reader, to_node, lambda: (source(), node)),
+                self._copy(there, writer, lambda: (node, source())),
             )
         finally:
             to_node.close()
 
     async def _copy(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, source: int, node: int
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, link: _Link
     ) -> None:
         while data := await reader.read(_CHUNK_BYTES):
-            await self._wait(source, node)
+            await self._wait(link)
             writer.write(data)
             await writer.drain()
         writer.close()
 
-    async def _wait(self, source: int, node: int) -> None:
-        while (source, node) in self._cut:
+    async def _wait(self, link: _Link) -> None:
+        """Wait while the link is cut.
+
+        Whose connection it is takes long to find out on a machine with many sockets, and all links
+        stand still meanwhile: that is asked only while there is a cut.
+        """
+        while self._cut and link() in self._cut:
             await self._healed.wait()
