@@ -8,10 +8,9 @@ never steps back.
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING
-from unittest.mock import patch
 
 from ottla import TopicPartition
 from ottla.coordinator.group import records
@@ -19,9 +18,10 @@ from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.group.offsets.committed import CommittedOffset
 from ottla.coordinator.group.offsets.records import OffsetKey
 from ottla.errors import KafkaError
+from tests.simulation.clusters.owners import OwnerChecks
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Iterator
+    from collections.abc import Coroutine, Iterable
     from typing import Any
 
     from ottla.clients.consumer.consumer import AsyncConsumer
@@ -47,38 +47,6 @@ def has_members(seed: int) -> bool:
     return seed % 7 in {4, 6}
 
 
-class OwnerChecks:
-    """Who owns which partition, in what each coordinator replays."""
-
-    def __init__(self) -> None:
-        self.changes = 0
-        self.violations: list[str] = []
-
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Look at the groups of all nodes while the context lasts."""
-        put = ConsumerGroup.put
-
-        def noted(group: ConsumerGroup, member: ConsumerMember) -> None:
-            put(group, member)
-            if group.group_id == GROUP:
-                self._check_owners(group, member)
-
-        with patch.object(ConsumerGroup, "put", noted):
-            yield
-
-    def _check_owners(self, group: ConsumerGroup, member: ConsumerMember) -> None:
-        self.changes += 1
-        own = _owned(member)
-        for other in group.members.values():
-            both = own & _owned(other) if other.member_id != member.member_id else set()
-            if both:
-                self.violations.append(
-                    f"{member.member_id} in epoch {member.member_epoch} and {other.member_id} in "
-                    f"{other.member_epoch} own {sorted(both)}"
-                )
-
-
 def _owned(member: ConsumerMember) -> set[tuple[bytes, int]]:
     return {
         (bytes(topic_id), index)
@@ -94,7 +62,7 @@ class MemberWork:
     def __init__(self, seed: int, cluster: SimulatedCluster) -> None:
         self.cluster = cluster
         self.rng = Random(f"{seed}/members")
-        self.checks = OwnerChecks()
+        self.checks = OwnerChecks(ConsumerGroup, GROUP, _owned)
         self.is_over = False
         self.sent: set[tuple[int, int]] = set()
         """Partition and offset of each acknowledged record."""

@@ -7,17 +7,17 @@ is given, leaves or is silent beyond its session. In the end the living share al
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING, Final
-from unittest.mock import patch
 
 from ottla.coordinator.group.streams.group import StreamsGroup
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.streams_group_heartbeat import StreamsGroupHeartbeatRequest, TaskIds
+from tests.simulation.clusters.owners import OwnerChecks
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Coroutine
     from typing import Any
 
     from ottla.clients.admin.admin import AsyncAdmin
@@ -47,38 +47,6 @@ _LOST: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_E
 def has_streams(seed: int) -> bool:
     """Whether a seed has these members; they are there with those of a consumer group."""
     return seed % 7 == 6
-
-
-class TaskChecks:
-    """Who owns which active task, in what each coordinator replays."""
-
-    def __init__(self) -> None:
-        self.changes = 0
-        self.violations: list[str] = []
-
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Look at the groups of all nodes while the context lasts."""
-        put = StreamsGroup.put
-
-        def noted(group: StreamsGroup, member: StreamsMember) -> None:
-            put(group, member)
-            if group.group_id == GROUP:
-                self._check_owners(group, member)
-
-        with patch.object(StreamsGroup, "put", noted):
-            yield
-
-    def _check_owners(self, group: StreamsGroup, member: StreamsMember) -> None:
-        self.changes += 1
-        own = _active(member)
-        for other in group.members.values():
-            both = own & _active(other) if other.member_id != member.member_id else set()
-            if both:
-                self.violations.append(
-                    f"{member.member_id} in epoch {member.member_epoch} and {other.member_id} in "
-                    f"{other.member_epoch} run {sorted(both)}"
-                )
 
 
 def _active(member: StreamsMember) -> set[tuple[str, int]]:
@@ -153,7 +121,7 @@ class StreamsWork:
     def __init__(self, seed: int, cluster: SimulatedCluster) -> None:
         self.cluster = cluster
         self.rng = Random(f"{seed}/streams")
-        self.checks = TaskChecks()
+        self.checks = OwnerChecks(StreamsGroup, GROUP, _active)
         self.is_over = False
         self.counts: dict[str, int] = {}
         self._living: dict[str, Process] = {}

@@ -60,8 +60,7 @@ class GroupChange:
     ) -> int:
         """Return the group epoch, raised where the subscriptions or their metadata have changed."""
         groups, group = self.groups, self.group
-        is_fresh = group.fresh_epoch is not None and group.epoch >= group.fresh_epoch
-        if not has_changed and is_fresh:
+        if not has_changed and group.is_fresh:
             return group.epoch
         removed = self.replaced or group.members.get(member.member_id)
         topics = subscribed_topics(group, [updated], [] if removed is None else [removed])

@@ -82,6 +82,11 @@ class ConsumerGroup:
     # ---------------------------------------------------------------- queries
 
     @property
+    def is_fresh(self) -> bool:
+        """Whether the metadata hash was compared in the group's epoch."""
+        return self.fresh_epoch is not None and self.epoch >= self.fresh_epoch
+
+    @property
     def epoch(self) -> int:
         """The group epoch: it rises with every change of subscriptions or metadata."""
         return self._epoch.value

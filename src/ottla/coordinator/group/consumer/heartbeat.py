@@ -74,10 +74,9 @@ def heartbeat(
 
 def _is_settled(group: ConsumerGroup, member: ConsumerMember) -> bool:
     """Whether a heartbeat without news changes nothing: by far the most frequent case."""
-    epoch = group.epoch
     return (
-        group.fresh_epoch is not None
-        and group.fresh_epoch <= epoch <= group.assignment_epoch
+        group.is_fresh
+        and group.epoch <= group.assignment_epoch
         and member.is_reconciled_to(group.assignment_epoch)
         and not group.regex_counts
     )
