@@ -38,6 +38,11 @@ class Pending(Generic[T]):
         return self._value is not _UNSET or self._error is not None
 
     @property
+    def succeeded(self) -> bool:
+        """Whether a value has arrived."""
+        return self._value is not _UNSET
+
+    @property
     def value(self) -> T:
         """The value; raises the error it failed with."""
         if self._value is _UNSET:

@@ -45,6 +45,8 @@ def consumer_heartbeat_of(
 ) -> Result[ConsumerGroupHeartbeatResponse]:
     """Apply a ConsumerGroupHeartbeat; a classic group becomes a consumer group where it joins."""
     group_id = request.group_id
+    if groups.consumer.find(group_id) is not None:
+        return consumer_heartbeat.heartbeat(groups.consumer, request, context)
     if groups.streams.find(group_id) is not None or groups.share.find(group_id) is not None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
     classic = groups.classic.find(group_id)

@@ -280,14 +280,14 @@ class GroupCoordinator:
                 heartbeat_interval_ms=0,
             )
 
-        assignors = self._consumer_settings(request.group_id).assignors
         try:
-            check_request(request, context.api_version, assignors)
+            check_request(request, context.api_version, self._consumer_settings)
         except KafkaError as error:
             return Pending.of(refuse(error))
 
         def run(shard: GroupShard) -> Result[ConsumerGroupHeartbeatResponse]:
-            check_size_of_names(request, self._log.max_batch_bytes(shard.partition))
+            if request.subscribed_topic_names:
+                check_size_of_names(request, self._log.max_batch_bytes(shard.partition))
             return conversion.consumer_heartbeat_of(shard.groups, request, context)
 
         pending = self._runtime.write(self.partition_for(request.group_id), run)

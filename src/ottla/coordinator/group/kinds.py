@@ -187,7 +187,7 @@ class KindOfGroups(Generic[G, S]):
         """Remove the member unless another heartbeat comes within its session."""
         if timeout_ms is None:
             timeout_ms = self.settings(group_id).session_timeout_ms
-        if self.timers.postpone(self._key(MemberTimer.SESSION, group_id, member_id), timeout_ms):
+        if self.extend_session(group_id, member_id, timeout_ms):
             return
         self.expect(
             MemberTimer.SESSION,
@@ -196,6 +196,11 @@ class KindOfGroups(Generic[G, S]):
             timeout_ms,
             lambda: self.fence(group_id, member_id, "the member session expired.", remove),
         )
+
+    def extend_session(self, group_id: str, member_id: str, timeout_ms: int) -> bool:
+        """Let a session end later than it would; False where it has to be started."""
+        key = (self.kind, group_id, MemberTimer.SESSION, member_id)
+        return self.timers.postpone(key, timeout_ms)
 
     def await_revocation(
         self, group_id: str, member: RevokingMember, remove: Callable[[G, Any], Result[None]]

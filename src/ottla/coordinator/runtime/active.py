@@ -224,13 +224,13 @@ class ActivePartition(Generic[S]):
         Operations run one at a time: work triggered by a response runs after its operation ends.
         """
         pending: Pending[T] = Pending()
-        self._in_turn(lambda: self._run_write(operation, pending, producer))
+        self._in_turn(self._run_write, operation, pending, producer)
         return pending
 
     def end_transaction(self, end: EndTransaction) -> Pending[None]:
         """Append and replay the marker of a transaction; done when it is committed."""
         pending: Pending[None] = Pending()
-        self._in_turn(lambda: self._run_end(end, pending))
+        self._in_turn(self._run_end, end, pending)
         return pending
 
     def read(self, operation: Callable[[S, int], T]) -> Pending[T]:
@@ -257,12 +257,14 @@ class ActivePartition(Generic[S]):
         """The snapshot that holds the committed state."""
         return self._registry.oldest_epoch
 
-    def _in_turn(self, step: Callable[[], None]) -> None:
-        self._queue.append(step)
+    def _in_turn(self, step: Callable[..., None], *arguments: Any) -> None:
+        """Run a step now; one that is begun within another step runs after that."""
         if self._is_running:
+            self._queue.append(partial(step, *arguments))
             return
         self._is_running = True
         try:
+            step(*arguments)
             while self._queue:
                 self._queue.popleft()()
         finally:
@@ -378,8 +380,9 @@ class ActivePartition(Generic[S]):
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE)  # before the replay, which may be long
 
         def replay() -> None:
-            for index, record in enumerate(records):
-                self.shard.replay(before + index, producer_id, record)
+            replay_one = self.shard.replay
+            for offset, record in enumerate(records, before):
+                replay_one(offset, producer_id, record)
 
         self._replay_and_append(replay, batch, verification=verification)
 

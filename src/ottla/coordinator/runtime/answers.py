@@ -18,6 +18,8 @@ R = TypeVar("R")
 
 def recover(pending: Pending[T], refuse: Callable[[Exception], T]) -> Pending[T]:
     """Return a Pending that completes with refuse(error) if the given one fails."""
+    if pending.succeeded:
+        return pending
     result: Pending[T] = Pending()
 
     def finished(done: Pending[T]) -> None:

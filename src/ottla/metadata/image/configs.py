@@ -10,7 +10,7 @@ org.apache.kafka.server.config.DefaultSupportedConfigChecker.
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.config.group import ClientMetricsConfig, GroupConfig
 from ottla.config.topic_settings import TopicSettings
@@ -51,7 +51,8 @@ class ConfigsImage:
 
     def of(self, resource_type: int, name: str) -> Mapping[str, str]:
         """Return what is stored for one resource; do not change it."""
-        return self.by_resource.get(ConfiguredResource(resource_type, name), _NOTHING)
+        key: Any = (resource_type, name)  # equal to a ConfiguredResource, and made faster
+        return self.by_resource.get(key, _NOTHING)
 
     def topic(self, name: str) -> Mapping[str, str]:
         """Return a topic's own settings."""

@@ -48,7 +48,7 @@ def _is_enabled(ctx: Context) -> bool:
     """Whether the cluster has the streams protocol, and this broker's settings allow it."""
     has_feature = ctx.broker.image.features.level(STREAMS_VERSION) >= 1
     names = ctx.broker.metadata.config.group_coordinator_rebalance_protocols
-    return has_feature and any(name.lower() == _PROTOCOL for name in names)
+    return has_feature and _PROTOCOL in map(str.lower, names)
 
 
 @handles(StreamsGroupHeartbeatRequest)

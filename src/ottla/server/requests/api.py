@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol import codec
@@ -147,10 +147,11 @@ def codec_form(request: type[Request], key: ApiKey) -> Form:
 
     def write(
         response: Any, correlation_id: int, version: int, throttle_time_ms: int
-    ) -> Sequence[SendItem]:
+    ) -> bytes | Sequence[SendItem]:
         if throttle_time_ms and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = throttle_time_ms
-        return encode_response(correlation_id, key, version, response)
+        items = encode_response(correlation_id, key, version, response)
+        return items if len(items) > 1 else cast("bytes", items[0])  # which is sent faster
 
     def fail(_request: Any, error: KafkaError) -> Any:
         response: Any = response_class(key)()

@@ -31,6 +31,7 @@ from ottla.protocol.apis.consumer_group_heartbeat import (
 )
 
 if TYPE_CHECKING:
+    from ottla.coordinator.group.config import ConsumerGroupConfig
     from ottla.coordinator.group.consumer.group import ConsumerGroup
     from ottla.coordinator.group.consumer.groups import ConsumerGroups
     from ottla.coordinator.group.consumer.member import TopicPartitions as TopicPartitionsById
@@ -50,13 +51,16 @@ def heartbeat(
         group = converted or groups.find(request.group_id) or groups.new(request.group_id)
     else:
         group = groups.get(request.group_id)
-    check_size(group, request.member_id, groups.settings(request.group_id).max_size)
+    settings = groups.settings(request.group_id)
+    check_size(group, request.member_id, settings.max_size)
     change = GroupChange(groups, group, _owned(request))
     member = _find_member(change, request, request.member_id or groups.new_member_id())
     updated = _with_request(member, request, context)
     if updated is member and _is_settled(group, member):
-        timeouts.start_session(groups, group.group_id, member.member_id)
-        return Result(_response(groups, request, member, member))
+        member_id, session_ms = member.member_id, settings.session_timeout_ms
+        if not groups.extend_session(group.group_id, member_id, session_ms):
+            timeouts.start_session(groups, group.group_id, member_id, session_ms)
+        return Result(_response(settings, request, member, member))
     has_changed = change.write_subscription(member, updated)
     has_new_pattern, is_resolved = patterns.update(
         groups, group, member, updated, change.records, may_describe=context.may_describe_topic
@@ -68,7 +72,7 @@ def heartbeat(
     reconciled = change.reconcile(updated, target, has_changed=has_changed)
     has_moved = reconciled is not updated and reconciled != updated
     timeouts.follow(groups, group.group_id, reconciled, has_moved=has_moved)
-    response = _response(groups, request, member, reconciled)
+    response = _response(settings, request, member, reconciled)
     return Result(response, change.records)
 
 
@@ -146,7 +150,7 @@ def _with_request(
 
 
 def _response(
-    groups: ConsumerGroups,
+    settings: ConsumerGroupConfig,
     request: ConsumerGroupHeartbeatRequest,
     member: ConsumerMember,
     reconciled: ConsumerMember,
@@ -155,7 +159,7 @@ def _response(
     response = ConsumerGroupHeartbeatResponse(
         member_id=reconciled.member_id,
         member_epoch=reconciled.member_epoch,
-        heartbeat_interval_ms=groups.settings(request.group_id).heartbeat_interval_ms,
+        heartbeat_interval_ms=settings.heartbeat_interval_ms,
     )
     is_full_request = (
         request.rebalance_timeout_ms != -1

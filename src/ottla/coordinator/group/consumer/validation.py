@@ -18,8 +18,9 @@ from ottla.coordinator.group.consumer.member import (
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
 
+    from ottla.coordinator.group.config import ConsumerGroupConfig
     from ottla.coordinator.group.consumer.group import ConsumerGroup
     from ottla.coordinator.group.consumer.member import TopicPartitions
     from ottla.protocol.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -29,23 +30,28 @@ CLIENT_MEMBER_ID_VERSION: Final = 1
 
 
 def check_request(
-    request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: Sequence[str]
+    request: ConsumerGroupHeartbeatRequest,
+    api_version: int,
+    settings: Callable[[str], ConsumerGroupConfig],
 ) -> None:
     """Raise INVALID_REQUEST or UNSUPPORTED_ASSIGNOR."""
     epoch = request.member_epoch
     if api_version >= CLIENT_MEMBER_ID_VERSION or epoch > 0 or epoch == LEAVE_EPOCH:
-        _require(_is_filled(request.member_id), "MemberId can't be empty.")
-    _require(_is_filled(request.group_id), "GroupId can't be empty.")
-    _require(_is_filled(request.instance_id), "InstanceId can't be empty.")
-    _require(_is_filled(request.rack_id), "RackId can't be empty.")
+        _require_filled(request.member_id, "MemberId")
+    _require_filled(request.group_id, "GroupId")
+    _require_filled(request.instance_id, "InstanceId")
+    _require_filled(request.rack_id, "RackId")
     if epoch == JOIN_EPOCH:
         _check_join(request)
     elif epoch == LEAVE_STATIC_EPOCH:
         _require(request.instance_id is not None, "InstanceId can't be null.")
-    else:
-        _require(epoch > LEAVE_STATIC_EPOCH, "MemberEpoch is invalid.")
+    elif epoch < LEAVE_STATIC_EPOCH:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "MemberEpoch is invalid.")
     assignor = request.server_assignor
-    if assignor is not None and assignor not in assignors:
+    if assignor is None:
+        return
+    assignors = settings(request.group_id).assignors
+    if assignor not in assignors:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
             f"ServerAssignor {assignor} is not supported. "
@@ -55,8 +61,7 @@ def check_request(
 
 def check_size_of_names(request: ConsumerGroupHeartbeatRequest, limit_bytes: int) -> None:
     """Raise MESSAGE_TOO_LARGE where the subscription cannot be written, before it is applied."""
-    names = request.subscribed_topic_names or ()
-    if sum(map(len, names)) > limit_bytes:
+    if sum(map(len, request.subscribed_topic_names or ())) > limit_bytes:
         raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE)
 
 
@@ -72,8 +77,9 @@ def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
     )
 
 
-def _is_filled(text: str | None) -> bool:
-    return text is None or bool(text.strip())
+def _require_filled(text: str | None, name: str) -> None:
+    if text is not None and not text.strip():
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} can't be empty.")
 
 
 def _require(condition: bool, text: str) -> None:  # noqa: FBT001 - reads as a sentence

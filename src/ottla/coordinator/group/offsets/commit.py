@@ -45,20 +45,21 @@ def commit(
 ) -> Result[OffsetCommitResponse]:
     """Commit each offset whose metadata is not too long; topic names are resolved already."""
     check = _validate(groups, request, api_version)
-    config = groups.classic.config
+    max_metadata_length = groups.classic.config.offset_metadata_max_bytes
     now_ms = groups.classic.clock.now_ms()
     retention_ms = request.retention_time_ms
     expire_ms = -1 if retention_ms == -1 else min(now_ms + retention_ms, LATEST_MS)
     result = Result(OffsetCommitResponse(topics=[]))
+    records = result.records
     for topic in request.topics:
         answer = ResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=[])
         result.response.topics.append(answer)
         for partition in topic.partitions:
-            code = ErrorCode.NONE
+            code = 0
             index = partition.partition_index
             metadata = partition.committed_metadata or ""
-            if _utf16_length(metadata) > config.offset_metadata_max_bytes:
-                code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            if metadata and _utf16_length(metadata) > max_metadata_length:
+                code = int(ErrorCode.OFFSET_METADATA_TOO_LARGE)
             else:
                 if check is not None:
                     check(topic.name, index, topic.topic_id)
@@ -75,7 +76,7 @@ def commit(
                     ),
                 )
                 name = _new_tuple(TopicPartition, (topic.name, index))
-                result.records.append(offset_commit(request.group_id, name, committed))
+                records.append(offset_commit(request.group_id, name, committed))
             answer.partitions.append(ResponsePartition(partition_index=index, error_code=code))
     groups.offsets.commits += len(result.records)
     return result

@@ -91,13 +91,12 @@ class OffsetRequests:
             )
 
         def merge(response: OffsetCommitResponse) -> OffsetCommitResponse:
-            if not refused:
-                return response
             for topic in response.topics:
                 _merge(refused, (topic.name, topic.topic_id), topic)
             return OffsetCommitResponse(topics=list(refused.values()))
 
-        return recover(pending, refuse).then(merge)
+        answer = recover(pending, refuse)
+        return answer.then(merge) if refused else answer
 
     def _resolve(self, topic: CommitTopic, may_read: Allowed, *, uses_ids: bool) -> ErrorCode:
         """Fill in the name or the id; the order of the checks hides unauthorized topics."""
