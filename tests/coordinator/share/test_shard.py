@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -134,6 +135,20 @@ def test_batches_are_combined(
         (StateBatch(*one) for one in known), (StateBatch(*one) for one in added), start
     )
     assert list(found) == [StateBatch(*one) for one in combined]
+
+
+def test_the_time_to_combine_grows_with_the_number_of_batches() -> None:
+    """Not with its square: each record in flight may have a state of its own."""
+
+    def seconds(count: int) -> float:
+        known = [StateBatch(index, index, 2 * (index % 2), 1) for index in range(count)]
+        added = [StateBatch(index, index, 1 + 3 * (index % 2), 2) for index in range(count)]
+        begin = time.process_time()
+        assert list(combine_batches(known, added, 0)) == added
+        return time.process_time() - begin
+
+    small = min(seconds(500) for _ in range(3))
+    assert min(seconds(4000) for _ in range(2)) < 24 * small
 
 
 def test_a_key_is_written_as_find_coordinator_reads_it() -> None:

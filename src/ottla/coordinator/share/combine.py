@@ -8,7 +8,7 @@ Kafka: org.apache.kafka.coordinator.share.PersisterStateBatchCombiner.
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from ottla.coordinator.share.state import UNINITIALIZED_OFFSET, StateBatch
@@ -31,13 +31,23 @@ def combine_batches(
             continue
         found.pop()
         for part in _merge(previous, batch):
-            if part not in left:
-                insort(left, part)
+            _insert(left, part)
     return tuple(found)
 
 
+def _insert(batches: list[StateBatch], batch: StateBatch) -> None:
+    """Insert a batch in order, unless it is there.
+
+    The place is searched for: thousands of records of one partition may be in flight, each with a
+    state of its own.
+    """
+    place = bisect_left(batches, batch)
+    if place == len(batches) or batches[place] != batch:
+        batches.insert(place, batch)
+
+
 def _from(batch: StateBatch, start_offset: int) -> tuple[StateBatch, ...]:
-    """Return what of a batch is not below start_offset."""
+    """Return the part of a batch that is not below start_offset, if any."""
     if start_offset == UNINITIALIZED_OFFSET or batch.first_offset >= start_offset:
         return (batch,)
     return () if batch.last_offset < start_offset else (batch._replace(first_offset=start_offset),)
