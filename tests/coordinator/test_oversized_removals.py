@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.coordinator.group import GroupCoordinatorConfig
+from ottla.coordinator.group.offsets import removal
 from ottla.coordinator.group.sweeps import RECORDS_PER_SLICE
 from ottla.coordinator.runtime import Result
 from ottla.errors import ErrorCode
@@ -20,21 +21,27 @@ BATCH_BYTES = 300
 GROUPS = [f"group-{number}" for number in range(50)]
 
 
-def _with_offsets(retention_ms: int, group_ids: Sequence[str] = GROUPS) -> World:
-    """Return a coordinator of groups that each have one offset, then with small batches."""
+def _with_offsets(
+    retention_ms: int, group_ids: Sequence[str] = GROUPS, partitions: int = 1
+) -> World:
+    """Return a coordinator of groups that each have offsets, then with small batches."""
     config = GroupCoordinatorConfig(
         offsets_topic_num_partitions=1, offsets_retention_ms=retention_ms
     )
     world = World(config).elect()
+    world.topics.counts["t"] = partitions
     for group_id in group_ids:
-        partition = Committed.OffsetCommitRequestPartition(
-            partition_index=0, committed_offset=7, committed_metadata=""
-        )
+        committed = [
+            Committed.OffsetCommitRequestPartition(
+                partition_index=index, committed_offset=7, committed_metadata=""
+            )
+            for index in range(partitions)
+        ]
         request = OffsetCommitRequest(
             group_id=group_id,
             generation_id_or_member_epoch=-1,
             member_id="",
-            topics=[Committed(name="t", partitions=[partition])],
+            topics=[Committed(name="t", partitions=committed)],
         )
         assert world.coordinator.offset_commit(request, context(8)).done
     assert len(world.shard().offsets.by_group) == len(group_ids)
@@ -75,6 +82,37 @@ def test_many_offsets_go_in_slices() -> None:
         world.advance(1)
         left.append(len(world.shard().offsets.by_group))
     assert left == [count - RECORDS_PER_SLICE, 10, 0]
+
+
+def test_expired_offsets_of_a_large_group_are_counted_once() -> None:
+    """The metric counts what is removed, however many slices that takes."""
+    count = 2 * RECORDS_PER_SLICE + 10
+    world = _with_offsets(1000, ["group"], count)
+    world.advance(world.config.offsets_retention_check_interval_ms)
+    for _ in range(4):
+        world.advance(1)
+    shard = world.shard()
+    assert not shard.offsets.by_group
+    assert not shard.groups.ids()
+    assert shard.offsets.expirations == count
+
+
+def test_a_deletion_of_many_topics_looks_at_each_offset_once() -> None:
+    """The work of a group does not grow with the number of deleted topics."""
+    looked_up = 0
+
+    class Ids(dict[str, Any]):
+        """Counts lookups."""
+
+        def get(self, name: str, default: Any = None) -> Any:
+            nonlocal looked_up
+            looked_up += 1
+            return super().get(name, default)
+
+    world = _with_offsets(1_000_000_000, ["group"], partitions=3)
+    ids = Ids({f"other-{number}": [Topics.id_of("u")] for number in range(1000)})
+    assert removal.deleted_of_group(world.shard().groups, ids, "group") == ([], 4)
+    assert looked_up == 3
 
 
 def test_a_refused_part_is_reported_and_the_others_stay() -> None:

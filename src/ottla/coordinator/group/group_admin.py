@@ -12,6 +12,7 @@ from ottla.coordinator.group.begun import Begun
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
 from ottla.coordinator.group.group import GroupType
 from ottla.coordinator.group.offsets import removal
+from ottla.coordinator.group.sweeps import RECORDS_PER_SLICE
 from ottla.coordinator.runtime import CoordinatorRecord, Result
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.delete_groups import DeleteGroupsResponse
@@ -124,15 +125,15 @@ def delete_groups(groups: Groups, group_ids: Iterable[str]) -> Result[list[Delet
 
 
 def expired_of_group(groups: Groups, group_id: str) -> tuple[list[CoordinatorRecord], int]:
-    """Return the tombstones of a group's expired offsets, and of an empty group without others.
+    """Return the tombstones of a slice of a group's expired offsets, and how many offsets it had.
 
-    And the number of offsets that it had.
+    An empty group is removed with the last of its offsets.
     """
     group = groups.find(group_id)
     if group is None or group.group_type is GroupType.SHARE:
         return [], 1
     count = len(groups.offsets.by_group.get(group_id, ()))
-    tombstones, is_all = removal.expire(groups, group)
+    tombstones, is_all = removal.expire(groups, group, RECORDS_PER_SLICE)
     if is_all and group.is_empty:
         tombstones += groups.tombstones(group)
     return tombstones, count + 1

@@ -211,6 +211,7 @@ class GroupShard:
 
     def delete_topics(self, topics: tuple[tuple[str, Uuid], ...]) -> Result[None]:
         """Delete the offsets of deleted topics, given by name and id."""
-        examine = partial(removal.deleted_of_group, self.groups, topics)
+        ids = removal.ids_by_name(topics)
+        examine = partial(removal.deleted_of_group, self.groups, ids)
         group_ids = self.groups.offsets.group_ids()
         return Sweep(self._timers, ("deleted", topics), group_ids, examine).step()

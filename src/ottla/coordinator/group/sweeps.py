@@ -1,7 +1,7 @@
 """Removals over all groups of a shard in slices: of expired offsets, of a deleted topic's offsets.
 
-A shard may have hundreds of thousands of offsets. A slice looks at so many of them and writes so
-many tombstones; the next one follows when those are committed.
+A shard may have hundreds of thousands of offsets. A slice examines a bounded number of them and
+writes a bounded number of tombstones; the next slice follows when those are committed.
 
 Kafka: none; its coordinators have threads of their own.
 """
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from ottla.errors import KafkaError
 
     Examine: TypeAlias = Callable[[str], tuple[list[CoordinatorRecord], int]]
-    """Returns the tombstones of a group, and at how many offsets it looked."""
+    """Returns the tombstones of a group, and how many offsets it has examined."""
 
 OFFSETS_PER_SLICE: Final = 5_000
 RECORDS_PER_SLICE: Final = 250
-"""At some 20 µs each to encode and replay one."""
+"""Each takes about 20 µs to encode and to replay."""
 
 
 class Sweep:
-    """One removal that goes through a list of groups."""
+    """One removal over a list of groups."""
 
     def __init__(
         self, timers: ShardTimers, key: Hashable, group_ids: Iterable[str], examine: Examine
@@ -42,18 +42,18 @@ class Sweep:
     def step(self) -> Result[None]:
         """Return the tombstones of the next slice."""
         tombstones: list[CoordinatorRecord] = []
-        looked_at = 0
-        while self._left and looked_at < OFFSETS_PER_SLICE and len(tombstones) < RECORDS_PER_SLICE:
+        examined = 0
+        while self._left and examined < OFFSETS_PER_SLICE and len(tombstones) < RECORDS_PER_SLICE:
             found, count = self._examine(self._left[0])
-            looked_at += count
+            examined += count
             tombstones += found[:RECORDS_PER_SLICE]
-            if len(found) <= RECORDS_PER_SLICE:  # else the same group has more
+            if len(found) < RECORDS_PER_SLICE:  # else the same group may have more
                 self._left.popleft()
         result = Result(None, tombstones, atomic=False)
         if self._left:
-            result.on_append = self._go_on
+            result.on_append = self._continue
         return result
 
-    def _go_on(self, error: KafkaError | None) -> None:
+    def _continue(self, error: KafkaError | None) -> None:
         if error is None:  # else the next removal of its kind finds what is left
             self._timers.schedule(self._key, 1, self.step)  # in another turn

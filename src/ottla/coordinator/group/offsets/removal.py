@@ -17,7 +17,7 @@ from ottla.protocol.apis.offset_delete import OffsetDeleteRequest, OffsetDeleteR
 from ottla.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ottla.coordinator.group.group import Group
     from ottla.coordinator.group.groups import Groups
@@ -68,16 +68,21 @@ def delete_all(groups: Groups, group_id: str) -> list[CoordinatorRecord]:
     return [offset_tombstone(group_id, partition) for partition in known]
 
 
-def deleted_of_group(
-    groups: Groups, topics: Collection[tuple[str, Uuid]], group_id: str
-) -> tuple[list[CoordinatorRecord], int]:
-    """Return the tombstones of a group's offsets of deleted topics, and how many offsets it had.
-
-    Not those of a new topic of the same name.
-    """
+def ids_by_name(topics: Iterable[tuple[str, Uuid]]) -> dict[str, list[Uuid]]:
+    """Return the ids of topics, given by name and id, by name."""
     ids: dict[str, list[Uuid]] = {}
     for name, topic_id in topics:
         ids.setdefault(name, []).append(topic_id)
+    return ids
+
+
+def deleted_of_group(
+    groups: Groups, ids: Mapping[str, Sequence[Uuid]], group_id: str
+) -> tuple[list[CoordinatorRecord], int]:
+    """Return the tombstones of a group's offsets of deleted topics, and how many offsets it had.
+
+    ids holds the ids of the deleted topics by name. Offsets of a new topic of the same name stay.
+    """
     found: dict[TopicPartition, None] = {}
     count = 1
     for partition, committed in groups.offsets.all_of_group(group_id):
@@ -88,8 +93,8 @@ def deleted_of_group(
     return [offset_tombstone(group_id, partition) for partition in found], count
 
 
-def expire(groups: Groups, group: Group) -> tuple[list[CoordinatorRecord], bool]:
-    """Return the tombstones of a group's expired offsets, and whether no offset remains.
+def expire(groups: Groups, group: Group, max_count: int) -> tuple[list[CoordinatorRecord], bool]:
+    """Return the tombstones of at most max_count expired offsets, and whether no offset remains.
 
     Offsets of subscribed topics and of open transactions do not expire.
     """
@@ -114,6 +119,8 @@ def expire(groups: Groups, group: Group) -> tuple[list[CoordinatorRecord], bool]
             and not offsets.has_staged(group.group_id, partition)
         ):
             tombstones.append(offset_tombstone(group.group_id, partition))
+            if len(tombstones) == max_count:
+                break
     offsets.expirations += len(tombstones)
     is_all = len(tombstones) == len(committed) and not offsets.has_staged(group.group_id)
     return tombstones, is_all
