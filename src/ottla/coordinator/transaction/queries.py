@@ -112,6 +112,8 @@ def list_transactions(
     except re2.error:
         return Pending.of(_refused(ErrorCode.INVALID_REGULAR_EXPRESSION))
 
+    producer_ids = frozenset(request.producer_id_filters)
+
     def read(shard: TransactionShard, epoch: int, names: Sequence[str]) -> list[Listed]:
         found = (shard.transactions.get_at(name, epoch) for name in names)
         return [
@@ -121,7 +123,9 @@ def list_transactions(
                 transaction_state=one.state.text,
             )
             for one in found
-            if one is not None and _passes(one, request, states, pattern, now_ms)
+            if one is not None
+            and (not producer_ids or one.producer_id in producer_ids)
+            and _passes(one, request, states, pattern, now_ms)
         ]
 
     listed = runtime.read_all(lambda shard, epoch: shard.transactions.at(epoch), read)
@@ -147,8 +151,6 @@ def _passes(
 ) -> bool:
     if one.state is TransactionState.DEAD:
         return False  # it is about to be forgotten
-    if request.producer_id_filters and one.producer_id not in request.producer_id_filters:
-        return False
     if states and one.state not in states:
         return False
     if request.duration_filter >= 0 and now_ms - one.start_ms <= request.duration_filter:
