@@ -13,7 +13,7 @@ from ottla.protocol.apis.list_offsets import ListOffsetsRequest, ListOffsetsResp
 from ottla.protocol.fetch_values import FetchAnswer, FetchedPartition, FetchValues
 from ottla.quota.replication import ReplicationQuota
 from ottla.records.builder import encode_batch
-from ottla.replication.fetcher import FetcherSettings, ReplicaFetcher
+from ottla.replication.fetcher import NAMED_AT_ONCE, FetcherSettings, ReplicaFetcher
 from ottla.replication.partition import Partition
 from ottla.replication.traffic import ReplicationTraffic
 from ottla.storage.log.config import LogConfig
@@ -418,6 +418,31 @@ def test_logs_are_truncated_some_at_a_time() -> None:
     assert not world.fetcher.truncate(1, NOW_MS, NOW_MS, lambda _log: False)
     world.flush()
     assert named(world.fetch()) == [(1, 0)]
+
+
+def test_a_request_looks_up_a_bounded_number_of_logs() -> None:
+    """The others follow with the next requests: to write one of all would delay clients."""
+    count = NAMED_AT_ONCE + 1
+    world = World(count)
+    for _ in range(2):
+        world.fetch()
+        world.answer()
+    world.fetch()
+    code = int(ErrorCode.OFFSET_OUT_OF_RANGE)
+    world.answer(*(fetched(index, error_code=code) for index in range(count)))
+    looked_up: set[int] = set()
+    for _ in range(2):
+        lookup = world.fetcher.poll(NOW_MS)
+        assert isinstance(lookup, ListOffsetsRequest)
+        indexes = [one.partition_index for one in lookup.topics[0].partitions]
+        looked_up.update(indexes)
+        assert len(indexes) <= NAMED_AT_ONCE
+        parts = [
+            _Offsets.ListOffsetsPartitionResponse(partition_index=index, offset=0, timestamp=-1)
+            for index in indexes
+        ]
+        world.receive(ListOffsetsResponse(topics=[_Offsets(name="t", partitions=parts)]))
+    assert looked_up == set(range(count))
 
 
 def test_a_log_without_leader_epochs_is_cut_before_it_is_fetched() -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
@@ -322,7 +323,7 @@ class ReplicaFetcher:
         return request
 
     def _offsets_request(self) -> ListOffsetsRequest:
-        self._looked_up = list(self._lookups)
+        self._looked_up = list(islice(self._lookups, NAMED_AT_ONCE))
         topics: dict[str, ListOffsetsRequest.ListOffsetsTopic] = {}
         for replica in self._looked_up:
             name, index = replica.partition.topic_partition
