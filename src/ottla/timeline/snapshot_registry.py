@@ -2,7 +2,7 @@
 
 Kafka: org.apache.kafka.timeline.SnapshotRegistry.
 
-The structures hold the newest state in plain containers. A snapshot holds, for each structure
+The structures hold the newest state in ordinary containers. A snapshot holds, for each structure
 that changed after it, the previous values of the changed entries: an undo log. Reading at
 an epoch looks through the undo logs from that epoch upwards; reverting plays them back, newest
 first; deleting old snapshots drops them. So the newest state costs no more than a dict, a snapshot

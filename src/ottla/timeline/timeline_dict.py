@@ -9,7 +9,7 @@ from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import ItemsView, Iterator, KeysView, ValuesView
 
     from ottla.timeline.snapshot_registry import SnapshotRegistry
 
@@ -55,6 +55,20 @@ class TimelineDict(MutableMapping[K, V]):
 
     def __iter__(self) -> Iterator[K]:
         return iter(self._current)
+
+    # the views of the dict: those of Mapping cost a call of __getitem__ for each entry
+
+    def keys(self) -> KeysView[K]:
+        """Return a view of the keys."""
+        return self._current.keys()
+
+    def values(self) -> ValuesView[V]:
+        """Return a view of the values."""
+        return self._current.values()
+
+    def items(self) -> ItemsView[K, V]:
+        """Return a view of keys and values."""
+        return self._current.items()
 
     __hash__ = object.__hash__
 
