@@ -1,1 +1,1 @@
-"""Operations that wait: pending answers, timers and the purgatory."""
+"""Deferred completion: pending results, timers, FIFO timeouts, and the purgatory."""

@@ -26,7 +26,7 @@ class DelayedOperation(ABC):
         self._task: TimerTask | None = None
         self._forget: Callable[[], None] | None = None
         self.keys: dict[Hashable, None] = {}
-        """Whose change may complete it."""
+        """The keys that it watches: a change of one may complete it."""
 
     @abstractmethod
     def try_complete(self) -> bool:
@@ -46,7 +46,7 @@ class DelayedOperation(ABC):
             return False
         self.is_completed = True
         task, forget = self._task, self._forget
-        self._task = self._forget = None  # they lead back here
+        self._task = self._forget = None  # both refer to this operation
         if task is not None:
             task.cancel()
         if forget is not None:

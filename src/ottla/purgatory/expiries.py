@@ -1,7 +1,7 @@
-"""Ends what waits for too long, where nearly all is over long before: cheaper than timers.
+"""FIFO timeouts: cheaper than a timer for each request where nearly all complete in time.
 
-What waits equally long expires in the order of its beginning: one timer for the first of each
-such queue is enough. What is over leaves the queue with the next that is added.
+Requests with the same timeout expire in the order of their arrival, so a queue for each timeout
+needs one timer, that of its first entry. Completed entries are removed when another is added.
 
 Kafka: the timer of org.apache.kafka.server.purgatory.DelayedOperationPurgatory. Hot path:
 benchmarks/against_kafka/replicated.py.
@@ -20,18 +20,18 @@ SWEEP_SIZE: Final = 64
 
 
 class Expiring(Protocol):
-    """What waits until a deadline on the timer's clock."""
+    """A request with a deadline on the timer's clock."""
 
     deadline_ms: int
     is_over: bool
-    """Whether it waits no more."""
+    """Whether it is complete."""
 
     def expire(self) -> None:
-        """End the wait: the deadline has passed."""
+        """Complete it: the deadline has passed."""
 
 
 class _Queue:
-    """What waits equally long; at times what is over is removed from its middle."""
+    """The requests with one timeout, in the order of their deadlines."""
 
     __slots__ = ("next_sweep_size", "waiting")
 
@@ -40,29 +40,29 @@ class _Queue:
         self.next_sweep_size = SWEEP_SIZE
 
     def add(self, waiting: Expiring) -> None:
-        """Append it; drop what is over before it."""
+        """Append a request; remove completed ones, those in the middle once the queue doubles."""
         queue = self.waiting
         while queue and queue[0].is_over:
             queue.popleft()
-        if len(queue) >= self.next_sweep_size:  # the first waits longer than those behind it
+        if len(queue) >= self.next_sweep_size:  # the first one still waits: later ones may not
             self.waiting = queue = deque([one for one in queue if not one.is_over])
             self.next_sweep_size = max(SWEEP_SIZE, 2 * len(queue))
         queue.append(waiting)
 
 
 class Expiries:
-    """All that waits, by how long it waits at most."""
+    """The waiting requests, by timeout."""
 
     def __init__(self, timer: TimingWheel) -> None:
         self._timer = timer
         self._queues: dict[int, _Queue] = {}
 
     def __len__(self) -> int:
-        """Return how many are held, those included that are over and were not removed yet."""
+        """Return how many entries are held, completed ones that were not removed yet included."""
         return sum(len(queue.waiting) for queue in self._queues.values())
 
     def add(self, timeout_ms: int, waiting: Expiring) -> None:
-        """Expire it at its deadline, which is timeout_ms from now."""
+        """Expire a request at its deadline, which is timeout_ms from now."""
         queue = self._queues.get(timeout_ms)
         if queue is None:
             self._queues[timeout_ms] = _Queue(waiting)
@@ -75,7 +75,7 @@ class Expiries:
 
     def _expire(self, timeout_ms: int, now_ms: int) -> None:
         queue = self._queues[timeout_ms]
-        while queue.waiting:  # looked up each time: who expires may add others
+        while queue.waiting:  # looked up each time: `expire` may add others
             first = queue.waiting[0]
             if not first.is_over and first.deadline_ms > now_ms:
                 break

@@ -1,6 +1,6 @@
-"""What waits until a log is committed up to an offset, in the order of these offsets.
+"""A queue of waiters for a log's commit, in the order of the offsets they wait for.
 
-The runtime of the controller and that of the coordinators release their responses by it.
+The runtimes of the controller and of the coordinators release their responses by it.
 
 Kafka: org.apache.kafka.deferred.DeferredEventQueue.
 """
@@ -28,20 +28,20 @@ class OffsetQueue(Generic[W]):
         return len(self._waiting)
 
     def add(self, offset: int, waiter: W) -> None:
-        """Wait for an offset, which is not before that of an earlier waiter."""
+        """Add a waiter for an offset that is not lower than that of the waiter added last."""
         self._waiting.append((offset, waiter))
 
     def take(self, committed_offset: int) -> Iterator[W]:
-        """Remove and yield one after the other what waits for no more than an offset.
+        """Remove and yield the waiters for offsets up to the committed one.
 
-        What is done with one may add others.
+        Waiters may be added meanwhile.
         """
         waiting = self._waiting
         while waiting and waiting[0][0] <= committed_offset:
             yield waiting.popleft()[1]
 
     def take_all(self) -> list[W]:
-        """Remove and return all, because none of them is going to be committed here."""
+        """Remove and return all waiters: what they wait for will not be committed here."""
         waiting = [waiter for _, waiter in self._waiting]
         self._waiting.clear()  # the same deque, of which `take` may be in the middle
         return waiting

@@ -27,7 +27,7 @@ class Pending(Generic[T]):
 
     @classmethod
     def of(cls, value: T) -> Pending[T]:
-        """Return a completed one."""
+        """Return a Pending that is complete with value."""
         pending = cls()
         pending._value = value
         return pending
@@ -102,7 +102,7 @@ class Pending(Generic[T]):
 
 
 class Steps(Pending[T]):
-    """The value of an operation of several steps: complete when the last one is over.
+    """The value of an operation of several steps, complete when the last step is.
 
     Add each step before `begin`; a step in progress may add further ones.
     """
@@ -110,22 +110,22 @@ class Steps(Pending[T]):
     __slots__ = ("_open", "_result")
 
     def __init__(self, result: Callable[[], T]) -> None:
-        """Take what makes the value in the end; it must not raise."""
+        """Take the function that makes the value after the last step; it must not raise."""
         super().__init__()
         self._result = result
         self._open = 1
 
     def add(self, step: Pending[Any]) -> None:
-        """Wait for a step too, whether it succeeds or fails."""
+        """Wait for another step, whether it succeeds or fails."""
         self._open += 1
-        step.on_done(self._one_is_over)
+        step.on_done(self._step_done)
 
     def begin(self) -> Steps[T]:
-        """Complete when the added steps are over, which may be now; return self."""
-        self._one_is_over(self)
+        """Complete when the added steps are done, which may be now; return self."""
+        self._step_done(self)
         return self
 
-    def _one_is_over(self, _step: Pending[Any]) -> None:
+    def _step_done(self, _step: Pending[Any]) -> None:
         self._open -= 1
         if not self._open:
             self.complete(self._result())

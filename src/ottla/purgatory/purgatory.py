@@ -69,7 +69,7 @@ class Purgatory(Generic[D]):
         return completed
 
     def complete_watchers(self, key: Hashable) -> int:
-        """Complete all operations that watch a key that is no more; return how many."""
+        """Complete all operations that watch key, which no longer exists; return how many."""
         return sum(one.force_complete() for one in tuple(self._watchers.get(key, ())))
 
     def complete_all(self) -> int:

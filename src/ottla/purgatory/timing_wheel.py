@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Bucket = dict["TimerTask", None]
 
 WHEEL_SIZE: Final = 20
-_FEW: Final = 16
+_MAX_EXAMINED: Final = 16
 """Up to this many tasks of a bucket are examined to compute the exact next deadline."""
 
 
@@ -46,7 +46,7 @@ class TimerTask:
             return False
         del self._bucket[self]
         self._bucket = None
-        self.callback = _nothing  # it most often leads back to who holds the task
+        self.callback = _no_callback  # it usually refers to the holder of the task: a cycle
         return True
 
     def move_to(self, bucket: Bucket | None) -> None:
@@ -85,9 +85,9 @@ class TimingWheel:
         return task
 
     def postpone(self, task: TimerTask, deadline_ms: int) -> bool:
-        """Give a task a later deadline; False when it is due no later, or no longer waits.
+        """Give a task a later deadline; False for an earlier one, or when it no longer waits.
 
-        It stays in its bucket, and goes on to the one of its deadline when that bucket is opened.
+        It stays in its bucket and moves to the one of its deadline when that bucket is opened.
         """
         if deadline_ms < task.deadline_ms or not task.is_waiting:
             return False
@@ -102,7 +102,7 @@ class TimingWheel:
         """
         while self._starts:
             bucket = self._buckets[self._starts[0]]
-            if len(bucket) > _FEW:
+            if len(bucket) > _MAX_EXAMINED:
                 return self._starts[0][0]
             if bucket:
                 earliest_ms = min(task.deadline_ms for task in bucket)
@@ -157,5 +157,5 @@ class TimingWheel:
         return fired
 
 
-def _nothing(_now_ms: int) -> None:
-    """Stand for the callback of a task that has fired or is cancelled."""
+def _no_callback(_now_ms: int) -> None:
+    """Take the place of the callback of a task that has fired or is cancelled."""
