@@ -110,13 +110,19 @@ class TimingWheel:
             del self._buckets[heappop(self._starts)]
         return None
 
-    def advance(self, now_ms: int) -> int:
-        """Fire due tasks in order; return how many. Exceptions of callbacks propagate."""
+    def advance(self, now_ms: int, has_time: Callable[[], bool] | None = None) -> int:
+        """Fire due tasks in order; return how many. Exceptions of callbacks propagate.
+
+        Once has_time, which is asked after each task, returns False, the tasks that are left stay
+        due.
+        """
         fired = 0
         self._in_advance = True
         try:
             while self._starts and self._starts[0][0] <= now_ms:
-                fired += self._open_next_bucket(now_ms)
+                fired += self._open_next_bucket(now_ms, has_time)
+                if has_time is not None and not has_time():
+                    return fired
             self._now_ms = max(self._now_ms, now_ms)
         finally:
             self._in_advance = False
@@ -134,17 +140,17 @@ class TimingWheel:
             heappush(self._starts, key)
         task.move_to(bucket)
 
-    def _open_next_bucket(self, now_ms: int) -> int:
+    def _open_next_bucket(self, now_ms: int, has_time: Callable[[], bool] | None) -> int:
         key = heappop(self._starts)
         bucket = self._buckets.pop(key)
         self._now_ms = max(self._now_ms, key[0])
         try:
-            return self._fire(bucket, now_ms) if key[1] == -1 else 0
-        finally:  # tasks of a coarser bucket and postponed ones move, after a raise all stay due
+            return self._fire(bucket, now_ms, has_time) if key[1] == -1 else 0
+        finally:  # tasks of a coarser bucket and postponed ones move, those left over stay due
             for task in bucket:
                 self._insert(task)
 
-    def _fire(self, bucket: Bucket, now_ms: int) -> int:
+    def _fire(self, bucket: Bucket, now_ms: int, has_time: Callable[[], bool] | None) -> int:
         fired = 0
         tasks = [task for task in bucket if task.deadline_ms <= self._now_ms]
         if len(tasks) > 1:
@@ -154,6 +160,8 @@ class TimingWheel:
             if task.cancel():  # False: an earlier callback cancelled it
                 fired += 1
                 callback(now_ms)
+                if has_time is not None and not has_time():
+                    break
         return fired
 
 

@@ -96,6 +96,33 @@ def test_a_timer_s_task_names_the_turn() -> None:
     assert "test_a_timer_s_task_names_the_turn.<locals>.<lambda>" in watch.slowest.name
 
 
+def test_tasks_due_together_are_spread_over_turns() -> None:
+    """After some milliseconds the others wait, in their order, while the loop serves sockets."""
+    clock = Clock()
+    watch = TurnWatch(clock.elapsed_s)
+    loop = asyncio.new_event_loop()
+    fired: list[int] = []
+
+    def work(number: int, _now_ms: int) -> None:
+        fired.append(number)
+        clock.work(0.003)
+
+    try:
+        timer = LoopTimer(loop, clock, watch)
+        for number in range(5):
+            timer.add(10 + number % 2, partial(work, number))
+        clock.now_s = 0.02
+        seen = []
+        while len(fired) < 5:
+            watch.run(timer._wake)
+            seen.append(len(fired))
+        timer.close()
+    finally:
+        loop.close()
+    assert fired == [0, 2, 4, 1, 3]
+    assert seen == [2, 4, 5]
+
+
 def test_callbacks_have_names() -> None:
     """A partial has that of the function which it calls in the end."""
     assert name_of(partial(name_of, print)) == "builtins.print"

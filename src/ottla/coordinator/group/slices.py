@@ -31,7 +31,7 @@ Slices: TypeAlias = "Generator[list[CoordinatorRecord], None, T]"
 
 SLICE: Final = 100
 """Members, partitions or tasks whose assignment is computed or written in one slice."""
-LARGE: Final = 2 * SLICE
+LARGE: Final = SLICE // 2
 """Members from which on a group's assignment is computed in slices."""
 _NEXT_TURN_MS: Final = 1
 

@@ -92,6 +92,7 @@ class Node:
         self.failure: Exception | None = None
         self.halted = asyncio.Event()
         self._resources = NodeResources(config, environment, may_format=may_format)
+        self.collections = self._resources.collections
         self._waits = NodeWaits(self._resources.loop)
         try:
             self._build()

@@ -18,6 +18,7 @@ from ottla.server.node.identity import identify, tolerated
 from ottla.server.node.listeners import BoundPorts
 from ottla.server.node.plugins import load_policies
 from ottla.server.node.reporters import Reporters
+from ottla.server.system.garbage_collection import CollectionSchedule
 from ottla.server.system.timers import LoopTimer
 from ottla.server.system.turns import TurnWatch, WatchedLoop
 from ottla.server.system.workers import VolumeWorkers
@@ -88,6 +89,8 @@ class NodeResources:
         if is_watched:
             loop = cast("asyncio.AbstractEventLoop", WatchedLoop(loop, self.turns))
         self.loop = loop
+        self.collections = CollectionSchedule(loop, self.turns)
+        """Off until it is started: the process may have other users than this node."""
         with ExitStack() as held:
             self.policies = load_policies(config)
             held.callback(self.policies.close)

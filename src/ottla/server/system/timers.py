@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ottla.clock import Clock
     from ottla.server.system.turns import TurnWatch
 
+TURN_BUDGET_S = 0.004
+"""Tasks that are due begin within so much of a turn; those after it wait for the next turn."""
 MEETING_MS = 250
 """What recurs and may come a little early or late is done at multiples of this."""
 
@@ -65,10 +67,14 @@ class LoopTimer(TimingWheel):
         self._handle = self._loop.call_later(delay_ms / 1000, self._wake)
 
     def _wake(self) -> None:
+        turns = self._turns
+        self._fire_due(None if turns is None else turns.has_time_left(TURN_BUDGET_S))
+
+    def _fire_due(self, has_time: Callable[[], bool] | None) -> None:
         self._handle = None
         self._is_advancing = True
         try:
-            self.advance(self._clock.monotonic_ms())
+            self.advance(self._clock.monotonic_ms(), has_time)
         finally:
             self._is_advancing = False
             deadline_ms = self.next_deadline()
@@ -76,10 +82,10 @@ class LoopTimer(TimingWheel):
                 self._schedule(deadline_ms)
 
     def catch_up(self) -> None:
-        """Do what is due after the clock was moved."""
+        """Do all that is due after the clock was moved."""
         if self._handle is not None:
             self._handle.cancel()
-            self._wake()
+            self._fire_due(None)
 
     def close(self) -> None:
         """Wake up no more."""

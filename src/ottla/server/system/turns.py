@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ class TurnWatch:
         self.counts = [0] * (len(BOUNDS_S) + 1)
         """Turns by BOUNDS_S, not cumulative; the last ones took longer."""
         self.total_s = 0.0
+        self._report_at_s = inf
+        self._report_every_s = inf
+        self._on_work: Callable[[], object] | None = None
         self._part = SlowTurn(0.0, "")
         self._window_ends_s = 0.0
         self._slowest = [SlowTurn(0.0, ""), SlowTurn(0.0, "")]
@@ -68,10 +72,29 @@ class TurnWatch:
         finally:
             duration_s = elapsed_s() - start_s
             self.total_s += duration_s
+            if self.total_s >= self._report_at_s:
+                self._report()
             if duration_s < 0.001:
                 self.counts[0] += 1
             else:
                 self._took(callback, duration_s, start_s)
+
+    def report_work(self, every_s: float, on_work: Callable[[], object] | None) -> None:
+        """Call back at the end of a turn each time the turns took so long in all; None: never."""
+        self._on_work = on_work
+        self._report_every_s = every_s if on_work is not None else inf
+        self._report_at_s = self.total_s + self._report_every_s
+
+    def _report(self) -> None:
+        self._report_at_s = self.total_s + self._report_every_s
+        if self._on_work is not None:
+            self._on_work()
+
+    def has_time_left(self, budget_s: float) -> Callable[[], bool]:
+        """Return what tells whether less than a time has passed since this call."""
+        elapsed_s = self._elapsed_s
+        until_s = elapsed_s() + budget_s
+        return lambda: elapsed_s() < until_s
 
     def run_part(self, callback: Callable[..., object], *arguments: Any) -> None:
         """Call back as one of several parts of a turn, which may name the turn."""
