@@ -87,8 +87,7 @@ class Node:
         self.config = config
         self.clock = environment.clock
         self._created_ms = self.clock.monotonic_ms()
-        self._are_requests_logged = False
-        self._is_left = False
+        self._are_requests_logged = self._is_left = False
         self.failure: Exception | None = None
         self.halted = asyncio.Event()
         self._resources = NodeResources(config, environment, may_format=may_format)
