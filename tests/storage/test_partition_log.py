@@ -15,6 +15,7 @@ from ottla.storage.log.config import LogConfig
 from ottla.storage.log.partition_log import parse_partition_name
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import TopicPartition, Uuid
+from tests.records.test_legacy import message
 from tests.storage.logs import NOW_MS, SMALL, close, content, flush, new_log, put
 
 
@@ -275,6 +276,17 @@ def test_offsets_by_timestamp() -> None:
     start = log.reads.offset_for_timestamp(0)
     assert start is not None
     assert start.offset == 30
+
+
+def test_messages_of_old_formats_are_found_by_timestamp() -> None:
+    """A directory of an old broker may still hold them: each is a batch of one."""
+    log = new_log(config=LogConfig())
+    old = b"".join(message(1, number, b"v", timestamp=NOW_MS + number) for number in range(5))
+    log.writes.append_as_follower(old, leader_epoch=0, now_ms=NOW_MS)
+    for timestamp in (NOW_MS + 3, NOW_MS + 4, -3):
+        found = log.reads.offset_for_timestamp(timestamp)
+        offset = 4 if timestamp == -3 else timestamp - NOW_MS
+        assert found == (NOW_MS + offset, offset, -1)
 
 
 def test_max_timestamp_of_an_empty_log() -> None:

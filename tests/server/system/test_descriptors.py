@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ottla.errors import CorruptMessage
 from ottla.server.system.files import RealDirectory, RealFile
 from ottla.storage.log.config import LogConfig
 from ottla.storage.log.partition_log import PartitionLog
@@ -31,6 +32,47 @@ def rolled(tmp_path: Path) -> PartitionLog:
     while len(log.segments) <= ROLLS:
         put(log)
     return log
+
+
+def test_recovery_holds_the_files_of_few_segments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log of thousands of segments that are not durable may not use up all descriptors."""
+    rolled(tmp_path).release()
+    counts = []
+    first_use = RealFile._open
+
+    def counted(file: RealFile) -> int:
+        descriptor = first_use(file)
+        counts.append(len(held(tmp_path)))
+        return descriptor
+
+    monkeypatch.setattr(RealFile, "_open", counted)
+    for suffix in (".log", ".index"):  # indexes that are missing are rebuilt from all segments
+        PartitionLog.open(
+            RealDirectory(str(tmp_path)), "t-0", config=SMALL, now_ms=NOW_MS, clean=suffix != ".log"
+        )
+        assert held(tmp_path) == []
+        for index in (tmp_path / "t-0").glob("*.index"):
+            index.unlink()
+    assert max(counts) <= 2
+
+
+def test_a_log_that_cannot_be_loaded_holds_none(tmp_path: Path) -> None:
+    """Each damaged log of a start would keep some until the node stops."""
+    log = rolled(tmp_path)
+    log.release()
+    path = tmp_path / log.segments.active.path(".log")
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with pytest.raises(CorruptMessage):
+        PartitionLog.open(
+            RealDirectory(str(tmp_path)),
+            "t-0",
+            config=SMALL,
+            now_ms=NOW_MS,
+            recovery_point=log.log_end_offset,
+        )
+    assert held(tmp_path) == []
 
 
 def test_a_rolled_segment_holds_none_once_it_is_durable(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ Kafka: org.apache.kafka.storage.internals.log.TransactionIndex, AbortedTxn.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from contextlib import closing
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.errors import CorruptMessage
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ottla.storage.directory import Directory, File
 
 ENTRY = Struct(">hqqqq")
@@ -30,53 +33,70 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
-    """`.txnindex`: int16 version 0, then producer id and three offsets, 34 bytes an entry."""
+    """`.txnindex`: int16 version 0, then producer id and three offsets, 34 bytes an entry.
 
-    __slots__ = ("_dirty", "_entries", "directory", "path")
+    Kept as bytes and decoded on request: a segment may have the aborts of 100,000 producers.
+    """
+
+    __slots__ = ("_data", "_dirty", "directory", "path")
 
     def __init__(self, directory: Directory, path: str) -> None:
         self.directory = directory
         self.path = path
-        self._entries: list[AbortedTransaction] | None = None
+        self._data: bytearray | None = None
         self._dirty = True  # an earlier process may have written it without a sync
 
     def entries(self) -> list[AbortedTransaction]:
         """Return all entries, oldest first; CorruptMessage when the file is invalid."""
-        if self._entries is None:
-            self._entries = self._load()
-        return self._entries
+        return [self._decoded(fields) for fields in ENTRY.iter_unpack(self._content())]
 
-    def _load(self) -> list[AbortedTransaction]:
-        if not self.directory.exists(self.path):
-            return []
-        data = self.directory.read_file(self.path)
-        if len(data) % ENTRY.size:
-            raise CorruptMessage(f"{self.path} has {len(data)} bytes, not whole entries")
-        entries = []
-        for version, *fields in ENTRY.iter_unpack(data):
-            entry = AbortedTransaction(*fields)
-            if version != 0 or entry.last_offset < entry.first_offset:
-                raise CorruptMessage(f"{self.path} holds {entry} of version {version}")
-            entries.append(entry)
-        return entries
+    def entries_from(self, offset: int) -> Iterator[AbortedTransaction]:
+        """Yield the transactions that end at or after offset; CorruptMessage for an invalid one."""
+        for number in range(self._count_below(offset), self._count()):
+            yield self._decoded(self._fields(number))
+
+    def _count(self) -> int:
+        return len(self._content()) // ENTRY.size
+
+    def _content(self) -> bytearray:
+        if self._data is None:
+            data = self.directory.read_file(self.path) if self.directory.exists(self.path) else b""
+            if len(data) % ENTRY.size:
+                raise CorruptMessage(f"{self.path} has {len(data)} bytes, not whole entries")
+            self._data = bytearray(data)
+        return self._data
+
+    def _fields(self, number: int) -> tuple[int, ...]:
+        return ENTRY.unpack_from(self._content(), number * ENTRY.size)
+
+    def _decoded(self, fields: tuple[int, ...]) -> AbortedTransaction:
+        version, entry = fields[0], AbortedTransaction(*fields[1:])
+        if version != 0 or entry.last_offset < entry.first_offset:
+            raise CorruptMessage(f"{self.path} holds {entry} of version {version}")
+        return entry
+
+    def _count_below(self, offset: int) -> int:
+        """Return how many transactions end before offset: they are in order of their markers."""
+        return bisect_left(range(self._count()), offset, key=lambda number: self._fields(number)[3])
 
     def append(self, entry: AbortedTransaction) -> None:
         """Add one and write it at once: aborts are rare. Not added on OSError."""
-        entries = self.entries()
-        self.directory.write_at(self.path, len(entries) * ENTRY.size, ENTRY.pack(0, *entry))
+        data, packed = self._content(), ENTRY.pack(0, *entry)
+        self.directory.write_at(self.path, len(data), packed)
         self._dirty = True
-        entries.append(entry)
+        data += packed
 
     def truncate_to(self, offset: int) -> None:
         """Drop every transaction that ends at or after offset."""
-        entries = self.entries()
-        kept = [entry for entry in entries if entry.last_offset < offset]
-        if len(kept) < len(entries):
-            file = self.directory.open(self.path, create=True)
-            file.truncate(len(kept) * ENTRY.size)
-            file.close()
+        kept_bytes = self._count_below(offset) * ENTRY.size
+        if kept_bytes < len(self._content()):
+            self._truncate_file(kept_bytes)
             self._dirty = True
-            self._entries = kept
+            del self._content()[kept_bytes:]
+
+    def _truncate_file(self, size: int) -> None:
+        with closing(self.directory.open(self.path, create=True)) as file:
+            file.truncate(size)
 
     def replace(self, entries: list[AbortedTransaction]) -> None:
         """Replace the entries durably: entries that were flushed once must not get lost.
@@ -89,15 +109,13 @@ class TransactionIndex:
                 self.directory.write_file_atomically(self.path, data)
         elif entries:
             self.directory.write_file_atomically(self.path, data)
-        self._entries = entries
+        self._data = bytearray(data)
 
     def reset(self) -> None:
         """Drop all entries."""
         if self.directory.exists(self.path):
-            file = self.directory.open(self.path)
-            file.truncate(0)
-            file.close()
-        self._entries = []
+            self._truncate_file(0)
+        self._data = bytearray()
 
     def pin_for_sync(self) -> File | None:
         """Return the file, or None when it is unchanged.
@@ -120,4 +138,4 @@ class TransactionIndex:
 
     def release(self) -> None:
         """Drop the cached entries."""
-        self._entries = None
+        self._data = None

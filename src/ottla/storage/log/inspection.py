@@ -15,6 +15,7 @@ from ottla.errors import CorruptMessage
 from ottla.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
 from ottla.storage.batches import parse_header
 from ottla.storage.directory import join
+from ottla.storage.indexes.offset_index import MAX_RELATIVE_OFFSET
 from ottla.storage.segments.segment import LOG_SUFFIX
 from ottla.storage.segments.segment_recovery import is_valid_batch, read_valid_batches
 
@@ -85,7 +86,7 @@ class LogInspection(NamedTuple):
 def inspect_log(
     directory: Directory, subdirectory: str, *, from_offset: int = 0, may_have_gaps: bool
 ) -> LogInspection:
-    """Check all segments from the one that holds from_offset on; CorruptMessage never."""
+    """Check all segments from the one that holds from_offset on; never raises CorruptMessage."""
     bases = _base_offsets(directory, subdirectory)
     if not bases:
         return LogInspection(0, 0, (), None)
@@ -166,8 +167,10 @@ class _Inspector:
         first, count, end = -1, 0, -1
         start = damage.position
         for base_offset in bases:
+            # the offsets that a segment can hold exclude nearly all random bytes
+            offsets = range(damage.offset, base_offset + MAX_RELATIVE_OFFSET + 1)
             with closing(self._directory.open(self._path(base_offset))) as file:
-                for header in find_valid_batches(file, start, file.size(), damage.offset):
+                for header in find_valid_batches(file, start, file.size(), offsets):
                     first = header.base_offset if first < 0 else first
                     count += 1
                     end = max(end, header.last_offset + 1)
@@ -176,18 +179,18 @@ class _Inspector:
 
 
 def find_valid_batches(
-    file: File, position: int, end: int, least_offset: int
+    file: File, position: int, end: int, offsets: range
 ) -> Iterator[BatchHeader]:
-    """Search for v2 batches with a valid checksum, at any byte from position on."""
+    """Search for v2 batches with these base offsets and a valid checksum, at any byte."""
     while position + HEADER_BYTES <= end:
         for header, _ in read_valid_batches(file, end, position):
-            if header.base_offset >= least_offset:
+            if header.base_offset in offsets:
                 yield header
             position = header.position + header.size
-        position = _next_candidate(file, position + 1, end, least_offset)
+        position = _next_candidate(file, position + 1, end, offsets)
 
 
-def _next_candidate(file: File, position: int, end: int, least_offset: int) -> int:
+def _next_candidate(file: File, position: int, end: int, offsets: range) -> int:
     """Return where the next valid batch begins, or end."""
     while position + HEADER_BYTES <= end:
         chunk = memoryview(file.read(position, min(_CHUNK_BYTES, end - position)))
@@ -195,19 +198,19 @@ def _next_candidate(file: File, position: int, end: int, least_offset: int) -> i
         at = magics.find(_V2, _MAGIC_POSITION)
         while 0 <= at <= len(chunk) - HEADER_BYTES + _MAGIC_POSITION:
             start = at - _MAGIC_POSITION
-            if _is_batch(file, chunk[start:], position + start, end, least_offset):
+            if _is_batch(file, chunk[start:], position + start, end, offsets):
                 return position + start
             at = magics.find(_V2, at + 1)
         position += max(len(chunk) - HEADER_BYTES + 1, 1)
     return end
 
 
-def _is_batch(file: File, view: memoryview, position: int, end: int, least_offset: int) -> bool:
+def _is_batch(file: File, view: memoryview, position: int, end: int, offsets: range) -> bool:
     size = int.from_bytes(view[_LENGTH_POSITION:LOG_OVERHEAD_BYTES], "big") + LOG_OVERHEAD_BYTES
     if not HEADER_BYTES <= size <= end - position:
         return False
     header = parse_header(view, 0, position)
-    if header.base_offset < least_offset:
+    if header.base_offset not in offsets:
         return False
     data = view[:size] if size <= len(view) else memoryview(file.read(position, size))
     return is_valid_batch(header, data)

@@ -6,9 +6,8 @@ Kafka: UnifiedLog.{read, fetchOffsetByTimestamp}, LocalLog.read.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from contextlib import suppress
-from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
@@ -29,7 +28,6 @@ NO_DATA = b""
 # looked up once: an enum's members are found slowly
 _LOG_END: Final = FetchIsolation.LOG_END
 _HIGH_WATERMARK: Final = FetchIsolation.HIGH_WATERMARK
-_last_offset = attrgetter("last_offset")
 _new_tuple = tuple.__new__  # a named tuple's own constructor is a Python function
 
 
@@ -168,10 +166,7 @@ def aborted_transactions(
     upper = min(limit, segments.end_of(segment_number, log.log_end_offset))
     found: list[AbortedTransaction] = []
     for number in range(segment_number, len(segments)):
-        entries = segments[number].transaction_index.entries()
-        first = bisect_left(entries, fetch_offset, key=_last_offset)
-        for index in range(first, len(entries)):
-            entry = entries[index]
+        for entry in segments[number].transaction_index.entries_from(fetch_offset):
             if entry.first_offset < upper:
                 found.append(entry)
             if entry.last_stable_offset >= upper:

@@ -94,8 +94,17 @@ class LogLoader:
         """Open everything; with `clean` false recover from recovery_point on.
 
         CorruptMessage when records below recovery_point are damaged or missing: they were flushed,
-        so they are not cut off as a torn tail is.
+        so they are not cut off as a torn tail is. No descriptor stays open, whatever happens.
         """
+        try:
+            return self._load(
+                recovery_point=recovery_point, log_start_offset=log_start_offset, clean=clean
+            )
+        finally:
+            for segment in self._segments:
+                segment.close_files()
+
+    def _load(self, *, recovery_point: int, log_start_offset: int, clean: bool) -> LoadedLog:
         self._flushed_offset = _ALL if clean else recovery_point
         found = self._directory.list(self._subdirectory)
         names = finish_swaps(self._directory, self._subdirectory, found)
@@ -133,8 +142,6 @@ class LogLoader:
         self._state.remove_stray_snapshots(segments.base_offsets)
         _rebuild_producers(self._state, segments.ordered, start, log_end_offset, self._now_ms)
         segments.active.needs_sync |= not clean  # a killed process may not have synced it
-        for segment in segments:
-            segment.close_files()
         return LoadedLog(
             segments,
             self._state,
@@ -208,7 +215,7 @@ class LogLoader:
         if clean:
             self._is_changed |= bool(self._unreadable or self._torn_transactions)
             for segment in self._unreadable:
-                rebuild_indexes(segment)
+                _rebuild_indexes(segment)
             if self._epochs_lost:
                 self._find_epochs(self._segments)
             return self._recover_transactions(log_start_offset, len(self._segments))
@@ -217,7 +224,7 @@ class LogLoader:
             first -= 1
         for segment in self._unreadable:
             if segment.base_offset < self._segments[first].base_offset:
-                rebuild_indexes(segment)
+                _rebuild_indexes(segment)
         if self._epochs_lost:
             self._find_epochs(self._segments[:first])
         self._recover_transactions(log_start_offset, first)
@@ -253,6 +260,7 @@ class LogLoader:
             cut = recover_segment(
                 segment, self._state, self._epochs, flushed_offset=self._flushed_offset
             )
+            segment.close_files()
             if cut or not self._is_followed(segment):
                 following = self._segments.index(segment) + 1
                 self._check_not_flushed(self._segments[following:])
@@ -303,12 +311,7 @@ class LogLoader:
         if not self._segments:
             return 0
         active = self._segments[-1]
-        if active.size == 0:
-            return active.base_offset
-        try:
-            return active.next_offset()
-        finally:
-            active.close_files()
+        return active.next_offset() if active.size else active.base_offset
 
     def _start_over(self, log_start_offset: int) -> None:
         """Begin at the log's start, empty: no remaining batch lies above it."""
@@ -326,6 +329,11 @@ def _rebuild_producers(
     replay(segments[0].directory, state, files, start, end_offset)
     state.remove_damaged_snapshots()
     state.write_snapshots()
+
+
+def _rebuild_indexes(segment: Segment) -> None:
+    rebuild_indexes(segment)
+    segment.close_files()
 
 
 def _is_whole(segment: Segment) -> bool:

@@ -10,6 +10,7 @@ Kafka: LocalLog.replaceSegments, LogLoader.removeTempFilesAndCollectSwapFiles.
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from ottla.storage.batches import walk_file
@@ -82,11 +83,10 @@ def _replaced_range(directory: Directory, subdirectory: str, swaps: list[str]) -
         if not name.endswith(_LOG_SWAP_SUFFIX):
             continue
         offset = _offset_of(name)
-        file = directory.open(join(subdirectory, name))
         next_offset = offset
-        for header in walk_file(file, 0, file.size()):
-            next_offset = header.last_offset + 1
-        file.close()
+        with closing(directory.open(join(subdirectory, name))) as file:
+            for header in walk_file(file, 0, file.size()):
+                next_offset = header.last_offset + 1
         first, end = min(first, offset), max(end, next_offset)
     return first, end
 

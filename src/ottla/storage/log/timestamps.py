@@ -5,8 +5,9 @@ Kafka: UnifiedLog.fetchOffsetByTimestamp, LogSegment.findOffsetByTimestamp.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ottla.errors import CorruptMessage
 from ottla.protocol.offset_timestamps import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP,
@@ -15,15 +16,21 @@ from ottla.protocol.offset_timestamps import (
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
 )
-from ottla.records.batch import NO_TIMESTAMP, RecordBatch
+from ottla.records.batch import NO_TIMESTAMP, TimestampType
+from ottla.records.batches import batch_at
+from ottla.records.scan import outline_records, scan_records, slice_end
 
 if TYPE_CHECKING:
-    from ottla.records.record import Record
+    from collections.abc import Iterator
+
+    from ottla.records.batch import RecordBatch
     from ottla.storage.batches import BatchHeader
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.segments.segment import Segment
 
-BATCH_LIMIT_BYTES = 100 << 20
+BATCH_LIMIT_BYTES: Final = 100 << 20
+_SLICE_RECORDS: Final = 1024
+_MALFORMED: Final = 1  # as in records/scan.py, whose constants are C's where it is compiled
 
 
 class TimestampAndOffset(NamedTuple):
@@ -38,8 +45,8 @@ def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampAndOffse
     """Return the first record at or after timestamp; None when there is none.
 
     LATEST_TIMESTAMP is the log end: the caller, which knows the isolation level, uses the high
-    watermark or the last stable offset instead. Without a remote
-    tier LATEST_TIERED_TIMESTAMP is offset -1.
+    watermark or the last stable offset instead. Without a remote tier LATEST_TIERED_TIMESTAMP and
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP are offset -1.
     """
     epochs = log.leader_epochs
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
@@ -62,11 +69,10 @@ def find_in(segment: Segment, timestamp: int, start_offset: int) -> TimestampAnd
     """Return the first record of a segment at or after timestamp, from an offset on."""
     before = segment.position_before(timestamp)
     for header in segment.walk(max(before, start_offset)):
-        if header.max_timestamp < timestamp:
-            continue
-        for record in _records(segment, header):
-            if record.timestamp >= timestamp and record.offset >= start_offset:
-                return TimestampAndOffset(record.timestamp, record.offset, header.leader_epoch)
+        if header.max_timestamp >= timestamp:
+            found = _find_in_batch(segment, header, timestamp, start_offset)
+            if found is not None:
+                return found
     return None
 
 
@@ -76,14 +82,40 @@ def _record_with_max_timestamp(log: PartitionLog) -> TimestampAndOffset | None:
     if newest.max_timestamp < 0:
         return None
     header = newest.batch_at(newest.max_timestamp_offset)
-    if header is None:
-        return None
-    for record in _records(newest, header):
-        if record.timestamp == newest.max_timestamp:
-            return TimestampAndOffset(record.timestamp, record.offset, header.leader_epoch)
+    return None if header is None else _find_in_batch(newest, header, newest.max_timestamp, 0)
+
+
+def _find_in_batch(
+    segment: Segment, header: BatchHeader, timestamp: int, start_offset: int
+) -> TimestampAndOffset | None:
+    batch = batch_at(memoryview(segment.file.read(header.position, header.size)), 0)
+    for found, offset in _times(batch, timestamp):
+        if found >= timestamp and offset >= start_offset:
+            return TimestampAndOffset(found, offset, header.leader_epoch)
     return None
 
 
-def _records(segment: Segment, header: BatchHeader) -> list[Record]:
-    data = segment.file.read(header.position, header.size)
-    return RecordBatch(data).records(BATCH_LIMIT_BYTES)
+def _times(batch: RecordBatch, timestamp: int) -> Iterator[tuple[int, int]]:
+    """Yield timestamp and offset of each record, except in slices that end before timestamp.
+
+    A batch may hold millions of records: decoding all of them takes seconds.
+    """
+    if batch.magic < 2:
+        for record in batch.records(BATCH_LIMIT_BYTES):
+            yield record.timestamp, record.offset
+        return
+    payload = memoryview(batch.decompressed_payload(BATCH_LIMIT_BYTES))
+    has_append_time = batch.timestamp_type is TimestampType.LOG_APPEND_TIME
+    base, position, index = batch.base_timestamp, 0, 0
+    while index < batch.record_count:
+        most = min(_SLICE_RECORDS, batch.record_count - index)
+        count, end = slice_end(payload, position, most, len(payload))
+        if not count:
+            raise CorruptMessage("Incorrect declared batch size, premature EOF reached")
+        # whether the times are within a range, here 0 to 0, does not matter
+        flags, largest, _ = scan_records(payload, position, end, count, base, 0, 0, False, index)
+        if has_append_time or flags & _MALFORMED or largest >= timestamp:
+            for offset, delta, _, _ in outline_records(payload, position, end, index, count):
+                found = batch.max_timestamp if has_append_time else base + delta
+                yield found, batch.base_offset + offset
+        position, index = end, index + count

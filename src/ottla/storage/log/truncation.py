@@ -27,17 +27,21 @@ class LogTruncation:
     def __init__(self, log: PartitionLog) -> None:
         self._log = log
 
-    def delete_old_segments(self, now_ms: int, step: ClockStep | None = None) -> int:
-        """Delete expired segments and return how many; none while the log is paused.
+    def delete_old_segments(
+        self, now_ms: int, step: ClockStep | None = None, max_count: int | None = None
+    ) -> int:
+        """Delete expired segments, at most max_count, and return how many.
 
-        Their files are renamed now and removed after file.delete.delay.ms. `held_back_count` has
-        the number of segments that are due only because of a clock jump.
+        None while the log is paused. Their files are renamed now and removed after
+        file.delete.delay.ms. `held_back_count` has the number of segments that are due only because
+        of a clock jump.
         """
         log = self._log
         if log.is_paused:
             return 0
         due, held_back_count = segments_to_delete(log, now_ms, step)
         log.retention_checked(held_back_count)
+        due = due[:max_count]
         if not due:
             return 0
         try:
