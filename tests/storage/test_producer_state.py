@@ -16,10 +16,11 @@ from ottla.storage.producers.snapshot import decode_snapshot, encode_snapshot
 from ottla.storage.producers.state import MAX_VERIFICATIONS
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import FileSlice
-from tests.storage.logs import NOW_MS, close, end, flush, new_log, put, send
+from tests.storage.logs import NOW_MS, close, content, end, flush, new_log, put, send
 
 if TYPE_CHECKING:
     from ottla.storage.log.append_info import AppendInfo
+    from ottla.storage.log.partition_log import PartitionLog
 
 LAST = 0x7FFF_FFFF
 
@@ -269,6 +270,45 @@ def test_a_failed_transaction_index_freezes_the_stable_offset() -> None:
     found = log.reads.read(0, 1000, isolation=FetchIsolation.TXN_COMMITTED).aborted_transactions
     assert found is not None
     assert len(found) == 1
+
+
+def aborted_first_offsets(log: PartitionLog, offset: int) -> list[int]:
+    """Return where the aborted transactions begin that a read from an offset on names."""
+    log.update_high_watermark(log.log_end_offset)
+    found = log.reads.read(offset, 10_000, isolation=FetchIsolation.TXN_COMMITTED)
+    assert found.aborted_transactions is not None
+    return [entry.first_offset for entry in found.aborted_transactions]
+
+
+def test_a_follower_that_gets_several_aborts_at_once_names_all_of_them() -> None:
+    """Two of one producer in one fetch, before an open transaction of another one.
+
+    Kafka's follower stores the open one's offset as the last stable offset of both aborts
+    (ProducerStateManager.findNextIncompleteTxn skips all transactions of the producer): once it
+    leads, readers of committed data get the second transaction's records.
+    """
+    leader, follower = new_log(), new_log()
+    for sequence in range(2):
+        send(leader, 1, sequence, transactional=True)
+        end(leader, 1, commit=False)
+    send(leader, 2, 0, transactional=True)
+    sent = content(leader.reads.read(0, 10_000).records)
+    follower.writes.append_as_follower(sent, leader_epoch=0, now_ms=NOW_MS)
+    assert aborted_first_offsets(leader, 0) == [0, 2]
+    assert aborted_first_offsets(follower, 0) == [0, 2]
+    entries = follower.segments.active.transaction_index.entries()
+    assert [entry.last_stable_offset for entry in entries] == [2, 4]
+
+
+def test_an_abort_s_stable_offset_behind_its_marker_ends_no_search() -> None:
+    """As Kafka's followers have stored it, whose files are taken over."""
+    log = new_log()
+    for sequence in range(2):
+        send(log, 1, sequence, transactional=True)
+        end(log, 1, commit=False)
+    index = log.segments.active.transaction_index
+    index.replace([entry._replace(last_stable_offset=4) for entry in index.entries()])
+    assert aborted_first_offsets(log, 0) == [0, 2]
 
 
 def test_a_read_names_the_aborted_transactions_of_what_it_returns() -> None:

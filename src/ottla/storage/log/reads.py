@@ -159,7 +159,9 @@ def aborted_transactions(
 ) -> list[AbortedTransaction]:
     """Return those that overlap [fetch_offset, the end of the segment read or the limit).
 
-    An index has them in the order of their markers.
+    An index has them in the order of their markers. One that begins at or after the last stable
+    offset of an entry has its marker later; that offset may be stored too high (Kafka's followers,
+    see PartitionProducers.last_stable_offset), but is never after the entry's marker.
     Kafka: LocalLog.addAbortedTransactions, TransactionIndex.collectAbortedTxns.
     """
     segments = log.segments
@@ -169,6 +171,6 @@ def aborted_transactions(
         for entry in segments[number].transaction_index.entries_from(fetch_offset):
             if entry.first_offset < upper:
                 found.append(entry)
-            if entry.last_stable_offset >= upper:
+            if min(entry.last_stable_offset, entry.last_offset + 1) >= upper:
                 return found
     return found

@@ -99,11 +99,15 @@ class PartitionProducers:
         return unreplicated if ongoing is None else min(ongoing, unreplicated)
 
     def last_stable_offset(self, completed: CompletedTransaction) -> int:
-        """Return the last stable offset as it is once `completed` is complete."""
-        for first_offset, producer_id in self._ongoing.items():
-            if producer_id != completed.producer_id:
-                return first_offset
-        return completed.last_offset + 1
+        """Return the last stable offset as it is once `completed` is complete.
+
+        A follower gets several markers at once: then later transactions have begun, of the same
+        producer as well, which the marker does not wait for. Kafka passes over those of the same
+        producer, and so names an offset that is too high.
+        """
+        stable = completed.last_offset + 1
+        others = (first for first in self._ongoing if first != completed.first_offset)
+        return min(stable, next(others, stable))
 
     def complete(self, completed: CompletedTransaction) -> None:
         """Close a transaction; it stays unstable until its marker is replicated."""
