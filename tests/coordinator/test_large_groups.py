@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.coordinator.group import slices
-from ottla.coordinator.group.consumer import target as consumer_target
-from ottla.coordinator.group.share import target as share_target
-from ottla.coordinator.group.streams import target as streams_target
 from ottla.errors import ErrorCode
 from tests.coordinator.harness import World
 from tests.transcripts.consumer_group_commands import ConsumerTranscript
@@ -91,8 +88,7 @@ class Members:
 def members(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Members:
     """Return a group that counts as large, whose members share the partitions."""
     monkeypatch.setattr(slices, "SLICE", 4)
-    for module in (consumer_target, share_target, streams_target):
-        monkeypatch.setattr(module, "LARGE", COUNT // 2)
+    monkeypatch.setattr(slices, "LARGE", COUNT // 2)
     made = Members(request.param)
     made.beat(NAMES[0])
     made.assign_every(NEVER_MS)

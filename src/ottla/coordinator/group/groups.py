@@ -70,13 +70,9 @@ class Groups:
 
     def exists_at(self, group_id: str, epoch: int) -> bool:
         """Whether the group exists in the committed state."""
-        return (
-            group_id in self.classic.stored.at(epoch)
-            or group_id in self.classic.simple.at(epoch)
-            or group_id in self.consumer.by_id.at(epoch)
-            or group_id in self.streams.by_id.at(epoch)
-            or group_id in self.share.by_id.at(epoch)
-        )
+        tables = (self.classic.stored, self.consumer.by_id, self.streams.by_id, self.share.by_id)
+        is_stored = any(table.get_at(group_id, epoch) is not None for table in tables)
+        return is_stored or group_id in self.classic.simple.at(epoch)
 
     def ids_at(self, epoch: int) -> list[str]:
         """Return the ids of all groups in the committed state, in order of appearance."""

@@ -15,10 +15,11 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.timeline import TimelineDict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from ottla.clock import Clock
     from ottla.coordinator.group.context import TopicNames
+    from ottla.coordinator.group.member_group import MemberGroup
     from ottla.coordinator.runtime import ShardTimers
     from ottla.timeline import SnapshotRegistry
 
@@ -63,15 +64,7 @@ class RevokingMember(Protocol):
         """Its progress."""
 
 
-class MemberGroup(Protocol):
-    """A group of any of these kinds."""
-
-    @property
-    def members(self) -> Mapping[str, Any]:
-        """The members by id."""
-
-
-G = TypeVar("G", bound=MemberGroup)
+G = TypeVar("G", bound="MemberGroup[Any, Any]")
 S = TypeVar("S", bound=Settings)
 
 
@@ -85,6 +78,8 @@ class KindOfGroups(Generic[G, S]):
 
     kind: ClassVar[str]
     group_class: ClassVar[type[Any]]
+    epoch_key: ClassVar[type[Any]]
+    """The key of the record of a group's epoch, whose tombstone removes the group."""
 
     registry: SnapshotRegistry
     timers: ShardTimers
@@ -131,6 +126,13 @@ class KindOfGroups(Generic[G, S]):
             group = self.by_id[group_id] = self.new(group_id)
         return group
 
+    def on_topics_changed(self, names: Iterable[str]) -> None:
+        """Compare the metadata of all groups that read these topics at their next heartbeat."""
+        changed = frozenset(names)
+        for group in self.by_id.values():
+            if group.reads_any(changed):
+                group.fresh_epoch = None
+
     # ---------------------------------------------------------------- members' timers
 
     def expect(
@@ -169,12 +171,6 @@ class KindOfGroups(Generic[G, S]):
     ) -> tuple[str, str, MemberTimer, str]:
         return self.kind, group_id, what, member_id
 
-    def members(self) -> Iterator[tuple[str, Any]]:
-        """Yield each group's id with a member; None for one that has left meanwhile."""
-        for group_id, group in list(self.by_id.items()):
-            for member_id in list(group.members):
-                yield group_id, group.members.get(member_id)
-
     # ---------------------------------------------------------------- sessions
 
     def start_session(
@@ -201,6 +197,29 @@ class KindOfGroups(Generic[G, S]):
         """Let a session end later than it would; False where it has to be started."""
         key = (self.kind, group_id, MemberTimer.SESSION, member_id)
         return self.timers.postpone(key, timeout_ms)
+
+    def start_all(self, start: Callable[[str, Any], None]) -> Iterator[None]:
+        """Call start(group id, member) for all members, after the log was loaded, in steps."""
+        for group_id, group in list(self.by_id.items()):
+            for member_id in list(group.members):
+                member = group.members.get(member_id)
+                if member is not None:  # it may have left between two steps
+                    start(group_id, member)
+                yield
+
+    def follow_revocation(
+        self,
+        group_id: str,
+        member: RevokingMember,
+        remove: Callable[[G, Any], Result[None]],
+        *,
+        is_revoking: bool,
+    ) -> None:
+        """Start the time for a revocation of a member that has moved, or end it."""
+        if is_revoking:
+            self.await_revocation(group_id, member, remove)
+        else:
+            self.cancel(MemberTimer.REBALANCE, group_id, member.member_id)
 
     def await_revocation(
         self, group_id: str, member: RevokingMember, remove: Callable[[G, Any], Result[None]]

@@ -138,7 +138,7 @@ class GroupShard:
         elif isinstance(key, schemas.GroupMetadataKey):
             assert value is None or isinstance(value, schemas.GroupMetadataValue)
             self._replay_group(key.group, value)
-        elif not share_replay.replay(self.share, key, value):
+        elif share_replay.replay(self.share, key, value) is None:
             group_id = consumer_replay.replay(self.consumer, key, value) or streams_replay.replay(
                 self.streams, key, value
             )
@@ -177,9 +177,9 @@ class GroupShard:
         for group_id in stored:
             if group_id in self.classic.stored:
                 yield from self._restart(self.classic.get(group_id))
-        yield from timeouts.start_all(self.consumer)
-        yield from streams_timeouts.start_all(self.streams)
-        yield from share_heartbeat.start_all(self.share)
+        yield from self.consumer.start_all(partial(timeouts.follow, self.consumer))
+        yield from self.streams.start_all(partial(streams_timeouts.follow, self.streams))
+        yield from self.share.start_all(partial(share_heartbeat.start_session, self.share))
 
     def _restart(self, group: ClassicGroup) -> Iterator[None]:
         for member in tuple(group.members.values()):

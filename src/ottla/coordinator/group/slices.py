@@ -17,17 +17,21 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 from ottla.coordinator.runtime.result import Result, empty_result
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Hashable, Mapping
+    from collections.abc import Callable, Generator, Hashable, Mapping
 
     from ottla.coordinator.group.kinds import KindOfGroups
+    from ottla.coordinator.group.member_group import MemberGroup
     from ottla.coordinator.runtime import CoordinatorRecord, ShardTimers
     from ottla.errors import KafkaError
 
 T = TypeVar("T")
 Steps: TypeAlias = "Generator[None, None, T]"
-"""A computation that yields now and again, and returns its result."""
+"""A computation that yields after a bounded part of its work, and returns its result."""
 Slices: TypeAlias = "Generator[list[CoordinatorRecord], None, T]"
-"""Records to write one list after the other."""
+"""Lists of records, each to be written before the next is computed."""
+
+Compute: TypeAlias = "Callable[[Any, dict[str, Any]], Steps[Mapping[str, Any]]]"
+"""Computes the targets of a group's members from the group and its members by id."""
 
 SLICE: Final = 100
 """Members, partitions or tasks whose assignment is computed or written in one slice."""
@@ -43,6 +47,43 @@ def is_due(timestamp_ms: int, interval_ms: int, now_ms: int) -> bool:
     Kafka its group waits until the clock of its coordinator is there.
     """
     return not timestamp_ms or not timestamp_ms <= now_ms < timestamp_ms + interval_ms
+
+
+def is_large(group: MemberGroup[Any, Any]) -> bool:
+    """Whether the group's assignment is computed in slices."""
+    return len(group.members) >= LARGE
+
+
+def must_compute(
+    groups: KindOfGroups[Any, Any],
+    group: MemberGroup[Any, Any],
+    group_epoch: int,
+    compute: Compute,
+    records: TargetRecords,
+) -> bool:
+    """Whether the target assignment is due, and to be computed at once.
+
+    That of a large group is begun in slices, unless it is the group's first.
+    """
+    timestamp_ms = group.assignment_timestamp_ms
+    interval_ms = groups.settings(group.group_id).assignment_interval_ms
+    if group_epoch <= group.assignment_epoch or not is_due(
+        timestamp_ms, interval_ms, groups.clock.now_ms()
+    ):
+        return False
+    if not timestamp_ms or not is_large(group):
+        return True
+    key = f"{groups.kind.lower()}-target", group.group_id
+    run(groups.timers, key, _target_slices(groups, group.group_id, compute, records))
+    return False
+
+
+def _target_slices(
+    groups: KindOfGroups[Any, Any], group_id: str, compute: Compute, records: TargetRecords
+) -> Slices[None]:
+    group = groups.find(group_id)
+    if group is not None and group.epoch > group.assignment_epoch:
+        yield from write_target(groups, group, compute(group, dict(group.members)), records)
 
 
 def finish(steps: Steps[T]) -> T:
@@ -106,7 +147,8 @@ def write_target(
 ) -> Slices[None]:
     """Compute the target of a group at its present epoch, and write it.
 
-    It is incomplete where a member of it has left since, and of no group that is gone.
+    The assignment epoch is not written where a member of the target has left since: the target is
+    incomplete then. Nothing is written of a group that was removed.
     """
     group_id, epoch = group.group_id, group.epoch
     target = yield from without_records(steps)

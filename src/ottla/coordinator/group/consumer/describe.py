@@ -5,11 +5,11 @@ Kafka: GroupMetadataManager.consumerGroupDescribe, ConsumerGroup.asDescribedGrou
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.group.begun import Begun
+from ottla.coordinator.group.begun import Begun, begin_of_kind
 from ottla.coordinator.group.consumer.member import ConsumerMember, without_epochs
-from ottla.errors import ErrorCode
 from ottla.protocol.apis import consumer_group_describe as api
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.consumer.groups import ConsumerGroups
     from ottla.coordinator.group.consumer.member import TopicPartitions
     from ottla.coordinator.group.groups import Groups
+    from ottla.errors import ErrorCode
 
 DescribedGroup = api.ConsumerGroupDescribeResponse.DescribedGroup
 _CLASSIC_MEMBER = 0
@@ -41,18 +42,15 @@ def _begin(groups: ConsumerGroups, group: ConsumerGroup, epoch: int) -> Begun[De
 
 
 def begin(groups: Groups, group_id: str, epoch: int) -> Begun[DescribedGroup]:
-    """Describe a group as of an epoch; GROUP_ID_NOT_FOUND for an unknown one and for other kinds.
-
-    INVALID_GROUP_ID without a name.
-    """
-    if not group_id:
-        return Begun(undescribed(group_id, ErrorCode.INVALID_GROUP_ID))
-    group = groups.consumer.by_id.at(epoch).get(group_id)
-    if group is not None:
-        return _begin(groups.consumer, group, epoch)
-    is_other = groups.exists_at(group_id, epoch)
-    text = f"Group {group_id} {'is not a consumer group' if is_other else 'not found'}."
-    return Begun(undescribed(group_id, ErrorCode.GROUP_ID_NOT_FOUND, text))
+    """Describe a consumer group as of an epoch; see `begin_of_kind`."""
+    return begin_of_kind(
+        groups,
+        groups.consumer,
+        group_id,
+        epoch,
+        describe=partial(_begin, groups.consumer),
+        refuse=undescribed,
+    )
 
 
 def undescribed(group_id: str, code: ErrorCode, text: str | None = None) -> DescribedGroup:

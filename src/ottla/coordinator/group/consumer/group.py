@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.coordinator.group.consumer.member import ConsumerMember, MemberState
 from ottla.coordinator.group.counts import add_counts
 from ottla.coordinator.group.group import GroupType
-from ottla.errors import ErrorCode, KafkaError
+from ottla.coordinator.group.member_group import MemberGroup
 from ottla.timeline import LATEST_EPOCH, TimelineDict, TimelineObject
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ottla.types import Uuid
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
-FIRST_EPOCH: Final = 1
-"""The epoch of a new group: a member whose pattern is not resolved yet is at this one."""
 UNRELEASED: Final = -1
 """The epoch of a partition that no member owns."""
 
@@ -49,27 +47,18 @@ class ResolvedRegex:
     timestamp_ms: int
 
 
-class ConsumerGroup:
-    """The members, the target assignment and the epochs of a group.
+class ConsumerGroup(MemberGroup[ConsumerMember, "TopicPartitions"]):
+    """Adds static members, the owners of partitions, patterns, and members of the classic protocol.
 
-    fresh_epoch is soft: the group epoch in which the metadata hash was last compared with the
-    metadata; None requests another comparison.
+    Kafka: ConsumerGroup.
     """
 
     group_type = GroupType.CONSUMER
     protocol_type: str | None = CONSUMER_PROTOCOL_TYPE
 
     def __init__(self, group_id: str, registry: SnapshotRegistry) -> None:
-        self.group_id = group_id
-        self.fresh_epoch: int | None = None
-        self._epoch: TimelineObject[int] = TimelineObject(registry, FIRST_EPOCH)
-        self._metadata_hash: TimelineObject[int] = TimelineObject(registry, 0)
-        self._assignment_epoch: TimelineObject[tuple[int, int]] = TimelineObject(
-            registry, (FIRST_EPOCH, 0)
-        )
-        self.members: TimelineDict[str, ConsumerMember] = TimelineDict(registry)
+        super().__init__(group_id, registry)
         self.static_members: TimelineDict[str, str] = TimelineDict(registry)
-        self.target: TimelineDict[str, TopicPartitions] = TimelineDict(registry)
         self.target_owners: TimelineDict[tuple[Uuid, int], str] = TimelineDict(registry)
         self.partition_epochs: TimelineDict[tuple[Uuid, int], int] = TimelineDict(registry)
         self.topic_counts: TimelineDict[str, int] = TimelineDict(registry)
@@ -80,35 +69,6 @@ class ConsumerGroup:
         self.has_partition_metadata: TimelineObject[bool] = TimelineObject(registry, False)
 
     # ---------------------------------------------------------------- queries
-
-    @property
-    def is_fresh(self) -> bool:
-        """Whether the metadata hash was compared in the group's epoch."""
-        return self.fresh_epoch is not None and self.epoch >= self.fresh_epoch
-
-    @property
-    def epoch(self) -> int:
-        """The group epoch: it rises with every change of subscriptions or metadata."""
-        return self._epoch.value
-
-    @property
-    def metadata_hash(self) -> int:
-        """The hash of the subscribed topics' metadata at the group epoch."""
-        return self._metadata_hash.value
-
-    @property
-    def assignment_epoch(self) -> int:
-        """The group epoch for which the target assignment was computed."""
-        return self._assignment_epoch.value[0]
-
-    @property
-    def assignment_timestamp_ms(self) -> int:
-        """The time at which the target assignment was computed; 0 when unknown."""
-        return self._assignment_epoch.value[1]
-
-    def epochs_at(self, epoch: int) -> tuple[int, int]:
-        """Return group epoch and assignment epoch in a state of the log."""
-        return self._epoch.at(epoch), self._assignment_epoch.at(epoch)[0]
 
     def state_at(self, epoch: int = LATEST_EPOCH) -> ConsumerState:
         """Return the group's state."""
@@ -122,20 +82,9 @@ class ConsumerGroup:
             return ConsumerState.STABLE
         return ConsumerState.RECONCILING
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether the group has no members."""
-        return not self.members
-
-    def member(self, member_id: str) -> ConsumerMember:
-        """Return a member; raises UNKNOWN_MEMBER_ID."""
-        found = self.members.get(member_id)
-        if not isinstance(found, ConsumerMember):
-            raise KafkaError(
-                ErrorCode.UNKNOWN_MEMBER_ID,
-                f"Member {member_id} is not a member of group {self.group_id}.",
-            )
-        return found
+    def reads_any(self, names: frozenset[str]) -> bool:
+        """Whether one of these topics is, or may be by pattern, part of the metadata hash."""
+        return bool(self.regex_counts) or not self.topic_counts.keys().isdisjoint(names)
 
     def static_member(self, instance_id: str) -> ConsumerMember | None:
         """Return the member with an instance id; None if there is none."""
@@ -193,15 +142,6 @@ class ConsumerGroup:
 
     # ---------------------------------------------------------------- replay
 
-    def set_epoch(self, epoch: int, metadata_hash: int) -> None:
-        """Apply a group epoch."""
-        self._epoch.value = epoch
-        self._metadata_hash.value = metadata_hash
-
-    def set_assignment_epoch(self, epoch: int, timestamp_ms: int) -> None:
-        """Apply the epoch of a target assignment."""
-        self._assignment_epoch.value = (epoch, timestamp_ms)
-
     def put(self, member: ConsumerMember) -> None:
         """Add a member or replace it, with its partitions and subscriptions."""
         old = self.members.get(member.member_id)
@@ -224,19 +164,16 @@ class ConsumerGroup:
             self._count(old, -1)
             self._release(old)
 
-    def set_target(self, member_id: str, partitions: TopicPartitions | None) -> None:
-        """Apply a member's target assignment; None removes it."""
+    def set_target(self, member_id: str, target: TopicPartitions | None) -> None:
+        """Apply a member's target assignment and the owners in it; None removes them."""
         for topic_id, indexes in self.target.get(member_id, {}).items():
             for index in indexes:
                 if self.target_owners.get((topic_id, index)) == member_id:
                     del self.target_owners[topic_id, index]
-        if partitions is None:
-            self.target.pop(member_id, None)
-            return
-        for topic_id, indexes in partitions.items():
+        for topic_id, indexes in (target or {}).items():
             for index in indexes:
                 self.target_owners[topic_id, index] = member_id
-        self.target[member_id] = partitions
+        super().set_target(member_id, target)
 
     def _forget_static(self, member: ConsumerMember) -> None:
         instance_id = member.instance_id

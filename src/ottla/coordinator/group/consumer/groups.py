@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from ottla.coordinator.group.config import ConsumerGroupConfig
 from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.group.kinds import KindOfGroups
+from ottla.protocol.records.consumer_group import ConsumerGroupMetadataKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -39,6 +40,7 @@ class ConsumerGroups(KindOfGroups[ConsumerGroup, ConsumerGroupConfig]):
 
     kind = "Consumer"
     group_class = ConsumerGroup
+    epoch_key = ConsumerGroupMetadataKey
 
     new_member_id: Callable[[], str]
     downgrade: Downgrade = _stays
@@ -51,11 +53,9 @@ class ConsumerGroups(KindOfGroups[ConsumerGroup, ConsumerGroupConfig]):
         self.topics_version = self.topics.metadata_offset
 
     def on_topics_changed(self, names: Iterable[str]) -> None:
-        """Compare the metadata of all groups that read these topics at their next heartbeat."""
+        """Forget the hashes of these topics, and compare the metadata of groups that read them."""
         changed = tuple(names)
         self.topics_version = self.topics.metadata_offset
         for name in changed:
             self.topic_hashes.pop(name, None)
-        for group in self.by_id.values():
-            if group.regex_counts or any(group.is_subscribed_to(name) for name in changed):
-                group.fresh_epoch = None
+        KindOfGroups.on_topics_changed(self, changed)

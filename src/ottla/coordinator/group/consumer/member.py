@@ -32,6 +32,10 @@ class MemberState(IntEnum):
     UNRELEASED_PARTITIONS = 2
     UNKNOWN = 127
 
+    @classmethod
+    def _missing_(cls, _value: object) -> MemberState:
+        return cls.UNKNOWN  # of a later release
+
 
 class ClassicMetadata(NamedTuple):
     """What a member that uses the classic protocol has sent when it joined.

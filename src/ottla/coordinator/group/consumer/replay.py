@@ -6,49 +6,36 @@ Kafka: GroupMetadataManager.replay of the ConsumerGroup* records.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from ottla.coordinator.group.consumer.group import ResolvedRegex
+from ottla.coordinator.group import replaying
+from ottla.coordinator.group.consumer.group import ConsumerGroup, ResolvedRegex
 from ottla.coordinator.group.consumer.member import ClassicMetadata, ConsumerMember, MemberState
 from ottla.protocol.records import consumer_group as schemas
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ottla.coordinator.group.consumer.groups import ConsumerGroups
     from ottla.coordinator.group.consumer.member import EpochsByPartition
+    from ottla.coordinator.group.replaying import Replays
 
 
 def replay(groups: ConsumerGroups, key: Any, value: Any) -> str | None:
     """Apply a record and return its group; None for the records of other kinds of groups."""
-    apply = _REPLAYS.get(type(key))
-    if apply is None:
-        return None
-    apply(groups, key, value)
-    group_id: str = key.group_id
-    return group_id
+    return replaying.apply_record(groups, _REPLAYS, key, value)
 
 
-def _group(groups: ConsumerGroups, key: Any, value: Any) -> None:
+def _epoch(group: ConsumerGroup, _key: Any, value: Any) -> None:
+    group.set_epoch(value.epoch, value.metadata_hash)
+
+
+def _partition_metadata(group: ConsumerGroup, _key: Any, value: Any) -> None:
+    group.has_partition_metadata.value = value is not None
+
+
+def _member(group: ConsumerGroup, key: Any, value: Any) -> None:
     if value is None:
-        groups.by_id.pop(key.group_id, None)
-    else:
-        groups.restore(key.group_id).set_epoch(value.epoch, value.metadata_hash)
-
-
-def _partition_metadata(groups: ConsumerGroups, key: Any, value: Any) -> None:
-    group = groups.find(key.group_id) if value is None else groups.restore(key.group_id)
-    if group is not None:
-        group.has_partition_metadata.value = value is not None
-
-
-def _member(groups: ConsumerGroups, key: Any, value: Any) -> None:
-    if value is None:
-        group = groups.find(key.group_id)
-        if group is not None:
-            group.remove(key.member_id)
+        group.remove(key.member_id)
         return
-    group = groups.restore(key.group_id)
     old = group.members.get(key.member_id) or ConsumerMember(key.member_id)
     group.put(
         replace(
@@ -73,79 +60,48 @@ def _classic(value: Any) -> ClassicMetadata | None:
     return ClassicMetadata(value.session_timeout_ms, protocols)
 
 
-def _target_epoch(groups: ConsumerGroups, key: Any, value: Any) -> None:
+def _target_member(group: ConsumerGroup, key: Any, value: Any) -> None:
+    target = None
     if value is not None:
-        group = groups.restore(key.group_id)
-        group.set_assignment_epoch(value.assignment_epoch, value.assignment_timestamp)
-        return
-    group_or_none = groups.find(key.group_id)
-    if group_or_none is not None:
-        group_or_none.set_assignment_epoch(-1, 0)
+        target = {one.topic_id: tuple(sorted(one.partitions)) for one in value.topic_partitions}
+    group.set_target(key.member_id, target)
 
 
-def _target_member(groups: ConsumerGroups, key: Any, value: Any) -> None:
-    if value is None:
-        group = groups.find(key.group_id)
-        if group is not None:
-            group.set_target(key.member_id, None)
-        return
-    groups.restore(key.group_id).set_target(
-        key.member_id,
-        {one.topic_id: tuple(sorted(one.partitions)) for one in value.topic_partitions},
-    )
-
-
-def _current(groups: ConsumerGroups, key: Any, value: Any) -> None:
+def _current(group: ConsumerGroup, key: Any, value: Any) -> None:
     """Apply a member's assignment; a tombstone resets the member, as one that has just joined."""
-    group = groups.find(key.group_id) if value is None else groups.restore(key.group_id)
-    if group is None:
-        return
     old = group.members.get(key.member_id)
-    if value is None:
-        if old is not None:
-            group.put(
-                replace(
-                    old,
-                    member_epoch=-1,
-                    previous_member_epoch=-1,
-                    state=MemberState.STABLE,
-                    assigned={},
-                    pending_revocation={},
-                )
+    if value is not None:
+        group.put(
+            replace(
+                old or ConsumerMember(key.member_id),
+                member_epoch=value.member_epoch,
+                previous_member_epoch=value.previous_member_epoch,
+                state=MemberState(value.state),
+                assigned=_epochs(value.assigned_partitions, value.member_epoch),
+                pending_revocation=_epochs(value.partitions_pending_revocation, value.member_epoch),
             )
-        return
-    group.put(
-        replace(
-            old or ConsumerMember(key.member_id),
-            member_epoch=value.member_epoch,
-            previous_member_epoch=value.previous_member_epoch,
-            state=_state(value.state),
-            assigned=_epochs(value.assigned_partitions, value.member_epoch),
-            pending_revocation=_epochs(value.partitions_pending_revocation, value.member_epoch),
         )
-    )
-
-
-def _state(number: int) -> MemberState:
-    known = {int(state) for state in MemberState}
-    return MemberState(number) if number in known else MemberState.UNKNOWN
+    elif old is not None:
+        group.put(
+            replace(
+                old,
+                member_epoch=-1,
+                previous_member_epoch=-1,
+                state=MemberState.STABLE,
+                assigned={},
+                pending_revocation={},
+            )
+        )
 
 
 def _epochs(partitions: list[schemas.TopicPartitions], member_epoch: int) -> EpochsByPartition:
-    """Return partitions with assignment epochs; records of earlier releases have none."""
-    found = {}
-    for one in partitions:
-        epochs = one.assignment_epochs or []
-        if len(epochs) != len(one.partitions):
-            epochs = [member_epoch] * len(one.partitions)
-        found[one.topic_id] = dict(sorted(zip(one.partitions, epochs, strict=True)))
-    return found
+    return {
+        one.topic_id: replaying.with_epochs(one.partitions, one.assignment_epochs, member_epoch)
+        for one in partitions
+    }
 
 
-def _regex(groups: ConsumerGroups, key: Any, value: Any) -> None:
-    group = groups.find(key.group_id) if value is None else groups.restore(key.group_id)
-    if group is None:
-        return
+def _regex(group: ConsumerGroup, key: Any, value: Any) -> None:
     if value is None:
         group.resolved.pop(key.regular_expression, None)
     else:
@@ -154,11 +110,11 @@ def _regex(groups: ConsumerGroups, key: Any, value: Any) -> None:
         )
 
 
-_REPLAYS: dict[type, Callable[[ConsumerGroups, Any, Any], None]] = {
-    schemas.ConsumerGroupMetadataKey: _group,
+_REPLAYS: Final[Replays] = {
+    schemas.ConsumerGroupMetadataKey: _epoch,
     schemas.ConsumerGroupPartitionMetadataKey: _partition_metadata,
     schemas.ConsumerGroupMemberMetadataKey: _member,
-    schemas.ConsumerGroupTargetAssignmentMetadataKey: _target_epoch,
+    schemas.ConsumerGroupTargetAssignmentMetadataKey: replaying.target_epoch,
     schemas.ConsumerGroupTargetAssignmentMemberKey: _target_member,
     schemas.ConsumerGroupCurrentMemberAssignmentKey: _current,
     schemas.ConsumerGroupRegularExpressionKey: _regex,

@@ -6,6 +6,7 @@ GroupMetadataManager.{maybeUpdateTargetAssignment, canComputeNextTargetAssignmen
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.coordinator.group import slices
@@ -13,13 +14,13 @@ from ottla.coordinator.group.consumer import records
 from ottla.coordinator.group.consumer.assignors import ASSIGNORS
 from ottla.coordinator.group.consumer.assignors.spec import AssignorInput, MemberInput
 from ottla.coordinator.group.consumer.subscription import topics_of
-from ottla.coordinator.group.slices import LARGE, SLICE, is_due
+from ottla.coordinator.group.slices import SLICE
 
 if TYPE_CHECKING:
     from ottla.coordinator.group.consumer.group import ConsumerGroup
     from ottla.coordinator.group.consumer.groups import ConsumerGroups
     from ottla.coordinator.group.consumer.member import ConsumerMember, TopicPartitions
-    from ottla.coordinator.group.slices import Slices, Steps
+    from ottla.coordinator.group.slices import Steps
     from ottla.coordinator.runtime import CoordinatorRecord
     from ottla.types import Uuid
 
@@ -35,17 +36,8 @@ def update_target(
 
     That of a large group is computed in slices: until then its members have the last one.
     """
-    now_ms = groups.clock.now_ms()
-    interval_ms = groups.settings(group.group_id).assignment_interval_ms
-    last = group.assignment_epoch, group.target_of(member.member_id, member.instance_id)
-    if group_epoch <= group.assignment_epoch or not is_due(
-        group.assignment_timestamp_ms, interval_ms, now_ms
-    ):
-        return last
-    if len(group.members) >= LARGE and group.assignment_timestamp_ms:
-        key = "consumer-target", group.group_id
-        slices.run(groups.timers, key, _in_slices(groups, group.group_id))
-        return last
+    if not slices.must_compute(groups, group, group_epoch, partial(_compute, groups), records):
+        return group.assignment_epoch, group.target_of(member.member_id, member.instance_id)
     members = dict(group.members)
     if member.instance_id is not None:
         replaced = group.static_members.get(member.instance_id)
@@ -56,16 +48,8 @@ def update_target(
     for member_id, partitions in target.items():
         if group.target.get(member_id) != partitions:
             output.append(records.target_member(group.group_id, member_id, partitions))
-    output.append(records.target_epoch(group.group_id, group_epoch, now_ms))
+    output.append(records.target_epoch(group.group_id, group_epoch, groups.clock.now_ms()))
     return group_epoch, target.get(member.member_id, {})
-
-
-def _in_slices(groups: ConsumerGroups, group_id: str) -> Slices[None]:
-    group = groups.find(group_id)
-    if group is None or group.epoch <= group.assignment_epoch:
-        return
-    steps = _compute(groups, group, dict(group.members))
-    yield from slices.write_target(groups, group, steps, records)
 
 
 def _compute(

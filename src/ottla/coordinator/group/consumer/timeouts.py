@@ -14,8 +14,6 @@ from ottla.coordinator.group.consumer.member import ConsumerMember, MemberState
 from ottla.coordinator.group.kinds import MemberTimer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ottla.coordinator.group.consumer.group import ConsumerGroup
     from ottla.coordinator.group.consumer.groups import ConsumerGroups
     from ottla.coordinator.runtime import Result
@@ -26,12 +24,10 @@ def follow(
 ) -> None:
     """Restart the session; start the revocation's time, or end it, where the member has moved."""
     start_session(groups, group_id, member.member_id)
-    if not has_moved:
-        return
-    if member.state is MemberState.UNREVOKED_PARTITIONS:
-        groups.await_revocation(group_id, member, partial(_remove, groups))
-    else:
-        groups.cancel(MemberTimer.REBALANCE, group_id, member.member_id)
+    if has_moved:
+        is_revoking = member.state is MemberState.UNREVOKED_PARTITIONS
+        remove = partial(_remove, groups)
+        groups.follow_revocation(group_id, member, remove, is_revoking=is_revoking)
 
 
 def start_session(
@@ -73,14 +69,6 @@ def _await(
         timeout_ms,
         lambda: groups.fence(group_id, member_id, reason, partial(_remove, groups)),
     )
-
-
-def start_all(groups: ConsumerGroups) -> Iterator[None]:
-    """Start full sessions, and times of revocation, after the log was loaded."""
-    for group_id, member in groups.members():
-        if member is not None:
-            follow(groups, group_id, member)
-        yield
 
 
 def _remove(groups: ConsumerGroups, group: ConsumerGroup, member: ConsumerMember) -> Result[None]:

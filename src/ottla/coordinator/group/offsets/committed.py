@@ -61,12 +61,12 @@ class Offsets:
 
     def of_group(self, group_id: str, epoch: int) -> Mapping[TopicPartition, CommittedOffset]:
         """Return a group's offsets at an epoch."""
-        offsets = self.by_group.at(epoch).get(group_id)
+        offsets = self.by_group.get_at(group_id, epoch)
         return {} if offsets is None else offsets.at(epoch)
 
     def staged_of_group(self, group_id: str, epoch: int) -> Mapping[TopicPartition, object]:
         """Return the partitions with offsets in open transactions, at an epoch."""
-        stagers = self._stagers.at(epoch).get(group_id)
+        stagers = self._stagers.get_at(group_id, epoch)
         return {} if stagers is None else stagers.at(epoch)
 
     def has_staged(self, group_id: str, partition: TopicPartition | None = None) -> bool:

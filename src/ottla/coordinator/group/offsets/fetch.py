@@ -32,10 +32,10 @@ def fetch(
     A member of a consumer group is refused unless it is at its epoch.
     With require_stable a partition in an open transaction gets UNSTABLE_OFFSET_COMMIT.
     """
-    group = groups.consumer.by_id.at(epoch).get(request.group_id)
+    group = groups.consumer.by_id.get_at(request.group_id, epoch)
     if group is not None:
         consumer_offsets.check_fetch(group, request.member_id, request.member_epoch, epoch)
-    streams = groups.streams.by_id.at(epoch).get(request.group_id)
+    streams = groups.streams.by_id.get_at(request.group_id, epoch)
     if streams is not None:
         streams_offsets.check_fetch(streams, request.member_id, request.member_epoch, epoch)
     offsets = groups.offsets.of_group(request.group_id, epoch)

@@ -5,10 +5,10 @@ Kafka: GroupMetadataManager.shareGroupDescribe, ShareGroup.asDescribedGroup.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from ottla.coordinator.group.begun import Begun
-from ottla.errors import ErrorCode
+from ottla.coordinator.group.begun import Begun, begin_of_kind
 from ottla.protocol.apis import share_group_describe as api
 
 if TYPE_CHECKING:
@@ -16,24 +16,22 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.share.group import ShareGroup
     from ottla.coordinator.group.share.groups import ShareGroups
     from ottla.coordinator.group.share.member import ShareMember
+    from ottla.errors import ErrorCode
 
 DescribedGroup = api.ShareGroupDescribeResponse.DescribedGroup
 _ASSIGNOR: Final = "simple"
 
 
 def begin(groups: Groups, group_id: str, epoch: int) -> Begun[DescribedGroup]:
-    """Describe a group as of an epoch; GROUP_ID_NOT_FOUND for an unknown one and for other kinds.
-
-    INVALID_GROUP_ID without a name.
-    """
-    if not group_id:
-        return Begun(undescribed(group_id, ErrorCode.INVALID_GROUP_ID))
-    group = groups.share.by_id.at(epoch).get(group_id)
-    if group is not None:
-        return _begin(groups.share, group, epoch)
-    is_other = groups.exists_at(group_id, epoch)
-    text = f"Group {group_id} is not a share group." if is_other else f"Group {group_id} not found."
-    return Begun(undescribed(group_id, ErrorCode.GROUP_ID_NOT_FOUND, text))
+    """Describe a share group as of an epoch; see `begin_of_kind`."""
+    return begin_of_kind(
+        groups,
+        groups.share,
+        group_id,
+        epoch,
+        describe=partial(_begin, groups.share),
+        refuse=undescribed,
+    )
 
 
 def _begin(groups: ShareGroups, group: ShareGroup, epoch: int) -> Begun[DescribedGroup]:

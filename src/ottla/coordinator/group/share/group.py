@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group.counts import add_counts
 from ottla.coordinator.group.group import GroupType
+from ottla.coordinator.group.member_group import MemberGroup
 from ottla.coordinator.group.share.member import ShareMember
-from ottla.errors import ErrorCode, KafkaError
 from ottla.timeline import LATEST_EPOCH, TimelineDict, TimelineObject
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ottla.types import Uuid
 
 SHARE_PROTOCOL_TYPE: Final = "share"
-FIRST_EPOCH: Final = 1
-"""The epochs of a new group, before its first change."""
 
 
 class ShareGroupState(StrEnum):
@@ -52,53 +50,25 @@ class StatePartitions:
     deleting: frozenset[Uuid] = frozenset()
 
 
-class ShareGroup:
-    """The members, the target assignment, the epochs and the share partitions of a group.
+class ShareGroup(MemberGroup[ShareMember, "Mapping[Uuid, tuple[int, ...]]"]):
+    """Adds the share partitions.
 
-    fresh_epoch is soft: the group epoch in which the metadata hash was last compared with the
-    metadata; None requests another comparison. assigned_at is soft, too: the epochs and the share
-    partitions at which all that was initialised was found in the target.
+    assigned_at is soft: the epochs and the share partitions at which all that was initialised was
+    found in the target.
     """
 
     group_type = GroupType.SHARE
     protocol_type: str | None = SHARE_PROTOCOL_TYPE
 
     def __init__(self, group_id: str, registry: SnapshotRegistry) -> None:
-        self.group_id = group_id
-        self.fresh_epoch: int | None = None
+        super().__init__(group_id, registry)
         self.assigned_at: tuple[int, int, StatePartitions] | None = None
-        self._epoch: TimelineObject[tuple[int, int]] = TimelineObject(registry, (FIRST_EPOCH, 0))
-        self._assignment_epoch: TimelineObject[tuple[int, int]] = TimelineObject(
-            registry, (FIRST_EPOCH, 0)
-        )
         self._state_partitions: TimelineObject[StatePartitions | None] = TimelineObject(
             registry, None
         )
-        self.members: TimelineDict[str, ShareMember] = TimelineDict(registry)
         self._topic_counts: TimelineDict[str, int] = TimelineDict(registry)
-        self.target: TimelineDict[str, Mapping[Uuid, tuple[int, ...]]] = TimelineDict(registry)
 
     # ---------------------------------------------------------------- queries
-
-    @property
-    def epoch(self) -> int:
-        """The group epoch: it rises with subscriptions, metadata and share partitions."""
-        return self._epoch.value[0]
-
-    @property
-    def metadata_hash(self) -> int:
-        """The hash of the subscribed topics' metadata at the group epoch."""
-        return self._epoch.value[1]
-
-    @property
-    def assignment_epoch(self) -> int:
-        """The group epoch for which the target assignment was computed."""
-        return self._assignment_epoch.value[0]
-
-    @property
-    def assignment_timestamp_ms(self) -> int:
-        """The time at which the target assignment was computed; 0 when unknown."""
-        return self._assignment_epoch.value[1]
 
     @property
     def state_partitions(self) -> StatePartitions | None:
@@ -109,36 +79,21 @@ class ShareGroup:
         """Return the share partitions in a state of the log."""
         return self._state_partitions.at(epoch) or StatePartitions()
 
-    def epochs_at(self, epoch: int) -> tuple[int, int]:
-        """Return group epoch and assignment epoch in a state of the log."""
-        return self._epoch.at(epoch)[0], self._assignment_epoch.at(epoch)[0]
-
     def state_at(self, epoch: int = LATEST_EPOCH) -> ShareGroupState:
         """Return the group's state."""
         return ShareGroupState.STABLE if self.members.at(epoch) else ShareGroupState.EMPTY
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the group has no members."""
-        return not self.members
-
-    def member(self, member_id: str) -> ShareMember:
-        """Return a member; raises UNKNOWN_MEMBER_ID."""
-        found = self.members.get(member_id)
-        if not isinstance(found, ShareMember):
-            raise KafkaError(
-                ErrorCode.UNKNOWN_MEMBER_ID,
-                f"Member {member_id} is not a member of group {self.group_id}.",
-            )
-        return found
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member subscribes to a topic."""
         return topic in self._topic_counts
 
+    def reads_any(self, names: frozenset[str]) -> bool:
+        """Whether a member subscribes to one of these topics."""
+        return not self._topic_counts.keys().isdisjoint(names)
+
     def subscribed_topics(self, added: Iterable[str] = (), removed: Iterable[str] = ()) -> set[str]:
         """Return the topics of all members after a member's topics have changed."""
-        counts = dict(self._topic_counts)
+        counts = dict(self._topic_counts.items())
         add_counts(counts, removed, -1)
         add_counts(counts, added, 1)
         return set(counts)
@@ -160,14 +115,6 @@ class ShareGroup:
         known: ShareMember | None = self.members.get(member_id)
         if known is not None:
             add_counts(self._topic_counts, known.subscribed_topics, -1)
-
-    def set_epoch(self, epoch: int, metadata_hash: int) -> None:
-        """Apply a group epoch."""
-        self._epoch.value = (epoch, metadata_hash)
-
-    def set_assignment_epoch(self, epoch: int, timestamp_ms: int) -> None:
-        """Apply the epoch of a target assignment."""
-        self._assignment_epoch.value = (epoch, timestamp_ms)
 
     def set_state_partitions(self, partitions: StatePartitions | None) -> None:
         """Apply the share partitions."""

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 from ottla.coordinator.group.config import ShareGroupConfig
 from ottla.coordinator.group.kinds import KindOfGroups
 from ottla.coordinator.group.share.group import ShareGroup
+from ottla.protocol.records.share_group import ShareGroupMetadataKey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from ottla.coordinator.group.consumer.groups import ConsumerGroups
 
 
@@ -27,12 +26,6 @@ class ShareGroups(KindOfGroups[ShareGroup, ShareGroupConfig]):
 
     kind = "Share"
     group_class = ShareGroup
+    epoch_key = ShareGroupMetadataKey
 
     consumer: ConsumerGroups
-
-    def on_topics_changed(self, names: Iterable[str]) -> None:
-        """Compare the metadata of all groups that read these topics at their next heartbeat."""
-        changed = tuple(names)
-        for group in self.by_id.values():
-            if any(group.is_subscribed_to(name) for name in changed):
-                group.fresh_epoch = None

@@ -22,7 +22,7 @@ from ottla.protocol.apis.share_group_heartbeat import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from ottla.coordinator.group.context import RequestContext
     from ottla.coordinator.group.share.group import ShareGroup
@@ -69,7 +69,7 @@ def heartbeat(
     reconciled = _reconciled(groups, updated, target_epoch, target, has_changed=has_changed)
     if reconciled != updated:
         output.append(records.current_assignment(group_id, reconciled))
-    start_session(groups, group_id, request.member_id)
+    start_session(groups, group_id, member)
     response = _response(groups, request, member, reconciled)
     begun = initialization.begin(groups, group, group_epoch, topics, output)
     return Result(Heartbeat(response, begun), output)
@@ -100,8 +100,7 @@ def _group_epoch(
     has_changed: bool,
 ) -> tuple[int, bool]:
     """Return the group epoch and whether it was raised: a change, also of the topics' metadata."""
-    is_fresh = group.fresh_epoch is not None and group.epoch >= group.fresh_epoch
-    if not has_changed and is_fresh:
+    if not has_changed and group.is_fresh:
         return group.epoch, False
     new_hash = metadata_hash(groups.consumer, topics)
     epoch = group.epoch
@@ -186,16 +185,10 @@ def _remove(groups: ShareGroups, group: ShareGroup, member: ShareMember) -> list
     ]
 
 
-def start_session(groups: ShareGroups, group_id: str, member_id: str) -> None:
+def start_session(groups: ShareGroups, group_id: str, member: ShareMember) -> None:
     """Remove the member unless another heartbeat comes within its session."""
     groups.start_session(
-        group_id, member_id, lambda group, member: Result(None, _remove(groups, group, member))
+        group_id,
+        member.member_id,
+        lambda group, left: Result(None, _remove(groups, group, left)),
     )
-
-
-def start_all(groups: ShareGroups) -> Iterator[None]:
-    """Start full sessions after the log was loaded."""
-    for group_id, member in groups.members():
-        if member is not None:
-            start_session(groups, group_id, member.member_id)
-        yield

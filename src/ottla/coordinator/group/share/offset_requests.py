@@ -58,7 +58,7 @@ class ShareOffsetRequests:
         """Return the share partitions of a group that have a state; none without a group."""
 
         def read(shard: GroupShard, epoch: int) -> dict[Uuid, list[int]]:
-            group = shard.share.by_id.at(epoch).get(group_id)
+            group = shard.share.by_id.get_at(group_id, epoch)
             if group is None:
                 return {}
             known = group.state_partitions_at(epoch).initialized

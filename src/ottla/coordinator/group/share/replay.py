@@ -6,40 +6,49 @@ Kafka: GroupMetadataManager.replay of the ShareGroup* records.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from ottla.coordinator.group import replaying
 from ottla.coordinator.group.share.group import StatePartitions, TopicParts
 from ottla.coordinator.group.share.member import LEAVE_EPOCH, ShareMember
 from ottla.protocol.records import share_group as schemas
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
+    from ottla.coordinator.group.replaying import Replays
+    from ottla.coordinator.group.share.group import ShareGroup
     from ottla.coordinator.group.share.groups import ShareGroups
     from ottla.types import Uuid
 
 
-def replay(groups: ShareGroups, key: Any, value: Any) -> bool:
-    """Apply a record; False for the records of other kinds of groups."""
-    apply = _REPLAYS.get(type(key))
-    if apply is None:
-        return False
-    if value is not None:
-        groups.restore(key.group_id)
-    if groups.find(key.group_id) is not None:
-        apply(groups, key, value)
-    return True
+def replay(groups: ShareGroups, key: Any, value: Any) -> str | None:
+    """Apply a record and return its group; None for the records of other kinds of groups."""
+    if value is not None and isinstance(key, schemas.ShareGroupStatePartitionMetadataKey):
+        _state_partitions(groups.restore(key.group_id), value, groups.clock.now_ms())
+        return key.group_id
+    return replaying.apply_record(groups, _REPLAYS, key, value)
 
 
-def _group(groups: ShareGroups, key: Any, value: Any) -> None:
-    if value is None:
-        del groups.by_id[key.group_id]
-    else:
-        groups.get(key.group_id).set_epoch(value.epoch, value.metadata_hash)
+def _state_partitions(group: ShareGroup, value: Any, now_ms: int) -> None:
+    group.set_state_partitions(
+        StatePartitions(
+            _topics(value.initializing_topics, now_ms),
+            _topics(value.initialized_topics, now_ms),
+            frozenset(one.topic_id for one in value.deleting_topics),
+        )
+    )
 
 
-def _member(groups: ShareGroups, key: Any, value: Any) -> None:
-    group = groups.get(key.group_id)
+def _without_state_partitions(group: ShareGroup, _key: Any, _value: None) -> None:
+    group.set_state_partitions(None)
+
+
+def _epoch(group: ShareGroup, _key: Any, value: Any) -> None:
+    group.set_epoch(value.epoch, value.metadata_hash)
+
+
+def _member(group: ShareGroup, key: Any, value: Any) -> None:
     if value is None:
         group.remove(key.member_id)
         return
@@ -55,24 +64,14 @@ def _member(groups: ShareGroups, key: Any, value: Any) -> None:
     )
 
 
-def _target_epoch(groups: ShareGroups, key: Any, value: Any) -> None:
-    epoch, timestamp_ms = -1, 0
-    if value is not None:
-        epoch, timestamp_ms = value.assignment_epoch, value.assignment_timestamp
-    groups.get(key.group_id).set_assignment_epoch(epoch, timestamp_ms)
+def _target_member(group: ShareGroup, key: Any, value: Any) -> None:
+    target = None if value is None else _partitions(value.topic_partitions)
+    group.set_target(key.member_id, target)
 
 
-def _target_member(groups: ShareGroups, key: Any, value: Any) -> None:
-    target = groups.get(key.group_id).target
-    if value is None:
-        target.pop(key.member_id, None)
-    else:
-        target[key.member_id] = _partitions(value.topic_partitions)
-
-
-def _current(groups: ShareGroups, key: Any, value: Any) -> None:
+def _current(group: ShareGroup, key: Any, value: Any) -> None:
     """Apply a member's assignment; a tombstone resets the member, as one that has left."""
-    members = groups.get(key.group_id).members
+    members = group.members
     member = members.get(key.member_id)
     if value is None:
         if member is not None:
@@ -88,21 +87,6 @@ def _current(groups: ShareGroups, key: Any, value: Any) -> None:
     )
 
 
-def _state_partitions(groups: ShareGroups, key: Any, value: Any) -> None:
-    group = groups.get(key.group_id)
-    if value is None:
-        group.set_state_partitions(None)
-        return
-    now_ms = groups.clock.now_ms()
-    group.set_state_partitions(
-        StatePartitions(
-            _topics(value.initializing_topics, now_ms),
-            _topics(value.initialized_topics, now_ms),
-            frozenset(one.topic_id for one in value.deleting_topics),
-        )
-    )
-
-
 def _partitions(topics: Iterable[Any]) -> dict[Uuid, tuple[int, ...]]:
     return {one.topic_id: tuple(sorted(one.partitions)) for one in topics}
 
@@ -114,11 +98,11 @@ def _topics(topics: Iterable[schemas.TopicPartitionsInfo], now_ms: int) -> dict[
     }
 
 
-_REPLAYS: dict[type, Callable[[ShareGroups, Any, Any], None]] = {
-    schemas.ShareGroupMetadataKey: _group,
+_REPLAYS: Final[Replays] = {
+    schemas.ShareGroupMetadataKey: _epoch,
     schemas.ShareGroupMemberMetadataKey: _member,
-    schemas.ShareGroupTargetAssignmentMetadataKey: _target_epoch,
+    schemas.ShareGroupTargetAssignmentMetadataKey: replaying.target_epoch,
     schemas.ShareGroupTargetAssignmentMemberKey: _target_member,
     schemas.ShareGroupCurrentMemberAssignmentKey: _current,
-    schemas.ShareGroupStatePartitionMetadataKey: _state_partitions,
+    schemas.ShareGroupStatePartitionMetadataKey: _without_state_partitions,
 }

@@ -6,13 +6,14 @@ GroupMetadataManager.maybeUpdateTargetAssignment.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.coordinator.group import slices
 from ottla.coordinator.group.share import records
 from ottla.coordinator.group.share.assignor import assign_simple
 from ottla.coordinator.group.share.group import StatePartitions
-from ottla.coordinator.group.slices import LARGE, SLICE, is_due
+from ottla.coordinator.group.slices import SLICE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.share.group import ShareGroup
     from ottla.coordinator.group.share.groups import ShareGroups
     from ottla.coordinator.group.share.member import ShareMember
-    from ottla.coordinator.group.slices import Slices, Steps
+    from ottla.coordinator.group.slices import Steps
     from ottla.coordinator.runtime import CoordinatorRecord
     from ottla.types import Uuid
 
@@ -38,17 +39,8 @@ def update_target(
 
     That of a large group is computed in slices: until then its members have the last one.
     """
-    now_ms = groups.clock.now_ms()
-    interval_ms = groups.settings(group.group_id).assignment_interval_ms
-    last = group.assignment_epoch, group.target.get(member.member_id, {})
-    if group.assignment_epoch >= group_epoch or not is_due(
-        group.assignment_timestamp_ms, interval_ms, now_ms
-    ):
-        return last
-    if len(group.members) >= LARGE and group.assignment_timestamp_ms:
-        key = "share-target", group.group_id
-        slices.run(groups.timers, key, _in_slices(groups, group.group_id))
-        return last
+    if not slices.must_compute(groups, group, group_epoch, partial(_compute, groups), records):
+        return group.assignment_epoch, group.target.get(member.member_id, {})
     members = {**group.members, member.member_id: member}
     target = slices.finish(_compute(groups, group, members))
     output += (
@@ -56,16 +48,8 @@ def update_target(
         for member_id in sorted(target)
         if group.target.get(member_id) != target[member_id]
     )
-    output.append(records.target_epoch(group.group_id, group_epoch, now_ms))
+    output.append(records.target_epoch(group.group_id, group_epoch, groups.clock.now_ms()))
     return group_epoch, target[member.member_id]
-
-
-def _in_slices(groups: ShareGroups, group_id: str) -> Slices[None]:
-    group = groups.find(group_id)
-    if group is None or group.epoch <= group.assignment_epoch:
-        return
-    steps = _compute(groups, group, dict(group.members))
-    yield from slices.write_target(groups, group, steps, records)
 
 
 def _compute(
@@ -78,7 +62,7 @@ def _compute(
             yield
         subscriptions[member_id] = _topic_ids(groups, one.subscribed_topics)
     partitions = {topic_id: one.partitions for topic_id, one in known.initialized.items()}
-    return (yield from assign_simple(subscriptions, partitions, dict(group.target)))
+    return (yield from assign_simple(subscriptions, partitions, dict(group.target.items())))
 
 
 def _topic_ids(groups: ShareGroups, names: tuple[str, ...]) -> tuple[Uuid, ...]:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.group.begun import Begun
+from ottla.coordinator.group.begun import Begun, begin_of_kind
 from ottla.coordinator.group.streams.tasks import Tasks, without_epochs
-from ottla.errors import ErrorCode
 from ottla.protocol.apis import streams_group_describe as api
 
 if TYPE_CHECKING:
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.streams.member import StreamsMember
     from ottla.coordinator.group.streams.tasks import TaskMap
     from ottla.coordinator.group.streams.topology import StreamsTopology
+    from ottla.errors import ErrorCode
     from ottla.protocol.records import streams_group as schemas
 
 DescribedGroup = api.StreamsGroupDescribeResponse.DescribedGroup
@@ -28,18 +28,15 @@ _Subtopology = DescribedGroup.Topology.Subtopology
 
 
 def begin(groups: Groups, group_id: str, epoch: int) -> Begun[DescribedGroup]:
-    """Describe a group as of an epoch; GROUP_ID_NOT_FOUND for an unknown one and for other kinds.
-
-    INVALID_GROUP_ID without a name.
-    """
-    if not group_id:
-        return Begun(undescribed(group_id, ErrorCode.INVALID_GROUP_ID))
-    group = groups.streams.by_id.at(epoch).get(group_id)
-    if group is not None:
-        return _begin(group, epoch)
-    is_other = groups.exists_at(group_id, epoch)
-    text = f"Group {group_id} {'is not a streams group' if is_other else 'not found'}."
-    return Begun(undescribed(group_id, ErrorCode.GROUP_ID_NOT_FOUND, text))
+    """Describe a streams group as of an epoch; see `begin_of_kind`."""
+    return begin_of_kind(
+        groups,
+        groups.streams,
+        group_id,
+        epoch,
+        describe=_begin,
+        refuse=undescribed,
+    )
 
 
 def undescribed(group_id: str, code: ErrorCode, text: str | None = None) -> DescribedGroup:

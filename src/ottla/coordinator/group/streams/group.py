@@ -9,15 +9,16 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ottla.coordinator.group.group import GroupType
+from ottla.coordinator.group.member_group import MemberGroup
 from ottla.coordinator.group.streams.member import StreamsMember
-from ottla.errors import ErrorCode, KafkaError
+from ottla.coordinator.group.streams.tasks import Tasks
 from ottla.timeline import LATEST_EPOCH, TimelineDict, TimelineObject
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ottla.coordinator.group.streams.configuration import ConfiguredTopology
-    from ottla.coordinator.group.streams.tasks import AssignedTasks, EpochMap, TaskMap, Tasks
+    from ottla.coordinator.group.streams.tasks import AssignedTasks, EpochMap, TaskMap
     from ottla.coordinator.group.streams.topology import StreamsTopology
     from ottla.timeline import SnapshotRegistry
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     Owners: TypeAlias = TimelineDict[Task, frozenset[str]]
 
 STREAMS_PROTOCOL_TYPE: Final = "streams"
-FIRST_EPOCH: Final = 1
 NOT_VALIDATED: Final = -1
 """The validated epoch of a topology whose topics are not right yet."""
 
@@ -41,48 +41,29 @@ class StreamsState(StrEnum):
     DEAD = "Dead"
 
 
-class StreamsGroup:
-    """The members, the topology, the target assignment and the epochs of a group.
+class StreamsGroup(MemberGroup[StreamsMember, Tasks]):
+    """Adds the topology and the owners of tasks.
 
-    Soft: fresh_epoch, the group epoch in which the metadata hash was last compared with the
-    metadata (None requests another comparison); configured, the topology with the topics of the
-    cluster; shutdown_member_id, who requested that the application ends; the endpoint epoch.
+    Soft: configured, the topology with the topics of the cluster; shutdown_member_id, the member
+    that requested the end of the application; the endpoint epoch.
     """
 
     group_type = GroupType.STREAMS
     protocol_type: str | None = STREAMS_PROTOCOL_TYPE
 
     def __init__(self, group_id: str, registry: SnapshotRegistry) -> None:
-        self.group_id = group_id
-        self.fresh_epoch: int | None = None
+        super().__init__(group_id, registry)
         self.configured: ConfiguredTopology | None = None
         self.shutdown_member_id: str | None = None
         self.endpoint_epoch = 0
-        self._epoch: TimelineObject[int] = TimelineObject(registry, FIRST_EPOCH)
-        self._metadata_hash: TimelineObject[int] = TimelineObject(registry, 0)
         self._validated_epoch: TimelineObject[int] = TimelineObject(registry, 0)
         self._configs: TimelineObject[Mapping[str, str]] = TimelineObject(registry, {})
         self._topology: TimelineObject[StreamsTopology | None] = TimelineObject(registry, None)
-        self._assignment_epoch: TimelineObject[tuple[int, int]] = TimelineObject(
-            registry, (FIRST_EPOCH, 0)
-        )
-        self.members: TimelineDict[str, StreamsMember] = TimelineDict(registry)
-        self.target: TimelineDict[str, Tasks] = TimelineDict(registry)
         self.active_owners: TimelineDict[Task, str] = TimelineDict(registry)
         self.standby_owners: TimelineDict[Task, frozenset[str]] = TimelineDict(registry)
         self.warmup_owners: TimelineDict[Task, frozenset[str]] = TimelineDict(registry)
 
     # ---------------------------------------------------------------- queries
-
-    @property
-    def epoch(self) -> int:
-        """The group epoch: it rises with every change of members, topology or metadata."""
-        return self._epoch.value
-
-    @property
-    def metadata_hash(self) -> int:
-        """The hash of the topics' metadata at the group epoch."""
-        return self._metadata_hash.value
 
     @property
     def validated_epoch(self) -> int:
@@ -99,23 +80,9 @@ class StreamsGroup:
         """The topology; None before the group's first record."""
         return self._topology.value
 
-    @property
-    def assignment_epoch(self) -> int:
-        """The group epoch for which the target assignment was computed."""
-        return self._assignment_epoch.value[0]
-
-    @property
-    def assignment_timestamp_ms(self) -> int:
-        """The time at which the target assignment was computed; 0 when unknown."""
-        return self._assignment_epoch.value[1]
-
     def topology_at(self, epoch: int) -> StreamsTopology | None:
         """Return the topology in a state of the log."""
         return self._topology.at(epoch)
-
-    def epochs_at(self, epoch: int) -> tuple[int, int]:
-        """Return group epoch and assignment epoch in a state of the log."""
-        return self._epoch.at(epoch), self._assignment_epoch.at(epoch)[0]
 
     def state_at(self, epoch: int = LATEST_EPOCH) -> StreamsState:
         """Return the group's state."""
@@ -132,44 +99,26 @@ class StreamsGroup:
             return StreamsState.STABLE
         return StreamsState.RECONCILING
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether the group has no members."""
-        return not self.members
-
-    def member(self, member_id: str) -> StreamsMember:
-        """Return a member; raises UNKNOWN_MEMBER_ID."""
-        found = self.members.get(member_id)
-        if not isinstance(found, StreamsMember):
-            raise KafkaError(
-                ErrorCode.UNKNOWN_MEMBER_ID,
-                f"Member {member_id} is not a member of group {self.group_id}.",
-            )
-        return found
-
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether the topology of members reads a topic."""
         topology = self.topology
         return not self.is_empty and topology is not None and topic in topology.source_topics
 
+    def reads_any(self, names: frozenset[str]) -> bool:
+        """Whether the topology needs one of these topics."""
+        topology = self.topology
+        return topology is not None and not names.isdisjoint(topology.required_topics)
+
     # ---------------------------------------------------------------- replay
 
-    def set_epoch(
-        self, epoch: int, metadata_hash: int, validated_epoch: int, configs: Mapping[str, str]
-    ) -> None:
-        """Apply a group epoch."""
-        self._epoch.value = epoch
-        self._metadata_hash.value = metadata_hash
+    def set_validation(self, validated_epoch: int, configs: Mapping[str, str]) -> None:
+        """Apply the topology's validated epoch and the settings of the assignment."""
         self._validated_epoch.value = validated_epoch
         self._configs.value = configs
 
     def set_topology(self, topology: StreamsTopology | None) -> None:
         """Apply a topology."""
         self._topology.value = topology
-
-    def set_assignment_epoch(self, epoch: int, timestamp_ms: int) -> None:
-        """Apply the epoch of a target assignment."""
-        self._assignment_epoch.value = (epoch, timestamp_ms)
 
     def put(self, member: StreamsMember) -> None:
         """Add a member or replace it, with its tasks."""
@@ -188,13 +137,6 @@ class StreamsGroup:
         self._release(old)
         if not self.members:
             self.shutdown_member_id = None
-
-    def set_target(self, member_id: str, tasks: Tasks | None) -> None:
-        """Apply a member's target assignment; None removes it."""
-        if tasks is None:
-            self.target.pop(member_id, None)
-        else:
-            self.target[member_id] = tasks
 
     def _release(self, member: StreamsMember | None) -> None:
         """Free a member's tasks, except active ones that another process has taken since."""

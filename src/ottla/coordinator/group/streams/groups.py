@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from ottla.coordinator.group.config import StreamsGroupConfig
 from ottla.coordinator.group.kinds import KindOfGroups
 from ottla.coordinator.group.streams.group import StreamsGroup
+from ottla.protocol.records.streams_group import StreamsGroupMetadataKey
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
+    from collections.abc import Hashable
 
     from ottla.coordinator.group.consumer.groups import ConsumerGroups
 
@@ -29,16 +30,9 @@ class StreamsGroups(KindOfGroups[StreamsGroup, StreamsGroupConfig]):
 
     kind = "Streams"
     group_class = StreamsGroup
+    epoch_key = StreamsGroupMetadataKey
 
     consumer: ConsumerGroups
-
-    def on_topics_changed(self, names: Iterable[str]) -> None:
-        """Compare the metadata of all groups that use these topics at their next heartbeat."""
-        changed = set(names)
-        for group in self.by_id.values():
-            topology = group.topology
-            if topology is not None and not changed.isdisjoint(topology.required_topics):
-                group.fresh_epoch = None
 
 
 def initial_delay_key(group_id: str) -> Hashable:

@@ -187,8 +187,7 @@ def _update_group(call: _Call, topology_now: StreamsTopology) -> ConfiguredTopol
 def _configure(call: _Call, topology_now: StreamsTopology) -> tuple[int, ConfiguredTopology]:
     """Return the metadata hash and the configured topology."""
     groups, group = call.groups, call.group
-    is_fresh = group.fresh_epoch is not None and group.epoch >= group.fresh_epoch
-    if group.topology is not None and group.configured is not None and is_fresh:
+    if group.topology is not None and group.configured is not None and group.is_fresh:
         return group.metadata_hash, group.configured
     names = topology_now.required_topics
     new_hash = metadata_hash(groups.consumer, names)

@@ -27,6 +27,10 @@ class StreamsMemberState(IntEnum):
     UNRELEASED_TASKS = 3
     UNKNOWN = 127
 
+    @classmethod
+    def _missing_(cls, _value: object) -> StreamsMemberState:
+        return cls.UNKNOWN  # of a later release
+
 
 class Endpoint(NamedTuple):
     """Where a process answers interactive queries."""

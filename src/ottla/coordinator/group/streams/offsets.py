@@ -72,12 +72,7 @@ def check_fetch(group: StreamsGroup, member_id: str | None, member_epoch: int, e
     """Raise UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH; requests without a member are good."""
     if member_id is None and member_epoch < 0:
         return
-    member = group.members.at(epoch).get(member_id or "")
-    if member is None:
-        raise KafkaError(
-            ErrorCode.UNKNOWN_MEMBER_ID,
-            f"Member {member_id} is not a member of group {group.group_id}.",
-        )
+    member = group.member_at(member_id, epoch)
     if member_epoch != member.member_epoch:
         raise _stale(
             f"The received member epoch {member_epoch} does not match the expected member epoch "

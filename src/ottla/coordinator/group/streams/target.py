@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group import slices
-from ottla.coordinator.group.slices import LARGE, SLICE, is_due
+from ottla.coordinator.group.slices import SLICE, is_due
 from ottla.coordinator.group.streams import records
 from ottla.coordinator.group.streams.assignors import sticky
 from ottla.coordinator.group.streams.assignors.spec import (
@@ -72,7 +72,7 @@ class Assignment:
         interval_ms = groups.settings(group.group_id).assignment_interval_ms
         if not is_due(group.assignment_timestamp_ms, interval_ms, now_ms):
             return Target(last.epoch, last.tasks, _INTERVAL)
-        if len(group.members) >= LARGE and (group.assignment_timestamp_ms or self.member is None):
+        if slices.is_large(group) and (group.assignment_timestamp_ms or self.member is None):
             slices.run(groups.timers, _key(group.group_id), self._in_slices())
             return Target(last.epoch, last.tasks, _COMPUTED)
         members: dict[str, StreamsMember] = dict(group.members)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.group.kinds import MemberTimer
 from ottla.coordinator.group.streams.groups import initial_delay_key
 from ottla.coordinator.group.streams.leave import remove_member
 from ottla.coordinator.group.streams.member import StreamsMember, StreamsMemberState
@@ -16,8 +15,6 @@ from ottla.coordinator.group.streams.target import Assignment
 from ottla.coordinator.runtime.result import Result, empty_result
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ottla.coordinator.group.streams.group import StreamsGroup
     from ottla.coordinator.group.streams.groups import StreamsGroups
 
@@ -31,20 +28,9 @@ def follow(
         return Result(None, remove_member(groups, group, left))
 
     groups.start_session(group_id, member.member_id, remove)
-    if not has_moved:
-        return
-    if member.state is StreamsMemberState.UNREVOKED_TASKS:
-        groups.await_revocation(group_id, member, remove)
-    else:
-        groups.cancel(MemberTimer.REBALANCE, group_id, member.member_id)
-
-
-def start_all(groups: StreamsGroups) -> Iterator[None]:
-    """Start full sessions, and times of revocation, after the log was loaded."""
-    for group_id, member in groups.members():
-        if member is not None:
-            follow(groups, group_id, member)
-        yield
+    if has_moved:
+        is_revoking = member.state is StreamsMemberState.UNREVOKED_TASKS
+        groups.follow_revocation(group_id, member, remove, is_revoking=is_revoking)
 
 
 def delay_first_assignment(groups: StreamsGroups, group_id: str) -> None:

@@ -20,11 +20,15 @@ Subtopology = schemas.StreamsGroupTopologyValue.Subtopology
 
 @dataclass(frozen=True, slots=True)
 class StreamsTopology:
-    """The subtopologies by id; source_topics has the subtopology that reads a topic."""
+    """The subtopologies by id; source_topics has the subtopology that reads a topic.
+
+    required_topics are the topics that are read, and the changelogs.
+    """
 
     epoch: int
     subtopologies: dict[str, Subtopology]
     source_topics: dict[str, str] = field(init=False, compare=False)
+    required_topics: frozenset[str] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         sources = {
@@ -32,17 +36,13 @@ class StreamsTopology:
             for one in self.subtopologies.values()
             for topic in source_names(one)
         }
-        object.__setattr__(self, "source_topics", sources)
-
-    @property
-    def required_topics(self) -> set[str]:
-        """The topics that are read, and the changelogs."""
-        changelogs = {
+        changelogs = frozenset(
             topic.name
             for one in self.subtopologies.values()
             for topic in one.state_changelog_topics
-        }
-        return changelogs | set(self.source_topics)
+        )
+        object.__setattr__(self, "source_topics", sources)
+        object.__setattr__(self, "required_topics", changelogs.union(sources))
 
 
 def source_names(subtopology: Subtopology) -> list[str]:

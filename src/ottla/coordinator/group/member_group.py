@@ -1,0 +1,122 @@
+"""What consumer, share and streams groups have in common: members, epochs, a target assignment.
+
+Kafka: org.apache.kafka.coordinator.group.modern.ModernGroup, and the same in streams.StreamsGroup.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.timeline import TimelineDict, TimelineObject
+
+if TYPE_CHECKING:
+    from ottla.coordinator.group.group import GroupType
+    from ottla.timeline import SnapshotRegistry
+
+M = TypeVar("M")
+T = TypeVar("T")
+
+FIRST_EPOCH: Final = 1
+"""The epochs of a new group, before its first change."""
+
+
+class MemberGroup(ABC, Generic[M, T]):
+    """A group of members M, each of which has a target assignment T; replayed state in timelines.
+
+    fresh_epoch is soft: the group epoch in which the metadata hash was last compared with the
+    metadata; None requests another comparison.
+    """
+
+    group_type: ClassVar[GroupType]
+    protocol_type: str | None
+
+    def __init__(self, group_id: str, registry: SnapshotRegistry) -> None:
+        self.group_id = group_id
+        self.fresh_epoch: int | None = None
+        self._epoch: TimelineObject[int] = TimelineObject(registry, FIRST_EPOCH)
+        self._metadata_hash: TimelineObject[int] = TimelineObject(registry, 0)
+        self._assignment_epoch: TimelineObject[tuple[int, int]] = TimelineObject(
+            registry, (FIRST_EPOCH, 0)
+        )
+        self.members: TimelineDict[str, M] = TimelineDict(registry)
+        self.target: TimelineDict[str, T] = TimelineDict(registry)
+
+    # ---------------------------------------------------------------- members
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the group has no members."""
+        return not self.members
+
+    def member(self, member_id: str) -> M:
+        """Return a member; raises UNKNOWN_MEMBER_ID."""
+        found: M | None = self.members.get(member_id)
+        if found is None:
+            raise self._unknown(member_id)
+        return found
+
+    def member_at(self, member_id: str | None, epoch: int) -> M:
+        """Return a member in the log's state of an epoch; raises UNKNOWN_MEMBER_ID."""
+        found = self.members.get_at(member_id or "", epoch)
+        if found is None:
+            raise self._unknown(member_id)
+        return found
+
+    def _unknown(self, member_id: str | None) -> KafkaError:
+        text = f"Member {member_id} is not a member of group {self.group_id}."
+        return KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, text)
+
+    # ---------------------------------------------------------------- epochs
+
+    @property
+    def epoch(self) -> int:
+        """The group epoch: it rises with every change of subscriptions or metadata."""
+        return self._epoch.value
+
+    @property
+    def metadata_hash(self) -> int:
+        """The hash of the topics' metadata at the group epoch."""
+        return self._metadata_hash.value
+
+    @property
+    def assignment_epoch(self) -> int:
+        """The group epoch for which the target assignment was computed."""
+        return self._assignment_epoch.value[0]
+
+    @property
+    def assignment_timestamp_ms(self) -> int:
+        """The time at which the target assignment was computed; 0 when unknown."""
+        return self._assignment_epoch.value[1]
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the metadata hash was compared in the group's epoch."""
+        return self.fresh_epoch is not None and self.epoch >= self.fresh_epoch
+
+    def epochs_at(self, epoch: int) -> tuple[int, int]:
+        """Return group epoch and assignment epoch in the log's state of an epoch."""
+        return self._epoch.at(epoch), self._assignment_epoch.at(epoch)[0]
+
+    @abstractmethod
+    def reads_any(self, names: frozenset[str]) -> bool:
+        """Whether the metadata of one of these topics is part of the group's metadata hash."""
+
+    # ---------------------------------------------------------------- replay
+
+    def set_epoch(self, epoch: int, metadata_hash: int) -> None:
+        """Apply a group epoch."""
+        self._epoch.value = epoch
+        self._metadata_hash.value = metadata_hash
+
+    def set_assignment_epoch(self, epoch: int, timestamp_ms: int) -> None:
+        """Apply the epoch of a target assignment."""
+        self._assignment_epoch.value = (epoch, timestamp_ms)
+
+    def set_target(self, member_id: str, target: T | None) -> None:
+        """Apply a member's target assignment; None removes it."""
+        if target is None:
+            self.target.pop(member_id, None)
+        else:
+            self.target[member_id] = target
