@@ -13,7 +13,7 @@ from ottla.protocol.apis.list_groups import ListGroupsRequest
 from ottla.protocol.apis.share_group_describe import ShareGroupDescribeRequest
 from ottla.protocol.apis.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.types import Uuid
-from tests.coordinator.harness import World
+from tests.coordinator.harness import Topics, World
 
 if TYPE_CHECKING:
     from ottla.protocol.apis.share_group_heartbeat import ShareGroupHeartbeatResponse
@@ -69,6 +69,45 @@ def test_what_could_not_be_initialised_is_tried_again() -> None:
     beat(world, names=["t"])
     beat(world, epoch=2)
     assert len(world.persister.requests) == 2
+
+
+class CountingTopics(Topics):
+    """Counts lookups of topics."""
+
+    lookups = 0
+
+    def topic_id(self, name: str) -> Uuid | None:
+        self.lookups += 1
+        return super().topic_id(name)
+
+    def partition_count(self, name: str) -> int | None:
+        self.lookups += 1
+        return super().partition_count(name)
+
+
+def test_a_heartbeat_without_news_looks_up_no_topic() -> None:
+    """A group may read thousands of them; a new partition is still found."""
+    world = World()
+    topics = world.topics = CountingTopics("t", "u")
+    world.coordinator = world.make()
+    world.elect()
+    beat(world, names=["t", "u"])
+    world.advance(1001)
+    assert beat(world, epoch=2).member_epoch == 3
+    beat(world, epoch=3)
+    topics.lookups = 0
+    for _ in range(3):
+        assert assigned(beat(world, epoch=3)) is None
+    assert topics.lookups == 0
+    topics.counts["t"] = 3
+    world.coordinator.on_topics_changed(["t"])
+    world.advance(1001)
+    beat(world, epoch=3)
+    assert len(world.persister.requests) == 2
+    world.advance(1001)
+    found = assigned(beat(world, epoch=4))
+    assert found is not None
+    assert sorted(found.values()) == [[0, 1], [0, 1, 2]]
 
 
 def test_members_are_fenced_leave_and_expire() -> None:

@@ -53,8 +53,9 @@ class StatePartitions:
 class ShareGroup(MemberGroup[ShareMember, "Mapping[Uuid, tuple[int, ...]]"]):
     """Adds the share partitions.
 
-    assigned_at is soft: the epochs and the share partitions at which all that was initialised was
-    found in the target.
+    Soft, so that a heartbeat without news examines no topic: assigned_at, the epochs and the share
+    partitions at which all that was initialised was found in the target; initialized_at, the group
+    epoch and the share partitions at which no subscribed partition was missing.
     """
 
     group_type = GroupType.SHARE
@@ -63,6 +64,7 @@ class ShareGroup(MemberGroup[ShareMember, "Mapping[Uuid, tuple[int, ...]]"]):
     def __init__(self, group_id: str, registry: SnapshotRegistry) -> None:
         super().__init__(group_id, registry)
         self.assigned_at: tuple[int, int, StatePartitions] | None = None
+        self.initialized_at: tuple[int, StatePartitions | None] | None = None
         self._state_partitions: TimelineObject[StatePartitions | None] = TimelineObject(
             registry, None
         )

@@ -61,9 +61,12 @@ def heartbeat(
         output.append(records.member_subscription(group_id, updated))
     if group.assignment_epoch >= group.epoch:
         has_changed |= initialization.is_assignment_due(group)
-    topics = group.subscribed_topics(
-        updated.subscribed_topics, () if is_new else member.subscribed_topics
-    )
+    is_settled = not has_changed and group.is_fresh and initialization.is_complete(group)
+    topics: set[str] = set()
+    if not is_settled:
+        topics = group.subscribed_topics(
+            updated.subscribed_topics, () if is_new else member.subscribed_topics
+        )
     group_epoch, has_changed = _group_epoch(groups, group, topics, output, has_changed=has_changed)
     target_epoch, target = update_target(groups, group, group_epoch, updated, output)
     reconciled = _reconciled(groups, updated, target_epoch, target, has_changed=has_changed)
@@ -71,7 +74,9 @@ def heartbeat(
         output.append(records.current_assignment(group_id, reconciled))
     start_session(groups, group_id, member)
     response = _response(groups, request, member, reconciled)
-    begun = initialization.begin(groups, group, group_epoch, topics, output)
+    begun = None
+    if not is_settled:
+        begun = initialization.begin(groups, group, group_epoch, topics, output)
     return Result(Heartbeat(response, begun), output)
 
 

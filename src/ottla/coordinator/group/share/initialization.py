@@ -45,12 +45,27 @@ def begin(
     """Return the share partitions of subscribed topics that have no state yet; None without any."""
     missing = _missing(groups, group, topics)
     if not missing:
+        if epoch == group.epoch:  # else topics are those of a change that may not be written
+            group.initialized_at = epoch, group.state_partitions
         return None
     output.append(initializing(groups, group, missing))
     offsets = {
         topic_id: dict.fromkeys(sorted(one.partitions), -1) for topic_id, one in missing.items()
     }
     return Initialization(group.group_id, epoch, offsets)
+
+
+def is_complete(group: ShareGroup) -> bool:
+    """Whether a former heartbeat has found that no partition is missing, and none can be by now.
+
+    It holds for a group whose metadata is fresh. Partitions that are being initialised may be due
+    for another request at any time.
+    """
+    known = group.state_partitions
+    if group.initialized_at is None or (known is not None and known.initializing):
+        return False
+    epoch, found = group.initialized_at
+    return epoch == group.epoch and found is known
 
 
 def initializing(
