@@ -7,19 +7,19 @@ subscriptionType}, org.apache.kafka.coordinator.group.Utils.{computeGroupHash, c
 from __future__ import annotations
 
 from struct import Struct as Layout
+from struct import pack
 from typing import TYPE_CHECKING
 
 import xxhash
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from ottla.coordinator.group.consumer.group import ConsumerGroup
     from ottla.coordinator.group.consumer.groups import ConsumerGroups
     from ottla.coordinator.group.consumer.member import ConsumerMember
 
 _INT32 = Layout("<i")
-_INT64 = Layout("<q")
 
 
 def topics_of(group: ConsumerGroup, member: ConsumerMember) -> tuple[str, ...]:
@@ -37,8 +37,8 @@ def subscribed_topics(
     removed: Iterable[ConsumerMember] = (),
 ) -> set[str]:
     """Return all topics of the group's subscriptions after members were added and removed."""
-    names = dict(group.topic_counts)
-    patterns = dict(group.regex_counts)
+    names = dict(group.topic_counts.items())
+    patterns = dict(group.regex_counts.items())
     for members, change in ((removed, -1), (added, 1)):
         for member in members:
             for name in member.subscribed_topics:
@@ -54,21 +54,23 @@ def subscribed_topics(
     return found
 
 
-def metadata_hash(groups: ConsumerGroups, names: Iterable[str]) -> int:
-    """Return the hash of the topics' ids, names, partitions and racks; 0 without any topic."""
-    hashes = {}
-    for name in names:
+def metadata_hash(groups: ConsumerGroups, names: Collection[str]) -> int:
+    """Return the hash of the topics' ids, names, partitions and racks; 0 without any topic.
+
+    Java's order of topic names is Python's: they are ASCII.
+    """
+    hashes = []
+    for name in sorted(names):
         value = groups.topic_hashes.get(name)
         if value is None:
             value = _topic_hash(groups, name)
             if value is None:
                 continue
             groups.topic_hashes[name] = value
-        hashes[name] = value
+        hashes.append(value)
     if not hashes:
         return 0
-    content = b"".join(_INT64.pack(hashes[name]) for name in sorted(hashes, key=_java_order))
-    return _signed(xxhash.xxh3_64_intdigest(content))
+    return _signed(xxhash.xxh3_64_intdigest(pack(f"<{len(hashes)}q", *hashes)))
 
 
 def _topic_hash(groups: ConsumerGroups, name: str) -> int | None:
