@@ -18,14 +18,14 @@ class ReplicationWait(Protocol):
 
     @property
     def is_over(self) -> bool:
-        """Whether its time is over."""
+        """Whether the request is complete."""
 
     def acknowledged(self, position: int, code: ErrorCode) -> None:
         """Take the result for the partition at this position of the request."""
 
 
 _Entry = tuple[int, int, ReplicationWait, int]
-"""Required offset, a number that tells equal offsets apart, the waiter, and its position."""
+"""Required offset, a sequence number for equal offsets, the waiter, and its position."""
 
 
 class AcknowledgementQueue:
@@ -37,7 +37,7 @@ class AcknowledgementQueue:
         self._entries: deque[_Entry] = deque()
         self._count = 0
         self.completed_together = 0
-        """How many the last move of the high watermark has acknowledged."""
+        """Appends that the last advance of the high watermark has acknowledged."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -53,7 +53,7 @@ class AcknowledgementQueue:
             entries.append(entry)
 
     def complete(self, high_watermark: int, code: ErrorCode) -> None:
-        """Acknowledge all that lies below the high watermark."""
+        """Acknowledge the appends below the high watermark."""
         entries = self._entries
         waiting = len(entries)
         while entries and entries[0][0] <= high_watermark:

@@ -1,4 +1,4 @@
-"""A fetch that waits until enough bytes can be read, something changes, or its time is over.
+"""A fetch that waits for enough bytes, for a change of a partition, or for its timeout.
 
 Kafka: kafka.server.DelayedFetch. Hot path: benchmarks/against_kafka.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ottla.storage.log.partition_log import PartitionLog
 
 
-# looked up once: an enum's members are found slowly
+# constants of the module: access to the members of an enum is slow
 _LOG_END: Final = FetchIsolation.LOG_END
 _COMMITTED: Final = FetchIsolation.TXN_COMMITTED
 
@@ -34,7 +34,7 @@ class DelayedFetch(DelayedOperation):
         *,
         isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK,
     ) -> None:
-        """Wait until the end that the isolation lets be read moves: log end, watermark or LSO."""
+        """Watch the end that isolation selects: log end, high watermark or last stable offset."""
         super().__init__(deadline_ms)
         self.partitions = partitions
         self._missing_bytes = missing_bytes
@@ -45,16 +45,16 @@ class DelayedFetch(DelayedOperation):
         """Leader epochs of the partitions that a consumer reads from this broker as a follower."""
 
     def add(self, partition: Partition, fetch_offset: int, size_bytes: int) -> None:
-        """Watch one more partition, the log of which had a size when there was no news of it."""
+        """Watch another partition; size_bytes is the size of its log when it became idle."""
         self.partitions[partition] = fetch_offset
         self._sizes[partition] = size_bytes
         if not partition.is_leader:
             self._followed[partition] = partition.leader_epoch
 
     def try_complete(self) -> bool:
-        """Complete when a partition's leader changed or it failed, or the missing bytes have come.
+        """Complete when a partition has another leader or has failed, or the missing bytes came.
 
-        Also when one reads a segment that will not grow: the rest of it is all there will be.
+        Also when a fetch offset lies in a segment before the active one, which grows no further.
         """
         return self._is_ready() and self.force_complete()
 
@@ -83,22 +83,22 @@ class DelayedFetch(DelayedOperation):
         return log.last_stable_offset if isolation is _COMMITTED else log.high_watermark
 
     def _has_changed(self, partition: Partition, fetch_offset: int) -> bool:
-        """Whether a partition that is led elsewhere was led here, or has a newer leader.
+        """Whether a partition that is led elsewhere has another leader epoch than at the start.
 
-        Also when its log was truncated below the offset: the consumer has to learn that.
+        Also when its log was truncated below the offset, which the consumer has to learn.
         """
-        if self._task is None:  # the first look, before the wait
+        if self._task is None:  # the first attempt, before the wait
             self._followed[partition] = partition.leader_epoch
         is_same = self._followed.get(partition) == partition.leader_epoch
         return not is_same or fetch_offset > partition.log.log_end_offset
 
     def on_complete(self) -> None:
-        """Read again and answer with what is there."""
+        """Read again and respond with what is available."""
         self._answer()
 
 
 def _is_in_older_segment(log: PartitionLog, offset: int, end_offset: int) -> bool:
-    """Whether the end of what can be read lies in a later segment than the offset."""
+    """Whether the end offset lies in a later segment than the offset."""
     segments = log.segments
     return offset < segments.active.base_offset and segments.number_for(
         offset

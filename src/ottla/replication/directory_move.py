@@ -2,11 +2,10 @@
 
 A machine without clock or threads: `poll` does a bounded piece of work and returns what it needs
 next. The future log is copied from the partition's log batch by batch, as a follower copies its
-leader. When it has all records and is durable the controller is told of the new directory; once
+leader. When it has all records and is durable the controller is notified of the new directory; once
 that is accepted, and the future log has all records again and is durable as far as the old one is,
 it takes its place within one call: nothing can be appended in between. A partition that does not
-move costs nothing: the copy looks at the log's end, generation (truncations) and start whenever it
-is polled.
+move costs nothing: the copy reads the log's end, generation (truncations) and start when polled.
 
 Kafka: kafka.server.ReplicaAlterLogDirsThread, Partition.maybeReplaceCurrentWithFutureReplica.
 """
@@ -36,11 +35,11 @@ _NEVER: Final = -1
 
 
 class MoveState(Enum):
-    """How far the controller is with the new directory."""
+    """The controller's progress with the new directory."""
 
     COPYING = "copying"
     ASSIGNING = "assigning"
-    """The controller was told; its answer is open."""
+    """The controller was notified and has not responded."""
     ASSIGNED = "assigned"
 
 
@@ -67,7 +66,7 @@ class Read(NamedTuple):
 
 
 class DirectoryMove:
-    """One replica on its way; `future` is its log in the other directory."""
+    """The move of one replica; `future` is its log in the other directory."""
 
     __slots__ = (
         "_data",
@@ -95,14 +94,14 @@ class DirectoryMove:
         return self.partition.log.log_end_offset - self.future.log_end_offset
 
     def poll(self, now_ms: int) -> Read | Need:
-        """Append, truncate or look; return what is needed next.
+        """Do one step: append, truncate or find what to read; return what is needed next.
 
         KafkaError when the disk fails, CorruptMessage for damaged records of the partition's log.
         """
         current, future = self.partition.log, self.future
         if self._generation != current.generation:
             self._data = memoryview(b"")
-            self._agree(now_ms)
+            self._truncate_diverging(now_ms)
             self._generation = current.generation
         if not future.is_cut_durable:
             return Need.FLUSH
@@ -135,7 +134,7 @@ class DirectoryMove:
         return Need.EXCHANGE
 
     def received(self, read: Read, data: bytes) -> None:
-        """Take what was read; nothing when the log was truncated since.
+        """Accept the bytes of a read; no effect when the log was truncated since.
 
         CorruptMessage when not even the first batch is whole; the last one may be cut.
         """
@@ -146,7 +145,7 @@ class DirectoryMove:
             self._data = memoryview(data)[:size]
 
     def flushed(self) -> None:
-        """Take note that a flush of the future log has ended well."""
+        """Record that a flush of the future log has succeeded."""
         self._is_flushed = True
 
     # Records
@@ -163,7 +162,7 @@ class DirectoryMove:
 
     # Truncation
 
-    def _agree(self, now_ms: int) -> None:
+    def _truncate_diverging(self, now_ms: int) -> None:
         """Truncate the future log to what it shares with the partition's, by leader epochs."""
         current, future = self.partition.log, self.future
         while future.log_end_offset > future.log_start_offset:

@@ -1,8 +1,8 @@
 """Incremental fetch sessions: the broker caches a client's partitions and what it last returned.
 
-A fetch looks only at the session's active partitions. One that was unchanged twice is idle: it is
-not looked at until its replica reports a change (`Partition.changed`), so that the fetches of a
-session cost nothing for partitions without news.
+A fetch examines only the session's active partitions. A partition that was unchanged twice becomes
+idle: it is not examined until its replica reports a change (`Partition.changed`), so that idle
+partitions cost the fetches of a session nothing.
 
 Kafka: org.apache.kafka.server.FetchManager, FetchSession (KIP-227). Hot path:
 benchmarks/against_kafka.
@@ -63,7 +63,7 @@ class CachedPartition:
         self.position = 0
         """Partitions of a session are served in this order."""
         self.was_unchanged = False
-        """Whether there was no news at the last look."""
+        """Whether the last fetch found no change."""
         self.size_bytes = 0
         """Of its log, when it became idle."""
         self.high_watermark = -1
@@ -76,7 +76,7 @@ class CachedPartition:
         self.current_leader_epoch, self.fetch_offset, self.last_fetched_epoch, _, _ = requested
 
     def found(self, replica: Partition) -> None:
-        """Note the replica and its topic, which may be gone after a wait."""
+        """Store the replica and its topic, which may be deleted during a wait."""
         self.replica = replica
         self.topic = replica.topic_partition.topic
 
@@ -91,14 +91,14 @@ class CachedPartition:
         epoch = self.current_leader_epoch
         if epoch >= 0 and epoch != replica.leader_epoch:
             return False
-        if log.failure is not None or log.is_deleted:  # the replica is gone: a read says so
+        if log.failure is not None or log.is_deleted:  # a read reports it
             return False
         return self.last_fetched_epoch < 0
 
     def must_respond(self, fetched: FetchedPartition) -> bool:
         """Return whether an incremental response has to name the partition; store what it says."""
         if fetched.error_code or fetched.diverging is not None:
-            self.high_watermark = -1  # so that the partition is named again when that is over
+            self.high_watermark = -1  # so that the partition is named again after the error
             return True
         changed = fetched.size_bytes > 0 or fetched.preferred_replica >= 0
         high_watermark, log_start_offset = fetched.high_watermark, fetched.log_start_offset
@@ -138,7 +138,7 @@ class FetchSession:
         self.uses_topic_ids = uses_topic_ids
         self.partitions: dict[PartitionKey, CachedPartition] = {}
         self._active: dict[PartitionKey, CachedPartition] = {}
-        """Those that a fetch looks at; the others are idle."""
+        """Those that a fetch examines; the others are idle."""
         self._is_in_order = True
         self._last_position = 0
         self._waiting: DelayedFetch | None = None
@@ -172,7 +172,7 @@ class FetchSession:
             _stop_watching(cached)
 
     def end(self) -> None:
-        """Let the replicas forget the session."""
+        """Stop watching the replicas of idle partitions."""
         for key, cached in self.partitions.items():
             if key not in self._active:
                 _stop_watching(cached)
@@ -180,7 +180,7 @@ class FetchSession:
     # Idle partitions
 
     def active(self) -> list[CachedPartition]:
-        """Return the partitions that a fetch has to look at, in the order of the session."""
+        """Return the partitions that a fetch has to examine, in the order of the session."""
         if not self._is_in_order:
             if len(self._active) > 1:
                 in_order = sorted(self._active.values(), key=lambda cached: cached.position)
@@ -195,13 +195,13 @@ class FetchSession:
         self._is_in_order = False
 
     def activate_all(self) -> None:
-        """Look at every partition again."""
+        """Activate every idle partition."""
         for key, cached in self.partitions.items():
             if key not in self._active:
                 self._activate(cached)
 
     def unchanged(self, cached: CachedPartition) -> None:
-        """Note that there was no news of a partition; the second time in turn it becomes idle.
+        """Record that a partition was unchanged; the second time in a row it becomes idle.
 
         Not the first time: a partition that is read at its end is unchanged before each record.
         """
@@ -214,15 +214,15 @@ class FetchSession:
         replica.watch(cached, self)
 
     def wait(self, delayed: DelayedFetch, purgatory: Purgatory[DelayedFetch]) -> None:
-        """Let a fetch that waits hear of idle partitions that change."""
+        """Let idle partitions that change join a waiting fetch."""
         self._waiting, self._purgatory = delayed, purgatory
 
     def replica_changed(self, cached: CachedPartition) -> None:
-        """Look at an idle partition again, which does not watch its replica any more."""
+        """Activate an idle partition, whose replica has ended the watch."""
         replica, waiting = cached.replica, self._waiting
         assert replica is not None
         if self.replica_id >= 0 and replica.leading is not None:
-            # each fetch since has said that this follower has all records
+            # each fetch since was at the log end: the follower has all records
             replica.leading.was_caught_up(self.replica_id, self.replica_epoch, self.last_fetch_ms)
         self._activate(cached)
         if waiting is not None and self._purgatory is not None and not waiting.is_completed:
@@ -334,10 +334,10 @@ class FetchSessionCache:
 
     def _evict(self, size: int, now_ms: int, *, is_follower: bool) -> bool:
         """Evict a stale or a less important session; return whether one was evicted."""
-        going = self._stale(now_ms) or self._less_important(size, now_ms, is_follower=is_follower)
-        if going is None:
+        evicted = self._stale(now_ms) or self._less_important(size, now_ms, is_follower=is_follower)
+        if evicted is None:
             return False
-        self._remove(going.session_id)
+        self._remove(evicted.session_id)
         self.evictions += 1
         return True
 

@@ -2,10 +2,10 @@
 
 `poll` returns the next request, `received` and `failed` take its outcome. Each request names only
 partitions whose position changed since the one before (KIP-227): idle partitions cost nothing.
-There is no truncation before fetching (KIP-595): each fetch says which epoch its log ends with; a
-leader whose log has another there answers with the end of the epoch that both may share, and the
-follower truncates and fetches from where it agrees, once the cut is durable: after a power cut
-bytes that were cut could stand below newer ones. Thousands of logs may have to be cut after one
+There is no truncation before fetching (KIP-595): each fetch carries the last epoch of the log; a
+leader whose log has another epoch there returns the end of the last epoch that both may share. The
+follower truncates to it and goes on once the truncation is durable: after a power failure truncated
+bytes could reappear below newer ones. Thousands of logs may have to be cut after one
 response: `truncate` cuts some at a time. A log outside of the leader's range begins at the leader's
 start, or loses what the leader does not have, after ListOffsets.
 
@@ -69,7 +69,7 @@ class FetcherSettings(NamedTuple):
 
 
 class FollowerLimit(Protocol):
-    """Limits the bytes that are fetched for listed replicas which lag (KIP-73)."""
+    """Limits the rate of fetches for listed replicas that lag (KIP-73)."""
 
     is_on: bool
     """Whether any replica is listed."""
@@ -81,7 +81,7 @@ class FollowerLimit(Protocol):
         """Whether listed replicas that lag have to wait."""
 
     def record(self, size_bytes: int, now_ms: int, /) -> None:
-        """Count what was fetched for listed replicas."""
+        """Count bytes fetched for listed replicas."""
 
 
 class _Replica:
@@ -132,7 +132,7 @@ class ReplicaFetcher:
     ) -> None:
         """on_fetched(partition) is called when its log or high watermark moved.
 
-        on_failed(partition, error) is called when it is not replicated any more.
+        on_failed(partition, error) is called when its replication ends with an error.
         """
         self.leader_id = leader_id
         self.number = 0
@@ -149,9 +149,9 @@ class ReplicaFetcher:
         """Those that the next request may have to name."""
         self._delayed: dict[_Replica, int] = {}
         self._throttled: dict[_Replica, None] = {}
-        """Those that wait until less was fetched than the limit allows."""
+        """Those that wait until the rate is below the limit."""
         self._throttled_until_ms = 0
-        """When the limit is looked at again, if nothing else is fetched."""
+        """When the limit is checked again, if nothing else is fetched."""
         self._lookups: dict[_Replica, None] = {}
         self._forgotten: dict[PartitionKey, None] = {}
         self._cuts: dict[_Replica, Cut] = {}
@@ -181,8 +181,8 @@ class ReplicaFetcher:
     def add(self, partition: Partition, leader_epoch: int) -> None:
         """Replicate a partition from this leader in a leader epoch.
 
-        A log without any leader epoch is cut to its high watermark before it is fetched: nothing
-        tells the leader where it may diverge. `take_cuts` names it.
+        A log without any leader epoch is cut to its high watermark before it is fetched: the leader
+        could not find where it diverges. `take_cuts` names it.
         """
         replica = _Replica(partition, leader_epoch, self._settings.max_bytes)
         self.remove(partition)
@@ -195,7 +195,7 @@ class ReplicaFetcher:
             self._cut(replica, cut)
 
     def remove(self, partition: Partition) -> bool:
-        """Stop; what a response under way has for it is dropped. Whether it was replicated."""
+        """Stop replicating a partition; data in flight is dropped. Whether it was replicated."""
         key = _key_of(partition)
         replica = self._replicas.pop(key, None)
         if replica is None:
@@ -226,7 +226,7 @@ class ReplicaFetcher:
 
     @property
     def due_ms(self) -> int | None:
-        """When `poll` has something to send although nothing else happens; None: never."""
+        """When `poll` next has a request to send without another event; None: never."""
         if self._in_flight is not None or not self._replicas:
             return None
         due_ms = 0
@@ -342,7 +342,7 @@ class ReplicaFetcher:
     # Responses
 
     def failed(self, now_ms: int) -> None:
-        """Handle that the request got no response: after a while a new session begins."""
+        """Handle a request without response: a new session begins after the back-off."""
         self._in_flight = None
         self._looked_up = []
         self._session_epoch = _FULL
@@ -376,11 +376,11 @@ class ReplicaFetcher:
                 continue
             if replica.sent == replica.position:
                 self._apply(replica, fetched, now_ms)
-            else:  # it was added again since: not the one that was asked for
-                self._session_epoch = _FULL  # the leader does not repeat what it has said
+            else:  # added again since the request was sent
+                self._session_epoch = _FULL  # else the leader would not send it again
 
     def _count(self, partitions: Sequence[FetchedPartition], now_ms: int) -> None:
-        """Count what came for listed replicas, also for those in sync."""
+        """Count the bytes of listed replicas, in sync or not."""
         size_bytes = 0
         for fetched in partitions:
             replica = self._replicas.get(fetched.key)
@@ -398,7 +398,7 @@ class ReplicaFetcher:
             self._session_epoch = self._session_epoch % _MAX_EPOCH + 1
 
     def _apply(self, replica: _Replica, fetched: FetchedPartition, now_ms: int) -> None:
-        """Apply what came for one partition; an error delays this one only."""
+        """Apply the response for one partition; an error delays only this one."""
         try:
             if fetched.error_code:
                 self._handle_error(replica, ErrorCode(fetched.error_code), now_ms)
@@ -417,7 +417,7 @@ class ReplicaFetcher:
             self._fail(replica, error, now_ms)
 
     def _fail(self, replica: _Replica, error: KafkaError, now_ms: int) -> None:
-        """Replicate a partition no more: its disk fails; later, where only descriptors ran out."""
+        """Stop replicating a partition whose disk fails; retry where only descriptors ran out."""
         self._report(replica, str(error))
         if is_exhaustion(error.__cause__):
             replica.moved()

@@ -1,4 +1,4 @@
-"""What the leader of a partition knows of one follower, from the follower's own fetches.
+"""What the leader of a partition knows about one follower, from its fetches.
 
 Kafka: kafka.cluster.Replica, org.apache.kafka.server.replica.ReplicaState.
 """
@@ -39,7 +39,7 @@ class FollowerState:
         """The leader's log end offset when the follower fetched last."""
         self.last_fetch_ms = 0
         self.last_caught_up_ms = caught_up_ms
-        """When the follower last had all that the leader had."""
+        """When the follower was last at the leader's log end."""
 
     def fetched(
         self,
@@ -49,10 +49,10 @@ class FollowerState:
         now_ms: int,
         broker_epoch: int,
     ) -> None:
-        """Take over a fetch.
+        """Record a fetch.
 
-        A follower that reads to the end as it was at its previous fetch was caught up then: under
-        constant load it would never be at the end of the moment.
+        A follower that fetches from the log end of its previous fetch was caught up at that time:
+        under constant load it never reaches the current end.
         """
         if fetch_offset >= leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
@@ -65,7 +65,7 @@ class FollowerState:
         self.broker_epoch = broker_epoch
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
-        """Whether it has all that the leader has, or had so not longer ago than the lag allows."""
+        """Whether it is at the leader's log end, or was within the last max_lag_ms."""
         return (
             self.log_end_offset == leader_end_offset
             or now_ms - self.last_caught_up_ms <= max_lag_ms

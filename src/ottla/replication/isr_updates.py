@@ -1,7 +1,7 @@
 """Sends the proposed in-sync sets of all leaders of this broker to the controller.
 
-One request is in flight, with the proposals that came meanwhile in the next one, up to a limit:
-to write or read one of all partitions would delay clients. What gets no answer is sent again.
+One request is in flight; proposals made meanwhile go with the next one, up to a limit: to write or
+read a request of all partitions would delay clients. Unanswered proposals are sent again.
 
 Kafka: kafka.server.AlterPartitionManager.
 """
@@ -85,7 +85,7 @@ class IsrUpdates:
 
     def propose(self, leading: LeaderState, proposal: ProposedIsr) -> None:
         """Send a proposal, at once or with the next request."""
-        if leading in self._sent:  # one whose answer no longer counts
+        if leading in self._sent:  # an earlier, superseded one is in flight
             leading.refused(proposal, ErrorCode.OPERATION_NOT_ATTEMPTED)
             return
         self._waiting[leading] = proposal
@@ -98,7 +98,7 @@ class IsrUpdates:
         while waiting and len(sent) < MAX_PROPOSALS:
             leading = next(iter(waiting))
             proposal = waiting.pop(leading)
-            if leading.proposal is proposal:  # else it no longer counts
+            if leading.proposal is proposal:  # else it is superseded
                 sent[leading] = proposal
         if sent:
             self._send(self._request()).on_done(self._answered)
@@ -140,9 +140,7 @@ class IsrUpdates:
             if code is not ErrorCode.NONE or _key(leading) not in answers
         }
         if unanswered:
-            log.info(
-                "AlterPartition is sent again for %d partitions: %s", len(unanswered), code.name
-            )
+            log.info("AlterPartition is retried for %d partitions: %s", len(unanswered), code.name)
             self._waiting = unanswered | self._waiting
             self._is_retrying = True
             self._retry_later(RETRY_MS, self._retry)

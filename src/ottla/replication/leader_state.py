@@ -2,9 +2,9 @@
 
 The controller decides about the in-sync set (ISR); the leader proposes changes, one at a time, and
 until the controller has answered it must be ready for either outcome. So the high watermark waits
-for the *maximal* ISR: the committed one and who is proposed to join. A replica that leaves counts
-until the controller has committed that. A caught-up replica that may join holds the high watermark
-back as well, as in Kafka: it would fall out of reach under constant load otherwise.
+for the *maximal* ISR: the committed one and the replicas proposed to join. A replica proposed to
+leave counts until the controller has committed that. A caught-up replica that may join holds the
+high watermark back as well, as in Kafka: under constant load it could not join otherwise.
 
 Hot path: `LeaderState.appended` and `fetched`. benchmarks/against_kafka.
 Kafka: kafka.cluster.{Partition, PartitionState} (KIP-497, KIP-841, KIP-903, KIP-966).
@@ -62,7 +62,7 @@ class CommittedIsr(NamedTuple):
 
 
 class LedPartition(Protocol):
-    """The partition, as its leader works on it."""
+    """What the leader state uses of its partition."""
 
     topic_partition: TopicPartition
     topic_id: Uuid
@@ -74,11 +74,11 @@ class LedPartition(Protocol):
     min_insync_replicas: int
 
     def changed(self) -> None:
-        """Let fetch sessions look at the partition again."""
+        """Notify fetch sessions of a change."""
 
     @property
     def effective_min_isr(self) -> int:
-        """In-sync replicas that acks=all asks for."""
+        """In-sync replicas that acks=all requires."""
 
     @property
     def is_under_min_isr(self) -> bool:
@@ -86,7 +86,7 @@ class LedPartition(Protocol):
 
 
 class LeaderEnvironment(Protocol):
-    """What leaders know of their broker and of the others."""
+    """What leaders know about their broker and the others."""
 
     node_id: int
     max_lag_ms: int
@@ -141,7 +141,7 @@ class LeaderState:
         self.proposal: ProposedIsr | None = None
 
     def assigned(self, now_ms: int) -> None:
-        """Follow the partition's replicas and committed in-sync set; a proposal is over.
+        """Adopt the partition's replicas and committed in-sync set; an open proposal is dropped.
 
         Offsets of known followers stay: the leader epoch is the same.
         """
@@ -162,7 +162,7 @@ class LeaderState:
             self.deletions.complete(self.low_watermark, ErrorCode.NONE)
 
     def _commit(self) -> None:
-        """Let the partition's in-sync set be what the controller decided."""
+        """Adopt the in-sync set that the controller has committed."""
         self.partition.changed()
         self.proposal = None
         for follower in self.followers.values():
@@ -172,19 +172,19 @@ class LeaderState:
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
-        """The committed in-sync set with who is proposed to join it."""
+        """The committed in-sync set with the replicas proposed to join it."""
         proposal = self.proposal
         if proposal is not None and proposal.is_expansion:
             return proposal.ids
         return self.partition.isr
 
     def appended(self) -> None:
-        """Commit at once what no follower has to have: most often one has, and is asked first."""
+        """Commit at once where the leader alone is in sync; else the followers' fetches commit."""
         if len(self.partition.isr) <= 1:
             self._advance()
 
     def _advance(self) -> bool:
-        """Raise the high watermark to the lowest end of all logs that count; whether it moved.
+        """Raise the high watermark to the lowest log end of the maximal ISR; whether it moved.
 
         Not while there are fewer in-sync replicas than min.insync.replicas (KIP-966).
         """
@@ -214,7 +214,7 @@ class LeaderState:
         ) and environment.may_join(follower.broker_id, follower.broker_epoch)
 
     def _code(self) -> ErrorCode:
-        """Return what producers are answered whose records are committed now."""
+        """Return the code for producers whose records are committed now."""
         is_enough = len(self.maximal_isr) >= self.partition.effective_min_isr
         return ErrorCode.NONE if is_enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
@@ -241,7 +241,7 @@ class LeaderState:
     def check_follower(
         self, broker_id: int, broker_epoch: int, *, knows_epoch: bool
     ) -> FollowerState:
-        """Return a follower that fetches; KafkaError when it is none or a former incarnation."""
+        """Return the follower that fetches; KafkaError for others and former incarnations."""
         follower = self.followers.get(broker_id)
         if follower is None:
             code = ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -265,7 +265,7 @@ class LeaderState:
         now_ms: int,
         broker_epoch: int,
     ) -> None:
-        """Take over where a follower reads; it may join the in-sync set, and records commit."""
+        """Record a follower's position; it may join the in-sync set, and records may commit."""
         log_of = self.partition.log
         before = follower.log_end_offset
         self._now_ms = max(self._now_ms, now_ms)
@@ -288,7 +288,7 @@ class LeaderState:
         log_start_offset: int,
         now_ms: int,
     ) -> bool:
-        """Note that a follower in sync has fetched again where it was; False if it is another."""
+        """Record a fetch of an in-sync follower at its last position; False if it is another."""
         follower = self.followers.get(broker_id)
         if (
             follower is None
@@ -304,7 +304,7 @@ class LeaderState:
         return True
 
     def was_caught_up(self, broker_id: int, broker_epoch: int, fetch_ms: int) -> None:
-        """Note that a follower's last fetch, at a time, was at the log end of that time."""
+        """Record that a follower's last fetch, at fetch_ms, was at the log end."""
         follower = self.followers.get(broker_id)
         if follower is not None and follower.broker_epoch == broker_epoch:
             follower.last_caught_up_ms = max(follower.last_caught_up_ms, fetch_ms)
@@ -319,7 +319,7 @@ class LeaderState:
         )
 
     def check_lag(self, now_ms: int) -> None:
-        """Propose the in-sync set without the replicas that lag for too long."""
+        """Propose the in-sync set without the replicas that lag beyond max_lag_ms."""
         self._now_ms = max(self._now_ms, now_ms)
         partition, environment = self.partition, self._environment
         if self.proposal is None:
@@ -366,7 +366,7 @@ class LeaderState:
         return NO_BROKER_EPOCH if follower is None else follower.broker_epoch
 
     def answered(self, proposal: ProposedIsr, committed: CommittedIsr) -> None:
-        """Take over what the controller decided, unless newer metadata has come before."""
+        """Adopt the controller's decision, unless newer metadata has arrived before."""
         partition = self.partition
         if proposal is not self.proposal:
             return
@@ -374,7 +374,7 @@ class LeaderState:
             committed.leader_epoch != partition.leader_epoch
             or committed.partition_epoch < partition.partition_epoch
         ):
-            return  # the metadata that is on its way decides
+            return  # the metadata that follows decides
         partition.isr, partition.partition_epoch = committed.isr, committed.partition_epoch
         self._commit()
         self._advance()
@@ -382,8 +382,7 @@ class LeaderState:
     def refused(self, proposal: ProposedIsr, code: ErrorCode) -> None:
         """Handle an error: forget the proposal, wait for the metadata, or propose it again.
 
-        Only of an error that says so it is sure that the proposal was not and will not be
-        committed.
+        Only an error in _REVERTED rules out that the proposal was or will be committed.
         """
         if proposal is not self.proposal:
             return

@@ -20,7 +20,7 @@ def append_copied(
 ) -> AppendInfo | None:
     """Append as `LogWrites.append_as_follower`; an empty log may begin within the first batch.
 
-    The other log's start lies in it then, and it only comes whole.
+    The other log's start lies inside that batch then, which is sent as a whole.
     """
     try:
         return log.writes.append_as_follower(records, leader_epoch=leader_epoch, now_ms=now_ms)
@@ -33,7 +33,7 @@ def append_copied(
 
 
 def follow_offsets(log: PartitionLog, high_watermark: int, log_start_offset: int) -> None:
-    """Take over the other log's high watermark and start, which never go back."""
+    """Adopt the other log's high watermark and start offset, which never decrease."""
     if high_watermark > log.high_watermark:
         log.update_high_watermark(high_watermark)
     if log_start_offset > log.log_start_offset:

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from ottla.types import Buffer, TopicPartition, Uuid
 
 ACKS_ALL = -1
-_LOG_END: Final = FetchIsolation.LOG_END  # an enum's members are found slowly
+_LOG_END: Final = FetchIsolation.LOG_END  # access to the members of an enum is slow
 NO_EPOCH = -1
-"""The client does not know which leader it asks."""
+"""The client does not know the leader epoch."""
 
 
 class PartitionWatcher(Protocol):
-    """A fetch session, which remembers what it has answered about a partition."""
+    """A fetch session, which caches what it has returned of a partition."""
 
     def replica_changed(self, cached: Any, /) -> None:
-        """Look at the partition again."""
+        """Examine the partition with the next fetch."""
 
 
 class Partition:
@@ -103,7 +103,7 @@ class Partition:
         self._watching: dict[object, PartitionWatcher] | None = None
 
     def watch(self, cached: object, watcher: PartitionWatcher) -> None:
-        """Report the next change to who has cached the partition, once."""
+        """Report the next change to a session that has cached the partition, once."""
         if self._watching is None:
             self._watching = {}
             self.log.notify_start_moved(self.changed)
@@ -115,9 +115,9 @@ class Partition:
             self._watching.pop(cached, None)
 
     def changed(self) -> None:
-        """Let fetch sessions look at the partition: its log, its leader or its replicas changed.
+        """Notify fetch sessions that the log, the leader or the replicas have changed.
 
-        Before those are called that wait for the change.
+        Call it before waiting fetches are tried: they read the partitions active in their session.
         """
         if self._watching is not None:
             watching, self._watching = self._watching, None
@@ -128,8 +128,8 @@ class Partition:
     def assign(self, replicas: tuple[int, ...], isr: tuple[int, ...], partition_epoch: int) -> bool:
         """Take replicas and in-sync set from the metadata; False when they are known or older.
 
-        A leader may know them from the controller's answer before the metadata comes. To take
-        metadata for new that is not would end a proposal of which the outcome is open.
+        A leader may know them from the controller's response before the metadata arrives. Applying
+        known metadata again would drop a proposal whose outcome is open.
         """
         if partition_epoch <= self.partition_epoch:
             return False
@@ -137,7 +137,7 @@ class Partition:
         return True
 
     def reconfigure(self, min_insync_replicas: int) -> None:
-        """Take the topic's settings."""
+        """Apply the topic's settings."""
         self.min_insync_replicas = min_insync_replicas
 
     def become_leader(
@@ -150,8 +150,7 @@ class Partition:
     ) -> None:
         """Lead from this epoch on; call it again when the replicas or the in-sync set change.
 
-        on_commit(partition) is called when the high watermark has moved: for the partitions of a
-        coordinator.
+        on_commit(partition) is called when the high watermark has moved; a coordinator sets it.
         """
         self.changed()
         self.on_commit = on_commit
@@ -200,11 +199,11 @@ class Partition:
 
     @property
     def effective_min_isr(self) -> int:
-        """In-sync replicas that acks=all asks for: never more than there are replicas."""
+        """In-sync replicas that acks=all requires: never more than there are replicas."""
         return min(self.min_insync_replicas, len(self.replicas))
 
     def check_writable(self, required_acks: int) -> None:
-        """Raise what a producer is answered: not the leader, or too few in-sync replicas."""
+        """Raise the error of a produce request: not the leader, or too few in-sync replicas."""
         if not self.is_leader:
             self.check_leader()
         if required_acks == ACKS_ALL and len(self.isr) < self.effective_min_isr:
@@ -217,7 +216,7 @@ class Partition:
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Whether fewer replicas are in sync than acks=all asks for."""
+        """Whether fewer replicas are in sync than acks=all requires."""
         return len(self.isr) < self.effective_min_isr
 
     def read(
@@ -252,12 +251,12 @@ class Partition:
         min_one_message: bool = False,
         is_repeated: bool = False,
     ) -> tuple[Found | None, tuple[int, int] | None]:
-        """Read to the log end for a follower, and take note of where it is.
+        """Read to the log end for a follower, and record its position.
 
-        Return the batches, or the leader epoch with its end offset where the follower's log leaves
-        ours: nothing is noted then, it has to truncate first. is_repeated: the same fetch has
-        waited for records, and was noted before. Raises KafkaError as `read`, for a broker that is
-        no follower and for a former incarnation of one.
+        Return the batches, or the leader epoch with its end offset where the follower's log
+        diverges: its position is not recorded then, it has to truncate first. is_repeated: the
+        same fetch has waited for records, and was recorded before. Raises KafkaError as `read`, for
+        a broker that is no follower and for a former incarnation of one.
         """
         self.read_count += 1
         epoch, fetch_offset, last_fetched_epoch, log_start_offset, _ = requested
@@ -280,7 +279,7 @@ class Partition:
         return data, None
 
     def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[int, int] | None:
-        """Return (epoch, end offset) where a log that ends so leaves ours (KIP-595), else None.
+        """Return (epoch, end offset) where a log with this end diverges (KIP-595), else None.
 
         OFFSET_OUT_OF_RANGE below the log start, whatever the epochs (KAFKA-12996), and for an
         epoch that is not known.
@@ -301,7 +300,7 @@ class Partition:
         log_start_offset: int,
         now_ms: int,
     ) -> AppendInfo | None:
-        """Append the leader's whole batches in an epoch, and follow its watermark and log start.
+        """Append the leader's whole batches in an epoch; adopt its high watermark and log start.
 
         CorruptMessage for batches that are damaged or of an older epoch than the log's last,
         UnexpectedAppendOffset for those below its end, KAFKA_STORAGE_ERROR when the disk fails.

@@ -25,7 +25,7 @@ class RackAwareReplicaSelector:
     def select(
         self, partition: Partition, rack_id: str, listener: str, fetch_offset: int, now_ms: int
     ) -> int:
-        """Return the broker to read from, LEADER for the leader or where this broker is not it.
+        """Return the broker to read from; LEADER for the leader, or if this broker does not lead.
 
         Only followers in sync count that have the requested offset, and that a client of this
         listener can reach.

@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 CHECKS_IN_A_TURN: Final = 50
 """Partitions whose followers are checked in a turn: 30 to 70 µs each with proposals."""
 MAX_TURNS: Final = 10
-"""A follower's fetch waits for more records so many turns of the loop at most."""
+"""The most turns of the loop for which a follower's fetch waits for more records."""
 PRODUCERS_TO_WAIT_FOR: Final = 16
-"""More producers than these send enough in one turn of the loop."""
+"""More producers than this fill a follower's fetch in one turn of the loop."""
 _CLIENT: Final = AppendOrigin.CLIENT  # an enum's members are found slowly
 _COORDINATOR: Final = AppendOrigin.COORDINATOR
 _new_tuple: Final = tuple.__new__
 
 
 class Appended(NamedTuple):
-    """What an append did, and what acknowledges it where that is still to come."""
+    """What an append did, and what acknowledges it later, if anything."""
 
     info: AppendInfo
     leading: LeaderState | None
@@ -58,7 +58,7 @@ class ReplicaSet:
         call_soon: Callable[[Callable[[], None]], object] | None = None,
         yield_processor: Callable[[], None] | None = None,
     ) -> None:
-        """call_soon(callback) calls back after what the loop does now; None: at once.
+        """call_soon(callback) calls back in the next turn of the loop; None: at once.
 
         yield_processor() lets other processes of the machine run first.
         """
@@ -73,7 +73,7 @@ class ReplicaSet:
         self.call_soon = call_soon or _call
         self._yield_processor = yield_processor
         self._appended: dict[PartitionLog, None] = {}
-        """Logs of replicated partitions with appends that followers were not told of."""
+        """Logs of replicated partitions with appends that were not reported to followers."""
         self.environment: LeaderEnvironment | None = None
         """What leaders need to replicate; set before the first partition is hosted."""
         self.has_partition: Callable[[str, int], bool] | None = None
@@ -134,7 +134,7 @@ class ReplicaSet:
             and self.has_partition(topic, partition)
         )
         if is_elsewhere:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER  # the client's metadata is old
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER  # the client's metadata is outdated
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def host(
@@ -205,8 +205,8 @@ class ReplicaSet:
 
         Raises KafkaError: not the leader, too few in-sync replicas for acks=all, or what the log's
         validation found. A disk that fails here takes its directory offline, with all partitions
-        in it. KAFKA_STORAGE_ERROR also for a client while the directory is short of space; it
-        stays online then. OffloadRequired as `LogWrites.append_as_leader`.
+        in it. A client also gets KAFKA_STORAGE_ERROR while the directory is short of space, which
+        stays online. OffloadRequired as `LogWrites.append_as_leader`.
         """
         if self.is_short_of_space and origin is _CLIENT:
             self._refuse_for_space(partition)
@@ -265,7 +265,7 @@ class ReplicaSet:
     def _wake_followers_soon(self, acknowledged: int) -> None:
         """Wake them after this turn, or when the producers acknowledged last have sent again.
 
-        Those may wait for a core: they get ours between the turns.
+        The producers may wait for a processor: it is yielded between the turns.
         """
         if 1 < acknowledged <= PRODUCERS_TO_WAIT_FOR:
             self.when_quiet(self._wake_followers, self._yield_processor)
@@ -273,7 +273,7 @@ class ReplicaSet:
             self.call_soon(self._wake_followers)
 
     def _wake_followers(self) -> None:
-        """Answer the followers that wait: with all that was appended since."""
+        """Let waiting followers read all that was appended since."""
         appended, self._appended = self._appended, {}
         for log in appended:
             for listener in self._log_end_listeners:
@@ -288,7 +288,7 @@ class ReplicaSet:
         """
         seen, left = -1, MAX_TURNS
 
-        def look() -> None:
+        def poll() -> None:
             nonlocal seen, left
             if not left or seen == self.append_count:
                 callback()
@@ -296,9 +296,9 @@ class ReplicaSet:
             seen, left = self.append_count, left - 1
             if between is not None:
                 between()
-            self.call_soon(look)
+            self.call_soon(poll)
 
-        self.call_soon(look)
+        self.call_soon(poll)
 
     def high_watermark_moved(self, partition: Partition) -> None:
         """Wake waiting fetches of committed records of a replicated partition."""
@@ -314,20 +314,20 @@ class ReplicaSet:
         self._notify_watchers(partition)
 
     def fetched(self, partition: Partition) -> None:
-        """Take note that a partition that is led elsewhere got records or a new watermark."""
+        """Wake waiting fetches of a followed partition: it got records or a new high watermark."""
         self.append_count += 1
         partition.changed()
         for listener in self._listeners:
             listener(partition)
 
     def failed(self, partition: Partition, error: KafkaError) -> None:
-        """Take note that a partition cannot be replicated: a disk goes offline as in `append`."""
+        """Handle a partition that cannot be replicated: a disk goes offline as in `append`."""
         if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
             self._disk_failed(partition, error.__cause__)
         self.fetched(partition)
 
     def check_lag(self, now_ms: int) -> None:
-        """Let each leader propose to leave out the followers that lag: some in each turn."""
+        """Let each leader propose the removal of followers that lag, some leaders in each turn."""
         self._check_some(iter(list(self)), now_ms)
 
     def _check_some(self, left: Iterator[Partition], now_ms: int) -> None:
@@ -339,7 +339,7 @@ class ReplicaSet:
             self.call_soon(partial(self._check_some, left, now_ms))
 
     def _notify_coordinator(self, partition: Partition, origin: AppendOrigin) -> None:
-        """Tell what is committed; after its own append not before flush.messages is met."""
+        """Report a commit to the coordinator; of its own append once flush.messages is met."""
         if origin is AppendOrigin.CLIENT or not self.logs.flushes.waits.overdue:
             _committed(partition)
             return

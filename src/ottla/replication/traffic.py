@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class ReplicationTraffic:
-    """What this broker fetched as a follower and sent as a leader; of that what replicas move."""
+    """Bytes fetched as a follower and sent as a leader, and the share of replicas being moved."""
 
     __slots__ = ("bytes_in", "bytes_out", "moved_bytes_in", "moved_bytes_out")
 

@@ -1,4 +1,4 @@
-"""Where a follower cuts its log so that it agrees with its leader's.
+"""Where a follower truncates its log so that it agrees with its leader's.
 
 Kafka: AbstractFetcherThread.getOffsetTruncationState (KIP-101, KIP-279, KIP-595).
 """
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 class Cut(NamedTuple):
-    """What a follower has to remove from its log before it fetches on."""
+    """A truncation that a follower has to apply before it continues to fetch."""
 
     end_offset: int
     epoch: int | None = None
-    """The leader's epoch that ends there; None: the log is cut there whatever its epochs are."""
+    """The leader's epoch that ends there; None: truncate there whatever the log's epochs are."""
     is_restart: bool = False
     """Whether the log is emptied and begins there."""
 
@@ -41,7 +41,7 @@ class Cut(NamedTuple):
 def diverging_target(log: PartitionLog, epoch: int, end_offset: int) -> int:
     """Return where to cut: at the end of the largest epoch up to the leader's that the log has.
 
-    When that is an older one the next fetch finds out how much of it the leader has.
+    Where that is an older epoch the next fetch finds how much of it the leader has.
     """
     own_end, own_epoch = log.epoch_end_offset(epoch)
     if own_epoch < 0:

@@ -1,4 +1,4 @@
-"""Acknowledgements: accept, release, reject and renew; sessions and locks that end.
+"""Acknowledgements: accept, release, reject and renew; the end of sessions and of locks.
 
 Kafka: SharePartition.{acknowledge, releaseAcquiredRecords, releaseAcquisitionLockOnTimeout}.
 """
@@ -142,7 +142,7 @@ def _check_whole(state: InFlightState, member_id: str) -> None:
 
 
 def _holds_start(partition: SharePartition, batch: InFlightBatch) -> bool:
-    """Whether the start offset has moved into a batch: what is before it counts no more."""
+    """Whether the start offset has moved into a batch: offsets before it no longer count."""
     return batch.first_offset < partition.start_offset <= batch.last_offset
 
 
@@ -157,7 +157,7 @@ def _apply(
         if not partition.settings.is_renew_enabled:
             raise _invalid(_NO_RENEW)
         state.cancel_lock()
-        state.lock = partition.lock(state.member_id, change.first_offset, change.last_offset)
+        state.lock = partition.lock(change.first_offset, change.last_offset)
         return
     if not state.begin_release(_STATES[kind], partition.settings.delivery_count_limit):
         raise _invalid("Unable to acknowledge records for the batch")
@@ -190,11 +190,8 @@ def release_member(partition: SharePartition, member_id: str) -> Pending[None]:
     return partition.finish_changes(changes, None)
 
 
-def expire_lock(
-    partition: SharePartition, member_id: str, first_offset: int, last_offset: int
-) -> None:
-    """Release records whose lock has expired; what is being acknowledged is left to that."""
-    del member_id  # what the offsets' states say of their members counts
+def expire_lock(partition: SharePartition, first_offset: int, last_offset: int) -> None:
+    """Release records whose lock has expired, except those that are being acknowledged."""
     floor = partition.batches.floor(first_offset)
     if floor is None:
         return
@@ -223,7 +220,7 @@ def expire_lock(
 
 
 def _expire(partition: SharePartition, last_offset: int, state: InFlightState, limit: int) -> bool:
-    """Release a state whose lock has expired; False for others and for what is changing."""
+    """Release a state whose lock has expired; False for others and for one that is changing."""
     if state.lock is None or not state.lock.has_expired:
         return False
     target = ARCHIVED if last_offset < partition.start_offset else AVAILABLE

@@ -1,8 +1,8 @@
 """Acquire records for a member: those that are available again, then those never delivered.
 
-The response names ranges of offsets with their number of deliveries. Where records come near to the
-last delivery fewer are delivered at a time, the last time one alone, so that one bad record does
-not take others with it.
+The response names ranges of offsets with their number of deliveries. Records near the delivery
+limit are delivered in smaller numbers, the last time one alone, so that one bad record does not
+exhaust the deliveries of others.
 
 Kafka: SharePartition.{acquire, acquireNewBatchRecords, acquireSubsetBatchRecords}.
 """
@@ -25,7 +25,7 @@ _FEWEST_THROTTLED: Final = 2
 
 
 class AcquireRequest(NamedTuple):
-    """What a member asks for: strict keeps to max_records, else whole batches come (KIP-1206)."""
+    """What a member requests: a strict limit of records, or whole batches (KIP-1206)."""
 
     member_id: str
     max_records: int
@@ -153,13 +153,13 @@ class _Overlap:
             self._is_throttled = is_throttled and count > 0
             return
         member_id = self._request.member_id
-        lock = self._partition.lock(member_id, batch.first_offset, batch.last_offset)
+        lock = self._partition.lock(batch.first_offset, batch.last_offset)
         whole.acquire(member_id, lock)
         self._found.append(Acquired(batch.first_offset, batch.last_offset, whole.delivery_count))
         self._count += batch.count
 
     def _must_throttle(self, batch: InFlightBatch) -> bool:
-        """Whether an available record of the batch comes near to its last delivery."""
+        """Whether an available record of the batch is near its last delivery."""
         limit = _throttle_limit(self._partition.settings.delivery_count_limit)
         return any(
             state.is_available and state.delivery_count >= limit
@@ -186,7 +186,7 @@ class _Overlap:
             if throttled_most is None and state.delivery_count >= throttle_limit:
                 further = state.delivery_count - throttle_limit + 1
                 throttled_most = max(1, len(batch.offsets) >> further)
-            state.acquire(member_id, partition.lock(member_id, offset, offset))
+            state.acquire(member_id, partition.lock(offset, offset))
             _add(self._found, Acquired(offset, offset, state.delivery_count), joins=count > 0)
             count += 1
             is_last = isolates_last and state.delivery_count == delivery_limit
@@ -274,7 +274,7 @@ def _create(
     is_cut = request.is_strict and found[0].last_offset - found[0].first_offset + 1 > max_records
     for one in found:
         state = InFlightState(ACQUIRED, 1, request.member_id)
-        state.lock = partition.lock(request.member_id, one.first_offset, one.last_offset)
+        state.lock = partition.lock(one.first_offset, one.last_offset)
         created = InFlightBatch(one.first_offset, one.last_offset, state)
         partition.batches.add(created)
         partition.measures.batch_sizes.add(created.count)

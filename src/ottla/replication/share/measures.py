@@ -26,7 +26,7 @@ class ShareMeasures:
         self._released_ms: int | None = None
 
     def fetched(self, begin_ms: int, end_ms: int) -> None:
-        """Take note that a fetch occupied the share partition."""
+        """Record that a fetch occupied the share partition."""
         held_ms = end_ms - begin_ms
         idle_ms = 0 if self._released_ms is None else begin_ms - self._released_ms
         self._released_ms = end_ms

@@ -98,7 +98,7 @@ class SharePartition:
         self.lock_timeout_count = 0
         self.measures = ShareMeasures()
         self._waiting: list[Pending[None]] = []
-        self.on_lock_expiry: Callable[[SharePartition, str, int, int], None] | None = None
+        self.on_lock_expiry: Callable[[SharePartition, int, int], None] | None = None
 
     # ---------------------------------------------------------------- queries
 
@@ -115,7 +115,7 @@ class SharePartition:
         return self.window[0]
 
     def close_gap_to(self, offset: int) -> None:
-        """Take note that offsets below one have been looked at."""
+        """Record that the offsets below one were examined."""
         if self.window is not None:
             is_open = self.window[1] == self.end_offset and offset <= self.window[1]
             self.window = (offset, self.window[1]) if is_open else None
@@ -157,7 +157,7 @@ class SharePartition:
         return self.end_offset + 1
 
     def raise_unless_active(self) -> None:
-        """Raise what a request gets that comes too early or too late."""
+        """Raise the error of a request for a share partition that is not active."""
         if self.phase is Phase.FENCED:
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH, "Share partition is fenced.")
         if self.phase is not Phase.ACTIVE:
@@ -165,21 +165,19 @@ class SharePartition:
 
     # ---------------------------------------------------------------- locks
 
-    def lock(self, member_id: str, first_offset: int, last_offset: int) -> RecordLock:
+    def lock(self, first_offset: int, last_offset: int) -> RecordLock:
         """Begin a lock of the group's duration."""
         deadline_ms = self._now_ms() + self.settings.record_lock_duration_ms
-        return self.lock_until(member_id, first_offset, last_offset, deadline_ms)
+        return self.lock_until(first_offset, last_offset, deadline_ms)
 
-    def lock_until(
-        self, member_id: str, first_offset: int, last_offset: int, deadline_ms: int
-    ) -> RecordLock:
+    def lock_until(self, first_offset: int, last_offset: int, deadline_ms: int) -> RecordLock:
         """Begin a lock that expires at a time."""
         lock = RecordLock(deadline_ms)
 
         def expire(_now_ms: int) -> None:
             lock.has_expired = True
             if self.on_lock_expiry is not None:
-                self.on_lock_expiry(self, member_id, first_offset, last_offset)
+                self.on_lock_expiry(self, first_offset, last_offset)
 
         lock.task = self.environment.timer.add(deadline_ms, expire)
         return lock
@@ -199,9 +197,7 @@ class SharePartition:
             else:
                 state = InFlightState(whole.state, whole.delivery_count, whole.member_id)
                 if whole.lock is not None:
-                    state.lock = self.lock_until(
-                        whole.member_id, offset, offset, whole.lock.deadline_ms
-                    )
+                    state.lock = self.lock_until(offset, offset, whole.lock.deadline_ms)
             batch.offsets[offset] = state
         whole.cancel_lock()
 
@@ -290,7 +286,7 @@ class SharePartition:
         return f"{self.key.group_id}-{self.replica.topic_partition}"
 
     def fence(self) -> None:
-        """Serve no more: another leader, or a partition that is gone."""
+        """Stop serving: the partition has another leader or was deleted."""
         self.phase = Phase.FENCED
         for batch in self.batches:
             for _, _, state in batch.states():
@@ -417,7 +413,7 @@ def _raise_failed(response: WriteShareGroupStateResponse) -> None:
 
 
 def persistence_error(code: ErrorCode, text: str | None) -> KafkaError:
-    """Return the error that clients get where the share coordinator answers one."""
+    """Return the error for clients of an error of the share coordinator."""
     if code in _UNAVAILABLE:
         return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
     if code in _FENCED:

@@ -103,7 +103,7 @@ class ShareSessionCache:
     def expect(self, key: MemberKey, epoch: int) -> ShareSession:
         """Return the session of a request with this epoch, and expect the next one.
 
-        The last epoch is good for every session, which does not end yet.
+        The final epoch is accepted for every session, and does not end it yet.
         """
         session = self._sessions.get(key)
         if session is None:
@@ -124,5 +124,5 @@ class ShareSessionCache:
         return [one for one in self._sessions.values() if one.connection is connection]
 
     def clear(self) -> None:
-        """End all sessions: share groups are not enabled any more."""
+        """End all sessions: share groups are disabled."""
         self._sessions.clear()

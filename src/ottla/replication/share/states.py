@@ -23,7 +23,7 @@ NO_MEMBER: Final = ""
 
 
 class RecordState(IntEnum):
-    """Kafka's numbers; ARCHIVING belongs to dead-letter queues, which Kafka 4.3 has not."""
+    """Kafka's numbers; ARCHIVING belongs to dead-letter queues, which Kafka 4.3 does not have."""
 
     AVAILABLE = 0
     ACQUIRED = 1
@@ -39,7 +39,7 @@ TERMINAL: Final = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
 
 
 class RecordLock:
-    """The time for which a member has records to itself."""
+    """The acquisition lock: the time for which records are a member's alone."""
 
     __slots__ = ("deadline_ms", "has_expired", "task")
 
@@ -70,7 +70,7 @@ class InFlightState:
         self.member_id = member_id
         self.lock = lock
         self.is_archived = False
-        """Whether it was archived for good, whatever becomes of a change in progress."""
+        """Whether it is archived for good, whatever the outcome of a change in progress."""
         self._before: tuple[RecordState, str, int] | None = None
 
     @property

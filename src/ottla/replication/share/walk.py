@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 WINDOW_BYTES: Final = 64 * 1024
-"""Bytes that are read at once; larger batches are passed over without their records."""
+"""Bytes that are read at once; of larger batches only the header is read."""
 _MAGIC: Final = 2
 
 
@@ -68,8 +68,8 @@ def walk(
 ) -> Fetched:
     """Return the whole batches of fetched bytes, up to the one that has last_offset.
 
-    read(position, size) reads some of the bytes: a member takes few of many small batches, and to
-    look at all of them would take the event loop long. CorruptMessage for what is no batch.
+    read(position, size) reads part of the bytes: a member takes few of many small batches, and
+    examining all of them would block the event loop. CorruptMessage for malformed batches.
     """
     found: list[FetchedBatch] = []
     position, begin, window = 0, 0, memoryview(b"")
@@ -101,7 +101,7 @@ def _is_abort(control: Buffer) -> bool:
 def _old_batches(
     read: Callable[[int, int], Buffer], position: int, size: int
 ) -> Iterator[FetchedBatch]:
-    """Yield the batches of message formats 0 and 1, and what may stand between them."""
+    """Yield the batches of message formats 0 and 1, and those of format 2 after them."""
     for batch in iterate_batches(read(position, size - position), partial_tail=True):
         last = batch.next_offset - 1
         yield FetchedBatch(
