@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ottla.coordinator.group import GroupCoordinatorConfig
 from ottla.coordinator.group.offsets import removal
-from ottla.coordinator.group.sweeps import RECORDS_PER_SLICE
 from ottla.coordinator.runtime import Result
+from ottla.coordinator.runtime.sweeps import RECORDS_PER_SLICE
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.offset_commit import OffsetCommitRequest
 from tests.coordinator.harness import Topics, World, context
@@ -22,10 +23,14 @@ GROUPS = [f"group-{number}" for number in range(50)]
 
 
 def _with_offsets(
-    retention_ms: int, group_ids: Sequence[str] = GROUPS, partitions: int = 1
+    retention_ms: int,
+    group_ids: Sequence[str] = GROUPS,
+    partitions: int = 1,
+    *,
+    config: GroupCoordinatorConfig | None = None,
 ) -> World:
     """Return a coordinator of groups that each have offsets, then with small batches."""
-    config = GroupCoordinatorConfig(
+    config = config or GroupCoordinatorConfig(
         offsets_topic_num_partitions=1, offsets_retention_ms=retention_ms
     )
     world = World(config).elect()
@@ -44,7 +49,7 @@ def _with_offsets(
             topics=[Committed(name="t", partitions=committed)],
         )
         assert world.coordinator.offset_commit(request, context(8)).done
-    assert len(world.shard().offsets.by_group) == len(group_ids)
+    assert _offset_count(world) == len(group_ids)
     world.log.batch_bytes = BATCH_BYTES
     return world
 
@@ -77,11 +82,34 @@ def test_many_offsets_go_in_slices() -> None:
     count = 2 * RECORDS_PER_SLICE + 10
     world = _with_offsets(1_000_000_000, [f"group-{number}" for number in range(count)])
     world.coordinator.on_topics_deleted([("t", Topics.id_of("t"))])
-    left = [len(world.shard().offsets.by_group)]
+    removed = _removed_each_ms(world, count)
+    assert sum(removed) == count
+    assert max(removed) <= RECORDS_PER_SLICE
+
+
+def test_shards_take_their_slices_in_turns() -> None:
+    """The checks of all shards fall due together: they were loaded together."""
+    config = GroupCoordinatorConfig(offsets_topic_num_partitions=4, offsets_retention_ms=1000)
+    count = 3 * RECORDS_PER_SLICE
+    world = _with_offsets(1000, [f"group-{number}" for number in range(count)], config=config)
+    world.advance(config.offsets_retention_check_interval_ms - world.clock.time_ms - 10)
+    assert _offset_count(world) == count
+    removed = _removed_each_ms(world, count)
+    assert sum(removed) == count
+    assert max(removed) <= RECORDS_PER_SLICE
+
+
+def _removed_each_ms(world: World, before: int) -> list[int]:
+    left = [before, _offset_count(world)]
     while left[-1]:
         world.advance(1)
-        left.append(len(world.shard().offsets.by_group))
-    assert left == [count - RECORDS_PER_SLICE, 10, 0]
+        left.append(_offset_count(world))
+    return [one - following for one, following in pairwise(left)]
+
+
+def _offset_count(world: World) -> int:
+    partitions = range(world.config.offsets_topic_num_partitions)
+    return sum(len(world.shard(partition).offsets.by_group) for partition in partitions)
 
 
 def test_expired_offsets_of_a_large_group_are_counted_once() -> None:
@@ -89,8 +117,7 @@ def test_expired_offsets_of_a_large_group_are_counted_once() -> None:
     count = 2 * RECORDS_PER_SLICE + 10
     world = _with_offsets(1000, ["group"], count)
     world.advance(world.config.offsets_retention_check_interval_ms)
-    for _ in range(4):
-        world.advance(1)
+    world.advance(10)
     shard = world.shard()
     assert not shard.offsets.by_group
     assert not shard.groups.ids()
@@ -111,7 +138,7 @@ def test_a_deletion_of_many_topics_looks_at_each_offset_once() -> None:
 
     world = _with_offsets(1_000_000_000, ["group"], partitions=3)
     ids = Ids({f"other-{number}": [Topics.id_of("u")] for number in range(1000)})
-    assert removal.deleted_of_group(world.shard().groups, ids, "group") == ([], 4)
+    assert removal.deleted_of_group(world.shard().groups, ids, "group")[0] == []
     assert looked_up == 3
 
 

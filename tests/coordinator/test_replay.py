@@ -23,6 +23,7 @@ from ottla.coordinator.group.offsets.records import offset_commit, offset_tombst
 from ottla.coordinator.group.shard import GroupShard
 from ottla.coordinator.runtime import CoordinatorRecord, ShardEnvironment, ShardTimers
 from ottla.coordinator.runtime.java_hash import in_hash_map_order, partition_for, string_hash
+from ottla.coordinator.runtime.shared_turns import SharedTurns
 from ottla.errors import CorruptMessage, UnsupportedVersion
 from ottla.protocol.records import group as schemas
 from ottla.purgatory.timing_wheel import TimingWheel
@@ -38,7 +39,8 @@ T0 = TopicPartition("t", 0)
 
 def make_shard(registry: SnapshotRegistry | None = None) -> GroupShard:
     clock = VirtualClock()
-    timers = ShardTimers(TimingWheel(0), clock, lambda _operation, _retry: None)
+    timer = TimingWheel(0)
+    timers = ShardTimers(timer, clock, lambda _operation, _retry: None)
     environment = ShardEnvironment(0, registry or SnapshotRegistry(), timers, clock)
     consumer = ConsumerDependencies(
         Topics(),
@@ -46,7 +48,8 @@ def make_shard(registry: SnapshotRegistry | None = None) -> GroupShard:
         str,
         lambda _group_id: StreamsGroupConfig(),
     )
-    return GroupShard(environment, GroupCoordinatorConfig(), str, consumer)
+    turns = SharedTurns(timer, clock)
+    return GroupShard(environment, GroupCoordinatorConfig(), str, consumer, turns)
 
 
 def offset(number: int, group_id: str = "g") -> CoordinatorRecord:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
 from ottla.coordinator.runtime import ShardEnvironment, ShardTimers
+from ottla.coordinator.runtime.shared_turns import SharedTurns
+from ottla.coordinator.runtime.sweeps import RECORDS_PER_SLICE
 from ottla.coordinator.share.combine import combine_batches
 from ottla.coordinator.share.config import ShareCoordinatorConfig
 from ottla.coordinator.share.shard import ShareShard, StateChange
@@ -18,6 +21,11 @@ from ottla.timeline import SnapshotRegistry
 from ottla.types import Uuid
 from tests.coordinator.harness import VirtualClock
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.coordinator.runtime import Result
+
 TOPIC = Uuid(bytes(15) + b"\x07")
 KEY = ShareKey("g", TOPIC, 0)
 
@@ -27,14 +35,17 @@ class Shard:
 
     def __init__(self, config: ShareCoordinatorConfig | None = None) -> None:
         self.clock = VirtualClock()
-        timers = ShardTimers(TimingWheel(0), self.clock, lambda _operation, _retry: None)
+        self.timer = TimingWheel(0)
+        timers = ShardTimers(self.timer, self.clock, lambda operation, _: self.run(operation))
         environment = ShardEnvironment(0, SnapshotRegistry(), timers, self.clock)
         self.shard = ShareShard(
             environment,
             config or ShareCoordinatorConfig(),
             lambda topic_id, partition: topic_id == TOPIC and partition < 2,
+            SharedTurns(self.timer, self.clock),
         )
         self.offset = 0
+        self.slices: list[list[str]] = []
 
     def apply(self, result: object) -> list[str]:
         """Replay the records of a result, through their bytes; return the kinds of values."""
@@ -47,6 +58,19 @@ class Shard:
             self.offset += 1
             kinds.append(type(record.value).__name__)
         return kinds
+
+    def run(self, operation: Callable[[], Result[None]]) -> None:
+        """Apply what a timer has run, as if it were committed."""
+        result = operation()
+        self.slices.append(self.apply(result))
+        if result.on_append is not None:
+            result.on_append(None)
+
+    def advance(self, count_ms: int) -> None:
+        """Run the timers of some milliseconds."""
+        for _ in range(count_ms):
+            self.clock.time_ms += 1
+            self.timer.advance(self.clock.time_ms)
 
 
 def change(*batches: tuple[int, int, int, int], start: int = -1, leader: int = 1) -> StateChange:
@@ -172,3 +196,23 @@ def test_cold_states_get_a_snapshot_again() -> None:
         before, snapshot_epoch=1, write_timestamp_ms=before.write_timestamp_ms + 300_000
     )
     assert world.apply(world.shard._snapshot_cold()) == []
+
+
+def test_many_states_are_written_and_forgotten_in_slices() -> None:
+    """A state counts by its batches; no turn of the loop writes all states of a shard."""
+    world = Shard()
+    keys = [ShareKey(f"g{number}", TOPIC, 0) for number in range(RECORDS_PER_SLICE)]
+    batches = [(2 * index, 2 * index, 2, 1) for index in range(9)]
+    for key in keys:
+        world.apply(world.shard.initialize(key, 0, 0))
+        world.apply(world.shard.write(key, change(*batches)))
+    world.clock.time_ms += 300_000
+    world.run(world.shard._snapshot_cold)
+    world.advance(30)
+    sizes = [len(kinds) for kinds in world.slices]
+    assert sum(sizes) == len(keys)
+    assert max(sizes) == RECORDS_PER_SLICE // 10
+    world.slices.clear()
+    world.run(lambda: world.shard.forget_topics([TOPIC]))
+    assert [len(kinds) for kinds in world.slices] == [RECORDS_PER_SLICE]
+    assert not len(world.shard.states)

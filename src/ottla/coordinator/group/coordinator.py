@@ -95,6 +95,7 @@ class GroupCoordinator:
         self._consumer_settings = consumer.settings
         topics = consumer.topics
         self._offsets_partitions = offsets_partitions
+        turns = SharedTurns(timer, clock)
         self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             RuntimeEnvironment(
                 log,
@@ -104,9 +105,9 @@ class GroupCoordinator:
                 on_fault,
                 "group",
                 config.load_buffer_bytes,
-                SharedTurns(timer, clock),
+                turns,
             ),
-            lambda environment: GroupShard(environment, config, new_uuid, consumer),
+            lambda environment: GroupShard(environment, config, new_uuid, consumer, turns),
         )
         self._descriptions = Descriptions(self._runtime, self.partition_for)
         self.share = ShareGroupRequests(

@@ -12,8 +12,8 @@ from ottla.coordinator.group.begun import Begun
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
 from ottla.coordinator.group.group import GroupType
 from ottla.coordinator.group.offsets import removal
-from ottla.coordinator.group.sweeps import RECORDS_PER_SLICE
 from ottla.coordinator.runtime import CoordinatorRecord, Result
+from ottla.coordinator.runtime.sweeps import EXAMINED_AS_A_RECORD, RECORDS_PER_SLICE
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.delete_groups import DeleteGroupsResponse
 from ottla.protocol.apis.describe_groups import DescribeGroupsResponse
@@ -124,16 +124,17 @@ def delete_groups(groups: Groups, group_ids: Iterable[str]) -> Result[list[Delet
     return result
 
 
-def expired_of_group(groups: Groups, group_id: str) -> tuple[list[CoordinatorRecord], int]:
-    """Return the tombstones of a slice of a group's expired offsets, and how many offsets it had.
+def expired_of_group(groups: Groups, group_id: str) -> tuple[list[CoordinatorRecord], float]:
+    """Return the tombstones of a slice of a group's expired offsets, and the cost in records.
 
     An empty group is removed with the last of its offsets.
     """
     group = groups.find(group_id)
+    count = len(groups.offsets.by_group.get(group_id, ())) + 1
+    cost = count / EXAMINED_AS_A_RECORD
     if group is None or group.group_type is GroupType.SHARE:
-        return [], 1
-    count = len(groups.offsets.by_group.get(group_id, ()))
+        return [], cost
     tombstones, is_all = removal.expire(groups, group, RECORDS_PER_SLICE)
     if is_all and group.is_empty:
         tombstones += groups.tombstones(group)
-    return tombstones, count + 1
+    return tombstones, cost

@@ -29,14 +29,14 @@ from ottla.coordinator.group.share.groups import ShareGroups
 from ottla.coordinator.group.streams import replay as streams_replay
 from ottla.coordinator.group.streams import timeouts as streams_timeouts
 from ottla.coordinator.group.streams.groups import StreamsGroups
-from ottla.coordinator.group.sweeps import Sweep
 from ottla.coordinator.runtime.result import Result
+from ottla.coordinator.runtime.sweeps import Sweep
 from ottla.errors import ErrorCode
 from ottla.protocol.records import group as schemas
 from ottla.timeline import TimelineDict, TimelineSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Hashable, Iterator
 
     from ottla.coordinator.group.classic.group import ClassicGroup
     from ottla.coordinator.group.config import (
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     )
     from ottla.coordinator.group.context import TopicNames
     from ottla.coordinator.runtime import CoordinatorRecord, Result, ShardEnvironment
+    from ottla.coordinator.runtime.shared_turns import SharedTurns
+    from ottla.coordinator.runtime.sweeps import Examine
     from ottla.types import Uuid
 
 log = logging.getLogger("ottla.groups")
@@ -79,7 +81,9 @@ class GroupShard:
         config: GroupCoordinatorConfig,
         new_uuid: Callable[[], str],
         consumer: ConsumerDependencies,
+        turns: SharedTurns,
     ) -> None:
+        self._turns = turns
         self.partition = environment.partition
         self._config = config
         self._timers = environment.timers
@@ -207,11 +211,14 @@ class GroupShard:
     def _expire(self) -> Result[None]:
         self._schedule_expiry()
         examine = partial(group_admin.expired_of_group, self.groups)
-        return Sweep(self._timers, _EXPIRY_SLICE_KEY, self.groups.ids(), examine).step()
+        return self._sweep(_EXPIRY_SLICE_KEY, self.groups.ids(), examine)
 
     def delete_topics(self, topics: tuple[tuple[str, Uuid], ...]) -> Result[None]:
         """Delete the offsets of deleted topics, given by name and id."""
         ids = removal.ids_by_name(topics)
         examine = partial(removal.deleted_of_group, self.groups, ids)
         group_ids = self.groups.offsets.group_ids()
-        return Sweep(self._timers, ("deleted", topics), group_ids, examine).step()
+        return self._sweep(("deleted", topics), group_ids, examine)
+
+    def _sweep(self, key: Hashable, group_ids: list[str], examine: Examine[str]) -> Result[None]:
+        return Sweep(self._timers, self._turns, key, group_ids, examine).begin()

@@ -1,7 +1,7 @@
 """Shares the event loop among the partitions of a coordinator that work at the same time.
 
-A broker that takes over many partitions at once would else load a slice of each in one turn; and
-the checks of all partitions that were loaded together fall due together.
+Without it a broker that takes over many partitions at once would load a slice of each in one turn;
+and the checks of all partitions that were loaded together fall due together.
 
 Kafka: none; its coordinators have threads of their own.
 """
@@ -49,9 +49,14 @@ class SharedTurns:
 
         The first time is now, unless enough was done in this millisecond.
         """
-        self._begin_turn()
-        if self._steps or self._records_left <= 0 or step():
+        if not self.is_free or step():
             self._wait(step)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether no work waits, and this turn has time left for some."""
+        self._begin_turn()
+        return not self._steps and self._records_left > 0
 
     def run(self, work: Work[T]) -> Pending[T]:
         """Compute an answer, of which a part is computed now and the rest in turns."""

@@ -81,6 +81,7 @@ class ShareCoordinator:
         self._clock = clock
         self._delete_before = delete_before
         self._partition_count = partition_count
+        turns = SharedTurns(timer, clock)
         self.runtime: CoordinatorRuntime[ShareShard] = CoordinatorRuntime(
             RuntimeEnvironment(
                 log,
@@ -90,9 +91,9 @@ class ShareCoordinator:
                 on_fault,
                 "share",
                 config.load_buffer_bytes,
-                SharedTurns(timer, clock),
+                turns,
             ),
-            lambda environment: ShareShard(environment, config, has_partition),
+            lambda environment: ShareShard(environment, config, has_partition, turns),
         )
         self.write_times = LoadTimes()
         """How long writes of states took until they were committed."""

@@ -6,9 +6,11 @@ Kafka: org.apache.kafka.coordinator.share.ShareCoordinatorShard.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from ottla.coordinator.runtime.result import Result, empty_result
+from ottla.coordinator.runtime.sweeps import Sweep
 from ottla.coordinator.share import records
 from ottla.coordinator.share.combine import combine_batches
 from ottla.coordinator.share.redundant import SnapshotOffsets
@@ -24,9 +26,11 @@ from ottla.protocol.records import share as schemas
 from ottla.timeline import TimelineDict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Hashable, Iterable, Iterator
 
     from ottla.coordinator.runtime import CoordinatorRecord, ShardEnvironment
+    from ottla.coordinator.runtime.shared_turns import SharedTurns
+    from ottla.coordinator.runtime.sweeps import Examine
     from ottla.coordinator.share.config import ShareCoordinatorConfig
     from ottla.types import Uuid
 
@@ -34,6 +38,8 @@ if TYPE_CHECKING:
 
 _NO_EPOCH: Final = -1
 _COLD_KEY: Final = "cold-snapshots"
+_COLD_SLICE_KEY: Final = "more-cold-snapshots"
+_DELETED_KEY: Final = "deleted-topics"
 _READ_UNKNOWN = "Read operation on uninitialized share partition not allowed."
 _WRITE_UNKNOWN = "Write operation on uninitialized share partition not allowed."
 
@@ -59,8 +65,10 @@ class ShareShard:
         environment: ShardEnvironment,
         config: ShareCoordinatorConfig,
         has_partition: HasPartition,
+        turns: SharedTurns,
     ) -> None:
         registry = environment.registry
+        self._turns = turns
         self._config = config
         self._timers = environment.timers
         self._clock = environment.clock
@@ -208,10 +216,18 @@ class ShareShard:
         return Result(None, [records.tombstone(key)] if key in self.states else [])
 
     def forget_topics(self, topic_ids: Iterable[Uuid]) -> Result[None]:
-        """Forget the share partitions of deleted topics."""
+        """Forget the share partitions of deleted topics, in slices."""
         deleted = frozenset(topic_ids)
-        tombstones = [records.tombstone(key) for key in self.states if key.topic_id in deleted]
-        return Result(None, tombstones, atomic=False)
+        keys = [key for key in self.states if key.topic_id in deleted]
+        return self._sweep((_DELETED_KEY, deleted), keys, self._forgotten)
+
+    def _forgotten(self, key: ShareKey) -> tuple[list[CoordinatorRecord], float]:
+        return [records.tombstone(key)] if key in self.states else [], 0
+
+    def _sweep(
+        self, timer_key: Hashable, keys: list[ShareKey], examine: Examine[ShareKey]
+    ) -> Result[None]:
+        return Sweep(self._timers, self._turns, timer_key, keys, examine).begin()
 
     def _known(self, key: ShareKey, problem: str) -> ShareState:
         state: ShareState | None = self.states.get(key)
@@ -256,30 +272,29 @@ class ShareShard:
         self._timers.schedule(_COLD_KEY, interval_ms, self._snapshot_cold, retry_ms=interval_ms)
 
     def _snapshot_cold(self) -> Result[None]:
-        """Write snapshots again that are old, so that the log before them can be pruned.
+        """Write snapshots again that are old, in slices, so that the log before them can be pruned.
 
         Not where all were written again since the last change: nothing would be gained.
         """
         self._schedule_snapshots()
+        oldest_ms = self._clock.now_ms() - self._config.cold_snapshot_interval_ms
         states = self.states.items()
         if all(one.write_timestamp_ms != one.create_timestamp_ms for _, one in states):
             return empty_result()
-        now_ms = self._clock.now_ms()
-        oldest_ms = now_ms - self._config.cold_snapshot_interval_ms
-        return Result(
-            None,
-            [
-                records.snapshot(
-                    key,
-                    replace(
-                        state, snapshot_epoch=state.snapshot_epoch + 1, write_timestamp_ms=now_ms
-                    ),
-                )
-                for key, state in states
-                if state.write_timestamp_ms <= oldest_ms
-            ],
-            atomic=False,
+        keys = [key for key, state in states if state.write_timestamp_ms <= oldest_ms]
+        return self._sweep(_COLD_SLICE_KEY, keys, partial(self._cold, oldest_ms))
+
+    def _cold(self, oldest_ms: int, key: ShareKey) -> tuple[list[CoordinatorRecord], float]:
+        """Return the new snapshot of a state that is still old; each of its batches has a cost."""
+        state: ShareState | None = self.states.get(key)
+        if state is None or state.write_timestamp_ms > oldest_ms:
+            return [], 0
+        written = replace(
+            state,
+            snapshot_epoch=state.snapshot_epoch + 1,
+            write_timestamp_ms=self._clock.now_ms(),
         )
+        return [records.snapshot(key, written)], len(state.batches)
 
 
 def _raise_to(epochs: TimelineDict[ShareKey, int], key: ShareKey, epoch: int) -> None:

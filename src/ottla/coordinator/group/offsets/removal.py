@@ -12,6 +12,7 @@ from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
 from ottla.coordinator.group.group import GroupType
 from ottla.coordinator.group.offsets.records import offset_tombstone
 from ottla.coordinator.runtime import CoordinatorRecord, Result
+from ottla.coordinator.runtime.sweeps import EXAMINED_AS_A_RECORD
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from ottla.types import TopicPartition, Uuid
@@ -78,8 +79,8 @@ def ids_by_name(topics: Iterable[tuple[str, Uuid]]) -> dict[str, list[Uuid]]:
 
 def deleted_of_group(
     groups: Groups, ids: Mapping[str, Sequence[Uuid]], group_id: str
-) -> tuple[list[CoordinatorRecord], int]:
-    """Return the tombstones of a group's offsets of deleted topics, and how many offsets it had.
+) -> tuple[list[CoordinatorRecord], float]:
+    """Return the tombstones of a group's offsets of deleted topics, and the cost in records.
 
     ids holds the ids of the deleted topics by name. Offsets of a new topic of the same name stay.
     """
@@ -90,7 +91,8 @@ def deleted_of_group(
         for topic_id in ids.get(partition.topic, ()):
             if not committed.topic_id or not topic_id or committed.topic_id == topic_id:
                 found[partition] = None
-    return [offset_tombstone(group_id, partition) for partition in found], count
+    tombstones = [offset_tombstone(group_id, partition) for partition in found]
+    return tombstones, count / EXAMINED_AS_A_RECORD
 
 
 def expire(groups: Groups, group: Group, max_count: int) -> tuple[list[CoordinatorRecord], bool]:
