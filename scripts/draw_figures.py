@@ -17,11 +17,6 @@ from itertools import dropwhile, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-import matplotlib as mpl
-
-mpl.use("svg")
-from matplotlib import pyplot as plt
-
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "performance.md"
 BETTER, WORSE, KAFKA = "#2a7f62", "#b5523b", "#555555"
@@ -72,6 +67,11 @@ def _cells(line: str) -> list[str]:
 
 def draw(picture: Picture, values: list[tuple[str, float]], path: Path) -> None:
     """Draw bars, the first row on top."""
+    import matplotlib as mpl  # late: a test reads the tables without it
+
+    mpl.use("svg")
+    from matplotlib import pyplot as plt
+
     plt.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": picture.name, "font.size": 9}
     figure, axes = plt.subplots(figsize=(7, 0.6 + 0.27 * len(values)), layout="constrained")
     numbers = [value for _, value in values]

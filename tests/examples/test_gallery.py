@@ -11,12 +11,10 @@ from examples.pytest_suite.test_billing import (  # noqa: F401 - pytest finds th
     test_a_paid_order_has_one_invoice,
     test_other_orders_have_none,
 )
-from fastapi.testclient import TestClient
 
 from examples import (
     clients_asyncio,
     clients_blocking,
-    fastapi_orders,
     log_pipeline,
     metric_pipeline,
     worker,
@@ -46,6 +44,10 @@ def test_clients(kafka_cluster: KafkaFactory, capsys: pytest.CaptureFixture[str]
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of FastAPI's test client
 def test_fastapi(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request is answered with the order's place; a wrong one is refused before it is sent."""
+    from fastapi.testclient import TestClient  # late: takes every process half a second
+
+    from examples import fastapi_orders
+
     monkeypatch.setenv("OTTLA_BOOTSTRAP", kafka.bootstrap)
     with TestClient(fastapi_orders.app) as client:
         answer = client.post("/orders", json={"id": 1, "total": 9.5})
