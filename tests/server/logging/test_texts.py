@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 PACKAGE = Path(ottla.__file__).parent
 PARTS = ("controller", "coordinator", "metadata", "network", "quota", "raft", "server", "storage")
 LEVELS = {"warning", "error", "exception", "critical"}
+ALARM = re.compile(rf"\b_?log\.({'|'.join(LEVELS)})\(")
 STEP_IS_AN_ARGUMENT = {"'listener %s: %s'", "NOT_COMPILED", "_offline_text(log_dir)"}
 """Texts made elsewhere: startup.port_taken, records.compiled, maintenance's offline text."""
 
@@ -22,7 +24,10 @@ def texts() -> Iterator[tuple[str, str]]:
     """Yield place and text of each call of a logger, also when the text has a name."""
     for part in PARTS:
         for path in sorted((PACKAGE / part).rglob("*.py")):
-            tree = ast.parse(path.read_text(encoding="utf-8"))
+            source = path.read_text(encoding="utf-8")
+            if not ALARM.search(source):
+                continue
+            tree = ast.parse(source)
             named = [
                 (target.id, one.lineno, one.value)
                 for one in ast.walk(tree)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 NAMED = re.compile(r"`(tests/[\w/]+\.py)` `(test_\w+)`")
 
 
+@cache
 def functions_of(path: Path) -> set[str]:
     """Return the names of a module's functions."""
     tree = ast.parse(path.read_text(encoding="utf-8"))

@@ -138,7 +138,7 @@ def test_a_certificate_names_the_client(cluster: Cluster, stores: Path) -> None:
 def test_other_certificates_are_refused(cluster: Cluster, stores: Path, key: str | None) -> None:
     """No certificate, one of another authority, one that has expired."""
     own = key_of(stores, key) if key else {}
-    settings = client(stores, **own, request_timeout_ms=2000, default_api_timeout_ms=3000)
+    settings = client(stores, **own, request_timeout_ms=700, default_api_timeout_ms=1000)
     with (
         pytest.raises(KafkaError),
         Admin(bootstrap_servers=address(cluster, "MUTUAL"), **settings) as admin,

@@ -101,6 +101,13 @@ def records_of(log: PartitionLog) -> list[Record]:
     ]
 
 
+def last_records(log: PartitionLog) -> list[Record]:
+    """Return the records of the newest batch."""
+    segment = log.segments.ordered[-1]
+    *_, batch = iterate_batches(segment.file.read(0, segment.size))
+    return list(batch.records())
+
+
 def batches_of(log: PartitionLog) -> list[RecordBatch]:
     """Return all batches of a log, with the right checksums."""
     found = [

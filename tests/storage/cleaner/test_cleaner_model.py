@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -21,7 +22,7 @@ from ottla.storage.cleaner import cleaning, key_scan, offset_map
 from ottla.storage.cleaner.cleaning import CleanerLimits
 from ottla.testing.disk import SimulatedDisk
 from tests.records.plain import PLAIN_SCAN
-from tests.storage.cleaner.cleaning import COMPACT, CleanerBed, batches_of, records_of
+from tests.storage.cleaner.cleaning import COMPACT, CleanerBed, batches_of, last_records, records_of
 from tests.storage.logs import NOW_MS
 from tests.storage.sets import A, make, open_set
 
@@ -144,7 +145,7 @@ class Script:
         self.log.writes.append_as_leader(memoryview(batch), leader_epoch=0, now_ms=self.now_ms)
         if producer_id >= 0:
             model.sequences[producer_id] = sequence + len(rows)
-        for record in records_of(self.log)[-len(rows) :]:
+        for record in last_records(self.log):
             model.records[record.offset] = record
         if transactional:
             model.open_offsets.setdefault(producer_id, []).extend(range(first, first + len(rows)))
@@ -206,7 +207,8 @@ def check_readers(script: Script) -> None:
     ends = [batch.last_offset for batch in batches]
     assert ends == sorted(set(ends))
     for offset in range(log.log_start_offset, log.high_watermark):
-        expected = next((batch for batch in batches if batch.last_offset >= offset), None)
+        place = bisect_left(ends, offset)
+        expected = batches[place] if place < len(batches) else None
         number = log.segments.number_for(offset)
         found = None
         while found is None and number < len(log.segments):
