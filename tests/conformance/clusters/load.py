@@ -31,9 +31,15 @@ CLIENT: dict[str, str | int | float | bool] = {
 
 
 def idempotent(settings: dict[str, str | int | float | bool]) -> dict[str, Any]:
-    """Return the settings of a producer that retries for minutes."""
+    """Return the settings of a producer that retries for minutes.
+
+    One request in flight: with several librdkafka takes OUT_OF_ORDER_SEQUENCE_NUMBER of a later one
+    for a reason to begin a new epoch, in which it sends records of all partitions again that may be
+    stored (librdkafka #4953).
+    """
     return settings | {
         "enable.idempotence": True,
+        "max.in.flight.requests.per.connection": 1,
         "acks": "all",
         "linger.ms": 2,
         "request.timeout.ms": 10_000,
