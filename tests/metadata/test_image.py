@@ -267,3 +267,24 @@ def test_settings_that_do_not_exist_are_ignored(kind: int, name: str, *, is_kept
     record = kinds.ConfigRecord(resource_type=kind, resource_name="a", name=name, value="1")
     image.apply(_records(record), END)
     assert dict(image.configs.of(kind, "a")) == ({name: "1"} if is_kept else {})
+
+
+def test_a_snapshot_makes_the_records_of_quotas_when_they_are_encoded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """100,000 limits are allowed, whose records would take hundreds of ms at once."""
+    image = _full_image()
+    made = 0
+
+    def counted(**fields: object) -> kinds.ClientQuotaRecord:
+        nonlocal made
+        made += 1
+        return kinds.ClientQuotaRecord(**fields)  # type: ignore[arg-type] # passed on
+
+    counted.EntityData = kinds.ClientQuotaRecord.EntityData  # type: ignore[attr-defined] # as it
+    monkeypatch.setattr("ottla.metadata.image.quotas.ClientQuotaRecord", counted)
+    records = image.records()
+    assert made == 0
+    image.quotas.by_entity.clear()
+    quotas = [one for one, _ in records if isinstance(one, kinds.ClientQuotaRecord)]
+    assert len(quotas) == made == 1

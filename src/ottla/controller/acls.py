@@ -47,13 +47,13 @@ class AclControl:
         self._rng = rng
 
     def replay_entry(self, record: AccessControlEntryRecord) -> None:
-        """Note an entry."""
+        """Add an entry."""
         acl = acl_of(record)
         self._by_id[record.id] = acl
         self._ids[acl] = record.id
 
     def replay_remove(self, record: RemoveAccessControlEntryRecord) -> None:
-        """Forget an entry."""
+        """Remove an entry."""
         acl = self._by_id.pop(record.id, None)
         if acl is not None:
             self._ids.pop(acl, None)
@@ -68,7 +68,7 @@ class AclControl:
                 acl = _created(creation)
                 if acl not in self._ids and acl not in records:
                     if len(self._by_id) + len(records) >= MAX_ACLS:
-                        text = f"the cluster holds {MAX_ACLS} ACLs, the most it takes"
+                        text = f"the cluster holds {MAX_ACLS} ACLs, the maximum"
                         raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
                     records[acl] = MessageAndVersion(self._record(acl), 0)
             except KafkaError as refused:
@@ -90,17 +90,17 @@ class AclControl:
         )
 
     def delete(self, request: DeleteAclsRequest) -> ControllerResult[DeleteAclsResponse]:
-        """Remove what each filter fits."""
+        """Remove the entries that match each filter."""
         removed: dict[Uuid, None] = {}
         results = []
         for one in request.filters:
             result = DeleteAclsResponse.DeleteAclsFilterResult
             try:
-                wanted = checked_filter(one)
+                acl_filter = checked_filter(one)
             except KafkaError as error:
                 results.append(result(**_error(error), matching_acls=[]))
                 continue
-            found = {id_: acl for id_, acl in self._by_id.items() if wanted.fits(acl)}
+            found = {id_: acl for id_, acl in self._by_id.items() if acl_filter.fits(acl)}
             removed.update(dict.fromkeys(found))
             matching = [_matching(acl) for acl in found.values()]
             results.append(result(error_message=None, matching_acls=matching))
@@ -123,7 +123,7 @@ def acl_of(record: AccessControlEntryRecord) -> Acl:
 
 
 def checked_filter(one: Any) -> AclFilter:
-    """Return a filter of a request; KafkaError for numbers that mean nothing."""
+    """Return a filter of a request; KafkaError for unknown numbers."""
     unknown = {
         "resource type": one.resource_type_filter not in set(ResourceType) - {0},
         "pattern type": one.pattern_type_filter not in set(PatternType) - {0},

@@ -1,4 +1,4 @@
-"""Applies what is committed to the controller and the image, so many records in a turn of the loop.
+"""Applies committed records to the controller and the image, a limited number in each turn.
 
 A start replays the whole metadata log, and a snapshot may replace all of the metadata: votes,
 fetches and heartbeats are served between the turns.
@@ -86,7 +86,7 @@ class CatchUp:
         self._begin()
 
     def close(self) -> None:
-        """Apply no more."""
+        """Stop applying records."""
         self._is_closed = True
 
     def _begin(self) -> None:
@@ -120,7 +120,7 @@ class CatchUp:
         return self.is_done and not self._is_reported
 
     def _report(self) -> None:
-        """Publish what was applied; then say so, where that is all."""
+        """Publish what was applied; call on_caught_up when it is all."""
         is_caught_up = self._is_to_be_reported
         self._replayed.publish(is_complete=is_caught_up)
         if is_caught_up:

@@ -80,15 +80,17 @@ class ConfigControl:
 
     def effective(self, topic: str, name: str) -> str | None:
         """Return a topic's value: its own, the cluster's, the broker file's or the default."""
-        own = self.topic(topic).get(name)
-        if own is not None:
-            return own
-        cluster = self.of(CLUSTER_DEFAULT)
-        if name in cluster:
-            return cluster[name]
+        stored = self._stored(topic, name)
+        if stored is not None:
+            return stored
         definition = topic_definition_of(name)
         default = broker_defaults(self._config).get(name)
         return definition.text(default) if definition else None
+
+    def _stored(self, topic: str, name: str) -> str | None:
+        """Return a topic's own value, else the cluster's; None when neither is stored."""
+        own = self.topic(topic).get(name)
+        return self.of(CLUSTER_DEFAULT).get(name) if own is None else own
 
     def for_elr(self) -> list[MessageAndVersion]:
         """Return records that set min.insync.replicas only for topics and the cluster, for ELR.
@@ -117,21 +119,15 @@ class ConfigControl:
 
     def min_insync_replicas(self, topic: str) -> int:
         """Return the topic's min.insync.replicas."""
-        own = self.topic(topic).get(MIN_INSYNC_REPLICAS)
-        if own is None:
-            cluster = self.of(CLUSTER_DEFAULT)
-            own = cluster.get(MIN_INSYNC_REPLICAS)
-        return int(own) if own is not None else self._config.min_insync_replicas
+        stored = self._stored(topic, MIN_INSYNC_REPLICAS)
+        return self._config.min_insync_replicas if stored is None else int(stored)
 
     def allows_unclean_election(self, topic: str) -> bool:
         """Whether a replica that is out of sync may lead the topic."""
-        own = self.topic(topic).get("unclean.leader.election.enable")
-        if own is None:
-            cluster = self.of(CLUSTER_DEFAULT)
-            own = cluster.get("unclean.leader.election.enable")
-        if own is None:
+        stored = self._stored(topic, "unclean.leader.election.enable")
+        if stored is None:
             return bool(self._config.unclean_leader_election_enable)
-        return own.strip().lower() == "true"
+        return stored.strip().lower() == "true"
 
     # Replay
 

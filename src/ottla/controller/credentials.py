@@ -47,11 +47,11 @@ class ScramControl:
         self._features = features
 
     def replay_credential(self, record: UserScramCredentialRecord) -> None:
-        """Note a credential."""
+        """Add a credential."""
         self._known[record.name, record.mechanism] = True
 
     def replay_remove(self, record: RemoveUserScramCredentialRecord) -> None:
-        """Forget a credential."""
+        """Remove a credential."""
         self._known.pop((record.name, record.mechanism), None)
 
     def alter(
@@ -101,7 +101,7 @@ class ScramControl:
             raise _unacceptable("Too many iterations")
         is_new = (change.name, change.mechanism) not in self._known
         if is_new and len(self._known) >= MAX_CREDENTIALS:
-            text = f"the cluster holds {MAX_CREDENTIALS} SCRAM credentials, the most it takes"
+            text = f"the cluster holds {MAX_CREDENTIALS} SCRAM credentials, the maximum"
             raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
         digest = _HASHES[change.mechanism]
         salted = bytes(change.salted_password)

@@ -64,13 +64,13 @@ class DelegationTokenControl:
         self._ids: TimelineDict[bytes, str] = TimelineDict(registry)
 
     def replay_token(self, record: DelegationTokenRecord) -> None:
-        """Note a token."""
+        """Add or replace a token."""
         self._by_id[record.token_id] = record
         if self._secret is not None:
             self._ids[token_hmac(self._secret, record.token_id)] = record.token_id
 
     def replay_remove(self, record: RemoveDelegationTokenRecord) -> None:
-        """Forget a token."""
+        """Remove a token."""
         self._by_id.pop(record.token_id, None)
         if self._secret is not None:
             self._ids.pop(token_hmac(self._secret, record.token_id), None)
@@ -118,9 +118,9 @@ class DelegationTokenControl:
             raise KafkaError(ErrorCode.INVALID_PRINCIPAL_TYPE)
         if len(self._by_id) >= MAX_TOKENS:
             raise KafkaError(ErrorCode.POLICY_VIOLATION)
-        asked_ms = request.max_lifetime_ms
+        requested_ms = request.max_lifetime_ms
         lifetime_ms = (
-            self._max_lifetime_ms if asked_ms <= 0 else min(self._max_lifetime_ms, asked_ms)
+            self._max_lifetime_ms if requested_ms <= 0 else min(self._max_lifetime_ms, requested_ms)
         )
         max_ms = _sum(now_ms, lifetime_ms)
         renewers = [
@@ -139,15 +139,17 @@ class DelegationTokenControl:
     def renew(
         self, request: RenewDelegationTokenRequest, requester: Principal, now_ms: int
     ) -> ControllerResult[RenewDelegationTokenResponse]:
-        """Let a token expire later, at most at the end of its life."""
+        """Renew a token, up to its maximum lifetime."""
         try:
             token = self._found(request.hmac)
             _check_alive(token, now_ms)
             _check_owner(token, requester)
         except KafkaError as error:
             return ControllerResult([], RenewDelegationTokenResponse(error_code=int(error.code)))
-        asked_ms = request.renew_period_ms
-        period_ms = self._renew_period_ms if asked_ms <= 0 else min(self._renew_period_ms, asked_ms)
+        requested_ms = request.renew_period_ms
+        period_ms = (
+            self._renew_period_ms if requested_ms <= 0 else min(self._renew_period_ms, requested_ms)
+        )
         changed = _expiring(token, min(token.max_timestamp, _sum(now_ms, period_ms)))
         response = RenewDelegationTokenResponse(expiry_timestamp_ms=changed.expiration_timestamp)
         return ControllerResult([MessageAndVersion(changed, 0)], response)
@@ -190,7 +192,7 @@ class DelegationTokenControl:
 
 
 def owner_of(request: CreateDelegationTokenRequest, requester: Principal) -> Principal:
-    """Return whose token is asked for."""
+    """Return the owner of the requested token."""
     if not request.owner_principal_name:
         return requester
     return Principal(request.owner_principal_type or "", request.owner_principal_name)

@@ -175,14 +175,10 @@ class FeatureControl:
         current = self._kraft_version() if name == KRAFT_VERSION else self._levels.get(name, 0)
         if level < current:
             self._check_downgrade(name, level, current, kind)
-        elif level > current:
-            self._check_upgrade(name, level, kind)
+        elif level > current and kind != UpgradeType.UPGRADE:
+            raise _invalid(name, level, "Can't downgrade to a newer version.")
         if name == KRAFT_VERSION and kind == UpgradeType.UPGRADE:
             self._raise_kraft_version(level, validate_only=True)
-
-    def _check_upgrade(self, name: str, level: int, kind: int) -> None:
-        if kind != UpgradeType.UPGRADE:
-            raise _invalid(name, level, "Can't downgrade to a newer version.")
 
     def _check_downgrade(self, name: str, level: int, current: int, kind: int) -> None:
         if kind == UpgradeType.UPGRADE:
@@ -209,16 +205,14 @@ class FeatureControl:
     def _not_supported(self, name: str, level: int) -> str | None:
         levels = self.supported.get(name)
         if levels is None:
-            return self._no_such_feature() if level else f"Feature {name} not found."
+            text = f"Local controller {self._node_id} does not support this feature."
+            return text if level else f"Feature {name} not found."
         if (level or name == METADATA_VERSION) and level not in levels:
             return (
                 f"Local controller {self._node_id} only supports versions "
                 f"{levels.low}-{levels.high}"
             )
         return None
-
-    def _no_such_feature(self) -> str:
-        return f"Local controller {self._node_id} does not support this feature."
 
 
 def _invalid(name: str, level: int, reason: str) -> KafkaError:

@@ -178,8 +178,8 @@ def _check_limit(allowed: frozenset[str], key: str, limit: float) -> None:
     if not limit > 0:  # NaN too, which Kafka accepts and then never throttles
         raise _refused(f"Quota {key} must be greater than 0")
     if key in _WHOLE_MAX:
-        most, kind = _WHOLE_MAX[key]
-        if limit > most:
+        largest, kind = _WHOLE_MAX[key]
+        if limit > largest:
             raise _refused(f"Proposed value for {key} is too large for {kind}.")
         if math.fmod(limit, 1) > _FRACTION:
             raise _refused(f"{key} cannot be a fractional value.")

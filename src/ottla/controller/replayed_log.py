@@ -52,7 +52,7 @@ class ReplayedLog:
     def load_snapshot(self, values: Iterable[bytes], snapshot_id: OffsetAndEpoch) -> Iterator[None]:
         """Begin with a snapshot, or continue from a newer one; it is committed.
 
-        What this node has and the snapshot lacks is removed; listeners hear of the difference.
+        What this node has and the snapshot lacks is removed; listeners get the difference.
         Yields after each record: the caller may pause there, but has to come to the end.
         """
         last = OffsetAndEpoch(snapshot_id.offset - 1, snapshot_id.leader_epoch)
@@ -86,7 +86,7 @@ class ReplayedLog:
         yield from records_between(image, snapshot)
 
     def replay(self, batches: Iterable[RecordBatch]) -> Iterator[None]:
-        """Replay what another node, or an earlier life of this one, wrote and is committed now.
+        """Replay committed records of another node, or of an earlier run of this one.
 
         Yields after each record. The image gets the records of a batch together.
         """

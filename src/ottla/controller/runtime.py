@@ -84,9 +84,9 @@ class ControllerRuntime:
         """Take the replayed log and the member of the quorum.
 
         call_soon(callback) calls back in the next turn of the loop.
-        send(node_id, endpoints, request) asks another member; on_deadline(ms) is told when the
-        driver's `tick` is due. on_failure(error) is called once when the disk failed or a record
-        cannot be applied.
+        send(node_id, endpoints, request) sends to another member; on_deadline(ms) is called with
+        the time at which the driver's `tick` is due. on_failure(error) is called once when the disk
+        failed or a record cannot be applied.
         """
         self.controller = replayed.controller
         self.active = False
@@ -136,7 +136,7 @@ class ControllerRuntime:
         """Whether the next slice waits until fewer records are uncommitted."""
 
     def try_again(self) -> None:
-        """Do again what failed for lack of file descriptors; called periodically."""
+        """Retry what failed for lack of file descriptors; called periodically."""
         self.driver.flush_again()
         self._catch_up.read_again()
 
@@ -192,7 +192,7 @@ class ControllerRuntime:
         self.snapshots.write_if_due()
 
     def _caught_up(self) -> None:
-        """Go on after all that is committed is applied."""
+        """Begin a waiting epoch: everything that is committed is applied."""
         node = self.driver.node
         if node.leader_id not in {NO_LEADER, node.node_id}:
             self.ready.complete(None)
@@ -201,7 +201,7 @@ class ControllerRuntime:
             self._begin_epoch()
 
     def epoch_changed(self, leader: LeaderAndEpoch) -> None:
-        """Nothing follows: operations fail where this node does not lead."""
+        """Do nothing: operations fail where this node does not lead."""
 
     def snapshot_loaded(self, snapshot_id: OffsetAndEpoch) -> None:
         """Continue from a snapshot: one fetched from the leader, or the newest one at the start."""
@@ -216,7 +216,7 @@ class ControllerRuntime:
         self._fail_all(KafkaError(ErrorCode.NOT_CONTROLLER))
 
     def close(self) -> None:
-        """Apply no more of what is committed: the log is being closed."""
+        """Stop applying committed records: the log is being closed."""
         self._catch_up.close()
 
     def failed(self, error: Exception) -> None:

@@ -91,7 +91,7 @@ class SnapshotWriter:
             self._is_writing = False
             if is_exhaustion(error):
                 log.warning(
-                    "the metadata snapshot %s is postponed: %s; free some space on its disk",
+                    "writing metadata snapshot %s is postponed: %s; free space on its disk",
                     snapshot_id,
                     error,
                     extra={"event": "snapshot.put_off"},

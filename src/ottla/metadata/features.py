@@ -69,7 +69,7 @@ OTTLA_VERSION: Final = "ottla.version"
 REGISTERED_FEATURES: Final[Mapping[str, SupportedLevels]] = MappingProxyType(
     {**SUPPORTED_FEATURES, OTTLA_VERSION: SupportedLevels(0, 1)}
 )
-"""What a broker registers: the last one, never finalised, tells Ottla's brokers from Kafka's."""
+"""What a broker registers. ottla.version is never finalised: it identifies Ottla's brokers."""
 
 METADATA_VERSIONS_NEEDED: Final[Mapping[tuple[str, int], int]] = MappingProxyType(
     {(ELIGIBLE_LEADER_REPLICAS_VERSION, 1): 23}

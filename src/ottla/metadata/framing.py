@@ -74,5 +74,5 @@ def decode_record(value: Buffer | None) -> MessageAndVersion:
         raise UnsupportedVersion(f"Unsupported version {version} of {found.__name__}")
     message, position = decode_at(found, version, view, position)
     if position != len(view):
-        raise CorruptMessage(f"Found {len(view) - position} byte(s) behind {found.__name__}")
+        raise CorruptMessage(f"Found {len(view) - position} byte(s) after {found.__name__}")
     return MessageAndVersion(message, version)

@@ -65,7 +65,7 @@ class MetadataLoader:
         offset_and_epoch: OffsetAndEpoch,
         delta: MetadataDelta,
     ) -> None:
-        """Apply the records that turn the image into a snapshot's; an open transaction is gone."""
+        """Apply the records that turn the image into a snapshot's; discard an open transaction."""
         self._transaction = None
         self.image.apply(records, offset_and_epoch, delta)
 

@@ -159,7 +159,7 @@ class RaftDriver:
         read_bytes: int = READ_BYTES,
         detects_failures: bool = True,
     ) -> None:
-        """on_deadline(ms) is told when `tick` is due, in monotonic ms.
+        """on_deadline(ms) is called with the time at which `tick` is due, in monotonic ms.
 
         part_bytes is how much of a snapshot a response carries, read_bytes how much of the log.
         detects_failures lets a voter stand for election when its leader's port refuses connections.
@@ -176,10 +176,10 @@ class RaftDriver:
         self._is_running = False
         self._flush_is_due = False
         self._unwritten: StoreSnapshotPart | VerifySnapshot | None = None
-        """What no descriptor was left for."""
+        """The snapshot step to retry: no descriptor was free."""
         self._stopped: Pending[None] | None = None
         self._unreachable: set[int] = set()
-        """Nodes that did not hear of the resignation: they are down, or stop as well."""
+        """Nodes that could not be notified of the resignation: they are down, or stop as well."""
         self._store = store
         self._clock = clock
         self.run_in_worker = run_in_worker
@@ -191,7 +191,7 @@ class RaftDriver:
         self._detects_failures = detects_failures
 
     def tick(self) -> None:
-        """Do what time demands; the first one joins the quorum."""
+        """Process expired deadlines; the first call joins the quorum."""
         self._run([])
 
     def offer(self, values: Sequence[Buffer], timestamp_ms: int) -> int:
@@ -214,9 +214,9 @@ class RaftDriver:
         return pending
 
     def stop(self) -> Pending[None]:
-        """Resign; complete when the other voters know, at once where this node does not lead.
+        """Resign; complete when the other voters have acknowledged it, or cannot be reached.
 
-        Those that cannot be reached do not count.
+        It is complete at once where this node does not lead.
         """
         stopped = self._stopped = Pending()
         self._happened(ShutdownRequested())
@@ -240,7 +240,7 @@ class RaftDriver:
             self._run(self._handle(event))
 
     def _run(self, effects: list[Effect]) -> None:
-        """Carry out effects, and what is due after them, until nothing is."""
+        """Execute effects, and those that are due after them, until none is left."""
         self._effects.extend(effects)
         if self._is_running or self.failure is not None:
             return
@@ -291,7 +291,7 @@ class RaftDriver:
         try:
             control = self.log.append_replicated(data, epoch=epoch, now_ms=now_ms)
         except (CorruptMessage, UnexpectedAppendOffset) as error:
-            text = "records of the quorum's leader are refused: %s; they are fetched again"
+            text = "records of the quorum's leader are invalid: %s; they are fetched again"
             log.warning(text, error, extra={"event": "quorum.refused"})
             self._effects.extend(self._handle(AppendRejected()))
         else:
@@ -321,7 +321,7 @@ class RaftDriver:
                 self._fail(error)
             elif data is not None and read_from == self._log_version:
                 self._show(Respond(token, response._replace(records=whole_batches(data))))
-            else:  # the log may hold other records there now; the follower asks again
+            else:  # the log may hold other records there now; the follower retries
                 self._show(Respond(token, response))
 
         self.run_in_worker(piece.read, read)
@@ -338,7 +338,7 @@ class RaftDriver:
             if data is not None:
                 self._show(Respond(token, response._replace(data=data)))
             elif is_exhaustion(error) or isinstance(error, FileNotFoundError):
-                text = "a part of snapshot %s cannot be read for a follower; it tries again: %s"
+                text = "a part of snapshot %s cannot be read for a follower, which retries: %s"
                 log.warning(text, snapshot_id, error, extra={"event": "snapshot.unread"})
                 code = ErrorCode.UNKNOWN_SERVER_ERROR
                 refused = FetchSnapshotResponse(code, response.leader, snapshot_id)

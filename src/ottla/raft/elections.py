@@ -1,4 +1,4 @@
-"""Elections: who asks for votes when, and who gets one.
+"""Elections: vote requests, granted votes, and the announcements of leaders.
 
 Kafka: the election methods of org.apache.kafka.raft.KafkaRaftClient (KIP-595, KIP-996).
 """
@@ -38,10 +38,10 @@ class Elections:
     def __init__(self, member: QuorumMember) -> None:
         self._member = member
 
-    # What is due: when to look again
+    # Polling: each method returns the next deadline
 
     def poll(self, role: Prospective | Candidate | Resigned, now_ms: int) -> int:
-        """Ask for votes, or tell that this node resigned."""
+        """Request votes, or announce the resignation."""
         if isinstance(role, Prospective):
             return self._poll_prospective(role, now_ms)
         if isinstance(role, Candidate):
@@ -49,17 +49,17 @@ class Elections:
         return self._poll_resigned(role, now_ms)
 
     def _poll_prospective(self, role: Prospective, now_ms: int) -> int:
-        """Ask whether this node would win; go back when it would not."""
+        """Request pre-votes; return to the previous role when the majority refuses."""
         member = self._member
         if role.ballot.is_won:
             member.become_candidate(now_ms)
         elif role.ballot.is_lost or role.deadline_ms <= now_ms:
-            self._give_up(role, now_ms)
+            self._end_pre_vote(role, now_ms)
         else:
             return min(role.deadline_ms, self._ask(role, now_ms))
         return now_ms
 
-    def _give_up(self, role: Prospective, now_ms: int) -> None:
+    def _end_pre_vote(self, role: Prospective, now_ms: int) -> None:
         leader, member = role.leader, self._member
         if leader.leader_id != NO_LEADER and leader.endpoints:
             member.become_follower(leader, now_ms)
@@ -93,7 +93,7 @@ class Elections:
         return due_ms
 
     def _poll_resigned(self, role: Resigned, now_ms: int) -> int:
-        """Tell the voters; without a new leader, a voter stands for election again."""
+        """Notify the voters; without a new leader, a voter stands for election again."""
         member, due_ms = self._member, role.deadline_ms
         if role.deadline_ms <= now_ms:
             if not member.is_voter:
@@ -159,7 +159,7 @@ class Elections:
         return not voter.directory_id or voter.directory_id == own.directory_id
 
     def begin_epoch(self, request: BeginQuorumEpoch, token: Pending[Any], now_ms: int) -> None:
-        """Follow the leader that tells of its election."""
+        """Follow the leader that announces its election."""
         error = self._voter_error(request.epoch, request.leader.leader_id)
         if error is ErrorCode.NONE:
             self.learn(request.leader, now_ms, is_from_leader=True)
@@ -210,22 +210,22 @@ class Elections:
             self._member.become_candidate(now_ms)
 
     def resignation_acknowledged(self, node_id: int) -> None:
-        """Tell this voter no more."""
+        """Stop notifying this voter."""
         role = self._member.role
         if isinstance(role, Resigned):
             role.unacknowledged -= {node_id}
             role.awaited -= {node_id}
 
     def unanswered(self, node_id: int) -> None:
-        """Wait no longer for a voter that cannot be reached before the successor is told."""
+        """Notify the successor without waiting for a voter that cannot be reached."""
         role = self._member.role
         if isinstance(role, Resigned):
             role.awaited -= {node_id}
 
-    # Leaders and epochs that others tell of
+    # Leaders and epochs learned from others
 
     def learn(self, leader: LeaderAndEpoch, now_ms: int, *, is_from_leader: bool = False) -> bool:
-        """Take note of a leader; return whether that changed this node's role."""
+        """Process what another node knows of the leader; return whether the role changed."""
         member = self._member
         role, endpoints = member.role, self._endpoints(leader)
         if leader.epoch < role.epoch or leader.leader_id == member.key.node_id:
@@ -247,7 +247,7 @@ class Elections:
 def _may_follow(role: Role, leader: LeaderAndEpoch, *, is_from_leader: bool) -> bool:
     """Whether a leader is news: of a newer epoch, or the first that is known of this one.
 
-    A prospective candidate that knows it has found it silent; it returns when the leader speaks.
+    A prospective candidate that knows the leader returns to it only when the leader itself sends.
     """
     if leader.epoch > role.epoch:
         return True

@@ -53,7 +53,7 @@ class Following:
         self._member = member
         self._next_bootstrap = 0
 
-    # What is due: when to look again
+    # Polling: each method returns the next deadline
 
     def poll(self, role: Unattached | Follower, now_ms: int) -> int:
         """Look for the leader, or fetch from it."""
@@ -83,7 +83,7 @@ class Following:
             role.has_fetched = False
         if self._is_writing(role, now_ms):
             return NEVER_MS if is_due else role.deadline_ms
-        if is_due:  # an observer asks who leads now
+        if is_due:  # an observer searches for the leader
             role.snapshot = None
             return self._fetch_from_anyone(now_ms)
         leader_id = role.leader.leader_id
@@ -141,9 +141,9 @@ class Following:
         )
 
     def _fetch_from_anyone(self, now_ms: int) -> int:
-        """Ask one bootstrap server or voter after the other: the answer names the leader.
+        """Fetch from one bootstrap server or voter after the other: the response names the leader.
 
-        It may be the leader that is asked, and takes what the fetch says of this log as durable.
+        The log is flushed before: a leader counts the fetch offset as durable.
         """
         member = self._member
         if member.durable_end_offset < member.log.end_offset:
@@ -164,7 +164,7 @@ class Following:
         return due_ms
 
     def _places(self) -> list[Place]:
-        """Return whom to ask, the leader among them.
+        """Return the nodes to fetch from, the leader among them.
 
         It need not be a bootstrap server, nor one of the voters that this log knows.
         """

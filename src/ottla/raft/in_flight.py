@@ -22,7 +22,7 @@ class Sent(NamedTuple):
 
 
 class RequestsInFlight:
-    """What was sent to whom. A request that expired is forgotten: its response comes too late."""
+    """The request in flight to each node. The response to an expired one is ignored."""
 
     __slots__ = ("_last_id", "_paused_until_ms", "_sent", "_timeouts")
 
@@ -43,7 +43,7 @@ class RequestsInFlight:
         return any(sent.expires_ms > now_ms for sent in self._sent.values())
 
     def add(self, node_id: int, request: Request, now_ms: int) -> int:
-        """Note a request; return its correlation id."""
+        """Record a request; return its correlation id."""
         self._last_id += 1
         expires_ms = now_ms + self._timeouts.request_ms
         self._sent[node_id] = Sent(node_id, request, self._last_id, expires_ms)

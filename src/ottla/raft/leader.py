@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 OBSERVER_SESSION_MS = 300_000
-"""An observer that has not fetched for so long is forgotten."""
+"""An observer without a fetch in this time is removed."""
 
 
 class Replica:

@@ -1,4 +1,4 @@
-"""The leader's side: tells of its election, answers fetches and commits what a majority holds.
+"""The leader's side: announces its election, answers fetches and commits records.
 
 Kafka: the leader methods of org.apache.kafka.raft.KafkaRaftClient.
 """
@@ -105,9 +105,9 @@ class Leading:
         return role if isinstance(role, Leader) else None
 
     def resign(self, now_ms: int) -> None:
-        """Lead no more; the voter with the longest log that fetches should be the next leader.
+        """Resign; the preferred successor is the voter with the longest log that still fetches.
 
-        Kafka looks at the logs only; a successor that is down lets the others wait.
+        Kafka compares the logs only: a successor that is down delays the election.
         """
         member, role = self._member, self._member.role
         assert isinstance(role, Leader)
@@ -234,7 +234,7 @@ class Leading:
         return FetchResponse(error, member.leader, log_start_offset=member.log.start_offset)
 
     def _elsewhere(self, role: Leader, request: Fetch) -> FetchResponse | None:
-        """Return the answer to a replica whose log does not end in this one's."""
+        """Return the response for a replica whose log diverges or needs a snapshot."""
         log = self._member.log
         offset, epoch = request.offset, request.last_epoch
         if log.latest_snapshot is not None and log.needs_snapshot(offset, epoch):
@@ -264,7 +264,7 @@ class Leading:
                 self._waiting.append(one)
 
     def end_waiting(self) -> None:
-        """Answer every waiting fetch: this node leads no more."""
+        """Answer every waiting fetch: this node no longer leads."""
         waiting, self._waiting = self._waiting, []
         for one in waiting:
             self._respond(one.token, self._refused(ErrorCode.NOT_LEADER_OR_FOLLOWER))

@@ -1,4 +1,4 @@
-"""How two metadata logs agree: where they diverge, where to cut, who needs a snapshot.
+"""How two metadata logs agree: where they diverge, where to cut, when a snapshot is needed.
 
 Kafka: org.apache.kafka.raft.RaftLog.{validateOffsetAndEpoch, truncateToEndOffset},
 KafkaRaftLog.endOffsetForEpoch.

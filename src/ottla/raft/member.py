@@ -1,6 +1,6 @@
-"""What all questions of the quorum share: a member's identity, log, voters and role.
+"""The state of a quorum member: identity, log, voters and role.
 
-Its methods change the role and say what must be stored before anyone hears of it. Kafka:
+Methods that change the role also add the effect that persists it. Kafka:
 org.apache.kafka.raft.QuorumState.
 """
 
@@ -62,7 +62,7 @@ class LogView(Protocol):
         """Return where this log leaves another one, None when it does not before offset."""
 
     def needs_snapshot(self, offset: int, epoch: int) -> bool:
-        """Whether a replica at this position is behind what the log holds."""
+        """Whether a replica at this position lacks records that the log no longer has."""
 
     def snapshot_size(self, snapshot_id: OffsetAndEpoch) -> int | None:
         """Return the size of a snapshot in bytes, None when there is none."""
@@ -171,7 +171,7 @@ class QuorumMember:
 
     @property
     def leader(self) -> LeaderAndEpoch:
-        """The leader as this node tells others."""
+        """The leader that this node reports to others."""
         return self.role.leader
 
     @property
@@ -237,7 +237,7 @@ class QuorumMember:
         self.effects.append(AnnounceEpoch(leader))
 
     def become_prospective(self, now_ms: int) -> None:
-        """Ask for votes before an election; nothing of it is stored."""
+        """Request pre-votes; nothing is stored."""
         deadline_ms = now_ms + self.timeouts.random_election_ms(self.rng)
         ballot = Ballot(self.voters.latest, self.key.node_id)
         leader = self.leader
@@ -275,7 +275,7 @@ class QuorumMember:
         preferred: tuple[ReplicaKey, ...] = (),
         unacknowledged: frozenset[int] = frozenset(),
     ) -> None:
-        """Lead no more in this epoch."""
+        """Resign the leadership of this epoch."""
         deadline_ms = now_ms + self.timeouts.random_election_ms(self.rng)
         self._change(
             Resigned(

@@ -73,7 +73,7 @@ class SnapshotRejected(NamedTuple):
 
 
 class RequestReceived(NamedTuple):
-    """Another member asks; the token comes back with the response."""
+    """A request of another member; the token identifies it in the response."""
 
     request: Request
     token: Pending[Any]
@@ -199,7 +199,7 @@ class AnnounceHighWatermark(NamedTuple):
 
 
 class AnnounceSnapshot(NamedTuple):
-    """The log begins at the end of this snapshot now: whoever replays it begins with it."""
+    """The log begins at the end of this snapshot now: replays start from the snapshot."""
 
     snapshot_id: OffsetAndEpoch
 

@@ -1,6 +1,6 @@
 """The state machine of one quorum member: events in, effects out.
 
-`handle` takes an event; after its effects on the log are carried out, `poll` says what is due:
+`handle` takes an event; after its effects on the log are executed, `poll` returns what is due:
 requests, flushes, elections. Kafka: org.apache.kafka.raft.KafkaRaftClient.
 """
 
@@ -125,7 +125,7 @@ class RaftNode:
 
     @property
     def leader_id(self) -> int:
-        """The leader's id, -1 when it is unknown; a leader that resigned leads no more."""
+        """The leader's id, -1 when it is unknown; also after it has resigned."""
         role = self._member.role
         return -1 if isinstance(role, Resigned) else role.leader.leader_id
 
@@ -251,7 +251,7 @@ class RaftNode:
             self._elections.resignation_acknowledged(sent.node_id)
 
     def _flushed(self, end_offset: int, truncation_count: int, now_ms: int) -> None:
-        """Note what is durable; a flush of a log that was cut since says nothing."""
+        """Record what is durable; a flush from before a truncation does not count."""
         member = self._member
         member.is_flushing = False
         if isinstance(member.role, Follower):

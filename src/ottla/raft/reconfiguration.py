@@ -61,7 +61,7 @@ class _Change:
 
 
 class Reconfiguration:
-    """The leader's side, and what a follower sends to be known by its address."""
+    """The leader's side, and a follower's reports of its own addresses."""
 
     __slots__ = ("_change", "_leading", "_member")
 
@@ -203,7 +203,7 @@ class Reconfiguration:
     # What is due
 
     def poll(self, role: Leader, now_ms: int) -> int:
-        """Go on with the change; a leader that is no voter any more resigns. When to look again."""
+        """Continue the change; a leader that is not a voter resigns. Return the next deadline."""
         committed = role.high_watermark or 0
         change = self._change
         if change is not None and change.offset is not None and change.offset < committed:
@@ -221,7 +221,7 @@ class Reconfiguration:
         return change.deadline_ms
 
     def end(self) -> None:
-        """Refuse the change under way: this node leads no more."""
+        """Refuse the change under way: this node no longer leads."""
         if self._change is not None:
             self._end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
@@ -247,7 +247,7 @@ class Reconfiguration:
     # The follower's side
 
     def poll_follower(self, role: Follower, now_ms: int) -> int:
-        """Send the leader what it should know of this node; return when to look again."""
+        """Send this node's addresses to the leader; return the next deadline."""
         member = self._member
         if not member.endpoints:
             return NEVER_MS
@@ -293,7 +293,7 @@ class Reconfiguration:
         return AddVoter(own, ack_when_committed=False, timeout_ms=member.timeouts.request_ms)
 
     def answered(self, node_id: int, response: VoterChangeResponse, now_ms: int) -> None:
-        """Wait before the next request; what was not expected pauses the leader's connection."""
+        """Delay the next request; an unexpected error pauses all requests to the leader."""
         member = self._member
         role = member.role
         if response.error is ErrorCode.NONE and isinstance(role, Follower):

@@ -5,7 +5,7 @@ Kafka: org.apache.kafka.raft.internals.KafkaRaftLog.
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
@@ -29,6 +29,7 @@ from ottla.raft.snapshot import (
 )
 from ottla.raft.snapshot_download import SnapshotDownload
 from ottla.records.batches import iterate_batches
+from ottla.storage.batches import leading_batches_size
 from ottla.storage.log.append_info import FetchIsolation
 from ottla.storage.log.config import LogConfig
 from ottla.storage.log.partition_log import PartitionLog
@@ -229,7 +230,7 @@ class ReplicatedLog:
         ]
 
     def truncate_to(self, offset: int, *, now_ms: int) -> None:
-        """Cut the log; what is committed stays, whoever asks (KAFKA-12460).
+        """Cut the log; committed records are never removed (KAFKA-12460).
 
         KAFKA_STORAGE_ERROR below the high watermark, or when the disk fails.
         """
@@ -289,16 +290,13 @@ class ReplicatedLog:
 
     def read_snapshot_part(self, snapshot_id: OffsetAndEpoch, position: int, size: int) -> bytes:
         """Return a part of a snapshot's file."""
-        file = self._directory.open(_path(snapshot_id))
-        try:
+        with closing(self._directory.open(_path(snapshot_id))) as file:
             return file.read(position, size)
-        finally:
-            file.close()
 
     def find_bytes(self, offset: int, size: int) -> Buffer | FileSlice:
-        """Return whole batches from offset on, at least one; a piece of a file if they are cold.
+        """Return whole batches from offset on, at least one; a file slice when it is not cached.
 
-        That one is read in a worker, pinned meanwhile, and passed to `whole_batches`.
+        A worker reads that slice of the pinned file; `whole_batches` cuts the result.
         """
         found = self.log.reads.read(
             offset, size, isolation=FetchIsolation.LOG_END, min_one_message=True
@@ -316,7 +314,7 @@ class ReplicatedLog:
     def start_flush(self, now_ms: int) -> MetadataFlush | None:
         """Return the job that makes the log durable, None when it is.
 
-        Once in a while it stores the recovery point too. Run it in a worker, then call
+        It also stores the recovery point when that is due. Run it in a worker, then call
         `flush_completed`.
         """
         job = self.log.flushes.start(now_ms)
@@ -357,7 +355,7 @@ class ReplicatedLog:
             self.log.release()
 
     def update_high_watermark(self, offset: int) -> None:
-        """Take note of what is committed."""
+        """Record what is committed."""
         self.log.update_high_watermark(offset)
 
     def read(self, offset: int) -> Iterator[RecordBatch]:
@@ -405,7 +403,7 @@ class ReplicatedLog:
         def written() -> None:
             if snapshot_id in self.snapshots:
                 return
-            if snapshot_id.offset < self.start_offset:  # a newer one was loaded meanwhile
+            if snapshot_id.offset < self.start_offset:  # a newer one was loaded since
                 directory.remove(path)
                 return
             self.snapshots.append(snapshot_id)
@@ -443,12 +441,9 @@ class ReplicatedLog:
 
     def _snapshot_timestamp(self, snapshot_id: OffsetAndEpoch) -> int:
         """Return when the last record in a snapshot was made, in ms; CorruptMessage."""
-        file = self._directory.open(_path(snapshot_id))
-        try:
-            head = file.read(0, _HEAD_BYTES)
-        finally:
-            file.close()
-        for batch in iterate_batches(head, partial_tail=True):
+        for batch in iterate_batches(
+            self.read_snapshot_part(snapshot_id, 0, _HEAD_BYTES), partial_tail=True
+        ):
             batch.check_crc()
             message = decode_control_message(batch.records()[0])
             if isinstance(message, SnapshotHeaderRecord):
@@ -456,7 +451,7 @@ class ReplicatedLog:
         raise CorruptMessage("a snapshot without a header")
 
     def delete_before(self, offset: int, *, now_ms: int) -> None:
-        """Let go of the log below offset, which a snapshot holds."""
+        """Delete the log below offset, which a snapshot contains."""
         if offset <= self.log.log_start_offset:
             return
         active = self.log.segments.active
@@ -465,10 +460,24 @@ class ReplicatedLog:
         self.log.truncation.delete_records_before(offset)
         self.log.truncation.delete_old_segments(now_ms)
 
-    def remove_deleted(self, now_ms: int) -> None:
-        """Remove the files of segments that were let go a while ago."""
-        for segment in self.log.take_removable(now_ms):
-            segment.remove_files()
+    def take_removal(self, now_ms: int) -> Callable[[], None] | None:
+        """Return the job that removes segments whose file.delete.delay.ms is over; None for none.
+
+        For a worker: removing 1 GiB may take a tenth of a second.
+        """
+        directory = self._directory
+        paths = [
+            path
+            for segment in self.log.take_removable(now_ms)
+            for path in segment.close_for_removal()
+        ]
+
+        def remove() -> None:
+            for path in paths:
+                with suppress(FileNotFoundError):
+                    directory.remove(path)
+
+        return remove if paths else None
 
     def _size(self) -> int:
         return self.log.size_bytes + sum(
@@ -490,4 +499,4 @@ def _remove_incomplete_snapshots(directory: Directory) -> None:
 def whole_batches(data: Buffer) -> Buffer:
     """Return bytes without a batch at their end that is cut off."""
     view = memoryview(data)
-    return view[: sum(batch.size for batch in iterate_batches(view, partial_tail=True))]
+    return view[: leading_batches_size(view)]

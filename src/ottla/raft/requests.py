@@ -1,4 +1,4 @@
-"""What members of the quorum tell one another: the requests and responses of KRaft, flat.
+"""The requests and responses of KRaft as flat tuples.
 
 `wire` maps them to the messages of the protocol. Kafka: org.apache.kafka.raft.RaftUtil.
 """
@@ -35,7 +35,7 @@ class LeaderAndEpoch(NamedTuple):
 
 
 class Vote(NamedTuple):
-    """Asks for a vote in an epoch; before the election: whether one would be granted (KIP-996)."""
+    """Requests a vote in an epoch, or a pre-vote (KIP-996)."""
 
     candidate: ReplicaKey
     epoch: int
@@ -47,7 +47,7 @@ class Vote(NamedTuple):
 
 
 class BeginQuorumEpoch(NamedTuple):
-    """The new leader tells the voters of its election."""
+    """The new leader announces its election to a voter."""
 
     leader: LeaderAndEpoch
     voter: ReplicaKey
@@ -71,7 +71,7 @@ class EndQuorumEpoch(NamedTuple):
 
 
 class Fetch(NamedTuple):
-    """A replica asks for records from an offset, which acknowledges all before it."""
+    """A replica requests records from an offset, which acknowledges all records below it."""
 
     replica: ReplicaKey
     epoch: int
@@ -79,12 +79,12 @@ class Fetch(NamedTuple):
     last_epoch: int
     """The epoch of the record before offset."""
     high_watermark: int
-    """What the replica knows as committed; an older one is answered at once (KIP-1166)."""
+    """The replica's high watermark; an older one is answered at once (KIP-1166)."""
     max_wait_ms: int
 
 
 class FetchSnapshot(NamedTuple):
-    """A replica asks for a part of a snapshot."""
+    """A replica requests a part of a snapshot."""
 
     replica: ReplicaKey
     epoch: int
@@ -116,7 +116,7 @@ class RemoveVoter(NamedTuple):
 
 
 class DescribeVersions(NamedTuple):
-    """The leader asks a new voter which kraft.version levels it supports (ApiVersions)."""
+    """The leader requests the kraft.version levels of a new voter (ApiVersions)."""
 
     epoch: int
 

@@ -65,7 +65,7 @@ class Follower:
         """Whether the leader has resigned: its earlier answers no longer count."""
         self.leader_high_watermark = -1
         self.update_due_ms = deadline_ms
-        """When this voter may tell the leader its new address."""
+        """When this voter may report its new address to the leader."""
         self.has_reported = False
         """Whether the leader knows this voter's directory and addresses."""
         self.unwritten: deque[Buffer] = deque()
@@ -75,7 +75,7 @@ class Follower:
     def grants(self, candidate: ReplicaKey, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:
         """Whether a candidate gets the vote: while the leader answers, none does.
 
-        A leader that asks for votes itself was started again and leads no more.
+        A leader that requests votes itself has restarted and no longer leads.
         """
         has_leader = self.has_fetched and candidate.node_id != self.leader.leader_id
         return is_pre_vote and is_up_to_date and not has_leader
@@ -93,7 +93,7 @@ class Download:
 
 
 class Prospective:
-    """Asks whether it would win an election, before it disturbs anyone with a new epoch."""
+    """Requests pre-votes before it starts an election with a new epoch (KIP-996)."""
 
     __slots__ = ("ballot", "deadline_ms", "epoch", "leader", "voted")
 
@@ -161,10 +161,10 @@ class Resigned:
         """The successors, the one with the longest log first."""
         self.unacknowledged = unacknowledged
         self.awaited = unacknowledged - {one.node_id for one in preferred[:1]}
-        """Voters that have to know before the first successor is told, unless they are down."""
+        """Voters to be notified before the first successor, unless they are down."""
         self.successor_due_ms = successor_due_ms
-        """When the first successor is told at the latest; before it, the others have to know:
-        they refuse votes as long as they believe in this leader."""
+        """The latest time to notify the first successor. The others come first: they refuse votes
+        while they follow this leader."""
 
     def grants(self, candidate: ReplicaKey, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:
         """Whether a candidate gets the vote: not in an epoch in which this node led."""

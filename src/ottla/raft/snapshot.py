@@ -106,14 +106,14 @@ class SnapshotEncoder:
             )
         )
 
-    def step(self, most: int | None = None) -> bool:
-        """Encode up to `most` more records, or all; return whether more may remain."""
+    def step(self, max_count: int | None = None) -> bool:
+        """Encode up to `max_count` more records, or all; return whether more may remain."""
         count = 0
-        for value in islice(self._values, most):
+        for value in islice(self._values, max_count):
             self._accumulator.append([value], self._now_ms)
             count += 1
         self._parts += [batch.data for batch in self._accumulator.drain()]
-        return count == most
+        return count == max_count
 
     def finish(self) -> list[Buffer]:
         """Add the footer and return the snapshot's parts."""
@@ -233,8 +233,3 @@ def _check_place(batch: RecordBatch, next_offset: int, leader_epoch: int) -> Non
 def decode_snapshot(data: Buffer) -> SnapshotContent:
     """Read a snapshot; CorruptMessage when a checksum is wrong or the footer is missing."""
     return SnapshotReader(data).content()
-
-
-def verify_snapshot(data: Buffer, snapshot_id: OffsetAndEpoch) -> None:
-    """Read through a snapshot without decoding its records; CorruptMessage as for `values`."""
-    SnapshotReader(data, snapshot_id).check()

@@ -5,11 +5,13 @@ Its methods run in a worker. Kafka: org.apache.kafka.snapshot.FileRawSnapshotWri
 
 from __future__ import annotations
 
+from collections import deque
+from contextlib import closing
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.errors import CorruptMessage
 from ottla.raft.log_check import METADATA_LOG
-from ottla.raft.snapshot import decode_snapshot, snapshot_name, verify_snapshot
+from ottla.raft.snapshot import SnapshotReader, snapshot_name
 
 if TYPE_CHECKING:
     from ottla.raft.voter_set import VoterSet
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 PART: Final = ".part"
 PART_BYTES: Final = 1 << 20
-"""What a leader gives out in one response."""
+"""Of one response."""
 
 
 class QuorumOfSnapshot(NamedTuple):
@@ -42,29 +44,22 @@ class SnapshotDownload:
         path = self._path + PART
         if position == 0 and self._directory.exists(path):
             self._directory.remove(path)
-        file = self._directory.open(path, create=True)
-        try:
+        with closing(self._directory.open(path, create=True)) as file:
             if file.size() != position:
                 raise CorruptMessage(f"a part of a snapshot at {position}, after {file.size()}")
             file.append([data])
-        finally:
-            file.close()
 
     def finish(self, snapshot_id: OffsetAndEpoch) -> QuorumOfSnapshot:
         """Make the file durable under its own name; CorruptMessage when it is damaged."""
         path = self._path + PART
-        data = self._directory.read_file(path)
+        reader = SnapshotReader(self._directory.read_file(path), snapshot_id)
         try:
-            verify_snapshot(data, snapshot_id)
-            content = decode_snapshot(data)
+            deque(reader.values(), maxlen=0)  # decodes all records and keeps none
         except CorruptMessage:
             self._directory.remove(path)
             raise
-        file = self._directory.open(path)
-        try:
+        with closing(self._directory.open(path)) as file:
             file.sync()
-        finally:
-            file.close()
         self._directory.rename(path, self._path)
         self._directory.sync(METADATA_LOG)
-        return QuorumOfSnapshot(content.voters, content.kraft_version)
+        return QuorumOfSnapshot(reader.voters, reader.kraft_version)

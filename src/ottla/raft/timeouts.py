@@ -8,14 +8,14 @@ if TYPE_CHECKING:
     from random import Random
 
 CHECK_QUORUM_FACTOR = 1.5
-"""Times fetch_ms: a leader resigns after so long without fetches of a majority."""
+"""Times fetch_ms: a leader without fetches of a majority resigns after that time."""
 FETCH_MAX_WAIT_MS = 500
 SUCCESSOR_DELAY_MS = 50
-"""How long a leader that resigns lets the other voters hear of it before its first successor."""
+"""A leader that resigns notifies its first successor this long after the other voters."""
 REFUSED_JITTER_MS = 100
 """Voters whose leader refuses connections stand for election within this time, rarely together."""
 NEVER_MS = 1 << 62
-"""A deadline that does not come."""
+"""No deadline."""
 
 
 class QuorumTimeouts(NamedTuple):
@@ -33,7 +33,7 @@ class QuorumTimeouts(NamedTuple):
 
     @property
     def check_quorum_ms(self) -> int:
-        """How long a leader goes on without its majority."""
+        """The time after which a leader without its majority resigns."""
         return int(self.fetch_ms * CHECK_QUORUM_FACTOR)
 
     @property
@@ -43,5 +43,5 @@ class QuorumTimeouts(NamedTuple):
 
     @property
     def begin_epoch_ms(self) -> int:
-        """How often a leader tells its election to voters that do not fetch."""
+        """The interval of BeginQuorumEpoch to voters that do not fetch."""
         return self.fetch_ms // 2

@@ -1,4 +1,4 @@
-"""The voters and kraft.version by offset, as control records of log and snapshot say.
+"""The voters and kraft.version by offset, from the control records of log and snapshot.
 
 A record is in force as soon as it is in the log, and no longer once it is truncated; a snapshot
 names those in force at its end. Kafka: org.apache.kafka.raft.internals.{VoterSetHistory,

@@ -62,8 +62,8 @@ def only_batch(view: memoryview, *, is_client: bool) -> memoryview:
 def clients_batch_size(view: memoryview) -> int:
     """Return the size of the one batch that a client sent, whose header may end early.
 
-    Raises what Kafka tells clients before it looks for the partition's leader. Only what is wrong
-    with the first length or magic is said in words.
+    Raises the errors that Kafka returns before it looks up the partition's leader. Only an error of
+    the first length or magic has a message.
     """
     try:
         size = claimed_bytes(view, 0)

@@ -61,7 +61,7 @@ _ZSTD_WINDOW_LOG_MAX: Final = 27  # as libzstd's own limit, which Kafka keeps
 _ZSTD_OPTIONS: Final[dict[int, int]] = {
     zstd.DecompressionParameter.window_log_max: _ZSTD_WINDOW_LOG_MAX
 }
-_LOOKED_AT_BLOCKS: Final = 1024
+_MAX_EXAMINED_BLOCKS: Final = 1024
 _LZ4_FLUSH_BYTES: Final = 1024 * 1024
 
 
@@ -256,7 +256,7 @@ def _largest_block(data: memoryview) -> int:
         return snappy_length(data)
     largest = 0
     blocks = xerial_blocks(data, lambda _count: None)
-    for block, _index in zip(blocks, range(_LOOKED_AT_BLOCKS), strict=False):
+    for block, _index in zip(blocks, range(_MAX_EXAMINED_BLOCKS), strict=False):
         largest = max(largest, snappy_length(block))
     return largest
 

@@ -44,7 +44,7 @@ cdef class ColumnSink:
     cdef public long long rows
 
     @cython.locals(
-        cursor=Cursor, stamped=cython.bint, stamp=cython.longlong, size=cython.longlong,
+        cursor=Cursor, has_append_time=cython.bint, append_time=cython.longlong, size=cython.longlong,
         record_end=cython.Py_ssize_t, timestamp_delta=cython.longlong,
         offset_delta=cython.longlong, offset=cython.longlong, row=cython.longlong,
         start=cython.Py_ssize_t, _=cython.longlong,

@@ -139,8 +139,8 @@ class ColumnSink:
     ) -> None:
         """Add the measured records with first_offset <= offset < end_offset."""
         cursor = cursor_over(data, 0, len(data))
-        stamped = log_append_time is not None
-        stamp = 0 if log_append_time is None else log_append_time
+        has_append_time = log_append_time is not None
+        append_time = 0 if log_append_time is None else log_append_time
         for _ in range(count):
             size = cursor.varint()
             record_end = cursor.position + size
@@ -153,8 +153,10 @@ class ColumnSink:
                 continue
             row = self.rows
             self.offsets[row] = offset
-            self.timestamps[row] = stamp if stamped else base_timestamp + timestamp_delta
-            self.timestamp_types[row] = stamped
+            self.timestamps[row] = (
+                append_time if has_append_time else base_timestamp + timestamp_delta
+            )
+            self.timestamp_types[row] = has_append_time
             size = cursor.varint()
             start = cursor.skip(size)
             if self.with_keys:

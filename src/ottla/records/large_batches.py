@@ -1,7 +1,7 @@
 """Checks a client's batch whose records are too many for the loop, as a stream and within limits.
 
 It runs on another thread, which shares the interpreter's lock: no single step takes it for more
-than some ms, whatever the records are, and between two steps the time spent is looked at. Records
+than some ms, whatever the records are, and the deadline is checked between two steps. Records
 are decompressed in chunks (`records/codec_streams.py`) and checked across them
 (`records/record_stream.py`), and compressed again in the same pass where the topic has another
 codec, so that neither their bytes nor their number decide how much memory it takes.
@@ -139,8 +139,8 @@ class _Check:
             output = self._new_output()
             self._read(output)
         view = self._view if output is None else self._rebuilt(output)
-        stamped = self._rules.timestamp_type is TimestampType.LOG_APPEND_TIME
-        return CheckedBatch(view, self._largest, stamped)
+        uses_append_time = self._rules.timestamp_type is TimestampType.LOG_APPEND_TIME
+        return CheckedBatch(view, self._largest, uses_append_time)
 
     def _new_output(self) -> CompressedStream:
         rules = self._rules
@@ -148,7 +148,7 @@ class _Check:
         room = rules.max_message_bytes - HEADER_BYTES
         return CompressedStream(self._target, rules.compression_level, room)
 
-    def _look_at_the_time(self, _pieces: int = 0) -> None:
+    def _check_deadline(self, _pieces: int = 0) -> None:
         if self._cpu_s() > self._deadline_s:
             raise DecompressionLimitExceeded(
                 "The records of a batch take more than "
@@ -161,7 +161,7 @@ class _Check:
             records = RecordStream(
                 self._chunks(),
                 self._header[12],
-                self._look_at_the_time,
+                self._check_deadline,
                 None if output is None else output.write,
             )
             for one in records:
@@ -179,7 +179,7 @@ class _Check:
             self._view[HEADER_BYTES:],
             limits.max_bytes if self._codec else len(self._view),
             limits.max_working_bytes,
-            self._look_at_the_time,
+            self._check_deadline,
         )
 
     def _check_run(self, run: RecordRun, output: CompressedStream | None) -> None:

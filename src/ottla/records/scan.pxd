@@ -107,8 +107,8 @@ cpdef Py_ssize_t append_renumbered(
     index=cython.longlong, size=cython.longlong, record_end=cython.Py_ssize_t,
     timestamp_delta=cython.longlong, offset_delta=cython.longlong, timestamp=cython.longlong,
     key_size=cython.longlong, key_start=cython.Py_ssize_t, value_size=cython.longlong,
-    value_start=cython.Py_ssize_t, header_count=cython.longlong, stamp=cython.longlong,
-    stamped=cython.bint,
+    value_start=cython.Py_ssize_t, header_count=cython.longlong, append_time=cython.longlong,
+    has_append_time=cython.bint,
 )
 cpdef list decode_records(
     object payload, long long count, long long base_offset, long long base_timestamp,

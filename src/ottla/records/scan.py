@@ -1,4 +1,4 @@
-"""The one walk over records, for every purpose: decode, validate, encode, columns.
+"""The walk over records: decode, validate, encode, columns.
 
 This file runs as it is; with `scan.pxd` Cython compiles it to C, where it is about fifty
 times faster. Both must give equal answers (tests/records/test_scan.py runs both), so nothing here
@@ -37,13 +37,13 @@ MALFORMED = 1
 NOT_CONSECUTIVE = 2
 RULE_BROKEN = 4
 
-# What a cursor found wrong; the walk goes on with zeros and the caller looks once a record.
+# What a cursor found wrong; the walk continues with zeros and the caller checks once a record.
 OUT_OF_BYTES = 1
 VARINT_TOO_LONG = 2
 TOO_MANY_HEADERS = 3
 
 MAX_HEADERS = 1_000_000
-"""Of one record that is checked: no more fit into 2 MiB, and the walk over them cannot stop."""
+"""Limit of one checked record: more do not fit into 2 MiB, and their walk cannot be interrupted."""
 
 NO_HEADERS = b"\x00"
 
@@ -161,7 +161,7 @@ class Cursor:
 def cursor_over(source: Buffer, position: int, end: int) -> Cursor:
     """Return a cursor at position that goes no further than end; ValueError outside of data.
 
-    A constructor would turn all of its arguments into Python objects once more.
+    A constructor would convert its arguments to Python objects.
     """
     if position < 0 or position > end or end > len(source):
         raise ValueError(f"no bytes {position}-{end} in {len(source)}")
@@ -208,8 +208,8 @@ def decode_records(  # noqa: C901 - one loop, in C
     records: list[Record] = []
     cursor = cursor_over(plain, 0, end)
     new = tuple.__new__
-    stamped = log_append_time is not None
-    stamp = 0 if log_append_time is None else log_append_time
+    has_append_time = log_append_time is not None
+    append_time = 0 if log_append_time is None else log_append_time
     for index in range(count):
         if cursor.position == end:
             raise CorruptMessage("Incorrect declared batch size, premature EOF reached")
@@ -237,7 +237,7 @@ def decode_records(  # noqa: C901 - one loop, in C
             )
         if overflows(base_timestamp, timestamp_delta):
             raise CorruptMessage(f"Found an invalid timestamp in record {index}")
-        timestamp = stamp if stamped else base_timestamp + timestamp_delta
+        timestamp = append_time if has_append_time else base_timestamp + timestamp_delta
         key = raw[key_start : key_start + key_size] if key_size >= 0 else None
         value = raw[value_start : value_start + value_size] if value_size >= 0 else None
         # the named tuple's own constructor is a Python function
@@ -321,10 +321,9 @@ def walk_records(
 
 
 def slice_end(data: Buffer, position: int, count: int, max_bytes: int) -> tuple[int, int]:
-    """Step over records by their lengths alone: at most count, and one or at most most_bytes.
+    """Step over records by their lengths alone: at most `count`, within max_bytes but at least one.
 
-    Returns how many and where the next one starts; none where the first has no length or is
-    longer than the data.
+    Returns their number and where the next one starts; 0 where the first record is not complete.
     """
     cursor = cursor_over(data, position, len(data))
     stop = position

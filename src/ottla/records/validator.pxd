@@ -23,7 +23,7 @@ cdef int _SEQUENCE_AT
 cdef int _COUNT_AT
 cdef int _HEADER_SIZE
 cdef int _CODEC
-cdef int _STAMPED
+cdef int _APPEND_TIME
 cdef int _TRANSACTIONAL
 cdef int _CONTROL
 cdef int _KNOWN_FLAGS
@@ -41,7 +41,7 @@ cdef bint _is_whole(const unsigned char *data, Py_ssize_t size) noexcept nogil
     data="unsigned char *", cursor=Cursor, is_client=cython.bint,
     size=cython.Py_ssize_t, attributes=cython.int, delta=cython.longlong,
     base_time=cython.longlong, count=cython.longlong, codec=cython.int,
-    stamped=cython.bint, earliest=cython.longlong, latest=cython.longlong, faults=cython.int,
+    uses_append_time=cython.bint, earliest=cython.longlong, latest=cython.longlong, faults=cython.int,
     largest=cython.longlong, last=cython.longlong, checksum=cython.longlong,
     max_bytes=cython.longlong, before_max_ms=cython.longlong, after_max_ms=cython.longlong,
     requires_keys=cython.bint, target=cython.int,
@@ -53,10 +53,10 @@ cpdef object validate(
 
 @cython.locals(
     data="unsigned char *", attributes=cython.int, last=cython.longlong,
-    base=cython.longlong, is_stamped=cython.bint, flags=cython.int,
+    base=cython.longlong, has_append_time=cython.bint, flags=cython.int,
 )
 cpdef object place(
-    object view, long long next_offset, int leader_epoch, long long largest, bint stamped,
+    object view, long long next_offset, int leader_epoch, long long largest, bint uses_append_time,
 )
 
 cdef void _put_place(

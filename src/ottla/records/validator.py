@@ -85,7 +85,7 @@ _SEQUENCE_AT: Final = BASE_SEQUENCE_POSITION
 _COUNT_AT: Final = RECORD_COUNT_POSITION
 _HEADER_SIZE: Final = HEADER_BYTES
 _CODEC: Final = COMPRESSION_MASK
-_STAMPED: Final = LOG_APPEND_TIME_FLAG
+_APPEND_TIME: Final = LOG_APPEND_TIME_FLAG
 _TRANSACTIONAL: Final = TRANSACTIONAL_FLAG
 _CONTROL: Final = CONTROL_FLAG
 _LOOP_SIZE: Final = LOOP_BYTES
@@ -169,7 +169,7 @@ def validate(  # noqa: C901 - the steps of the hot path
     if not _is_whole(data, size):
         view = only_batch(view, is_client=is_client)
         data, size = native.bytes_of(view), len(view)
-    max_bytes, stamped, before_max_ms, after_max_ms, requires_keys, target = rules.checked
+    max_bytes, uses_append_time, before_max_ms, after_max_ms, requires_keys, target = rules.checked
     attributes, delta = native.int_at(data, _ATTRIBUTES_AT, 2), native.int_at(data, _DELTA_AT, 4)
     count = native.int_at(data, _COUNT_AT, 4)
     checksum = crc32c(view[_ATTRIBUTES_AT:])
@@ -199,14 +199,14 @@ def validate(  # noqa: C901 - the steps of the hot path
         cursor = cursor_over(view, _HEADER_SIZE, size)
         plain = view
     earliest, latest = _MIN_INT64, _MAX_INT64
-    if not stamped:
+    if not uses_append_time:
         earliest = now_ms - before_max_ms
         if after_max_ms < _MAX_INT64 - now_ms:
             latest = now_ms + after_max_ms
     base_time = native.int_at(data, _BASE_TIME_AT, 8)
     faults = walk_records(cursor, count, base_time, earliest, latest, requires_keys, 0)
     largest = cursor.largest
-    if faults or attributes & _STAMPED:
+    if faults or attributes & _APPEND_TIME:
         _offload_when(count > _LOOP_VALIDATED_RECORDS, view, rules, is_client)
         faults, largest = validate_each(RecordBatch(view), _records(view, plain), now_ms, rules)
     if faults and codec and target in (-1, codec):
@@ -215,12 +215,26 @@ def validate(  # noqa: C901 - the steps of the hot path
         view = _rebuilt(
             view, _records(view, plain), next_offset, leader_epoch, now_ms, rules, is_client
         )
-        largest = now_ms if stamped else largest
+        largest = now_ms if uses_append_time else largest
         return _summary(
-            view, native.bytes_of(view), next_offset + count - 1, largest, now_ms if stamped else -1
+            view,
+            native.bytes_of(view),
+            next_offset + count - 1,
+            largest,
+            now_ms if uses_append_time else -1,
         )
-    if stamped or largest != native.int_at(data, _MAX_TIME_AT, 8) or attributes & _STAMPED:
-        return place(view, next_offset, leader_epoch, now_ms if stamped else largest, stamped)
+    if (
+        uses_append_time
+        or largest != native.int_at(data, _MAX_TIME_AT, 8)
+        or attributes & _APPEND_TIME
+    ):
+        return place(
+            view,
+            next_offset,
+            leader_epoch,
+            now_ms if uses_append_time else largest,
+            uses_append_time,
+        )
     if native.is_readonly(view):
         view = memoryview(bytearray(view))
         data = native.bytes_of(view)
@@ -233,8 +247,10 @@ def place_checked(
     checked: CheckedBatch, next_offset: int, leader_epoch: int, now_ms: int
 ) -> ValidatedBatch:
     """Give a batch that a worker has checked its place, as `validate` does with others."""
-    view, largest, stamped = checked
-    return place(view, next_offset, leader_epoch, now_ms if stamped else largest, stamped)
+    view, largest, uses_append_time = checked
+    return place(
+        view, next_offset, leader_epoch, now_ms if uses_append_time else largest, uses_append_time
+    )
 
 
 def place(
@@ -242,7 +258,7 @@ def place(
     next_offset: int,
     leader_epoch: int,
     largest: int,
-    stamped: bool,  # noqa: FBT001 - on the hot path of topics with LogAppendTime
+    uses_append_time: bool,  # noqa: FBT001 - on the hot path of topics with LogAppendTime
 ) -> ValidatedBatch:
     """Put offsets, leader epoch, timestamp type and largest timestamp into a batch's header."""
     if native.is_readonly(view):
@@ -252,14 +268,14 @@ def place(
     last = next_offset + native.int_at(data, _COUNT_AT, 4) - 1
     base = last - native.int_at(data, _DELTA_AT, 4)
     _put_place(data, base, len(view), leader_epoch)
-    is_stamped = attributes & _STAMPED != 0
-    if largest != native.int_at(data, _MAX_TIME_AT, 8) or is_stamped != stamped:
-        flags = attributes & _KNOWN_FLAGS & ~_STAMPED
-        flags |= _STAMPED if stamped else 0
+    has_append_time = attributes & _APPEND_TIME != 0
+    if largest != native.int_at(data, _MAX_TIME_AT, 8) or has_append_time != uses_append_time:
+        flags = attributes & _KNOWN_FLAGS & ~_APPEND_TIME
+        flags |= _APPEND_TIME if uses_append_time else 0
         native.put_at(data, _ATTRIBUTES_AT, 2, flags)
         native.put_at(data, _MAX_TIME_AT, 8, largest)
         native.put_at(data, _CRC_AT, 4, crc32c(view[_ATTRIBUTES_AT:]))
-    return _summary(view, data, last, largest, largest if stamped else _NONE)
+    return _summary(view, data, last, largest, largest if uses_append_time else _NONE)
 
 
 def _put_place(data: Any, base_offset: int, size: int, leader_epoch: int) -> None:

@@ -44,7 +44,7 @@ class File(Protocol):
         """Cut the file, or extend it with zeros, to size bytes; appends continue from there."""
 
     def sync(self) -> None:
-        """Make content and length durable; the only call, with `read`, that workers make."""
+        """Make content and length durable. Workers call only this and `read`."""
 
     def send_to(self, sock: socket.socket, position: int, size: int) -> int:
         """Send bytes of the file to a socket, as sendfile does; return how many it took."""

@@ -103,6 +103,32 @@ def test_a_snapshot_stands_for_the_log() -> None:
     assert _values(harness) == values
 
 
+@pytest.mark.parametrize("is_active", [True, False])
+def test_each_member_removes_the_files_of_deleted_segments(*, is_active: bool) -> None:
+    """After file.delete.delay.ms, in a worker: a standby kept them until it was started again."""
+    harness = Harness(metadata_max_retention_bytes="1").bring_up()
+    for name in ("t", "u"):
+        harness.create(name)
+        harness.node._runtime.snapshots.write()
+        harness.run_turn()
+
+    def deleted() -> list[str]:
+        return [name for name in harness.disk.list(METADATA_LOG) if name.endswith(".deleted")]
+
+    if not is_active:
+        harness.node.resign()
+        harness.run_turn()
+    assert harness.node.active == is_active
+    before = deleted()
+    assert any(".log" in name for name in before)
+    assert any(".snapshot" in name for name in before)
+    harness.clock.ms += 60_000
+    harness.node.tick(harness.clock.ms)
+    assert deleted() == before
+    harness.run_turn()
+    assert deleted() == []
+
+
 def test_a_large_snapshot_is_of_one_moment() -> None:
     """It is encoded in many turns, between which topics, partitions and settings change."""
     harness = Harness(metadata_max_retention_bytes="1").bring_up()

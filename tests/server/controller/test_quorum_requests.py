@@ -23,7 +23,7 @@ from ottla.raft.requests import (
     Vote,
     VoteResponse,
 )
-from ottla.raft.snapshot import verify_snapshot
+from ottla.raft.snapshot import SnapshotReader
 from ottla.raft.voter_set import VoterAddress
 from ottla.raft.wire import requests, responses
 from ottla.records.batches import iterate_batches
@@ -176,7 +176,7 @@ def test_an_observer_reads_a_snapshot(peer: Peer) -> None:
     assert (part.leader, part.snapshot_id, part.position) == (leader, snapshot_id, 0)
     data = bytes(part.data)
     assert len(data) == part.size_bytes
-    verify_snapshot(data, snapshot_id)
+    SnapshotReader(data, snapshot_id).check()
     rest = peer.ask(request._replace(position=100))
     assert bytes(rest.data) == data[100:]
     for other, error in [

@@ -148,7 +148,7 @@ def _check_epochs(
     """Return an error where the broker is not the leader of the partition as it is now."""
     leader_epoch, partition_epoch = requested.leader_epoch, requested.partition_epoch
     if leader_epoch > partition.leader_epoch or partition_epoch > partition.partition_epoch:
-        return ErrorCode.NOT_CONTROLLER  # the broker has heard from a newer controller
+        return ErrorCode.NOT_CONTROLLER  # the broker has state of a newer controller
     if leader_epoch < partition.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if broker_id != partition.leader:

@@ -147,7 +147,8 @@ class MetadataImage:
             ],
             self.topics.records(partition_record_version(levels)),
             self.configs.records(),
-            [*self.quotas.records(), *self.producer_ids.records()],
+            self.quotas.records(),
+            list(self.producer_ids.records()),
             self.acls.records(),
             self.scram.records(),
             self.delegation_tokens.records(),
@@ -188,4 +189,4 @@ class MetadataImage:
 
 
 def _nothing(_record: Struct, _delta: MetadataDelta) -> None:
-    """NoOp only advances the log end; migrations from ZooKeeper ended before Kafka 4.0."""
+    """Ignore a record: NoOp only advances the log end, and Kafka 4.0 has no ZooKeeper migration."""

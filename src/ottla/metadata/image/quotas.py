@@ -5,6 +5,7 @@ Kafka: org.apache.kafka.image.{ClientQuotasImage, ClientQuotasDelta}.
 
 from __future__ import annotations
 
+from itertools import starmap
 from typing import TYPE_CHECKING
 
 from ottla.metadata.framing import MessageAndVersion
@@ -43,16 +44,17 @@ class QuotasImage:
             del self.by_entity[entity]
 
     def records(self) -> Iterator[MessageAndVersion]:
-        """Yield the records that make this state."""
-        for entity, limits in self.by_entity.items():
-            for key, value in limits.items():
-                record = ClientQuotaRecord(
-                    entity=[
-                        ClientQuotaRecord.EntityData(entity_type=kind, entity_name=name)
-                        for kind, name in entity
-                    ],
-                    key=key,
-                    value=value,
-                    remove=False,
-                )
-                yield MessageAndVersion(record, 0)
+        """Return the records of the current state; later changes do not affect them."""
+        stored = [
+            (entity, key, value)
+            for entity, limits in self.by_entity.items()
+            for key, value in limits.items()
+        ]
+        return starmap(_record, stored)
+
+
+def _record(entity: QuotaEntity, key: str, value: float) -> MessageAndVersion:
+    parts = [
+        ClientQuotaRecord.EntityData(entity_type=kind, entity_name=name) for kind, name in entity
+    ]
+    return MessageAndVersion(ClientQuotaRecord(entity=parts, key=key, value=value, remove=False), 0)

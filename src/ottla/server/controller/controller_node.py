@@ -228,10 +228,19 @@ class ControllerNode:
         if self._is_stopped:
             return None
         runtime.try_again()
+        self._remove_deleted_segments()
         if not runtime.active:
             return None
-        self._log.remove_deleted(self._clock.now_ms())
         return self._schedule.run(now_ms)
+
+    def _remove_deleted_segments(self) -> None:
+        def removed(_none: None, error: Exception | None) -> None:
+            if error is not None:
+                self._runtime.failed(error)
+
+        removal = self._log.take_removal(self._clock.now_ms())
+        if removal is not None:
+            self._runtime.driver.run_in_worker(removal, removed)
 
     def resign(self) -> Pending[None]:
         """Resign; operations that are not committed fail with NOT_CONTROLLER.

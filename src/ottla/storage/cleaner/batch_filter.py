@@ -1,9 +1,9 @@
-"""What is kept of each batch: the inner loop's answer, and the decision for all other batches.
+"""The records that compaction keeps of each batch, also of those outside the inner loop.
 
 Records keep their offsets, sequences and timestamps, and batches their offsets: a log that was
 compacted has gaps. The last batch of each producer stays, empty if need be, so that its sequence
 is known; and so does the last batch below the limit of the cleaning. Tombstones and markers get a
-delete horizon when they are first met and go when it has passed (KIP-534).
+delete horizon in the first cleaning and are removed when it has passed (KIP-534).
 
 A batch with a wrong checksum raises CorruptMessage: a damaged key could take a good record's place.
 
@@ -51,7 +51,7 @@ class LastRecord(NamedTuple):
 
 
 class Filtered(NamedTuple):
-    """What is kept of the first `consumed` bytes: buffers, and the batches in them."""
+    """The retained batches of the first `consumed` bytes: buffers, and the places in them."""
 
     consumed: int
     buffers: list[Buffer]
@@ -205,7 +205,7 @@ class BatchFilter:
         return self._keep_records(header, data, keeps_all=True)
 
     def _must_stay(self, header: BatchHeader) -> bool:
-        """Whether the batch tells a producer's sequence, or the end of the cleaned part."""
+        """Whether the batch holds a producer's last sequence, or ends the cleaned part."""
         if header.last_offset + 1 == self._upper_offset:
             return True
         last = self._last_records.get(header.producer_id)
@@ -240,14 +240,14 @@ class BatchFilter:
         """Return a batch of the records that the scan kept."""
         scan = self._scan
         codec = Compression.from_id(header.attributes & COMPRESSION_MASK)
-        is_stamped = header.attributes & LOG_APPEND_TIME_FLAG
+        has_append_time = header.attributes & LOG_APPEND_TIME_FLAG
         return assemble_batch(
             compress(codec, memoryview(scan.out)[: scan.filled]),
             attributes=header.attributes | (DELETE_HORIZON_FLAG if scan.is_rewritten else 0),
             record_count=scan.kept,
             last_offset_delta=header.last_offset - header.base_offset,
             base_timestamp=scan.horizon_ms if scan.is_rewritten else header.base_timestamp,
-            max_timestamp=header.max_timestamp if is_stamped else scan.largest,
+            max_timestamp=header.max_timestamp if has_append_time else scan.largest,
             base_offset=header.base_offset,
             leader_epoch=header.leader_epoch,
             producer_id=header.producer_id,

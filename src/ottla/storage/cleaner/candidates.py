@@ -75,7 +75,7 @@ def _number_for(log: PartitionLog, offset: int) -> int:
 
 
 def _first_dirty(log: PartitionLog, clean_offset: int | None) -> int:
-    """Return where the dirty part begins; a checkpoint outside of the log is not believed."""
+    """Return where the dirty part begins; a checkpoint outside of the log is ignored."""
     if clean_offset is None or not log.log_start_offset <= clean_offset <= log.log_end_offset:
         return log.log_start_offset
     return clean_offset

@@ -3,7 +3,7 @@
 First the keys of the dirty part go into the map, as many as fit. Then each group of segments from
 the log's first up to the end of the map is copied into one `.cleaned` segment without what the map
 says is outdated; it takes their place when it is durable. The worker opens the files by their
-names: when the log was truncated, deleted or moved meanwhile, its work is dropped.
+names; its result is discarded when the log was truncated, deleted or moved before the exchange.
 
 Kafka: Cleaner.doClean, Cleaner.cleanSegments.
 """
@@ -51,7 +51,7 @@ class CleanerLimits(NamedTuple):
 
 
 class CleanerStats:
-    """What one cleaning did; of Kafka's CleanerStats."""
+    """What one cleaning did; as Kafka's CleanerStats."""
 
     __slots__ = (
         "bytes_read",
@@ -105,7 +105,7 @@ class Cleaning:
         now_ms: int,
         seed: int,
     ) -> None:
-        """Note the state of the log, on the loop."""
+        """Take the state of the log, on the loop."""
         log = candidate.log
         self.candidate = candidate
         self.generation = log.generation
@@ -166,7 +166,7 @@ class Cleaning:
         return done
 
     def take_replacement(self) -> SegmentReplacement | None:
-        """Return the segments to be exchanged before `run` goes on; the caller has them then."""
+        """Return the segments to exchange before the next `run`; the caller owns them then."""
         found, self._replacement = self._replacement, None
         if found is not None:
             self._new = self._unfinished = None
@@ -203,7 +203,7 @@ class Cleaning:
         stats.map_utilization = scan.offset_map.utilization
 
     def _read_aborted(self) -> list[AbortedTransaction]:
-        """Return the aborted transactions of the whole log: a marker may follow far behind."""
+        """Return the aborted transactions of the whole log: a marker may lie in a later segment."""
         stored = [
             entry
             for one in (*self._copies, *self._later[:-1])
@@ -215,8 +215,8 @@ class Cleaning:
 
     def _fill_map(self) -> Iterator[int]:
         candidate, limits = self.candidate, self._limits
-        wanted = candidate.cleanable_bytes // _DIRTY_BYTES_AN_ENTRY * ENTRY_BYTES
-        size = min(limits.map_bytes, max(wanted, SMALLEST_BUFFER_BYTES))
+        needed = candidate.cleanable_bytes // _DIRTY_BYTES_AN_ENTRY * ENTRY_BYTES
+        size = min(limits.map_bytes, max(needed, SMALLEST_BUFFER_BYTES))
         horizon_ms = min(self._now_ms + self._config.delete_retention_ms, _LATEST_HORIZON_MS)
         offset_map = OffsetMap(size, limits.load_factor, self._seed)
         self._scan = KeyScan(offset_map, now_ms=self._now_ms, horizon_ms=horizon_ms)

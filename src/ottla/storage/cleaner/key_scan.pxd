@@ -21,7 +21,7 @@ cdef unsigned long long _MASK
 cdef long long _UINT32
 cdef int _UNUSUAL_FLAGS
 cdef int _HORIZON
-cdef int _STAMPED
+cdef int _APPEND_TIME
 cdef int _HEADER
 cdef int _OVERHEAD
 cdef int _LENGTH_AT

@@ -67,7 +67,7 @@ _UNUSUAL_FLAGS = TRANSACTIONAL_FLAG | CONTROL_FLAG
 _CODEC = COMPRESSION_MASK
 _LZ4 = 3
 _HORIZON = DELETE_HORIZON_FLAG
-_STAMPED = LOG_APPEND_TIME_FLAG
+_APPEND_TIME = LOG_APPEND_TIME_FLAG
 _HEADER = HEADER_BYTES
 _OVERHEAD = LOG_OVERHEAD_BYTES
 _LENGTH_AT = LENGTH_POSITION
@@ -474,7 +474,7 @@ class KeyScan:
             native.put_at(self._out, begin + _ATTRIBUTES_AT, 2, attributes)
             native.put_at(self._out, begin + _BASE_TIME_AT, 8, self.horizon_ms)
         largest = self.largest
-        if attributes & _STAMPED:
+        if attributes & _APPEND_TIME:
             largest = native.int_at(cursor.data, start + _MAX_TIME_AT, 8)
         native.put_at(self._out, begin + _MAX_TIME_AT, 8, largest)
         native.put_at(self._out, begin + _COUNT_AT, 4, self.kept)
@@ -488,7 +488,7 @@ class KeyScan:
         self.add_place(last_offset, largest, size)
 
     def add_place(self, last_offset: int, timestamp: int, size: int) -> None:
-        """Take note of a batch that was written at `filled`."""
+        """Record the place of a batch that was written at `filled`."""
         place = 3 * self.place_count
         self._places[place] = last_offset
         self._places[place + 1] = timestamp

@@ -1,4 +1,4 @@
-"""Chooses the logs to be compacted, dirtiest first, and applies what the workers have done.
+"""Chooses the logs to be compacted, dirtiest first, and applies the results of the workers.
 
 A log whose records cannot be read is uncleanable until the node starts again: it is reported once
 and counted. A disk without space ends a cleaning and leaves the log as it was; where it fails, its
@@ -32,7 +32,7 @@ _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class CleaningProgress(Enum):
-    """What follows a slice."""
+    """The state of a cleaning after a slice."""
 
     GOES_ON = "goes on"
     CLEANED = "cleaned"
@@ -40,7 +40,7 @@ class CleaningProgress(Enum):
 
 
 class Survey:
-    """One look at all logs, some at a time; `best` is the one to be cleaned when it is over."""
+    """A scan of all logs in slices; `best` is the log to clean when it is complete."""
 
     def __init__(self, cleaner: LogCleaner, logs: list[PartitionLog], now_ms: int) -> None:
         self._cleaner = cleaner
@@ -51,7 +51,7 @@ class Survey:
         self.max_delay_ms = 0
 
     def step(self, max_count: int) -> bool:
-        """Look at further logs; return whether any remains."""
+        """Examine further logs; return whether any remains."""
         for _ in range(min(max_count, len(self._waiting))):
             found = self._cleaner.candidate(self._waiting.pop(), self._now_ms)
             if found is not None:
@@ -85,21 +85,21 @@ class LogCleaner:
     # Choice
 
     def survey(self, now_ms: int) -> Survey:
-        """Begin to look for a log to be cleaned."""
+        """Begin the search for a log to clean."""
         self.last_survey_ms = now_ms
-        wanted = [
+        candidates = [
             one for one in self._table if one.config.is_compacted and one not in self._in_progress
         ]
-        return Survey(self, wanted, now_ms)
+        return Survey(self, candidates, now_ms)
 
     def surveyed(self, survey: Survey) -> None:
-        """Record the result of a survey that is over."""
+        """Record the result of a complete survey."""
         self.max_ratio, self.max_delay_ms = survey.max_ratio, survey.max_delay_ms
         if survey.best is None:
             self._postponed.clear()
 
     def candidate(self, one: PartitionLog, now_ms: int) -> LogToClean | None:
-        """Return what may be cleaned of a log now; None when it must not be touched."""
+        """Return the cleanable part of a log; None when the log must not be cleaned now."""
         if not self._is_free(one) or one in self._in_progress:
             return None
         flushed_offset = self._logs.checkpoints.stored_recovery_point(one)
@@ -116,7 +116,7 @@ class LogCleaner:
         return None if one in self._postponed else found
 
     def _request_checkpoint(self, one: PartitionLog, flushed_offset: int) -> None:
-        """Have the recovery point written when only that is missing."""
+        """Request the recovery-point checkpoint when only that limits the cleaning."""
         log_dir = self._table.directory_of(one)
         if log_dir is not None and flushed_offset < one.recovery_point:
             self._logs.checkpoints.request(log_dir)
@@ -148,7 +148,7 @@ class LogCleaner:
         return cleaning
 
     def advance(self, cleaning: Cleaning, error: Exception | None, now_ms: int) -> CleaningProgress:
-        """Apply what a slice has done, and say what follows."""
+        """Apply the result of a slice; return whether the cleaning continues."""
         one = cleaning.candidate.log
         if error is None and self._goes_on(cleaning) and self._replace(cleaning, now_ms):
             if not cleaning.is_done:
@@ -170,7 +170,7 @@ class LogCleaner:
             self._discard(cleaning)
 
     def _is_overtaken(self, cleaning: Cleaning, error: Exception) -> bool:
-        """Whether the file that was missing is one that the log gave up meanwhile."""
+        """Whether the missing file belongs to a segment that the log no longer has."""
         is_missing = isinstance(error, FileNotFoundError)
         return is_missing and not (self._goes_on(cleaning) and cleaning.is_current)
 
@@ -220,7 +220,7 @@ class LogCleaner:
         if not isinstance(error, OSError):
             self._mark_uncleanable(one, error)
         elif error.errno in _NO_SPACE or is_exhaustion(error):
-            text = "cleaning %s stopped: %s; it is tried again"
+            text = "cleaning %s stopped: %s; it is retried"
             log.warning(text, one.name, error, extra={"event": "log.cleaning_stopped"})
         else:
             self._fail_directory(one, error)
@@ -234,7 +234,7 @@ class LogCleaner:
         if one not in self.uncleanable:
             self.uncleanable[one] = 0
             log.error(
-                "%s cannot be cleaned and keeps all: %s; run `ottla log-repair`, then restart",
+                "%s cannot be cleaned and stays as it is: %s; run `ottla log-repair`, then restart",
                 one.name, error,
                 extra={"event": "log.uncleanable", "partition": str(one.topic_partition)},
             )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The transactions that a cleaning passes: whose data go, and which markers are still needed.
+"""The transactions of a cleaning: aborted data are removed, markers kept while needed.
 
 Kafka: org.apache.kafka.storage.internals.log.CleanedTransactionMetadata.
 """

@@ -6,6 +6,7 @@ Kafka: kafka.log.LogManager (per directory), CleanShutdownFileHandler, MetaPrope
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.config.properties import parse_properties
@@ -48,7 +49,7 @@ def decode_meta_properties(data: bytes) -> MetaProperties:
 
 
 class LogDirectory:
-    """A locked directory. `had_clean_shutdown` tells how the last run ended."""
+    """A locked directory. `had_clean_shutdown`: whether the last run ended cleanly."""
 
     def __init__(self, path: str, directory: Directory) -> None:
         self.path = path
@@ -137,7 +138,7 @@ class LogDirectory:
         self._begun.update(dict.fromkeys(names, self._checkpoints))
         return self._checkpoints
 
-    def is_behind(self, name: str) -> bool:
+    def is_outdated(self, name: str) -> bool:
         """Whether a checkpoint's newest content is not in place: being written, or failed."""
         return self._begun.get(name, 0) > self._in_place.get(name, 0)
 
@@ -150,13 +151,10 @@ class LogDirectory:
     ) -> None:
         """Write a checkpoint's next content durably to a temporary file; runs in a worker."""
         path = f"{name}.{sequence}.tmp"
-        file = self.directory.open(path, create=True)
-        try:
+        with closing(self.directory.open(path, create=True)) as file:
             file.truncate(0)
             file.write_at(0, encode_offsets(offsets))
             file.sync()
-        finally:
-            file.close()
 
     def put_in_place(self, name: str, sequence: int) -> bool:
         """Rename the temporary file over the checkpoint; False when a newer one is in place."""

@@ -45,7 +45,7 @@ class OffsetIndex(EntryIndex):
         return OffsetPosition(self.base_offset + relative, position)
 
     def offset_from(self, position: int, otherwise: int) -> int:
-        """Return the offset of the first entry that points there or further."""
+        """Return the offset of the first entry that points at position or after it."""
         number = self._last_at_most(position - 1, 1) + 1
         return self.base_offset + self._fields(number)[0] if number < self.count else otherwise
 

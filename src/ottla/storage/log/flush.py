@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class SharedSync:
     """The sync of a log directory, shared by the jobs of one call.
 
-    The first that needs it does it. Two at the same moment may both do it.
+    The first job that needs it runs it. Concurrent jobs may run it twice.
     """
 
     __slots__ = ("_directory", "_is_done")

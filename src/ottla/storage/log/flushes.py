@@ -81,7 +81,7 @@ class LogFlushes:
             end <= log.recovery_point
             and log.is_cut_durable
             and self._names_are_durable
-            and not log.segments.active.needs_sync  # it was cut: what is gone may come back
+            and not log.segments.active.needs_sync  # after a cut the removed bytes may come back
             and log.metadata_is_durable
             and not log.leader_epochs.must_be_written
             and not log.producer_state.unflushed_snapshots

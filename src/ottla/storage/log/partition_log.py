@@ -104,7 +104,7 @@ class PartitionLog:
         self.durable_names_version = int(loaded.is_durable)
         self.generation = 0
         self.is_cut_durable = True
-        """False from a truncation until its flush. Nothing is appended meanwhile: after a power cut
+        """False from a truncation until its flush. Appends are refused then: after a power cut
         bytes that were cut could stand below newer ones."""
         self.is_flushing = False
         self._removals: list[tuple[int, Segment]] = []
@@ -163,7 +163,7 @@ class PartitionLog:
         )
 
     def reconfigure(self, config: LogConfig) -> None:
-        """Take new settings; they hold from the next append on.
+        """Apply new settings from the next append on.
 
         Derived values are computed then: thousands of logs may change in one turn of the loop.
         """
@@ -277,7 +277,7 @@ class PartitionLog:
         )
 
     def _undo_roll(self, old: Segment, base_offset: int) -> bool:
-        """Remove the files of an incomplete new segment; return whether that worked."""
+        """Remove the files of an incomplete new segment; return whether they are gone."""
         if old.base_offset == base_offset:
             return False
         self.active_is_prepared = False
@@ -356,7 +356,7 @@ class PartitionLog:
         self._pauses.add(purpose)
 
     def resume(self, purpose: str) -> None:
-        """End a pause; those for other purposes go on."""
+        """End a pause; those for other purposes remain."""
         self._pauses.discard(purpose)
 
     def replace_segments(
@@ -504,7 +504,7 @@ class PartitionLog:
         self.on_flush_requested(self)
 
     def flushed(self, job: FlushJob) -> None:
-        """Record what a job made durable; what was truncated meanwhile does not count."""
+        """Record what a job made durable; nothing when the log was truncated since."""
         if job.generation == self.generation:
             self.recovery_point = max(self.recovery_point, job.offset)
             self.durable_names_version = job.names_version
@@ -547,7 +547,7 @@ def _jitter(name: str, base_offset: int, config: LogConfig) -> int:
 
 
 def parse_partition_name(name: str) -> TopicPartition:
-    """Return what a directory name says: `topic-0`; ValueError when it says nothing."""
+    """Return the partition of a directory name such as `topic-0`; ValueError for others."""
     topic, _, partition = name.rpartition("-")
     if not topic or not partition.isdigit():
         raise ValueError(f"{name!r} does not name a partition")

@@ -31,7 +31,7 @@ SMALLEST_STEP_MS = 60_000
 
 
 class ClockJumpDetector:
-    """Tracks the jump whose effect is not over; its owner calls `look` periodically."""
+    """Tracks the jump that still affects retention; its owner calls `look` periodically."""
 
     def __init__(self, now_ms: int, monotonic_ms: int) -> None:
         self.step: ClockStep | None = None
@@ -61,7 +61,7 @@ class ClockJumpDetector:
         self.step = ClockStep(size_ms, known.at_ms + step_ms) if is_left else None
 
     def forget(self) -> None:
-        """Drop the jump after its effect is over."""
+        """Forget the jump: no segment is held back for it any longer."""
         self.step = None
 
 

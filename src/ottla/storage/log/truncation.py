@@ -132,7 +132,7 @@ class LogTruncation:
             raise log.failure
 
     def truncate_fully_and_start_at(self, offset: int, *, now_ms: int) -> None:
-        """Drop everything and begin at offset: the log is too far behind its leader's start.
+        """Drop everything and begin at offset: the leader's log starts after this one's end.
 
         Appends may follow at once: new files do not mix with what a power cut brings back.
         """

@@ -190,8 +190,8 @@ class LogWrites:
     def _index_abort(self, segment: Segment, completed: CompletedTransaction) -> None:
         """Write the abort; failing that, keep the transaction open until the next start.
 
-        The records are in the log and their offsets taken, so that the log goes on in memory, but
-        readers must not see what they could not filter (KAFKA-7866).
+        The records are in the log and their offsets taken: the log continues in memory, but
+        readers must not get records that they cannot filter (KAFKA-7866).
         """
         log = self._log
         entry = AbortedTransaction(

@@ -164,7 +164,7 @@ class CheckpointQueue:
             return
         if self._is_higher(log_dir, log) or log in self._lowering:
             self.write_now(log_dir)
-            if log_dir.is_online and log_dir.is_behind(RECOVERY_POINT_CHECKPOINT):
+            if log_dir.is_online and log_dir.is_outdated(RECOVERY_POINT_CHECKPOINT):
                 raise KafkaError(
                     ErrorCode.KAFKA_STORAGE_ERROR,
                     f"no descriptor was left to write a checkpoint in {log_dir.path} before "

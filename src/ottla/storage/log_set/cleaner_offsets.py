@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class CleanerOffsets:
-    """By log, since a deleted topic's successor is not clean.
+    """The clean offsets by log: a new topic of the same name is not clean.
 
     An offset is written when the names of the new segments are durable: a crash that brings back
     the old ones must not leave them taken for clean.
@@ -60,7 +60,7 @@ class CleanerOffsets:
             self._set(log, log.recovery_point)
 
     def hand_over(self, old: PartitionLog, new: PartitionLog) -> None:
-        """Let the log that takes another's place in another directory be as clean."""
+        """Transfer the clean offset to the log that replaces another one."""
         offset = self.get(old)
         if offset is not None:
             self.cleaned(new, offset)

@@ -1,6 +1,6 @@
 """The leader-epoch-checkpoint files of logs with a new leader epoch, as jobs.
 
-A new epoch without records needs no sync: at most a power cut loses it, and the next flush of the
+A new epoch without records needs no sync: only a power cut can lose it, and the next flush of the
 log writes and syncs the file. Here it is only written, so that it survives the process.
 Kafka: LeaderEpochFileCache.assign.
 """
@@ -96,7 +96,7 @@ class EpochFilesJob:
         return self._log_dir.directory.volume
 
     def run(self) -> None:
-        """Replace the files; that of a deleted partition is gone."""
+        """Replace the files, except those of deleted partitions."""
         for file in self._files:
             with suppress(FileNotFoundError):
                 replace_file(file.directory, LEADER_EPOCH_CHECKPOINT, file.data, sync=False)

@@ -2,8 +2,8 @@
 
 A copy lies in `topic-0.<uuid>-future`. To take the place of the partition's log its directory is
 renamed, after that log's directory was marked as deleted: at no time two directories have the
-partition's name, unless power fails and one of the two renames is lost. A start finds out from the
-metadata what a crash left (KIP-858): the controller knows the new directory before the exchange.
+partition's name, unless power fails and one of the two renames is lost. A start resolves what a
+crash left from the metadata (KIP-858): the controller knows the new directory before the exchange.
 
 Kafka: LogManager.{replaceCurrentWithFutureLog, recoverAbandonedFutureLogs}.
 """

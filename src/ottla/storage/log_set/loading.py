@@ -1,4 +1,4 @@
-"""What a start found in the log directories, taken into a log set.
+"""Adds the logs that a start found in the log directories to a log set.
 
 Workers load the directories (`storage/directories/loader.py`); only the owner's thread changes the
 set. Strays are marked, and of two logs of a partition the one is kept that the metadata name.

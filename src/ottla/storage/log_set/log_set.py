@@ -108,7 +108,7 @@ class LogSet:
     def fail_at_start(self, log_dir: LogDirectory, error: OSError) -> None:
         """Put a directory offline; KafkaError when descriptors ran out."""
         if is_exhaustion(error):
-            self._give_up(log_dir, error)
+            self._abort_start(log_dir, error)
         self.fail(log_dir, error)
 
     def load(
@@ -226,7 +226,7 @@ class LogSet:
         self.cleaner_offsets.truncated(log)
         self.checkpoints.recovery_point_lowered(log)
 
-    def _give_up(self, log_dir: LogDirectory, error: OSError) -> NoReturn:
+    def _abort_start(self, log_dir: LogDirectory, error: OSError) -> NoReturn:
         """Abort a startup without descriptors: missing logs would be recreated empty."""
         for log in self:
             log.release()
@@ -304,7 +304,7 @@ class LogSet:
         KAFKA_STORAGE_ERROR when the disk fails.
         """
         # The previous topic's offsets must not come back after a crash (KAFKA-12257). A worker has
-        # seen to it, but for internal topics, whose clients wait, and for moves of replicas.
+        # written the checkpoint, except for internal topics and for moves of replicas.
         self.checkpoints.write_gone_now(log_dir, [partition])
         try:
             log = PartitionLog.open(
@@ -331,8 +331,8 @@ class LogSet:
     ) -> list[StorageJob]:
         """Return the jobs that make the logs of new partitions: run them in workers.
 
-        None of the partitions may have a log, nor get one meanwhile. Those whose log cannot be
-        made have none when the jobs are done; `get_or_create` then says why.
+        None of the partitions may have a log, nor get one before the jobs are done. A partition
+        whose log could not be made has none then; `get_or_create` raises the reason.
         """
         counts = self._log_counts()
         planned: dict[LogDirectory, list[tuple[TopicPartition, Uuid]]] = {}
@@ -512,9 +512,8 @@ class LogSet:
     def _is_settled(self, log_dir: LogDirectory) -> bool:
         """Whether the next start may trust all files; not after descriptors ran out."""
         names = (RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
-        is_behind = any(map(log_dir.is_behind, names))
         if any(broken.log_dir is log_dir for broken in self.broken.values()):
-            return False  # a clean start would not look for the damage again
-        return not is_behind and all(
+            return False  # a clean start would not search for the damage again
+        return not any(map(log_dir.is_outdated, names)) and all(
             log.failure is None and log.flushes.is_durable for log in self.table.logs_in(log_dir)
         )

@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.storage.disk_errors import is_exhaustion
-from ottla.storage.producers.snapshot import SNAPSHOT_SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -60,8 +59,10 @@ class RemovalQueue:
 
         Some segments may be left for the next call.
         """
-        due = [entry for entry in self._removals if entry.is_due(now_ms)]
-        self._removals = [entry for entry in self._removals if not entry.is_due(now_ms)]
+        due: list[Removal] = []
+        removals, self._removals = self._removals, []
+        for entry in removals:
+            (due if entry.is_due(now_ms) else self._removals).append(entry)
         jobs: list[StorageJob] = [
             RemovalJob(self, self._table, one) for one in due if one.log_dir.is_online
         ]
@@ -76,11 +77,8 @@ class RemovalQueue:
             if log_dir is None:  # they are removed with the partition's directory
                 del self._with_deleted_segments[log]
                 continue
-            paths = [
-                path
-                for segment in log.take_removable(now_ms)
-                for path in (*segment.close_for_removal(), segment.path(SNAPSHOT_SUFFIX))
-            ]
+            removable = log.take_removable(now_ms)
+            paths = [path for segment in removable for path in segment.close_for_removal()]
             if paths:
                 jobs.append(SegmentRemovalJob(self._table, log_dir, paths))
             if not log.has_deleted_segments:

@@ -1,4 +1,4 @@
-"""Two checks of all logs, in slices: retention, whose renames block the loop, and of producers.
+"""Checks of all logs in slices: expired segments and idle files, and expired producers.
 
 Kafka: LogManager.cleanupLogs, on a thread of its own; UnifiedLog.removeExpiredProducers.
 """

@@ -1,4 +1,4 @@
-"""The producer state on disk: one file a segment and one at every clean shutdown.
+"""The producer state on disk: one file per segment and one at every clean shutdown.
 
 Kafka: ProducerStateManager.readSnapshot/writeSnapshot, ProducerSnapshot.json.
 """

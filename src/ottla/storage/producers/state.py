@@ -9,7 +9,7 @@ Kafka: org.apache.kafka.storage.internals.log.ProducerStateManager.
 from __future__ import annotations
 
 from bisect import insort
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
@@ -279,16 +279,13 @@ class PartitionProducers:
         for offset, entries in self.unflushed_snapshots.items():
             if entries is None:
                 continue
-            file = self._directory.open(self.snapshot_path(offset), create=True)
-            try:
+            with closing(self._directory.open(self.snapshot_path(offset), create=True)) as file:
                 file.truncate(0)
                 file.write_at(0, encode_snapshot(entries))
-            finally:
-                file.close()
             self.unflushed_snapshots[offset] = None
 
     def snapshots_flushed(self, flushed: Snapshots) -> None:
-        """Record that a job wrote and synced snapshots; remove those dropped meanwhile."""
+        """Record that a job wrote and synced snapshots; remove those that were dropped since."""
         for offset, entries in flushed.items():
             if offset not in self.snapshots:
                 with suppress(FileNotFoundError):

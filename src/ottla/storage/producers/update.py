@@ -139,7 +139,7 @@ def replay_batch(
 ) -> list[CompletedTransaction]:
     """Apply a batch of the log to the state; return the transactions that it completed.
 
-    The caller writes the transaction index and then calls `ProducerState.complete`.
+    The caller writes the transaction index and then calls `PartitionProducers.complete`.
     """
     if batch.producer_id < 0:
         return []
@@ -150,7 +150,7 @@ def replay_batch(
         and entry.transaction_first_offset < 0
         and not batch.attributes & SPECIAL_FLAGS
     ):
-        state.writable(entry).take_next(batch)  # most often: there is nothing to decide
+        state.writable(entry).take_next(batch)  # the common case: no check applies
         return []
     append = state.prepare(batch.producer_id, AppendOrigin.REPLICATION)
     done: CompletedTransaction | None = None

@@ -22,6 +22,7 @@ from ottla.storage.indexes.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex,
 from ottla.storage.indexes.time_index import TimeIndex, TimestampOffset
 from ottla.storage.indexes.transaction_index import TransactionIndex
 from ottla.storage.producers.rebuild import SegmentFile
+from ottla.storage.producers.snapshot import SNAPSHOT_SUFFIX
 from ottla.storage.segments.segment_recovery import rebuild_indexes
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ class Segment:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Open the file of a segment from `reopened`; OSError when it is gone."""
+        """Open the file of a segment from `reopened`; OSError when it was removed."""
         self.file = self.directory.open(self.path(LOG_SUFFIX))
         try:
             yield
@@ -206,7 +207,7 @@ class Segment:
         self.is_used = True
         largest = self._max_timestamp
         if largest == _UNKNOWN:
-            largest = self.max_timestamp  # may fail: what is written must be taken note of
+            largest = self.max_timestamp  # before the write: it may fail
         try:
             file.append(buffers)
         except OSError as error:
@@ -367,9 +368,7 @@ class Segment:
 
     def batch_at(self, offset: int) -> BatchHeader | None:
         """Return the header of the batch that holds offset, or of the next one."""
-        for header in self.walk(offset):
-            return header
-        return None
+        return next(self.walk(offset), None)
 
     def walk(self, offset: int) -> Iterator[BatchHeader]:
         """Yield the headers from the batch that holds offset on."""
@@ -518,8 +517,8 @@ class Segment:
     def pin_for_sync(self, pinned: list[File], *, is_active: bool) -> None:
         """Pin the files that may hold bytes not yet durable and add each to `pinned`.
 
-        One by one: whoever has the list can unpin what was pinned before an OSError. The file of
-        a segment that takes no more appends is closed with its last `unpin`.
+        One by one: after an OSError the caller unpins the files in the list. The file of
+        an inactive segment is closed with its last `unpin`.
         """
         self.file.pin()
         pinned.append(self.file)
@@ -592,9 +591,9 @@ class Segment:
                 self.directory.remove(path)
 
     def close_for_removal(self) -> list[str]:
-        """Close the file and return the paths of files that may exist."""
+        """Close the file; return the paths of its files and of its producer snapshot."""
         self.close_files()
-        return self._paths()
+        return [*self._paths(), self.path(SNAPSHOT_SUFFIX)]
 
     def _paths(self) -> list[str]:
         return [self.path(suffix) for suffix in _SUFFIXES]
