@@ -196,7 +196,7 @@ def _lowered_point_rises(seed: int) -> bool:
         done(None, None)
 
     (lowered,) = logs.checkpoints.lower([(log, 1)])
-    lowered.start(run_in_worker, lambda: None)
+    lowered.start(run_in_worker)
     disk.crash()
     return decode_offsets(disk.content(RECOVERY_POINT_CHECKPOINT)).get(A, 0) > 1
 

@@ -115,7 +115,7 @@ def test_recovery_points_lowered_one_after_the_other_stay_low() -> None:
     waiting: list[Any] = []
     for number, log in enumerate(made):
         (checkpoint,) = logs.checkpoints.lower([(log, number + 1)])
-        checkpoint.start(lambda _, job, done: waiting.append((job, done)), lambda: None)
+        checkpoint.start(lambda _, job, done: waiting.append((job, done)))
     assert all(map(logs.checkpoints.is_lowering, made))
     while waiting:
         job, done = waiting.pop()

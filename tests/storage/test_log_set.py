@@ -152,7 +152,7 @@ def test_a_name_is_used_again_after_a_worker_wrote_the_checkpoints() -> None:
     assert logs.checkpoints.without_gone({B}) == []
     (checkpoint,) = logs.checkpoints.without_gone({A})
     done: list[None] = []
-    checkpoint.start(_run_at_once, lambda: done.append(None))
+    checkpoint.start(_run_at_once).on_done(lambda _done: done.append(None))
     assert done == [None]
     assert logs.checkpoints.without_gone({A}) == []
     paths: list[str] = []

@@ -275,7 +275,7 @@ class Replication:
         if not cuts or self._is_closed:
             return
         for checkpoint in self._replicas.logs.checkpoints.lower(cuts):
-            checkpoint.start(self._run_on_volume, lambda: self._truncate(fetcher))
+            checkpoint.start(self._run_on_volume).on_done(lambda _done: self._truncate(fetcher))
         self._truncate(fetcher)
 
     def _truncate(self, fetcher: ReplicaFetcher) -> None:

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.purgatory.pending import Pending
+from ottla.purgatory.pending import Pending, Steps
 from ottla.storage.directories.checkpoints import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_CHECKPOINT,
@@ -368,8 +368,9 @@ class DurableCheckpoint:
         self._job = job
         self._log_dir = log_dir
 
-    def start(self, run_on_volume: RunOnVolume, then: Callable[[], None]) -> None:
-        """Write it in a worker; then() is called also when the disk fails."""
+    def start(self, run_on_volume: RunOnVolume) -> Pending[None]:
+        """Write it in a worker; complete when it is durable or the disk failed."""
+        written: Pending[None] = Pending()
 
         def placed(_none: object, error: Exception | None) -> None:
             self._job.done(error)
@@ -377,9 +378,10 @@ class DurableCheckpoint:
 
         def durable(_none: object, error: Exception | None) -> None:
             self._queue.synced(self, self._log_dir, error)
-            then()
+            written.complete(None)
 
         run_on_volume(self._job.volume, self._job.run, placed)
+        return written
 
     def run_now(self) -> None:
         """Write it on this thread, which waits for the disk."""
@@ -393,17 +395,7 @@ def write_all(
     checkpoints: Sequence[DurableCheckpoint], run_on_volume: RunOnVolume
 ) -> Pending[None]:
     """Write checkpoints in workers; complete when the last is done, whether or not some failed."""
-    all_done: Pending[None] = Pending()
-    left = len(checkpoints)
-    if not left:
-        all_done.complete(None)
-
-    def written() -> None:
-        nonlocal left
-        left -= 1
-        if not left:
-            all_done.complete(None)
-
+    steps: Steps[None] = Steps(lambda: None)
     for checkpoint in checkpoints:
-        checkpoint.start(run_on_volume, written)
-    return all_done
+        steps.add(checkpoint.start(run_on_volume))
+    return steps.begin()

@@ -9,7 +9,7 @@ from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.purgatory.pending import Pending
+from ottla.purgatory.pending import Pending, Steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -45,23 +45,12 @@ def run_now(job: StorageJob) -> None:
     job.done(error)
 
 
-def run_all(jobs: Sequence[StorageJob], run_on_volume: RunOnVolume) -> Pending[None]:
+def run_all(jobs: Iterable[StorageJob], run_on_volume: RunOnVolume) -> Pending[None]:
     """Run jobs in workers; complete when the last is done, whether or not some failed."""
-    all_done: Pending[None] = Pending()
-    left = len(jobs)
-    if not jobs:
-        all_done.complete(None)
-
-    def finished(job: StorageJob, error: Exception | None) -> None:
-        nonlocal left
-        job.done(error)
-        left -= 1
-        if not left:
-            all_done.complete(None)
-
+    steps: Steps[None] = Steps(lambda: None)
     for job in jobs:
-        run_on_volume(job.volume, job.run, lambda _none, error, job=job: finished(job, error))  # type: ignore[misc] # a lambda's default binds the loop's value
-    return all_done
+        steps.add(_submitted(job.volume, job.run, run_on_volume, job.done))
+    return steps.begin()
 
 
 def run_reads(
@@ -71,20 +60,27 @@ def run_reads(
     by_volume: defaultdict[Hashable, list[Callable[[], None]]] = defaultdict(list)
     for volume, read in reads:
         by_volume[volume].append(read)
-    all_done: Pending[None] = Pending()
-    left = len(by_volume)
-    if not left:
-        all_done.complete(None)
-
-    def done(_none: None, _error: Exception | None) -> None:
-        nonlocal left
-        left -= 1
-        if not left:
-            all_done.complete(None)
-
+    steps: Steps[None] = Steps(lambda: None)
     for volume, calls in by_volume.items():
-        run_on_volume(volume, partial(_call_each, calls), done)
-    return all_done
+        steps.add(_submitted(volume, partial(_call_each, calls), run_on_volume))
+    return steps.begin()
+
+
+def _submitted(
+    volume: Hashable,
+    run: Callable[[], None],
+    run_on_volume: RunOnVolume,
+    done: Callable[[Exception | None], None] = lambda _error: None,
+) -> Pending[None]:
+    """Run in a worker, then call done(error); complete after that."""
+    step: Pending[None] = Pending()
+
+    def finished(_none: None, error: Exception | None) -> None:
+        done(error)
+        step.complete(None)
+
+    run_on_volume(volume, run, finished)
+    return step
 
 
 def _call_each(calls: Sequence[Callable[[], None]]) -> None:
