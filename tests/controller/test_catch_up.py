@@ -228,7 +228,7 @@ def test_a_snapshot_for_which_no_descriptor_was_left_is_loaded_later() -> None:
     standby.run()
     assert standby.failures == []
     assert not standby.catch_up.is_done
-    standby.catch_up.read_again()
+    standby.catch_up.retry_read()
     standby.run()
     assert standby.users == {"a", "b"}
     assert standby.catch_up.is_done

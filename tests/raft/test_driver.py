@@ -87,8 +87,8 @@ def test_a_follower_without_descriptors_stores_the_part_later() -> None:
     """Its periodic tasks try again."""
     member = Member()
     member.driver._write_snapshot(StoreSnapshotPart(SNAPSHOT_ID, 0, b"part"))
-    member.driver.flush_again()
+    member.driver.retry()
     assert (member.events, member.failures) == ([], [])
     member.has_descriptors = True
-    member.driver.flush_again()
+    member.driver.retry()
     assert member.events == [SnapshotPartStored(SNAPSHOT_ID)]

@@ -148,12 +148,12 @@ class CatchUp:
             reader = self._reader[1]
         self._reader = None
         if reader is None:
-            self.read_again()
+            self.retry_read()
             return None
         self._snapshot_id = None
         return self._load(reader, snapshot_id)
 
-    def read_again(self) -> None:
+    def retry_read(self) -> None:
         """Read the snapshot that is to be loaded, unless a worker does; called periodically too."""
         snapshot_id = self._snapshot_id
         if snapshot_id is None or self._is_reading or self._is_closed or self._job is not None:
@@ -167,7 +167,7 @@ class CatchUp:
     ) -> None:
         self._is_reading = False
         if is_exhaustion(error) or self._is_closed:
-            return  # `read_again` is called later
+            return  # `retry_read` is called later
         is_known = snapshot_id in self._log.snapshots
         if reader is not None:
             self._reader = snapshot_id, reader

@@ -135,10 +135,10 @@ class ControllerRuntime:
         self._awaits_commit = False
         """Whether the next slice waits until fewer records are uncommitted."""
 
-    def try_again(self) -> None:
+    def retry(self) -> None:
         """Retry what failed for lack of file descriptors; called periodically."""
-        self.driver.flush_again()
-        self._catch_up.read_again()
+        self.driver.retry()
+        self._catch_up.retry_read()
 
     # Events of the quorum
 

@@ -246,7 +246,7 @@ class RaftDriver:
             return
         self._is_running = True
         try:
-            self._carry_out_all()
+            self._execute_all()
         except (OSError, KafkaError) as error:  # disk errors, raw or converted
             self._fail(error)
         finally:
@@ -254,17 +254,17 @@ class RaftDriver:
         self._check_stopped()
         self._on_deadline(self.node.deadline_ms)
 
-    def _carry_out_all(self) -> None:
+    def _execute_all(self) -> None:
         while True:
             while self._held and not self._is_persisting:
                 self._perform(self._held.popleft())
             while self._effects:
-                self._carry_out(self._effects.popleft())
+                self._execute(self._effects.popleft())
             self._effects.extend(self.node.poll(self._clock.monotonic_ms()))
             if not self._effects:
                 return
 
-    def _carry_out(self, effect: Effect) -> None:
+    def _execute(self, effect: Effect) -> None:
         match effect:
             case Send():  # the most frequent one
                 self._show(effect)
@@ -352,7 +352,7 @@ class RaftDriver:
     # What others see
 
     def _show(self, effect: Effect) -> None:
-        """Carry out an effect, after the election state is durable if it is being written."""
+        """Execute a visible effect, once an election state that is being written is durable."""
         if self._is_persisting or self._held:
             self._held.append(effect)
         else:
@@ -407,7 +407,7 @@ class RaftDriver:
 
     # The disk
 
-    def flush_again(self) -> None:
+    def retry(self) -> None:
         """Retry what failed for lack of file descriptors; called periodically."""
         if self._flush_is_due and self.failure is None:
             self._flush(self.node.truncation_count)

@@ -56,7 +56,7 @@ class Elections:
         elif role.ballot.is_lost or role.deadline_ms <= now_ms:
             self._end_pre_vote(role, now_ms)
         else:
-            return min(role.deadline_ms, self._ask(role, now_ms))
+            return min(role.deadline_ms, self._request_votes(role, now_ms))
         return now_ms
 
     def _end_pre_vote(self, role: Prospective, now_ms: int) -> None:
@@ -76,9 +76,9 @@ class Elections:
             return now_ms
         if role.ballot.is_lost:
             return role.deadline_ms
-        return min(role.deadline_ms, self._ask(role, now_ms))
+        return min(role.deadline_ms, self._request_votes(role, now_ms))
 
-    def _ask(self, role: Prospective | Candidate, now_ms: int) -> int:
+    def _request_votes(self, role: Prospective | Candidate, now_ms: int) -> int:
         member, due_ms = self._member, NEVER_MS
         log_end = OffsetAndEpoch(member.log.end_offset, member.log.epoch_at_end())
         for voter in role.ballot.unanswered():

@@ -227,7 +227,7 @@ class ControllerNode:
         runtime = self._runtime
         if self._is_stopped:
             return None
-        runtime.try_again()
+        runtime.retry()
         self._remove_deleted_segments()
         if not runtime.active:
             return None

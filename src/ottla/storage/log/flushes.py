@@ -144,14 +144,14 @@ class LogFlushes:
         if error is None and job.vanished:
             error = FileNotFoundError(f"a file of {log.name} vanished")
         if is_exhaustion(error):
-            self._try_again(job)
+            self._retry_later(job)
             return
         if error is not None:
             log.fail(error)
             raise log.storage_error("flushing", error) from error
         log.flushed(job)
 
-    def _try_again(self, job: FlushJob) -> None:
+    def _retry_later(self, job: FlushJob) -> None:
         """Repeat the job's work later: descriptors or space ran out, the disk works."""
         log = self._log
         for segment in job.segments:
