@@ -77,13 +77,13 @@ def test_a_coordinator_that_is_gone_for_good_is_left_for_its_successor() -> None
     """Nothing is connected, the broker is off the list: the first try finds that out."""
     cluster = _cluster()
     cluster.handlers[FindCoordinatorRequest] = _coordinated_by(2)
-    consumer = SimulatedConsumer(cluster, connections_max_idle_ms=10_000)
+    consumer = SimulatedConsumer(cluster, connections_max_idle_ms=1_000)
     consumer.core.assign([T0])
     coordinator = consumer.core.coordinator
     assert coordinator is not None
     consumer.sim.run(lambda: coordinator.known)
     assert _is_good(consumer.commit({T0: OffsetAndMetadata(1)}))
-    consumer.sim.run_for(20_000)
+    consumer.sim.run_for(2_000)
     consumer.sim.kill(2)
     del cluster.brokers[2]
     cluster.leaders[T1] = 1

@@ -18,8 +18,11 @@ STATES = "__share_group_state"
 
 
 def test_members_of_a_share_group_end_every_record() -> None:
-    """Leaders and share coordinators move; members come, go and hold records for too long."""
-    run = run_seed(2, rounds=2)
+    """Leaders and share coordinators move; members come, go and hold records for too long.
+
+    One round of faults; `.ci/simulations` runs the same seed with eight.
+    """
+    run = run_seed(2, rounds=1)
     shares = run.shares
     assert shares is not None
     assert len(shares.sent) > 50

@@ -24,7 +24,7 @@ CALLS = {
 @pytest.fixture(scope="module")
 def reports() -> dict[str, str]:
     """Run all mistakes once, in a process of their own; return what is shown for each."""
-    options: tuple[str, ...] = ("-q", "-o", "python_files=*.py", "--noconftest")
+    options: tuple[str, ...] = ("-q", "-o", f"python_files={SOURCE.name}", "--noconftest")
     for plugin in ("randomly", "xdist", "hypothesispytest", "anyio"):  # slow to load
         options += ("-p", f"no:{plugin}")
     ran = subprocess.run(

@@ -242,14 +242,14 @@ def endless_varint() -> bytes:
 
 
 def bomb(codec: Compression) -> bytes:
-    """Return a small batch that unpacks to 300 MiB."""
+    """Return a small batch that unpacks to 100 MiB."""
     inner = bytearray(encode_batch([(1, None, b"x", ())]))
     if codec is Compression.GZIP:
-        packed = gzip.compress(bytes(300 << 20), 9)
+        packed = gzip.compress(bytes(100 << 20), 9)
     else:
         import cramjam
 
-        packed = bytes(cramjam.zstd.compress(bytes(300 << 20), 3))
+        packed = bytes(cramjam.zstd.compress(bytes(100 << 20), 3))
     inner[61:] = packed
     inner[21:23] = struct.pack(">h", int(codec))
     inner[8:12] = struct.pack(">i", len(inner) - 12)
@@ -281,7 +281,7 @@ def test_bad_records_are_refused_with_their_code(
 
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.ZSTD])
 def test_a_decompression_bomb_costs_bounded_memory(peer: Peer, codec: Compression) -> None:
-    """300 MiB in a small batch are given up at the limit and refused."""
+    """100 MiB in a small batch are given up at the limit and refused."""
     packed = bomb(codec)
     assert len(packed) < 1 << 20
     assert produce(peer, TOPIC, packed) in {2, 87}
