@@ -201,29 +201,37 @@ class Listener:
             log.info(text, extra=extra)
             sock.close()
             return
+        try:
+            connection = self._make_connection(sock, address)
+        except OSError:  # the client has reset it
+            sock.close()
+            self._quota.release(address[0])
+            return
+        self.connections[connection] = None
+        if self._security is not None:
+            self._security.accepted(connection, self)
+
+    def _make_connection(self, sock: socket.socket, address: tuple[str, int]) -> Connection:
         configure_accepted(sock)
         self._count += 1
         local = sock.getsockname()
-        peer = f"{local[0]}:{local[1]}-{address[0]}:{address[1]}-0-{self._count}"
         security = self._security
         context = None if security is None else security.context()
         kind: Callable[..., Connection] = Connection
         if security is not None and context is not None:
+            sock.getpeername()  # fails here after a reset: `wrap_socket` would leave a socket open
             kind = partial(TlsConnection, context=context, handshake=security)
-        connection = kind(
+        return kind(
             self._loop,
             sock,
             self,
             scratch=self._scratch,
             max_frame_bytes=self.max_frame_bytes,
             budget=self._budget,
-            connection_id=peer,
+            connection_id=f"{local[0]}:{local[1]}-{address[0]}:{address[1]}-0-{self._count}",
             listener_name=self.name,
             peer_host=address[0],
         )
-        self.connections[connection] = None
-        if security is not None:
-            security.accepted(connection, self)
 
     def sweep(self, now_ms: int, max_idle_ms: int) -> int:
         """Close connections that are idle or send too slowly; return how many.
