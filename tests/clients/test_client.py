@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.clients.client import ANY_NODE
-from ottla.errors import ErrorCode, KafkaError
+from ottla.clients.client import ANY_NODE, ConnectionKey
+from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest
 from ottla.protocol.apis.metadata import MetadataRequest
@@ -184,3 +184,21 @@ def test_a_refused_login_is_forgotten_when_a_later_one_succeeds() -> None:
     sim.run(lambda: sim.client.pending_error() is not None)
     sim.run(lambda: sim.client.is_reachable)
     assert sim.client.pending_error() is None
+
+
+def test_a_response_that_cannot_be_decoded_fails_its_request() -> None:
+    """Else the metadata would never be requested again: one request at a time is in flight."""
+    sim = _simulation()
+    sim.run(lambda: sim.client.is_reachable)
+    sim.cluster.faults[MetadataRequest] = [NEVER_ANSWER]
+    key = ConnectionKey(1)
+    pending = sim.client.send(1, MetadataRequest(topics=[]))
+    sim.run(lambda: key in sim.open_connections and sim.client.in_flight(1) == 1)
+    ((correlation_id, entry),) = sim.client._connections[key].channel._sent
+    assert entry.pending is pending
+    sim.client.received(key, memoryview(correlation_id.to_bytes(4, "big")), sim.now_ms)
+    assert isinstance(pending.error, CorruptMessage)
+    sim.cluster.faults.clear()
+    later = sim.client.send(1, MetadataRequest(topics=[]))
+    sim.run(lambda: later.done)
+    assert later.error is None

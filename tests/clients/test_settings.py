@@ -5,9 +5,18 @@ from __future__ import annotations
 import pytest
 
 from ottla.clients.producer.sequences import is_idempotent
-from ottla.clients.settings import ADMIN, COMMON, CONSUMER, PRODUCER, SettingParser, read_settings
+from ottla.clients.settings import (
+    ADMIN,
+    COMMON,
+    CONSUMER,
+    PRODUCER,
+    SettingParser,
+    is_sensitive,
+    read_settings,
+)
 from ottla.config import librdkafka
 from ottla.config.client import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig
+from ottla.config.definition import Type
 from ottla.errors import ErrorCode, KafkaError
 
 
@@ -135,3 +144,11 @@ def test_wrong_values_are_told_in_kafkas_words() -> None:
         "for configuration group.protocol",
     ):
         assert words in caught.value.message
+
+
+def test_no_password_of_kafkas_definitions_is_named_in_an_error() -> None:
+    """The passphrase of a key is one, whatever its name."""
+    for config in (ProducerConfig, ConsumerConfig, AdminConfig):
+        secret = {name for name, key in config.keys.items() if key.type is Type.PASSWORD}
+        public = {"ssl.keystore.certificate.chain", "ssl.truststore.certificates"}
+        assert {name for name in secret if not is_sensitive(name)} == public

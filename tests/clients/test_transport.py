@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
+import socket
 import threading
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from ottla import AsyncConsumer, Consumer, Producer, TopicPartition
+from ottla import (
+    AsyncConsumer,
+    AsyncProducer,
+    AsyncShareConsumer,
+    Consumer,
+    Producer,
+    TopicPartition,
+)
 from ottla.clients.bootstrap import parse_address
 from ottla.clients.client import ConnectionKey
+from ottla.clients.credential_renewal import keep_renewed
 from ottla.clients.loops import CallerDrivenLoop
 from ottla.clients.serdes import deserializer, serializer
 from ottla.clients.transport import SCRATCH_BYTES, FrameProtocol
@@ -22,7 +33,7 @@ if TYPE_CHECKING:
     from ottla.clients.transport import Runtime
 
 
-class _Sink:
+class Sink:
     """Stands in for the runtime and keeps what the protocol delivers."""
 
     def __init__(self) -> None:
@@ -56,7 +67,7 @@ def test_frames_of_any_size_survive_any_cut(seed: int) -> None:
     rng = random.Random(seed)
     sizes = [0, 1, SCRATCH_BYTES - 5, SCRATCH_BYTES - 4, SCRATCH_BYTES - 3, 5_000_000]
     sent = [b"the first", *(rng.randbytes(rng.choice(sizes)) for _ in range(12))]
-    sink = _Sink()
+    sink = Sink()
     protocol = FrameProtocol(cast("Runtime", sink), ConnectionKey(1))
     data = b"".join(len(frame).to_bytes(4, "big") + frame for frame in sent)
     _feed(protocol, data, rng)
@@ -66,7 +77,7 @@ def test_frames_of_any_size_survive_any_cut(seed: int) -> None:
 def test_a_negative_or_huge_frame_breaks_the_connection() -> None:
     """An untrusted length is rejected before memory is allocated."""
     for size in (b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff"):
-        sink = _Sink()
+        sink = Sink()
         protocol = FrameProtocol(cast("Runtime", sink), ConnectionKey(1))
         _feed(protocol, size, random.Random(1))
         assert "announced a frame" in str(sink.broken)
@@ -82,7 +93,7 @@ def test_a_negative_or_huge_frame_breaks_the_connection() -> None:
 )
 def test_what_is_no_broker_is_named_by_its_first_bytes(answer: bytes, cause: str) -> None:
     """The first response is small: what announces more speaks another protocol."""
-    sink = _Sink()
+    sink = Sink()
     protocol = FrameProtocol(cast("Runtime", sink), ConnectionKey(1))
     room = protocol.get_buffer(-1)
     room[: len(answer)] = answer
@@ -97,7 +108,7 @@ async def _give(value: Any) -> Any:
 
 def test_a_loop_in_turns_runs_in_the_callers_thread_and_in_its_own_meanwhile() -> None:
     """Calls run in the caller's thread; timers also fire without calls."""
-    sink = _Sink()
+    sink = Sink()
     loop = CallerDrivenLoop(cast("Runtime", sink), "test")
     fired = threading.Event()
     try:
@@ -118,7 +129,7 @@ async def _fail() -> None:
 
 def test_a_blocking_client_works_inside_a_running_loop() -> None:
     """As in a notebook: the thread drives the loop instead."""
-    sink = _Sink()
+    sink = Sink()
     loop = CallerDrivenLoop(cast("Runtime", sink), "test")
 
     async def cell() -> Any:
@@ -237,3 +248,103 @@ def test_what_cannot_be_serialized_is_named() -> None:
         "Object of type set is not JSON serializable"
     )
     assert isinstance(caught.value.__cause__, TypeError)
+
+
+def test_a_serializer_may_return_text_but_nothing_else() -> None:
+    """json.dumps returns str; what is no bytes fails at the call, not with its whole batch."""
+    to_bytes = serializer(json.dumps, "value")
+    assert to_bytes is not None
+    assert to_bytes({"a": 1}) == b'{"a": 1}'
+    wrong = serializer(lambda _value: 3, "value")
+    assert wrong is not None
+    with pytest.raises(SerializationError, match="of type dict cannot be converted"):
+        wrong({})
+
+
+def test_a_connection_that_the_core_has_closed_is_aborted_when_it_is_made() -> None:
+    """The attempt that followed it stays the current one."""
+
+    async def main() -> None:
+        consumer = await AsyncConsumer(bootstrap_servers="127.0.0.1:1").start()
+        runtime, key = consumer._runtime, ConnectionKey(7)
+        runtime.open(key, "127.0.0.1", 1)
+        attempt = runtime._connecting[key]
+        runtime.close(key)
+        runtime.open(key, "127.0.0.1", 1)
+        current = runtime._connecting[key]
+        protocol = FrameProtocol(runtime, key, attempt)
+        aborted: list[bool] = []
+        transport = SimpleNamespace(abort=lambda: aborted.append(True))
+        protocol.connection_made(cast("asyncio.BaseTransport", transport))
+        assert aborted
+        assert runtime._connecting[key] is current
+        assert key not in runtime._protocols
+        runtime.on_lost(protocol, "")
+        await consumer.close()
+
+    asyncio.run(main())
+
+
+def test_a_port_out_of_range_is_an_error_of_the_connection() -> None:
+    """A broker may advertise any number."""
+
+    async def main() -> None:
+        consumer = await AsyncConsumer(bootstrap_servers="127.0.0.1:1").start()
+        runtime, key = consumer._runtime, ConnectionKey(7)
+        runtime.open(key, "127.0.0.1", 1 << 20)
+        attempt = runtime._connecting[key]
+        await attempt
+        assert key not in runtime._connecting
+        await consumer.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", [AsyncProducer, AsyncConsumer, AsyncShareConsumer])
+def test_a_close_that_is_cancelled_leaves_no_connection(kind: Any) -> None:
+    """A second cancellation, as of a timeout around `async with`, ends the wait only."""
+
+    async def main(address: str) -> None:
+        group = {} if kind is AsyncProducer else {"group_id": "g"}
+        client = await kind(bootstrap_servers=address, **group).start()
+        runtime = client._runtime
+        while not runtime._protocols:  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0.01)
+        never = asyncio.get_running_loop().create_future()
+        for name in ("_wait_for_all", "_leave"):
+            if hasattr(client, name):
+                setattr(client, name, lambda *_: never)
+        closing = asyncio.create_task(client.close())
+        await asyncio.sleep(0.05)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert client._core.client.closed
+        assert not runtime._protocols
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        asyncio.run(main(f"127.0.0.1:{server.getsockname()[1]}"))
+
+
+def test_a_renewal_that_raises_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    """A file with bytes that are no text ended the thread, and later logins failed for good."""
+    renewed = threading.Event()
+
+    class Credential:
+        def __init__(self) -> None:
+            self.attempts = 0
+
+        def renew(self) -> bool:
+            self.attempts += 1
+            if self.attempts == 1:
+                raise UnicodeDecodeError("utf-8", b"", 0, 1, "invalid start byte")
+            renewed.set()
+            return True
+
+        def seconds_to_renewal(self) -> float:
+            return 60 if self.attempts else 0
+
+    credential = Credential()
+    keep_renewed(credential, "test", 0)
+    assert renewed.wait(30)
+    assert "the credential is not renewed" in caplog.text

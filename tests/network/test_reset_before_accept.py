@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 import struct
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,8 @@ from tests.network.test_limits import until
 from tests.network.test_tls_states import Side, contexts
 
 if TYPE_CHECKING:
+    import ssl
+
     import pytest
 
 RESET = struct.pack("ii", 1, 0)

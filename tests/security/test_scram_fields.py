@@ -166,3 +166,10 @@ def test_a_client_takes_no_other_bytes(first: bytes, final: bytes) -> None:
     """Whatever a node sends, the login is refused and nothing else is raised."""
     assert client_meets(lambda _given: first, same) == "refused"
     assert client_meets(str.encode, lambda _given: final) == "refused"
+
+
+def test_a_credential_shows_no_key() -> None:
+    """Who knows the server key can pretend to be the broker."""
+    shown = repr(ScramCredential(b"salt", b"stored", b"server", 4096))
+    assert "server" not in shown
+    assert "stored" not in shown

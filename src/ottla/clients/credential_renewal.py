@@ -1,27 +1,30 @@
-"""The thread that renews what a client logs in with: a token, or tickets.
+"""Renews a client's credential in a thread: a token, or Kerberos tickets.
 
 Kafka: ExpiringCredentialRefreshingLogin of org.apache.kafka.common.security.oauthbearer.internals.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 import weakref
 from typing import Protocol
 
+_log = logging.getLogger("ottla.clients.login")
+
 
 class Renewable(Protocol):
-    """What a client logs in with, which expires."""
+    """A credential that expires."""
 
     def renew(self) -> bool:
-        """Get another one; False when that fails, and the one that there is stays."""
+        """Get a new one; False when that fails and the current one stays."""
 
     def seconds_to_renewal(self) -> float:
         """Return the time until it should be renewed."""
 
 
 def keep_renewed(credential: Renewable, name: str, retry_s: float) -> None:
-    """Renew a credential in a thread of that name until nothing refers to it any more."""
+    """Renew a credential in a thread of that name until it is garbage-collected."""
     ended = threading.Event()
     weakref.finalize(credential, ended.set)
     threading.Thread(
@@ -40,5 +43,9 @@ def _renew(credential: weakref.ref[Renewable], ended: threading.Event, retry_s: 
         if ended.wait(min(wait_s, threading.TIMEOUT_MAX)):
             return
         held = credential()
-        is_renewed = held is None or held.renew()
+        try:
+            is_renewed = held is None or held.renew()
+        except Exception:  # noqa: BLE001 - files and plug-ins are the user's: try again
+            _log.exception("the credential is not renewed")
+            is_renewed = False
         del held

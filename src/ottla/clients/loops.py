@@ -6,6 +6,7 @@ Kafka: the network and heartbeat threads of its clients.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -14,7 +15,8 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from ottla.clients.interrupts import Interrupts
-from ottla.errors import DeliveryError, ErrorCode, KafkaError
+from ottla.clients.transport import check_process, waits_for_itself
+from ottla.errors import DeliveryError, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -86,6 +88,7 @@ class LoopThread:
         self._closed_error = closed_error
         self.is_ending = False
         self._last: asyncio.Task[None] | None = None
+        self._made_in = os.getpid()
         self._thread = threading.Thread(target=self._main, name=name, daemon=True)
         self._thread.start()
 
@@ -105,14 +108,16 @@ class LoopThread:
         """Run a coroutine on the loop and wait for its result.
 
         Raises TimeoutError after timeout seconds, KafkaError(INVALID_REQUEST) in the loop's own
-        thread, where it would wait for itself, and ClosedError after the end of the loop.
+        thread, where it would wait for itself, IllegalStateError after a fork, and ClosedError
+        after the end of the loop.
         """
-        if self.is_current:
+        try:
+            check_process(self._made_in)
+            if self.is_current:
+                raise waits_for_itself()
+        except KafkaError:
             work.close()
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST,
-                "a call that waits is not permitted inside a callback: it would wait for itself",
-            )
+            raise
         try:
             future = asyncio.run_coroutine_threadsafe(work, self.loop)
         except RuntimeError as error:
@@ -125,7 +130,12 @@ class LoopThread:
             raise
 
     def stop(self) -> None:
-        """Stop the loop and join its thread, also when that has closed the loop by itself."""
+        """Stop the loop and join its thread, also when that has closed the loop by itself.
+
+        After a fork nothing is done: both processes have the same selector.
+        """
+        if os.getpid() != self._made_in:
+            return
         if not self.is_ending and not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(JOIN_SECONDS)
@@ -171,6 +181,7 @@ class CallerDrivenLoop:
         self._driving = threading.Lock()
         self._waiting_callers = 0
         self._closed = False
+        self._made_in = os.getpid()
         self._last_use = time.monotonic()
         self._recheck = threading.Event()
         self.interrupts = Interrupts()
@@ -180,12 +191,20 @@ class CallerDrivenLoop:
     def call(self, work: Coroutine[Any, Any, T], *, may_cancel: bool = True) -> T:
         """Run a coroutine to its end; Ctrl-C cancels it and is raised once the loop is stopped.
 
-        Raises ClosedError after the end of the loop.
+        Raises ClosedError after the end of the loop, IllegalStateError after a fork, and
+        KafkaError(INVALID_REQUEST) in a callback of the loop.
         """
-        if self.loop.is_closed():
+        running = asyncio._get_running_loop()  # noqa: SLF001 - the documented low-level way
+        try:
+            if self.loop.is_closed():
+                raise self._runtime.client.closed_error()
+            check_process(self._made_in)
+            if running is self.loop:
+                raise waits_for_itself()
+        except KafkaError:
             work.close()
-            raise self._runtime.client.closed_error()
-        if asyncio._get_running_loop() is not None:  # noqa: SLF001 - the documented low-level way
+            raise
+        if running is not None:
             return self._call_from_another_loop(work)
         self.interrupts.hold()
         try:
@@ -220,6 +239,7 @@ class CallerDrivenLoop:
 
     def run_turn(self) -> None:
         """Run the callbacks that are due, unless the loop's own thread runs it."""
+        check_process(self._made_in)
         if asyncio._get_running_loop() is not None:  # noqa: SLF001 - see call
             return
         if self._driving.acquire(blocking=False):
@@ -261,8 +281,8 @@ class CallerDrivenLoop:
                     self._runtime.set_loop_thread(0)
 
     def stop(self) -> None:
-        """Join the thread and close the loop."""
-        if self.loop.is_closed():
+        """Join the thread and close the loop, but not after a fork; see LoopThread.stop."""
+        if self.loop.is_closed() or os.getpid() != self._made_in:
             return
         self._closed = True
         self._recheck.set()

@@ -65,15 +65,16 @@ _DESERIALIZERS: dict[str, Converter] = {
 def serializer(given: Any, part: str) -> Converter | None:
     """Return the function for the serializer setting of keys or values; None to use `to_bytes`.
 
-    The function raises SerializationError for what cannot be converted.
+    The function raises SerializationError for what cannot be converted. Text that a serializer
+    returns, as json.dumps does, becomes UTF-8.
     """
     convert = _converter(given, _SERIALIZERS, "serializer")
     if convert is None:
         return None
 
-    def serialize(value: Any) -> Any:
+    def serialize(value: Any) -> bytes | None:
         try:
-            return convert(value)
+            return to_bytes(convert(value))
         except Exception as error:
             raise SerializationError(
                 f"a {part} of type {type(value).__name__} cannot be converted by "

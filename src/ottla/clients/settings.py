@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from ottla.config.definition import ConfigTable, Key
 
-SENSITIVE_WORDS = ("password", "jaas", "secret", "token", "key.pem", "keystore.key")
+SENSITIVE_WORDS = ("password", "passphrase", "jaas", "secret", "token", "key.pem", "keystore.key")
 JAVA_CLASSES = {
     "RangeAssignor": "range",
     "RoundRobinAssignor": "roundrobin",

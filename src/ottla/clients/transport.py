@@ -6,6 +6,7 @@ Kafka: org.apache.kafka.common.network.{Selector, NetworkReceive}. Hot path: ben
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -21,6 +22,7 @@ from ottla.clients.environment import RealClientEnvironment
 from ottla.clients.kerberos import KerberosLogins
 from ottla.clients.login import login_factory
 from ottla.clients.tls import client_context
+from ottla.errors import ErrorCode, IllegalStateError, KafkaError
 from ottla.types import FileSlice
 
 if TYPE_CHECKING:
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from ottla.clients.metadata import ClusterMetadata
     from ottla.clients.metric_windows import MetricName
     from ottla.clients.settings import ValidatedSettings
-    from ottla.errors import KafkaError
     from ottla.purgatory.pending import Pending
     from ottla.types import SendItem
 
@@ -41,6 +42,23 @@ MAX_FRAME_BYTES = 1 << 30
 CLOSING_TURNS = 100
 
 
+def check_process(made_in: int) -> None:
+    """Raise IllegalStateError in a process forked from the one that made the client.
+
+    Its loop's thread is not in this process, and its sockets are shared with the other one.
+    """
+    if os.getpid() != made_in:
+        raise IllegalStateError("the client was made before a fork: make it in the new process")
+
+
+def waits_for_itself() -> KafkaError:
+    """Return the error of a call that waits in the thread that would end the wait."""
+    return KafkaError(
+        ErrorCode.INVALID_REQUEST,
+        "a call that waits is not permitted inside a callback: it would wait for itself",
+    )
+
+
 class FrameProtocol(asyncio.BufferedProtocol):
     """Splits the byte stream of one connection into frames.
 
@@ -49,9 +67,13 @@ class FrameProtocol(asyncio.BufferedProtocol):
     because receivers keep views of them.
     """
 
-    def __init__(self, runtime: Runtime, key: ConnectionKey) -> None:
+    def __init__(
+        self, runtime: Runtime, key: ConnectionKey, attempt: asyncio.Task[None] | None = None
+    ) -> None:
         self.runtime = runtime
         self.key = key
+        self.attempt = attempt
+        """The task that connects it."""
         self.transport: asyncio.WriteTransport | None = None
         self._scratch = bytearray(SCRATCH_BYTES)
         self._filled = 0
@@ -145,6 +167,7 @@ class Runtime:
         self._settings = settings
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread_id = 0
+        self._made_in = os.getpid()
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
@@ -162,6 +185,12 @@ class Runtime:
             self._loop = asyncio.get_running_loop()
             self._thread_id = threading.get_ident()
         self.client.advance(self.now_ms())
+
+    def check_may_wait(self) -> None:
+        """Raise KafkaError where a thread must not wait: in the loop's, and after a fork."""
+        check_process(self._made_in)
+        if threading.get_ident() == self._thread_id:
+            raise waits_for_itself()
 
     def set_loop_thread(self, thread_id: int) -> None:
         """Record which thread runs the loop, 0 for none."""
@@ -191,20 +220,18 @@ class Runtime:
 
     async def _connect(self, key: ConnectionKey, host: str, port: int) -> None:
         assert self._loop is not None
-        tls = self._tls
+        tls, attempt = self._tls, asyncio.current_task()
         try:
             if self._prepare is not None:
                 await self._loop.run_in_executor(None, self._prepare, host)
             await self._loop.create_connection(
-                lambda: FrameProtocol(self, key),
+                lambda: FrameProtocol(self, key, attempt),
                 host,
                 port,
                 ssl=tls,
                 server_hostname=host if tls is not None and tls.check_hostname else None,
             )
-        except asyncio.CancelledError:
-            raise
-        except (OSError, ValueError) as error:  # ValueError: an invalid host name or port
+        except (OSError, ValueError, OverflowError) as error:  # also invalid names and ports
             self._connecting.pop(key, None)
             failure = connect_error(error, uses_tls=tls is not None)
             with self.lock:
@@ -279,11 +306,12 @@ class Runtime:
 
     def on_connected(self, protocol: FrameProtocol) -> None:
         """Register an established connection."""
-        self._connecting.pop(protocol.key, None)
         self._alive.add(protocol)
-        if self.client.closed and protocol.transport is not None:
+        if self._connecting.get(protocol.key) is not protocol.attempt:  # the core has closed it
+            assert protocol.transport is not None
             protocol.transport.abort()
             return
+        del self._connecting[protocol.key]
         self._protocols[protocol.key] = protocol
         with self.lock:
             self.client.connected(protocol.key, self.now_ms())

@@ -313,7 +313,8 @@ class Channel:
     def receive(self, frame: memoryview, now_ms: int) -> None:
         """Match a response frame (without its size) with its request and complete it.
 
-        Raises CorruptMessage for a frame that matches no request.
+        Raises CorruptMessage for a frame that matches no request, and for one that is no response
+        to it; then the caller closes the channel.
         """
         self.last_used_ms = now_ms
         if not self._sent or len(frame) < 4:
@@ -321,12 +322,15 @@ class Channel:
         correlation_id, entry = self._sent[0]
         if int.from_bytes(frame[:4], "big", signed=True) != correlation_id:
             raise CorruptMessage("responses arrive out of order")
-        self._sent.popleft()
         request = entry.request
+        # Decoded first: after CorruptMessage the request is among those that `closed` fails.
         if isinstance(request, FlatRequest):
-            entry.pending.complete(request.read_response(frame, entry.version))
+            value = request.read_response(frame, entry.version)
+            self._sent.popleft()
+            entry.pending.complete(value)
             return
         response = decode_response(request, entry.version, frame)
+        self._sent.popleft()
         throttle_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
             self.throttled_until_ms = max(self.throttled_until_ms, now_ms + throttle_ms)

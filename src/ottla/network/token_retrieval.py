@@ -53,6 +53,9 @@ class TokenSettings(NamedTuple):
     plugin: Callable[[str, str], Any]
     """Returns an object of the class that a setting names, which has a method; ConfigError."""
 
+    def __repr__(self) -> str:
+        return "TokenSettings([hidden])"
+
 
 def token_retriever(settings: TokenSettings) -> Callable[[], str]:
     """Return what fetches a token, or FetchFailed; ConfigError for settings without a way to it.

@@ -7,6 +7,7 @@ import pytest
 from ottla.clients.producer.batches import Deliveries
 from ottla.clients.producer.partitioner import RoundRobinPartitioner, key_hash
 from ottla.errors import ErrorCode, KafkaError
+from ottla.records.batch import RecordBatch
 from ottla.types import TopicPartition
 from tests.clients.producer.test_producer import T0, Rig
 
@@ -96,3 +97,13 @@ def test_round_robin_goes_round_the_partitions_that_have_a_leader() -> None:
     metadata.mark_stale()
     rig.sim.run(lambda: metadata.leader(TopicPartition("t", 3)) < 0)
     assert dealt(4) == [0, 1, 2, 3]
+
+
+def test_a_key_serializer_may_return_none() -> None:
+    """Its record has no key, and goes to any partition."""
+    rig = Rig(key_serializer=lambda key: key or None)
+    for key in (b"", b"k"):
+        rig.accumulator.append("t", b"v", key, None, rig.sim.now_ms)
+    rig.finish()
+    batch = RecordBatch(rig.cluster.logs[T0].batches[0])
+    assert [record.key for record in batch.records()] == [None, b"k"]

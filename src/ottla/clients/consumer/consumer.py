@@ -412,9 +412,11 @@ class AsyncConsumer:
         """Leave the group and close: `close` after the listener's call."""
         if self._core.client.closed:
             return
-        await self._leave("the consumer is being closed")
-        self._core.interceptors.close()
-        await self._runtime.aclose()
+        try:
+            await self._leave("the consumer is being closed")
+        finally:  # a close that is cancelled closes, too
+            self._core.interceptors.close()
+            await self._runtime.aclose()
 
     async def __aenter__(self) -> Self:
         return await self.start()

@@ -126,7 +126,7 @@ class OffsetQuery:
                 for one in topic.partitions:
                     partition = TopicPartition(topic.name, one.partition_index)
                     if one.error_code:
-                        text = f"{partition}: {ErrorCode(one.error_code).text}"
+                        text = f"{partition}: {KafkaError(one.error_code).message}"
                         self._failed(KafkaError(one.error_code, text))
                     elif self._remaining.pop(partition, None) is not None:
                         self._found[partition] = OffsetAndTimestamp(

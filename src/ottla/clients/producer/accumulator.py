@@ -127,7 +127,7 @@ class Accumulator:
         size = RECORD_OVERHEAD if value is None else RECORD_OVERHEAD + len(value)
         if key is not None:
             key = to_bytes(key) if self.to_key is None else self.to_key(key)
-            size += len(key)
+            size += 0 if key is None else len(key)  # a serializer may return None
         if headers:
             headers = encode_headers(headers)
             size += headers_size(headers)

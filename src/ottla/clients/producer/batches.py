@@ -207,7 +207,8 @@ class Delivery:
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Wait up to timeout seconds, in a thread other than the client's own.
 
-        Raises the record's KafkaError, or TimeoutError after the timeout.
+        Raises the record's KafkaError, TimeoutError after the timeout, and in the client's own
+        thread KafkaError(INVALID_REQUEST): there, `await` the delivery.
         """
         if not self.batch.done:
             self.batch.owner.wait(self, timeout)

@@ -29,7 +29,6 @@ from ottla.config.definition import MAX_INT
 from ottla.errors import (
     ConfigError,
     DeliveryError,
-    ErrorCode,
     FatalTransactionError,
     IllegalStateError,
     KafkaError,
@@ -140,7 +139,7 @@ class ProducerCore:
         if pending_error is not None:
             raise pending_error
         code = self.client.metadata.error(topic)
-        if code and not ErrorCode(code).is_retriable:
+        if code and not KafkaError(code).is_retriable:
             self.client.metadata.drop_topic(topic)  # a later send requests it again
             raise topic_error(topic, code)
         if waited_ms >= self.settings.max_block_ms:
@@ -166,8 +165,12 @@ class ProducerCore:
     # ------------------------------------------------------------ called by deliveries
 
     def wait(self, delivery: Delivery, timeout: float | None) -> None:
-        """Block this thread until the record's batch is done; raises TimeoutError."""
+        """Block this thread until the record's batch is done; raises TimeoutError.
+
+        Raises KafkaError in the thread that would end the wait, and after a fork.
+        """
         check_timeout(timeout)
+        self.runtime.check_may_wait()
         batch = delivery.batch
         with self.runtime.progress:
             delivery.ask()
@@ -519,9 +522,16 @@ class AsyncProducer:
         if self._core.client.closed:
             return
         self._core.accumulator.close()
-        if self._runtime.attached:
-            with suppress(TimeoutError):
-                await self._wait_for_all(timeout)
+        try:
+            if self._runtime.attached:
+                with suppress(TimeoutError):
+                    await self._wait_for_all(timeout)
+        finally:  # a close that is cancelled closes, too
+            await self._close_now()
+        self._core.raise_failures()
+
+    async def _close_now(self) -> None:
+        """Fail the records that are left, and close the connections."""
         with self._runtime.lock:
             self._core.sender.abort_all()
         self._interceptors.close()
@@ -530,7 +540,6 @@ class AsyncProducer:
             self._core.exit_warning.detach()
         with self._runtime.lock:  # batches that a late response returned to the queue
             self._core.sender.abort_all()
-        self._core.raise_failures()
 
     async def __aenter__(self) -> Self:
         return await self.start()

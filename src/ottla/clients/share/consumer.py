@@ -231,8 +231,10 @@ class AsyncShareConsumer:
     async def finish_close(self) -> None:
         """Leave the group and close all connections."""
         if not self._core.client.closed:
-            await self._leave()
-            await self._runtime.aclose()
+            try:
+                await self._leave()
+            finally:  # a close that is cancelled closes, too
+                await self._runtime.aclose()
 
     async def __aenter__(self) -> Self:
         return await self.start()

@@ -49,6 +49,9 @@ class ScramCredential(NamedTuple):
     """The principal's name where it is not the login's: the owner of a delegation token."""
     expires_ms: int | None = None
 
+    def __repr__(self) -> str:
+        return "ScramCredential([hidden])"
+
 
 class ScramServer:
     """One login."""

@@ -1,0 +1,91 @@
+"""Where a blocking client must not wait: in its own thread, and in a forked process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import warnings
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from ottla import AsyncProducer, Consumer, IllegalStateError, KafkaError, Producer
+from ottla.clients.loops import CallerDrivenLoop
+from ottla.clients.producer.batches import ProducerBatch, delivery_of
+from ottla.errors import ErrorCode
+from ottla.types import TopicPartition
+from tests.clients.test_transport import Sink
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.clients.transport import Runtime
+
+NOWHERE = "127.0.0.1:1"
+
+
+def _errors_after_fork(*calls: Callable[[], Any]) -> list[str]:
+    """Return what calls raise in a forked process."""
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads
+        child = os.fork()
+    if not child:
+        for call in calls:
+            try:
+                call()
+                os.write(writing, b"none\n")
+            except IllegalStateError as error:
+                os.write(writing, f"{error}\n".encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        lines = pipe.read().splitlines()
+    os.waitpid(child, 0)
+    return lines
+
+
+def test_clients_are_refused_after_a_fork() -> None:
+    """Calls would wait for a thread that is not there, or read the other process's sockets."""
+    with (
+        Producer(bootstrap_servers=NOWHERE) as producer,
+        Consumer("t", bootstrap_servers=NOWHERE, group_id="g") as consumer,
+    ):
+        batch = ProducerBatch(TopicPartition("t", 0), 0, producer._core)
+        delivery = delivery_of(batch, 0)
+        calls = (producer.flush, delivery.result, producer.close, consumer.poll, consumer.close)
+        lines = _errors_after_fork(*calls)
+        assert lines == ["the client was made before a fork: make it in the new process"] * 5
+        producer.flush()  # its loop still wakes in this process
+
+
+def test_a_call_in_a_callback_of_the_consumers_loop_is_refused() -> None:
+    """An interceptor's on_commit runs in it: the call would wait for itself."""
+    loop = CallerDrivenLoop(cast("Runtime", Sink()), "test")
+
+    async def value() -> int:
+        return 1
+
+    async def callback() -> None:
+        loop.call(value())
+
+    try:
+        with pytest.raises(KafkaError, match="it would wait for itself") as caught:
+            loop.call(callback())
+        assert caught.value.code == ErrorCode.INVALID_REQUEST
+        assert loop.call(value()) == 1
+    finally:
+        loop.stop()
+
+
+def test_result_is_refused_in_the_loops_thread() -> None:
+    """It would stop the loop that has to end the wait; `await` is right there."""
+
+    async def main() -> None:
+        producer = await AsyncProducer(bootstrap_servers=NOWHERE).start()
+        batch = ProducerBatch(TopicPartition("t", 0), 0, producer._core)
+        with pytest.raises(KafkaError, match="it would wait for itself"):
+            delivery_of(batch, 0).result(1)
+        await producer.close()
+
+    asyncio.run(main())
