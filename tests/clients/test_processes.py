@@ -28,7 +28,7 @@ def _errors_after_fork(*calls: Callable[[], Any]) -> list[str]:
     """Return what calls raise in a forked process."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads
+        warnings.simplefilter("ignore", DeprecationWarning)  # about threads
         child = os.fork()
     if not child:
         for call in calls:

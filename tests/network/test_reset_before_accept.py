@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ottla.network.limits import ConnectionQuota
 from ottla.network.server import Listener
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import ssl
 
     import pytest
+
+    from ottla.network.connection import RequestHandler
 
 RESET = struct.pack("ii", 1, 0)
 """SO_LINGER of zero: close sends RST."""
@@ -47,16 +49,16 @@ def test_a_reset_before_the_handshake_is_not_counted(caplog: pytest.LogCaptureFi
         loop = asyncio.get_running_loop()
         failures: list[Any] = []
         loop.set_exception_handler(lambda _loop, context: failures.append(context))
-        quota = ConnectionQuota(most=10)
+        quota, side = ConnectionQuota(most=10), TlsSide()
         listener = Listener(
             loop,
             listen("127.0.0.1", 0),
-            TlsSide(),
+            cast("RequestHandler", side),
             name="TEST",
             max_frame_bytes=1 << 20,
             scratch=bytearray(65536),
             quota=quota,
-            security=TlsSide(),
+            security=side,
         )
         for _ in range(12):
             _reset(listener.port)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -224,6 +225,42 @@ def test_two_members_of_asyncio_share_one_partition(shared: Shared) -> None:
         return sorted(found)
 
     assert asyncio.run(consume()) == list(range(200))
+
+
+@pytest.mark.parametrize("kind", [ShareConsumer, AsyncShareConsumer])
+def test_a_callback_that_raises_costs_no_record(shared: Shared, kind: type) -> None:
+    """The poll that raises has taken records: the next one returns them before it accepts them."""
+    topic = shared.topic(4)
+    raised: list[object] = []
+
+    def callback(*answer: object) -> None:
+        if not raised:
+            raised.append(answer)
+            raise ZeroDivisionError
+
+    settings = {"share_acquire_mode": "record_limit", "max_poll_records": 2}
+    found: list[ShareRecord] = []
+    end = time.monotonic() + 20
+
+    def read() -> None:
+        with shared.consumer(topic, **settings) as consumer:
+            consumer.set_acknowledgement_callback(callback)
+            while len(found) < 4 and time.monotonic() < end:
+                with suppress(ZeroDivisionError):
+                    found.extend(consumer.poll(0.2))
+
+    async def read_async() -> None:
+        values = {**settings, "bootstrap_servers": shared.bootstrap, "group_id": topic}
+        async with AsyncShareConsumer(topic, config=values) as consumer:
+            consumer.set_acknowledgement_callback(callback)
+            while len(found) < 4 and time.monotonic() < end:
+                with suppress(ZeroDivisionError):
+                    found.extend(await consumer.poll(0.2))
+
+    read() if kind is ShareConsumer else asyncio.run(read_async())
+    assert raised
+    assert values(found) == list(range(4))
+    assert {record.delivery_count for record in found} == {1}
 
 
 def test_calls_at_the_wrong_time_and_wrong_settings_are_refused(shared: Shared) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ottla.clients.consumer.record_decoder import ConsumerRecord, simple_records, with_topic
-from ottla.errors import CorruptMessage, KafkaError
+from ottla.errors import KafkaError
 from ottla.records.batch import LOG_APPEND_TIME_FLAG
 from ottla.records.batches import iterate_batches
 from ottla.records.compression import DEFAULT_LIMIT_BYTES
@@ -167,10 +167,7 @@ class FetchedPartitionRecords:
         if not isinstance(error, KafkaError):
             return error
         place = f"{self.topic_partition} at offset {self.position}"
-        text = f"{place}: {error.message}; seek past it to continue"
-        if isinstance(error, CorruptMessage):
-            return CorruptMessage(text)
-        return KafkaError(error.code, text)
+        return KafkaError(error.code, f"{place}: {error.message}; seek past it to continue")
 
     def _decode(self, batch: RecordBatch, decode: Callable[[RecordBatch], list[Any]]) -> list[Any]:
         if batch.next_offset <= self.position:

@@ -72,7 +72,11 @@ class ShareConsumer(Blocking):
         finally:
             # Records that were taken must not be lost: the next poll would accept them.
             interrupts.release(keep=bool(records))
-        self._run_callback()
+        try:
+            self._run_callback()
+        except BaseException:
+            self._core.put_back()
+            raise
         return records
 
     def __iter__(self) -> Iterator[ShareRecord]:
@@ -96,7 +100,8 @@ class ShareConsumer(Blocking):
     def set_acknowledgement_callback(self, callback: Callback | None) -> None:
         """Call back with offsets by partition and an error or None, inside poll, commit and close.
 
-        Its exception is raised by the method that calls it.
+        Its exception is raised by the method that calls it; records that a poll has taken by then
+        are returned by the next one.
         """
         self._async.set_acknowledgement_callback(callback)
 

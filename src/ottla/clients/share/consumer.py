@@ -91,7 +91,11 @@ class AsyncShareConsumer:
         """
         await self._run_callback()
         records = await self.wait_records(timeout)
-        await self._run_callback()
+        try:
+            await self._run_callback()
+        except BaseException:
+            self._core.put_back()
+            raise
         return records
 
     async def wait_records(self, timeout: float) -> list[ShareRecord]:
@@ -169,7 +173,8 @@ class AsyncShareConsumer:
     def set_acknowledgement_callback(self, callback: Callback | None) -> None:
         """Call back with offsets by partition and an error or None, inside poll, commit and close.
 
-        The callback may be a coroutine function.
+        The callback may be a coroutine function. Its exception is raised by the method that calls
+        it; records that a poll has taken by then are returned by the next one.
         """
         self._core.require_open()
         if callback is not None:

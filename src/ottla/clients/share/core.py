@@ -140,6 +140,14 @@ class ShareConsumerCore:
             return renewed
         return self._take_buffered()
 
+    def put_back(self) -> None:
+        """Return what this poll has taken with the next one: it ends with a callback's error.
+
+        Without this the next poll would accept records that the user has never got.
+        """
+        for one in self._in_flight.values():
+            one.put_back()
+
     def _take_buffered(self) -> list[ShareRecord]:
         found: list[ShareRecord] = []
         limit: int = self.settings.max_poll_records

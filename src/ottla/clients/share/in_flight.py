@@ -124,8 +124,13 @@ class InFlightRecords:
             if record is not None and error is None:
                 self.renewed.append(record)
 
+    def put_back(self) -> None:
+        """Return the records again with the next poll: the one that took them has failed."""
+        self.renewed += self.records.values()
+        self.records = {}
+
     def take_renewed(self) -> list[ShareRecord]:
-        """Return the renewed records: the user decides on them again."""
+        """Return the renewed records and those put back, on which the user decides again."""
         records, self.renewed = self.renewed, []
         self.add(records)
         return records

@@ -6,6 +6,7 @@ Kafka: org.apache.kafka.clients.consumer.internals.ShareCompletedFetch.
 from __future__ import annotations
 
 from bisect import bisect_right
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.clients.consumer.fetched import records_of
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from ottla.clients.consumer.deserializing import Deserializers
     from ottla.clients.consumer.record_decoder import ConsumerRecord
-    from ottla.records.batch import RecordBatch
     from ottla.records.record import Headers
     from ottla.types import TopicPartition, Uuid
 
@@ -70,9 +70,9 @@ class AcquiredPartitionRecords:
         self._ranges = sorted(
             AcquiredRange(one.first_offset, one.last_offset, one.delivery_count) for one in ranges
         )
-        count = sum(one.last_offset - one.first_offset + 1 for one in self._ranges)
-        if count > MAX_ACQUIRED:
-            raise CorruptMessage(f"{key.partition}: the broker sent {count} acquired offsets")
+        counts = [one.last_offset - one.first_offset + 1 for one in self._ranges]
+        if min(counts, default=1) < 1 or sum(counts) > MAX_ACQUIRED:
+            raise CorruptMessage(f"{key.partition}: the broker sent {sum(counts)} acquired offsets")
         self._records: list[ShareRecord] | None = None
         self._next = 0
 
@@ -101,27 +101,32 @@ class AcquiredPartitionRecords:
 
     def _decode(self, deserializers: Deserializers, *, check_crcs: bool) -> list[ShareRecord]:
         found: list[ShareRecord] = []
-        for batch in iterate_batches(self._view, partial_tail=True):
-            try:
-                if check_crcs:
-                    batch.check_crc()
-                records = [] if batch.is_control else records_of(batch, self.key.partition)
-            except CorruptMessage as error:
-                self._reject(batch, error)
-                continue
-            found += self._acquired(records, deserializers)
+        next_offset = self._ranges[0].first_offset if self._ranges else 0
+        try:
+            for batch in iterate_batches(self._view, partial_tail=True):
+                next_offset = batch.next_offset
+                try:
+                    if check_crcs:
+                        batch.check_crc()
+                    records = [] if batch.is_control else records_of(batch, self.key.partition)
+                except KafkaError as error:
+                    self._reject(batch.base_offset, next_offset, error)
+                    continue
+                found += self._acquired(records, deserializers)
+        except CorruptMessage as error:  # the size of the next batch is damaged
+            self._reject(next_offset, inf, error)
         readable = {record.offset for record in found}
         for offset in self.offsets():
             if offset not in readable:
                 self.decided.setdefault(offset, AcknowledgeType.GAP)
         return found
 
-    def _reject(self, batch: RecordBatch, error: CorruptMessage) -> None:
-        """Reject a batch that cannot be decoded: no other member could decode it."""
-        text = f"{self.key.partition} at offset {batch.base_offset}: {error.message}"
-        self.error = self.error or CorruptMessage(text)
-        for offset in range(batch.base_offset, batch.next_offset):
-            if self._delivery_count(offset):
+    def _reject(self, first_offset: int, end_offset: float, error: KafkaError) -> None:
+        """Reject records that cannot be decoded: no other member could decode them."""
+        text = f"{self.key.partition} at offset {first_offset}: {error.message}"
+        self.error = self.error or KafkaError(error.code, text)
+        for offset in self.offsets():
+            if first_offset <= offset < end_offset:
                 self.decided[offset] = AcknowledgeType.REJECT
                 self.unreadable.add(offset)
 
