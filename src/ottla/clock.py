@@ -1,4 +1,4 @@
-"""The two clocks a node needs, as an argument. The real one lives in `server.clock`.
+"""The interface of a node's clocks, which are arguments; `server.system.clock` implements it.
 
 Kafka: org.apache.kafka.common.utils.Time.
 """

@@ -1,4 +1,4 @@
-"""What compiled modules do through CPython's C interface, for their uncompiled runs.
+"""Python versions of the functions that compiled modules call through CPython's C interface.
 
 `native.pxd` has the same functions as inline C: a pointer in place of a typed memoryview, which
 makes an object and checks a format at each use, and objects made without a call of their type.
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def bytes_of(source: Buffer) -> Any:
-    """Return what has the bytes of source by their positions: in C a pointer.
+    """Return an object with the bytes of source by position: in C a pointer.
 
     The caller keeps source while it uses them.
     """
@@ -65,7 +65,7 @@ def take_interpreter(_state: Any) -> None:
 
 
 def text_at(data: Any, position: int, size: int) -> str:
-    """Return UTF-8 text; U+FFFD takes the place of what is none."""
+    """Return UTF-8 text; U+FFFD replaces invalid bytes."""
     return str(data[position : position + size], "utf-8", "replace")
 
 

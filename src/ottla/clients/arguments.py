@@ -30,6 +30,14 @@ def as_partition(given: Any) -> TopicPartition:
     return TopicPartition(*given)
 
 
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Return partition numbers by topic, in the order of the topics; raises TypeError."""
+    found: dict[str, list[int]] = {}
+    for topic, partition in map(as_partition, partitions):
+        found.setdefault(topic, []).append(partition)
+    return found
+
+
 def named_object(setting: str, name: str, kind: str = "class") -> Any:
     """Return what the dotted name in a setting leads to; raises ConfigError."""
     module, _, attribute = name.rpartition(".")

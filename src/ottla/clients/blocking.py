@@ -141,8 +141,8 @@ class Producer(Blocking):
         """Wait until every record sent so far is acknowledged or has failed.
 
         Raises TimeoutError after timeout seconds, KafkaError(INVALID_REQUEST) in on_delivery, and
-        DeliveryError for records that have failed and whose results were not asked for: by
-        `result`, `error` or `on_delivery`.
+        DeliveryError for records that have failed and whose results were not requested by `result`,
+        `error` or `on_delivery`.
         """
         if self._thread.is_current:
             raise KafkaError(

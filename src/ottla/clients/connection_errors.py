@@ -1,4 +1,4 @@
-"""The likely causes of connections that fail: wrong address, TLS on one side only, a missing login.
+"""Likely causes of failed connections: wrong address, TLS on one side only, a missing login.
 
 Kafka: org.apache.kafka.clients.NetworkClient.processDisconnection, .common.errors.
 SslAuthenticationException.
@@ -78,7 +78,7 @@ def with_hint(cause: str, hint: str) -> str:
 
 
 def frame_error(start: bytes, size: int) -> KafkaError:
-    """Return the error of a peer whose bytes are no frame."""
+    """Return the error for bytes that are no frame."""
     if start.startswith(TLS_ALERT):
         return SslAuthenticationError(IS_TLS)
     if start.startswith(HTTP_ANSWER):

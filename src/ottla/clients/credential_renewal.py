@@ -46,6 +46,6 @@ def _renew(credential: weakref.ref[Renewable], ended: threading.Event, retry_s: 
         try:
             is_renewed = held is None or held.renew()
         except Exception:  # noqa: BLE001 - files and plug-ins are the user's: try again
-            _log.exception("the credential is not renewed")
+            _log.exception("cannot renew the credential")
             is_renewed = False
         del held

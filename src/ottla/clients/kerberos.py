@@ -1,4 +1,4 @@
-"""A client's logins by GSSAPI: its tickets, and the thread that renews them.
+"""A client's logins by GSSAPI: its Kerberos tickets, and the thread that renews them.
 
 Tickets come from a keytab (`useKeyTab=true` in the JAAS text) or from a cache that `kinit` filled.
 
@@ -61,13 +61,13 @@ class KerberosLogins:
         return kerberos_login(partial(self._tickets.begin, host), self._login.principal or "")
 
     def renew(self) -> bool:
-        """Get new tickets; the ones that there are stay when that fails."""
+        """Get new tickets; the current ones stay when that fails."""
         try:
             if self._login.keytab is None:
                 self._run_kinit()
             self._tickets.renew()
         except (ContextFailed, OSError, subprocess.SubprocessError) as error:
-            log.warning("the tickets of Kerberos are not renewed: %s", error)
+            log.warning("cannot renew the Kerberos tickets: %s", error)
             return False
         return True
 

@@ -54,12 +54,12 @@ def make_login(settings: ValidatedSettings) -> MechanismLogin:
 
 
 class Credentials(NamedTuple):
-    """What a client logs in with."""
+    """A client's user name and password."""
 
     username: str
     password: str
     is_token: bool = False
-    """Whether they are the id and the HMAC of a delegation token (tokenauth)."""
+    """Whether they are id and HMAC of a delegation token (tokenauth)."""
 
     def __repr__(self) -> str:
         return f"Credentials({self.username})"

@@ -68,9 +68,7 @@ class ClusterMetadata:
         self.all_topics = False
         self.topic_error: KafkaError | None = None  # of a topic in use, not retriable
         self.incomplete = False  # the last response lacked a leader or a topic in use
-        self._topics_in_use: dict[
-            str, int
-        ] = {}  # topic -> use count or last use, insertion-ordered
+        self._topics_in_use: dict[str, None] = {}  # in the order in which they were added
         self._stale = True
         self.has_new_topics = False  # topics in use that no request has named
         self._requested: frozenset[str] = frozenset()  # the topics of the last request
@@ -82,7 +80,7 @@ class ClusterMetadata:
         """Add topics to those in use."""
         for topic in topics:
             if topic not in self._topics_in_use:
-                self._topics_in_use[topic] = 1
+                self._topics_in_use[topic] = None
                 if topic not in self.topics:
                     self._stale = True
                     if topic not in self._requested and not self.all_topics:

@@ -9,7 +9,7 @@ updated once per request or batch, never per record.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.metrics.sampled_stat import SampledStat, SampleWindow
 
@@ -75,3 +75,10 @@ def counted(name: str) -> dict[str, Callable[[MetricWindow, int], float]]:
 def sized(name: str) -> dict[str, Callable[[MetricWindow, int], float]]:
     """Return the metrics of a window's mean and maximum: `name-avg` and `name-max`."""
     return {f"{name}-avg": MetricWindow.mean, f"{name}-max": MetricWindow.highest}
+
+
+REBALANCES: Final[dict[str, Callable[[MetricWindow, int], float]]] = {
+    "rebalance-total": MetricWindow.count_of_all,
+    "rebalance-rate-per-hour": lambda window, now_ms: window.frequency(now_ms) * 3600,
+}
+"""The metrics of a member's rebalances."""

@@ -1,6 +1,6 @@
 """Tokens of a client for OAUTHBEARER: fetched at its start and renewed while it runs.
 
-The provider gives them for the client's id and secret, for a signed assertion, or a file has them.
+They come from a provider, for a client id and secret or a signed assertion, or from a file.
 
 Kafka: org.apache.kafka.common.security.oauthbearer.internals.expiring.
 ExpiringCredentialRefreshingLogin (KIP-768, KIP-1139).
@@ -48,11 +48,11 @@ class TokenSource:
             raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, text) from error
 
     def renew(self) -> bool:
-        """Fetch another token; the one that there is stays when that fails."""
+        """Fetch a new token; the current one stays when that fails."""
         try:
             self.token = self._fetched()
         except KafkaError as error:
-            log.warning("the token is not renewed: %s", error)
+            log.warning("cannot renew the token: %s", error)
             return False
         return True
 

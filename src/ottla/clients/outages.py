@@ -92,7 +92,7 @@ class Outages:
     ) -> None:
         """Note a failure; the first is logged, or the first after the grace period.
 
-        is_final: calls fail with it, as after a login that was rejected.
+        is_final: calls fail with it, for example after a rejected login.
         """
         cause = cause.rstrip(".")
         outage = self._current.get(subject)
@@ -120,6 +120,6 @@ class Outages:
         return subject in self._current
 
     def causes(self) -> str:
-        """Return what does not work now, for the text of an exception; empty without an outage."""
+        """Return the current outages, for the text of an exception; empty without one."""
         found = [f"{subject}: {outage.cause}" for subject, outage in self._current.items()]
         return "; ".join(found[:MAX_CAUSES])

@@ -154,7 +154,7 @@ class Runtime:
         self.progress = threading.Condition(self.lock)
         login = login_factory(settings)
         self._prepare = login.prepare if isinstance(login, KerberosLogins) else None
-        """What may wait before a connection is opened."""
+        """Called in a worker before a connection to a host is opened; None if not needed."""
         self.client = Client(
             settings,
             self,

@@ -131,7 +131,7 @@ class TransactionAbortedError(NamedError):
 
 
 class AbortableTransactionError(KafkaError):
-    """A transaction that must be aborted, after which the producer may go on; caused by `cause`."""
+    """A transaction that must be aborted, after which the producer can be used; see its cause."""
 
     def __init__(self, cause: KafkaError) -> None:
         super().__init__(cause.code, f"{cause.message} Abort the transaction.")
@@ -151,7 +151,7 @@ class FatalTransactionError(KafkaError):
 
 
 class DeliveryError(KafkaError):
-    """Records that were not delivered, and whose results were not asked for.
+    """Records that were not delivered, and whose results were not requested.
 
     `counts` has the number of records by topic. The code is that of the first cause, which is the
     `__cause__`.
@@ -185,9 +185,9 @@ class RecordDeserializationError(SerializationError):
         self.part = part
         super().__init__(
             f"{self.topic}-{self.partition} at offset {self.offset}: its {part} cannot be "
-            f"deserialized ({reason}); seek past it to go on",
+            f"deserialized ({reason}); seek past it to continue",
         )
 
 
 class WakeupError(OttlaError):
-    """Raised by `poll` after `wakeup`; no error."""
+    """Raised by `poll` after `wakeup`; it does not report a failure."""

@@ -1,4 +1,4 @@
-"""Signed assertions by which a client or a node asks a provider for tokens (RFC 7523, KIP-1139).
+"""Signed assertions with which a client or a node requests tokens (RFC 7523, KIP-1139).
 
 Kafka: org.apache.kafka.common.security.oauthbearer.internals.secured.assertion.
 DefaultAssertionCreator.
@@ -27,7 +27,7 @@ _PREFIX: Final = "sasl.oauthbearer.assertion."
 def signed_assertion(value: Callable[[str], Any], now_s: float, new_id: Callable[[], str]) -> str:
     """Return an assertion of the settings' claims, valid for a short time.
 
-    value(name) returns a setting, new_id() the name of an assertion that is used once.
+    value(name) returns a setting, new_id() a unique id for the claim "jti".
     """
     template = value(f"{_PREFIX}template.file")
     given = json.loads(read_file(template)) if template else {}

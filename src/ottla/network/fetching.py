@@ -1,4 +1,4 @@
-"""Small documents by HTTP, of hosts that the settings allow: keys and tokens of a provider.
+"""Fetches small documents of allowed URLs and files: keys and tokens of an identity provider.
 
 Redirects are not followed, and time and size are bounded. It blocks: call it in a worker.
 
@@ -24,7 +24,7 @@ DEFAULT_TIMEOUT_S: Final = 10.0
 
 
 class FetchFailed(Exception):
-    """A document that could not be had; the text names no secret."""
+    """A document that is not available; the text contains no secret."""
 
     def __init__(self, text: str, status: int = 0) -> None:
         super().__init__(text)

@@ -1,7 +1,7 @@
-"""Tickets of Kerberos: what names a principal, where its key is, when its tickets are renewed.
+"""Kerberos tickets: principals, keytabs and renewal.
 
-The library is behind `Kerberos`; its calls may wait for a key distribution centre, so they belong
-into a worker. `Tickets.begin` waits for nothing once `prepare` has had the ticket for a host.
+The library is behind `Kerberos`; its calls may wait for a key distribution centre, so they run in
+a worker. `Tickets.begin` does not wait once `prepare` has got the ticket for a host.
 
 Kafka: org.apache.kafka.common.security.kerberos.KerberosLogin,
 com.sun.security.auth.module.Krb5LoginModule of Java.
@@ -27,16 +27,16 @@ _MISSING: Final = "GSSAPI needs a library that is not installed: pip install gss
 
 
 class KerberosLogin(NamedTuple):
-    """What the options of a JAAS text say: a key in a keytab, or tickets in a cache."""
+    """The options of a JAAS entry: a key in a keytab, or tickets in a cache."""
 
     principal: str | None
     keytab: str | None
     cache: str | None
-    """None for the user's own."""
+    """None for the user's default cache."""
 
 
 class KerberosCredentials(Protocol):
-    """What a client logs in with."""
+    """The tickets of a client."""
 
     def context(self, service: str, host: str) -> SecurityContext:
         """Begin a login at a service; raises ContextFailed."""
@@ -52,7 +52,7 @@ class Kerberos(Protocol):
         """Return the realm of names without one, no text when there is none."""
 
     def acceptor(self, principal: str, keytab: str) -> Callable[[], SecurityContext]:
-        """Return what begins a login of a client; ContextFailed without the key."""
+        """Return the function that begins a client's login; ContextFailed without the key."""
 
     def initiator(self, login: KerberosLogin, number: int) -> KerberosCredentials:
         """Get tickets, those of a keytab in a new cache; ContextFailed without any."""
@@ -100,7 +100,7 @@ class Tickets:
         return self._credentials.context(self._service, host)
 
     def renew(self) -> None:
-        """Get new tickets, also for the hosts that are known; ContextFailed keeps the last ones."""
+        """Get new tickets, also for the known hosts; after ContextFailed the current ones stay."""
         number = 1 - self._number
         credentials = self._kerberos.initiator(self._login, number)
         for host in list(self._hosts):
@@ -156,7 +156,7 @@ class SystemKerberos:
         self._gssapi = gssapi
         self._mechanism = gssapi.MechType.kerberos
         self._secret = secrets.token_hex(8)
-        """Part of the names of caches, which the whole process shares."""
+        """Part of the cache names, since memory caches are shared by the whole process."""
 
     def default_realm(self) -> str:
         """Return the realm of names without one."""
@@ -168,7 +168,7 @@ class SystemKerberos:
         return str(name).rpartition("@")[2]
 
     def acceptor(self, principal: str, keytab: str) -> Callable[[], SecurityContext]:
-        """Return what begins a login of a client; the keytab is read at each one."""
+        """Return the function that begins a client's login; it reads the keytab each time."""
         credentials = self._credentials(principal, "accept", {"keytab": keytab})
         return lambda: SystemContext(
             self._gssapi, self._gssapi.SecurityContext(creds=credentials, usage="accept")
@@ -249,7 +249,7 @@ class SystemContext:
 
     @property
     def is_complete(self) -> bool:
-        """Whether both sides know each other."""
+        """Whether both sides are authenticated."""
         return bool(self._context.complete)
 
     @property

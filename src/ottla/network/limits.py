@@ -112,8 +112,8 @@ class Closable(Protocol):
 class PendingLogins:
     """The connections of a node that have not logged in; over the limit the oldest is closed.
 
-    A client that logs in needs milliseconds, one that only holds its place the whole limit of time:
-    the oldest are the idle ones, so that a flood of half-open handshakes cannot keep others out.
+    A login takes milliseconds, so the oldest are idle ones: a flood of half-open handshakes cannot
+    keep other clients out.
     """
 
     def __init__(self, most: int) -> None:

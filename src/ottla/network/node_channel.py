@@ -35,14 +35,14 @@ Address = tuple[str, int]
 
 
 class PeerSecurity(NamedTuple):
-    """How connections to other nodes are secured."""
+    """TLS and login of connections to other nodes."""
 
     context: Callable[[], ssl.SSLContext | None]
     """Returns the TLS context, None without TLS."""
     login: Callable[[str], Login] | None
     """Begins a login at a host, None without one."""
     prepare: Callable[[str], Awaitable[None]] | None = None
-    """What has to be done before a connection to a host is opened."""
+    """Prepares a connection to a host, for example gets its Kerberos ticket."""
 
 
 class Outgoing(NamedTuple):
@@ -66,7 +66,7 @@ class NodeChannel:
         timer: TimingWheel,
         security: PeerSecurity | None = None,
     ) -> None:
-        """Purpose is what the log says of connections that fail: "quorum", "replication"."""
+        """Purpose names the connections in the log: "quorum", "replication"."""
         self.security = security
         self.purpose = purpose
         self.client_id = client_id
@@ -75,7 +75,7 @@ class NodeChannel:
         self.timer = timer
         self._links: dict[int, _Link] = {}
         self._may_connect_ms: dict[int, int] = {}
-        """When a node whose connection failed is tried again."""
+        """When a node may be connected to again after a failure."""
         self._is_closed = False
 
     def send(
@@ -127,7 +127,7 @@ class NodeChannel:
         if reason is None:
             return
         if node_id not in self._may_connect_ms and not self._is_closed:
-            text = "%s: %s at %s:%d cannot be reached: %s; trying on"
+            text = "%s: %s at %s:%d cannot be reached: %s; retrying"
             extra = {"event": f"{self.purpose}.unreachable"}
             log.warning(text, self.purpose, _name(node_id), host, port, reason, extra=extra)
         self._may_connect_ms[node_id] = self.clock.monotonic_ms() + RECONNECT_BACKOFF_MS
@@ -139,7 +139,7 @@ class NodeChannel:
             log.info("%s: %s answers again", self.purpose, _name(node_id), extra=extra)
 
     def close(self) -> None:
-        """Close all connections; what waits fails, and so does all that is sent later."""
+        """Close all connections; pending and later requests fail."""
         self._is_closed = True
         for link in list(self._links.values()):
             link.close()
@@ -172,7 +172,7 @@ class _Link:
         self._timeout_ms = 0
         """Of the last request: also for the negotiation of versions."""
         self._timeout: TimerTask | None = None
-        """Set while there may be requests, and late: most have their responses long before."""
+        """Fires at the first deadline; not cancelled with each response, as most arrive in time."""
 
     def connect(self, loop: asyncio.AbstractEventLoop) -> None:
         """Open the connection."""
@@ -227,7 +227,7 @@ class _Link:
         return sent
 
     def _watch(self, deadline_ms: int) -> None:
-        """See to it that requests are looked at when one may be late."""
+        """Schedule the check of deadlines."""
         timeout = self._timeout
         if timeout is None or deadline_ms < timeout.deadline_ms:
             if timeout is not None:
@@ -280,7 +280,7 @@ class _Link:
                 self._submit(one, now_ms)
 
     def lost(self, error: Exception | None) -> None:
-        """Fail what waits for a response."""
+        """Fail the pending requests."""
         self._end("the connection was closed" if error is None else str(error))
 
     def _expire(self, now_ms: int) -> None:

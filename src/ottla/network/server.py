@@ -34,7 +34,7 @@ _RETRY_ACCEPT_S = 0.1
 
 
 class ListenerSecurity(Handshake, Protocol):
-    """What a listener does with a new connection before its requests are served."""
+    """Secures the new connections of a listener: TLS and login."""
 
     def context(self) -> ssl.SSLContext | None:
         """Return the context that encrypts new connections, None for no encryption."""
@@ -43,7 +43,7 @@ class ListenerSecurity(Handshake, Protocol):
         """Return when the certificate expires, in seconds since 1970; None without TLS."""
 
     def accepted(self, connection: Connection, listener: Listener) -> None:
-        """Put a login in the way of the connection's frames."""
+        """Install the login as the handler of the connection's frames."""
 
 
 class Listener:
@@ -82,7 +82,7 @@ class Listener:
         self.max_frame_bytes = max_frame_bytes
         self._scratch = scratch
         self._socket: socket.socket | None = sock
-        """None when nothing more is accepted."""
+        """None after `stop_accepting`."""
         self._count = 0
         self._pace = pace
         self._security = security
@@ -99,7 +99,7 @@ class Listener:
         return self._count
 
     def serve(self, handler: RequestHandler) -> None:
-        """Exchange the handler of frames, also for open connections."""
+        """Replace the handler of frames, also for open connections."""
         self._handler = handler
         self.handle_frame = handler.handle_frame
 
@@ -246,7 +246,7 @@ class Listener:
         return len(overdue)
 
     def limit(self, max_connections: int) -> None:
-        """Apply a changed limit: the connections that are silent longest are closed."""
+        """Apply a changed limit: the connections that are idle longest are closed."""
         self.max_connections = max_connections
         close_excess(self.connections, max_connections)
 
@@ -274,7 +274,7 @@ class Listener:
 
 
 def close_excess(connections: Collection[Connection], max_connections: int) -> None:
-    """Close the connections that are silent longest, as Kafka does, until the limit is kept."""
+    """Close the connections that are idle longest, as Kafka does, down to the limit."""
     excess = len(connections) - max_connections
     if excess > 0:
         for connection in sorted(connections, key=_last_active_ms)[:excess]:
@@ -282,7 +282,7 @@ def close_excess(connections: Collection[Connection], max_connections: int) -> N
 
 
 def _last_active_ms(connection: Connection) -> float:
-    """Return since when it is silent; one that no sweep has seen yet is the newest."""
+    """Return the time of its last activity; connections not yet swept are the newest."""
     return connection.last_active_ms if connection.last_active_ms >= 0 else inf
 
 

@@ -55,7 +55,7 @@ class TlsSocket:
         self.has_pending = False
         """Whether decrypted bytes are left, of which the system does not notify."""
         self.is_in_worker = False
-        """Its descriptor must not be closed now: another connection could get the number."""
+        """A worker uses the descriptor: closed now, its number could go to another connection."""
         self._closes = False
 
     def fileno(self) -> int:

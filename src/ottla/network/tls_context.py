@@ -1,7 +1,7 @@
 """TLS contexts of servers and clients, from Kafka's settings.
 
-PEM is read by OpenSSL itself. OpenSSL reads keys only from files: what stands in a setting or in
-another kind of store is written to a temporary one, readable by its owner, removed after loading.
+PEM is read by OpenSSL itself. OpenSSL reads keys only from files: keys from a setting or from
+another kind of store are written to a temporary file, readable by its owner, removed after loading.
 
 Kafka: org.apache.kafka.common.security.ssl.DefaultSslEngineFactory.
 """
@@ -34,7 +34,7 @@ _JAVA_PREFIX: Final = "TLS_"
 
 
 class TlsError(ValueError):
-    """Settings from which there is no context; the text contains no secret."""
+    """Invalid TLS settings; the text contains no secret."""
 
 
 class Store(NamedTuple):
@@ -52,7 +52,7 @@ class Store(NamedTuple):
 
 
 class TlsSettings(NamedTuple):
-    """What a context is made of."""
+    """The settings of a TLS context."""
 
     keys: Store
     trust: Store
@@ -110,7 +110,7 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
 
 
 def client_context(settings: TlsSettings) -> ssl.SSLContext:
-    """Return the context of a client; without a trust store the system's authorities count."""
+    """Return the context of a client; without a trust store it trusts the system's authorities."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = settings.checks_host
     context.options |= ssl.OP_NO_COMPRESSION
@@ -122,7 +122,7 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext:
 
 
 class Identity(NamedTuple):
-    """Whom a certificate names, and until when it is valid."""
+    """The subject and names of a certificate, and when it expires."""
 
     subject: str
     names: frozenset[str]
@@ -158,7 +158,7 @@ def _alternative_names(certificate: x509.Certificate) -> frozenset[str]:
 def identity_change(
     before: Identity | None, after: Identity | None, *, allows_dn: bool, allows_san: bool
 ) -> str | None:
-    """Say why a new certificate must not take the place of another; None where it may."""
+    """Return why a new certificate must not replace another, None if it may."""
     if before is None or after is None:
         return None
     if before.subject != after.subject and not allows_dn:
@@ -175,7 +175,7 @@ def identity_change(
 
 
 def _limit(context: ssl.SSLContext, settings: TlsSettings) -> None:
-    """Apply versions and cipher suites; TLS 1.3's own suites are always on, as OpenSSL has it."""
+    """Apply versions and cipher suites; OpenSSL always enables those of TLS 1.3."""
     unknown = [name for name in settings.protocols if name not in _VERSIONS]
     if unknown:
         text = f"ssl.enabled.protocols: {unknown[0]!r} is none of {', '.join(_VERSIONS)}"

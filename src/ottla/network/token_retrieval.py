@@ -1,4 +1,4 @@
-"""How tokens for OAUTHBEARER are had: of a provider for id and secret or an assertion, of a file.
+"""Retrieves tokens for OAUTHBEARER: from a provider, for id and secret or an assertion, or a file.
 
 It blocks: call it in a worker, or before anything is served.
 
@@ -37,7 +37,7 @@ _MIN_RETRY_S: Final = 1.0
 
 
 class TokenSettings(NamedTuple):
-    """What a client, or a node as a client of others, has set."""
+    """The settings of a client, or of a node as a client of others."""
 
     value: Callable[[str], Any]
     """Returns a setting by its dotted name."""
@@ -49,7 +49,7 @@ class TokenSettings(NamedTuple):
     """Returns the TLS context for https, None for the system's."""
     now_s: Callable[[], float]
     new_id: Callable[[], str]
-    """Returns the name of an assertion."""
+    """Returns a unique id for an assertion."""
     plugin: Callable[[str, str], Any]
     """Returns an object of the class that a setting names, which has a method; ConfigError."""
 
@@ -58,9 +58,9 @@ class TokenSettings(NamedTuple):
 
 
 def token_retriever(settings: TokenSettings) -> Callable[[], str]:
-    """Return what fetches a token, or FetchFailed; ConfigError for settings without a way to it.
+    """Return the function that fetches a token or raises FetchFailed; ConfigError for settings.
 
-    A class of the user may check each token before it is used.
+    A user's validator class may check each token before it is used.
     """
     retrieve = _retriever(settings)
     if settings.value(VALIDATOR).startswith(_KAFKAS):
@@ -69,7 +69,7 @@ def token_retriever(settings: TokenSettings) -> Callable[[], str]:
 
     def validated() -> str:
         token = retrieve()
-        if not _asked(VALIDATOR, validate, token):
+        if not _called(VALIDATOR, validate, token):
             raise FetchFailed(f"the class of {VALIDATOR} refuses the token")
         return token
 
@@ -80,7 +80,7 @@ def _retriever(settings: TokenSettings) -> Callable[[], str]:
     name = settings.value(RETRIEVER)
     if not name.startswith(_KAFKAS):
         retrieve = settings.plugin(RETRIEVER, "retrieve").retrieve
-        return lambda: _retrieved(settings, _asked(RETRIEVER, retrieve))
+        return lambda: _retrieved(settings, _called(RETRIEVER, retrieve))
     url = settings.value(TOKEN_URL)
     if not url:
         raise ConfigError(f"OAUTHBEARER needs {TOKEN_URL}")
@@ -92,7 +92,7 @@ def _retriever(settings: TokenSettings) -> Callable[[], str]:
 
 
 def _retriever_of_kafka(settings: TokenSettings, kind: str, url: str) -> Callable[[], str]:
-    """Return what does the same as one of Kafka's classes."""
+    """Return the equivalent of one of Kafka's classes."""
     is_file = urlsplit(url).scheme == "file"
     if kind == "DefaultJwtRetriever":
         kind = "FileJwtRetriever" if is_file else "ClientCredentialsJwtRetriever"
@@ -111,8 +111,8 @@ def _retriever_of_kafka(settings: TokenSettings, kind: str, url: str) -> Callabl
     return lambda: _posted(settings, url, form, {"Authorization": f"Basic {encoded}"})
 
 
-def _asked(setting: str, method: Callable[..., Any], *arguments: str) -> Any:
-    """Return the answer of a user's class; FetchFailed when it raises."""
+def _called(setting: str, method: Callable[..., Any], *arguments: str) -> Any:
+    """Call a method of a user's class; FetchFailed when it raises."""
     try:
         return method(*arguments)
     except Exception as error:
@@ -186,7 +186,7 @@ def _posted(
 
 
 def _checked_token(settings: TokenSettings, data: bytes) -> str:
-    """Return a token that has the form of one; FetchFailed otherwise."""
+    """Return the token if it is a JWT with an expiry; FetchFailed otherwise."""
     try:
         token = data.decode("ascii").strip()
     except UnicodeDecodeError as error:
@@ -196,7 +196,7 @@ def _checked_token(settings: TokenSettings, data: bytes) -> str:
 
 
 def _lifetime(token: str, now_s: float) -> tuple[float, float]:
-    """Return when a token was issued and when it expires, as it says itself."""
+    """Return when a token was issued and when it expires, from its claims; not verified."""
     try:
         _, claims, _ = token.split(".")
         found = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
@@ -216,8 +216,8 @@ def seconds_to_renewal(settings: TokenSettings, token: str, randomness: float) -
     jitter = randomness * value("sasl.login.refresh.window.jitter")
     factor = min(value("sasl.login.refresh.window.factor") + jitter, 1.0)
     buffer_s = value("sasl.login.refresh.buffer.seconds")
-    wanted_s = min(issued_s + (expires_s - issued_s) * factor, expires_s - buffer_s)
-    least_s = now_s + value("sasl.login.refresh.min.period.seconds")
-    if least_s < expires_s - buffer_s:
-        wanted_s = max(wanted_s, least_s)
-    return float(max(wanted_s - now_s, _MIN_RETRY_S))
+    renewal_s = min(issued_s + (expires_s - issued_s) * factor, expires_s - buffer_s)
+    earliest_s = now_s + value("sasl.login.refresh.min.period.seconds")
+    if earliest_s < expires_s - buffer_s:
+        renewal_s = max(renewal_s, earliest_s)
+    return float(max(renewal_s - now_s, _MIN_RETRY_S))

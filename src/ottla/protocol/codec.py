@@ -2,10 +2,10 @@
 
 Kafka: the `read`/`write` methods of the generated message classes. Hot path: benchmarks/codec.py.
 
-This is the one clever file. For each pair a Python function is written as text, with nested
-structs unrolled as loops in place, runs of fixed-size fields packed by one `struct.Struct`, and
-all names bound as globals of the function. The text goes into `linecache`, so tracebacks and
-debuggers show it. Only our own schema classes reach `exec`; nothing from outside does.
+For each pair a Python function is generated as source text: nested structs are unrolled in place as
+loops, runs of fixed-size fields are packed by one `struct.Struct`, and all names are globals of the
+function. The text goes into `linecache`, so tracebacks and debuggers show it. Only the schema
+classes of this package reach `exec`, no input.
 
 Encoders append to a list (`w`) of buffers; records are appended as they are, never copied.
 Decoders take a memoryview (`b`), a position (`p`) and the end (`e`) and return (object, position).
@@ -43,7 +43,7 @@ _encoders: dict[tuple[StructMeta, int], Encoder] = {}
 _decoders: dict[tuple[StructMeta, int], Decoder] = {}
 
 
-# ---------------------------------------------------------------- what callers use
+# ---------------------------------------------------------------- public functions
 
 
 def encode_into(message: Struct, version: int, out: list[SendItem]) -> None:
@@ -95,7 +95,7 @@ def decode(cls: type[S], version: int, buffer: Any) -> S:
     return decode_at(cls, version, memoryview(buffer))[0]
 
 
-# ---------------------------------------------------------------- the writer of functions
+# ---------------------------------------------------------------- generated functions
 
 
 class _Source(AtVersion):
@@ -476,7 +476,7 @@ def _decode_present(source: _Source, field: Field, target: str, length: str, dep
 
 
 def _beyond(kind: str, length: str) -> str:
-    """More than is left; and no text is longer than an int16 can say, though a varint could."""
+    """Return the condition for a length beyond the remaining bytes, and for texts beyond int16."""
     left = f"{length} > e - p"
     return f"{left} or {length} > 32767" if kind == "str" else left
 

@@ -1,4 +1,4 @@
-"""Fetch requests and responses as flat values: what a broker reads and writes of them.
+"""Fetch requests and responses as flat values, as a broker reads and writes them.
 
 See `protocol/produce_values.py` for why. Clients use `protocol/apis/fetch.py`;
 tests/protocol/test_fetch_values.py compares both. Records of a response are buffers or slices of
@@ -60,7 +60,7 @@ The topic is "" from version 13 on, the id is zero before.
 """
 
 PartitionFetch = tuple[int, int, int, int, int]
-"""What a client requests of one partition; -1 for what it does not say.
+"""The request for one partition; -1 for values that the version lacks.
 
 Current leader epoch, offset, last fetched epoch, log start offset, maximum of bytes. A plain tuple:
 named ones are slow to make and to unpack.
@@ -87,7 +87,7 @@ class FetchValues(NamedTuple):
 
 
 class FetchedPartition:
-    """What a client is answered for one partition."""
+    """The response for one partition."""
 
     __slots__ = (
         "aborted",

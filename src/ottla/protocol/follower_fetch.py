@@ -1,4 +1,4 @@
-"""Fetch requests and responses as flat values: what a follower writes and reads of them.
+"""Fetch requests and responses as flat values, as a follower writes and reads them.
 
 The other side of `protocol/fetch_values.py`, for the versions that name topics by id.
 tests/protocol/test_follower_fetch.py compares both.
@@ -130,7 +130,7 @@ def read_fetch_response(frame: memoryview, version: int) -> FetchAnswer:
 
 
 def _read(frame: memoryview) -> FetchAnswer:
-    reader = reader_over(frame, 4)  # behind the correlation id
+    reader = reader_over(frame, 4)  # after the correlation id
     skip_tags(reader)
     reader.integer(4, signed=True)  # throttle time
     error_code = reader.integer(2, signed=True)

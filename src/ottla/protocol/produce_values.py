@@ -1,4 +1,4 @@
-"""Produce requests and responses as flat values: what a broker reads and writes of them.
+"""Produce requests and responses as flat values, as a broker reads and writes them.
 
 A broker serves this API more often than all others together. It reads a request into tuples and
 writes the response from tuples, in all versions, without a message object for each partition.
@@ -45,7 +45,7 @@ _LEADER_BYTES: Final = 9
 
 
 PartitionRecords = tuple["str | Uuid", int, "memoryview | None"]
-"""What a client sends for one partition: the topic, the partition and a view of the records.
+"""The request for one partition: the topic, the partition and a view of the records.
 
 The topic is its id from version 13 on, else its name. A plain tuple, because every request makes
 and unpacks one.
@@ -72,7 +72,7 @@ PartitionAnswer = tuple[
     "str | None",
     "tuple[int, int, Node | None] | None",
 ]
-"""What a client is answered for one partition.
+"""The response for one partition.
 
 Topic and partition, error code, base offset, time of the append (ms) and the log's start offset, -1
 for none; per record its index in the batch and message (KIP-467); message; id, epoch and address of

@@ -1,4 +1,4 @@
-"""Access control entries: resources, operations, and what they are called.
+"""Access control entries: resources, operations, permissions and filters.
 
 Kafka: org.apache.kafka.common.acl, org.apache.kafka.common.resource.
 """
@@ -36,7 +36,7 @@ class PatternType(IntEnum):
 
 
 class Operation(IntEnum):
-    """What may be done with a resource."""
+    """Operations on resources, with their numbers on the wire."""
 
     UNKNOWN = 0
     ANY = 1
@@ -93,7 +93,7 @@ OPERATIONS: Final[dict[ResourceType, tuple[Operation, ...]]] = {
     ResourceType.DELEGATION_TOKEN: (Operation.DESCRIBE,),
     ResourceType.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
 }
-"""Which operations each kind of resource has."""
+"""The operations of each kind of resource."""
 
 
 class Acl(NamedTuple):
@@ -109,7 +109,7 @@ class Acl(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """Which entries are meant; None and ANY fit everything."""
+    """A filter of entries; None and ANY match everything."""
 
     resource_type: int
     pattern_type: int
@@ -120,7 +120,7 @@ class AclFilter(NamedTuple):
     permission: int
 
     def fits(self, acl: Acl) -> bool:
-        """Whether an entry is meant."""
+        """Whether the filter matches an entry."""
         return (
             self.resource_type in {ResourceType.ANY, acl.resource_type}
             and self._fits_name(acl)

@@ -1,8 +1,8 @@
-"""Decides by access control entries who may do what.
+"""Authorizes operations by access control entries.
 
-Any DENY that fits wins, then any ALLOW; without an entry for the resource
+Any matching DENY wins, then any ALLOW; without an entry for the resource
 `allow.everyone.if.no.acl.found` decides. ALLOW of some operations implies DESCRIBE; DENY implies
-nothing. Decisions are remembered until an entry changes.
+nothing. Decisions are cached until an entry changes.
 
 Kafka: org.apache.kafka.metadata.authorizer.{StandardAuthorizer, StandardAuthorizerData}.
 """
@@ -27,7 +27,7 @@ _ANY_USER: Final = "User:*"
 _ANY_NAME: Final = "hardcode"
 """Stands for all resources of a kind, in Kafka as well."""
 _IPV6_GROUPS: Final = 8
-_MAX_REMEMBERED: Final = 50_000
+_MAX_CACHED: Final = 50_000
 _IMPLIES: Final[dict[int, frozenset[int]]] = {
     Operation.DESCRIBE: frozenset(
         {
@@ -47,14 +47,14 @@ _IMPLIES: Final[dict[int, frozenset[int]]] = {
 
 
 class Decision(NamedTuple):
-    """A result and what it comes from: an entry, or the name of a rule."""
+    """A decision and its reason: an entry, or the name of a rule."""
 
     is_allowed: bool
     rule: str | Acl
 
 
 class StandardAuthorizer:
-    """The entries of a cluster, as its metadata has them."""
+    """The entries in the metadata of a cluster."""
 
     def __init__(
         self, super_users: Collection[str] = (), *, allows_without_acl: bool = False
@@ -64,7 +64,7 @@ class StandardAuthorizer:
         self.is_loaded = False
         """Whether the entries are complete; until then only super users may do anything."""
         self.version = 0
-        """Grows with each change."""
+        """Increases with each change."""
         self.decision_count = 0
         self.denied_count = 0
         self._by_id: dict[Hashable, Acl] = {}
@@ -72,8 +72,8 @@ class StandardAuthorizer:
         self._prefixed: dict[tuple[int, str], dict[Hashable, Acl]] = {}
         self._lengths: dict[int, Counter[int]] = {}
         """How many prefixes of each length there are, by the kind of resource."""
-        self._remembered: dict[tuple[Principal, str, int, int, str], bool] = {}
-        self._remembered_any: dict[tuple[Principal, str, int, int], bool] = {}
+        self._cached: dict[tuple[Principal, str, int, int, str], bool] = {}
+        self._cached_any: dict[tuple[Principal, str, int, int], bool] = {}
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -115,8 +115,8 @@ class StandardAuthorizer:
 
     def _changed(self) -> None:
         self.version += 1
-        self._remembered.clear()
-        self._remembered_any.clear()
+        self._cached.clear()
+        self._cached_any.clear()
 
     # Decisions
 
@@ -135,13 +135,13 @@ class StandardAuthorizer:
         The request is named in the log.
         """
         key = principal, host, operation, resource_type, name
-        known = self._remembered.get(key)
+        known = self._cached.get(key)
         if known is None:
             decision = self.decide(str_of(principal), host, operation, resource_type, name)
             known = decision.is_allowed
-            if len(self._remembered) >= _MAX_REMEMBERED:
-                self._remembered.clear()
-            self._remembered[key] = known
+            if len(self._cached) >= _MAX_CACHED:
+                self._cached.clear()
+            self._cached[key] = known
         self.decision_count += 1
         if not known:
             self.denied_count += 1
@@ -154,7 +154,7 @@ class StandardAuthorizer:
     def decide(
         self, principal: str, host: str, operation: int, resource_type: int, name: str
     ) -> Decision:
-        """Decide afresh."""
+        """Decide without the cache."""
         if principal in self._super_users:
             return Decision(is_allowed=True, rule="SuperUser")
         if not self.is_loaded:
@@ -198,15 +198,15 @@ class StandardAuthorizer:
     ) -> bool:
         """Whether an operation is allowed on at least one resource of a kind.
 
-        Either what is allowed on a resource that no entry names, or an ALLOW whose pattern no DENY
-        covers as a whole; for the second, implications do not count.
+        Either it is allowed on a resource that no entry names, or by an ALLOW whose pattern no DENY
+        covers completely; for the second, implied operations do not count.
         """
         key = principal, host, operation, resource_type
-        known = self._remembered_any.get(key)
+        known = self._cached_any.get(key)
         if known is None:
-            if len(self._remembered_any) >= _MAX_REMEMBERED:
-                self._remembered_any.clear()
-            known = self._remembered_any[key] = self._is_any_allowed(*key)
+            if len(self._cached_any) >= _MAX_CACHED:
+                self._cached_any.clear()
+            known = self._cached_any[key] = self._is_any_allowed(*key)
         return known
 
     def _is_any_allowed(
@@ -272,7 +272,7 @@ def _rule_text(acl: Acl) -> str:
 
 
 def _java_form(host: str) -> str:
-    """Return an address as Java writes it: 0:0:0:0:0:0:0:1, where Python writes ::1.
+    """Return an address as Java prints it: 0:0:0:0:0:0:0:1, where Python prints ::1.
 
     Entries of Kafka's users have that form; a DENY among them must count.
     """
@@ -291,7 +291,7 @@ def str_of(principal: Principal) -> str:
 
 
 def _dominates(denied: Acl, allowed: Acl) -> bool:
-    """Whether a DENY's pattern fits all that an ALLOW's fits."""
+    """Whether a DENY's pattern matches all that an ALLOW's matches."""
     if denied.pattern_type == PatternType.LITERAL:
         if denied.resource_name == WILDCARD:
             return True

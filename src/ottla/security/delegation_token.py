@@ -1,4 +1,4 @@
-"""Delegation tokens: what a client proves that it has, and what a broker checks.
+"""Delegation tokens: their HMACs, and the SCRAM credentials that brokers check.
 
 A token's HMAC is the password; it is made from the id and the secret that all nodes share, so only
 the id is stored. A login with a token is one by SCRAM with the id as the name.
@@ -29,12 +29,12 @@ def token_hmac(secret: str, token_id: str) -> bytes:
 
 
 def is_owner_or_renewer(token: DelegationTokenRecord, principal: str) -> bool:
-    """Whether a principal may renew, expire and see a token without a right."""
+    """Whether a principal may renew, expire and describe a token without an ACL."""
     return token.owner == principal or principal in token.renewers
 
 
 class TokenCredentials:
-    """The SCRAM credentials of tokens, made at a token's first login: that takes milliseconds."""
+    """The SCRAM credentials of tokens, computed at a token's first login (milliseconds)."""
 
     def __init__(self, secret: str, salt_key: bytes) -> None:
         self._secret = secret
@@ -42,7 +42,7 @@ class TokenCredentials:
         self._known: dict[tuple[str, str], ScramCredential] = {}
 
     def of(self, mechanism: str, token: DelegationTokenRecord) -> ScramCredential:
-        """Return what a login with a token is checked against; it ends when the token does."""
+        """Return the credential of a token; it expires when the token does."""
         key = (mechanism, token.token_id)
         made = self._known.pop(key, None) or self._make(*key)
         self._known[key] = made

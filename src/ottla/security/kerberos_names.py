@@ -1,4 +1,4 @@
-"""Names of Kerberos, and the rules that make user names of them.
+"""Kerberos principal names, and the rules that map them to user names.
 
 Kafka: org.apache.kafka.common.security.kerberos.{KerberosName, KerberosRule, KerberosShortNamer}.
 """
@@ -24,7 +24,7 @@ _NOT_SIMPLE: Final = re.compile("[/@]")
 
 
 class NoMatchingRule(ValueError):
-    """A name that no rule makes a user name of."""
+    """A principal name that no rule maps."""
 
 
 class KerberosName(NamedTuple):
@@ -95,7 +95,7 @@ class KerberosRule(NamedTuple):
         return parameters[index]
 
     def _replacement(self, match: re.Match[str]) -> str:
-        """Return what stands for a match; groups are `$1`, as in Java."""
+        """Return the replacement of a match; groups are `$1`, as in Java."""
 
         def part(reference: re.Match[str]) -> str:
             number = reference["group"]

@@ -22,7 +22,7 @@ _LINE: Final = 64
 
 
 class KeyMaterial(NamedTuple):
-    """What a store holds, as PEM text."""
+    """The content of a store, as PEM text."""
 
     private_key: str
     """Not encrypted; empty without a key."""

@@ -238,7 +238,7 @@ def test_a_callback_that_raises_costs_no_record(shared: Shared, kind: type) -> N
             raised.append(answer)
             raise ZeroDivisionError
 
-    settings = {"share_acquire_mode": "record_limit", "max_poll_records": 2}
+    settings: dict[str, Any] = {"share_acquire_mode": "record_limit", "max_poll_records": 2}
     found: list[ShareRecord] = []
     end = time.monotonic() + 20
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 # ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.clients.admin.calls import AdminCalls
-from ottla.errors import KafkaError
+from ottla.clients.admin.calls import AdminCalls, error_or_none
 from ottla.protocol.apis.create_acls import CreateAclsRequest
 from ottla.protocol.apis.delete_acls import DeleteAclsRequest
 from ottla.protocol.apis.describe_acls import DescribeAclsRequest
@@ -17,6 +16,8 @@ from ottla.security.acl import Acl, AclFilter, Operation, PatternType, Permissio
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from ottla.errors import KafkaError
 
 ANY_ACL: Final = AclFilter(
     ResourceType.ANY, PatternType.ANY, None, None, None, Operation.ANY, Permission.ANY
@@ -41,21 +42,7 @@ class AclsAdmin(AdminCalls):
             permission_type=acl_filter.permission,
         )
         answer = await self._call(request, timeout=timeout)
-        if answer.error_code:
-            raise KafkaError(answer.error_code, answer.error_message)
-        return [
-            Acl(
-                ResourceType(resource.resource_type),
-                PatternType(resource.pattern_type),
-                resource.resource_name,
-                one.principal,
-                one.host,
-                Operation(one.operation),
-                Permission(one.permission_type),
-            )
-            for resource in answer.resources
-            for one in resource.acls
-        ]
+        return [_acl(resource, one) for resource in answer.resources for one in resource.acls]
 
     async def create_acls(
         self, acls: Iterable[Acl], *, timeout: float | None = None
@@ -101,22 +88,20 @@ class AclsAdmin(AdminCalls):
 
 
 def _error_of(result: Any) -> KafkaError | None:
-    return KafkaError(result.error_code, result.error_message) if result.error_code else None
+    return error_or_none(result.error_code, result.error_message)
 
 
 def _deleted(result: Any) -> list[Acl] | KafkaError:
-    error = _error_of(result)
-    if error is not None:
-        return error
-    return [
-        Acl(
-            ResourceType(one.resource_type),
-            PatternType(one.pattern_type),
-            one.resource_name,
-            one.principal,
-            one.host,
-            Operation(one.operation),
-            Permission(one.permission_type),
-        )
-        for one in result.matching_acls
-    ]
+    return _error_of(result) or [_acl(one, one) for one in result.matching_acls]
+
+
+def _acl(resource: Any, entry: Any) -> Acl:
+    return Acl(
+        ResourceType(resource.resource_type),
+        PatternType(resource.pattern_type),
+        resource.resource_name,
+        entry.principal,
+        entry.host,
+        Operation(entry.operation),
+        Permission(entry.permission_type),
+    )

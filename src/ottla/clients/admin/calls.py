@@ -96,7 +96,9 @@ class AdminCalls:
         if self._uses_controllers:
             refuse_for_controllers(request)
         deadline_ms = self._deadline_ms(timeout)
+        attempt = 0
         while True:
+            attempt += 1
             failure: KafkaError
             try:
                 pending = self._client.send(
@@ -112,10 +114,10 @@ class AdminCalls:
                 failure = KafkaError(code, getattr(answer, "error_message", None))
             except KafkaError as error:
                 failure = error
-            await self._wait_before_retry(failure, deadline_ms)
+            await self._wait_before_retry(failure, attempt, deadline_ms)
 
     async def _target(self, node_id: int | None, deadline_ms: float) -> int:
-        """Return the node to send to: one of controllers is asked for the active one."""
+        """Return the node to send to: any broker, or the active one of controllers."""
         if node_id is None and not self._uses_controllers:
             return ANY_NODE
         metadata = self._client.metadata
@@ -150,6 +152,7 @@ class AdminCalls:
     async def _wait_before_retry(
         self,
         failure: KafkaError,
+        attempt: int,
         deadline_ms: float,
         *,
         not_retried: Container[ErrorCode] = NOT_RETRIED_HERE,
@@ -167,7 +170,7 @@ class AdminCalls:
             raise self._client.timeout_error(text, failure)
         self._client.metadata.mark_stale()
         remaining_ms = max(deadline_ms - self._runtime.now_ms(), 0)
-        await self._runtime.sleep(min(self._settings.retry_backoff_ms, remaining_ms))
+        await self._runtime.sleep(min(self._client.backoff.after(attempt), remaining_ms))
 
     async def _refresh_until(self, deadline_ms: float) -> ClusterMetadata:
         """Refresh the metadata of the topics in use."""
@@ -204,7 +207,9 @@ class AdminCalls:
         known = self._coordinators.get((key_type, group_id))
         coordinator = known or CoordinatorLookup(self._client, group_id, key_type)
         self._remember(coordinator)
+        attempt = 0
         while True:
+            attempt += 1
             if not coordinator.known:
                 await self._find(coordinator, deadline_ms)
             try:
@@ -224,7 +229,7 @@ class AdminCalls:
             except KafkaError as error:
                 failure = error
             coordinator.note_error(failure.code)
-            await self._wait_before_retry(failure, deadline_ms)
+            await self._wait_before_retry(failure, attempt, deadline_ms)
 
     def _remember(self, coordinator: CoordinatorLookup) -> None:
         """Cache the coordinator of a group; the least recently used entries are dropped."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.clients.admin.calls import AdminCalls, error_or_none
 from ottla.clients.admin.controllers import BROKERS, CONTROLLERS
+from ottla.clients.arguments import by_topic
 from ottla.clients.client import ANY_NODE
 from ottla.protocol.apis.api_versions import ApiVersionsRequest
 from ottla.protocol.apis.describe_cluster import DescribeClusterRequest
@@ -108,15 +109,8 @@ class ClusterAdmin(AdminCalls):
         timeout: float | None = None,
     ) -> dict[int, list[LogDirDescription]]:
         """Return the log directories of some brokers, or of all."""
-        topic_type = DescribeLogDirsRequest.DescribableLogDirTopic
-        topics: dict[str, Any] | None = None
-        if partitions is not None:
-            topics = {}
-            for name, partition in partitions:
-                topics.setdefault(name, topic_type(topic=name, partitions=[])).partitions.append(
-                    partition
-                )
-        request = DescribeLogDirsRequest(topics=None if topics is None else list(topics.values()))
+        topics = _topics(partitions, DescribeLogDirsRequest.DescribableLogDirTopic)
+        request = DescribeLogDirsRequest(topics=topics)
         deadline_ms = self._deadline_ms(timeout)
         ids = list(broker_ids) if broker_ids is not None else await self._broker_ids(deadline_ms)
         return {
@@ -136,17 +130,9 @@ class ClusterAdmin(AdminCalls):
         timeout: float | None = None,
     ) -> dict[TopicPartition, KafkaError | None]:
         """Elect the preferred leader, or an unclean one; all partitions when none are given."""
-        topic_type = ElectLeadersRequest.TopicPartitions
-        topics: dict[str, Any] | None = None
-        if partitions is not None:
-            topics = {}
-            for name, partition in partitions:
-                topics.setdefault(name, topic_type(topic=name, partitions=[])).partitions.append(
-                    partition
-                )
         request = ElectLeadersRequest(
             election_type=election_type,
-            topic_partitions=None if topics is None else list(topics.values()),
+            topic_partitions=_topics(partitions, ElectLeadersRequest.TopicPartitions),
             timeout_ms=self._settings.request_timeout_ms,
         )
         answer = await self._call(request, timeout=timeout)
@@ -207,6 +193,13 @@ class ClusterAdmin(AdminCalls):
             validate_only=validate_only,
         )
         await self._call(request, timeout=timeout)
+
+
+def _topics(partitions: Iterable[TopicPartition] | None, kind: type[Any]) -> list[Any] | None:
+    """Return partitions by topic, None for all."""
+    if partitions is None:
+        return None
+    return [kind(topic=name, partitions=indexes) for name, indexes in by_topic(partitions).items()]
 
 
 def _api_versions() -> ApiVersionsRequest:

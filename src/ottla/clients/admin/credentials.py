@@ -11,7 +11,7 @@ import hashlib
 import secrets
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.clients.admin.calls import AdminCalls
+from ottla.clients.admin.calls import AdminCalls, error_or_none
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from ottla.protocol.apis.describe_user_scram_credentials import (
@@ -56,9 +56,8 @@ class CredentialsAdmin(AdminCalls):
             DescribeUserScramCredentialsRequest(users=requested), timeout=timeout
         )
         return {
-            one.user: KafkaError(one.error_code, one.error_message)
-            if one.error_code
-            else tuple(
+            one.user: error_or_none(one.error_code, one.error_message)
+            or tuple(
                 ScramCredential(
                     SCRAM_MECHANISMS.get(info.mechanism, str(info.mechanism)), info.iterations
                 )
@@ -106,8 +105,7 @@ class CredentialsAdmin(AdminCalls):
             request(deletions=deletions, upsertions=upsertions), timeout=timeout
         )
         return {
-            one.user: KafkaError(one.error_code, one.error_message) if one.error_code else None
-            for one in answer.results
+            one.user: error_or_none(one.error_code, one.error_message) for one in answer.results
         }
 
     async def client_instance_id(self, *, timeout: float | None = None) -> Uuid:

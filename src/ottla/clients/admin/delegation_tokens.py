@@ -11,7 +11,6 @@ import base64
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.clients.admin.calls import AdminCalls
-from ottla.errors import KafkaError
 from ottla.protocol.apis.create_delegation_token import CreateDelegationTokenRequest
 from ottla.protocol.apis.describe_delegation_token import DescribeDelegationTokenRequest
 from ottla.protocol.apis.expire_delegation_token import ExpireDelegationTokenRequest
@@ -68,7 +67,7 @@ class DelegationTokensAdmin(AdminCalls):
             ],
             max_lifetime_ms=max_lifetime_ms,
         )
-        answer = await self._token_call(request, timeout)
+        answer = await self._call(request, timeout=timeout)
         made_for = Principal(answer.principal_type, answer.principal_name)
         asked_by = Principal(
             answer.token_requester_principal_type, answer.token_requester_principal_name
@@ -89,7 +88,7 @@ class DelegationTokensAdmin(AdminCalls):
     ) -> int:
         """Let a token expire later; return when, in ms since 1970."""
         request = RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=renew_period_ms)
-        answer = await self._token_call(request, timeout)
+        answer = await self._call(request, timeout=timeout)
         return int(answer.expiry_timestamp_ms)
 
     async def expire_delegation_token(
@@ -97,7 +96,7 @@ class DelegationTokensAdmin(AdminCalls):
     ) -> int:
         """Let a token expire after a period, or remove it now; return when, in ms since 1970."""
         request = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=expiry_period_ms)
-        answer = await self._token_call(request, timeout)
+        answer = await self._call(request, timeout=timeout)
         return int(answer.expiry_timestamp_ms)
 
     async def describe_delegation_tokens(
@@ -111,14 +110,8 @@ class DelegationTokensAdmin(AdminCalls):
                 owner(principal_type=one.type, principal_name=one.name)
                 for one in map(parse_principal, owners)
             ]
-        answer = await self._token_call(DescribeDelegationTokenRequest(owners=requested), timeout)
+        answer = await self._call(DescribeDelegationTokenRequest(owners=requested), timeout=timeout)
         return [_described(one) for one in answer.tokens]
-
-    async def _token_call(self, request: Any, timeout: float | None) -> Any:
-        answer = await self._call(request, timeout=timeout)
-        if answer.error_code:
-            raise KafkaError(answer.error_code)
-        return answer
 
 
 def _described(one: Any) -> DelegationToken:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from ottla.clients.admin.calls import AdminCalls, error_or_none
 from ottla.clients.arguments import listed
 from ottla.clients.consumer.assignors.interface import PROTOCOL_TYPE, decode_assignment
+from ottla.clients.consumer.coordinator import GROUP
 from ottla.clients.consumer.core import as_offsets
 from ottla.clients.consumer.offsets import (
     CommitIdentity,
@@ -204,7 +205,7 @@ class GroupsAdmin(AdminCalls):
         )
 
     def _coordinator_node(self, group_id: str) -> int:
-        return self._coordinators[0, group_id].node_id
+        return self._coordinators[GROUP, group_id].node_id
 
     async def delete_groups(
         self,
@@ -242,8 +243,9 @@ class GroupsAdmin(AdminCalls):
         A partition with an error is omitted, and the error is logged.
         """
         requested = None if partitions is None else [TopicPartition(*one) for one in partitions]
-        request, limit = offset_fetch_request(group_id, requested, None)
-        request.require_stable = require_stable
+        request, limit = offset_fetch_request(
+            group_id, requested, None, require_stable=require_stable
+        )
         answer = await self._coordinator_call(
             group_id,
             request,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.clients.admin.calls import error_or_none
 from ottla.clients.admin.cluster import ClusterAdmin
 from ottla.clients.admin.topics import TopicsAdmin
+from ottla.clients.arguments import by_topic
 from ottla.protocol.apis.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from ottla.protocol.apis.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from ottla.protocol.apis.describe_producers import DescribeProducersRequest
@@ -82,7 +83,7 @@ class ReplicasAdmin(TopicsAdmin, ClusterAdmin):
         if partitions is not None:
             topics = [
                 kind(name=name, partition_indexes=indexes)
-                for name, indexes in _by_topic(partitions).items()
+                for name, indexes in by_topic(partitions).items()
             ]
         request = ListPartitionReassignmentsRequest(
             timeout_ms=self._request_timeout_ms(timeout), topics=topics
@@ -200,7 +201,7 @@ def _alter_directories(paths: Mapping[TopicPartition, str]) -> AlterReplicaLogDi
                 path=path,
                 topics=[
                     directory.AlterReplicaLogDirTopic(name=name, partitions=indexes)
-                    for name, indexes in _by_topic(partitions).items()
+                    for name, indexes in by_topic(partitions).items()
                 ],
             )
             for path, partitions in by_path.items()
@@ -208,18 +209,11 @@ def _alter_directories(paths: Mapping[TopicPartition, str]) -> AlterReplicaLogDi
     )
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    topics: dict[str, list[int]] = {}
-    for name, partition in partitions:
-        topics.setdefault(name, []).append(partition)
-    return topics
-
-
 def _query_producers(partitions: Mapping[TopicPartition, int]) -> DescribeProducersRequest:
     return DescribeProducersRequest(
         topics=[
             DescribeProducersRequest.TopicRequest(name=name, partition_indexes=indexes)
-            for name, indexes in _by_topic(partitions).items()
+            for name, indexes in by_topic(partitions).items()
         ]
     )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 # ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ottla.clients.admin.calls import error_or_none
 from ottla.clients.admin.groups import (
     GroupDescription,
     GroupsAdmin,
@@ -17,7 +18,7 @@ from ottla.clients.admin.groups import (
     partitions_of,
     retriable_group_code,
 )
-from ottla.clients.arguments import as_partition, listed
+from ottla.clients.arguments import as_partition, by_topic, listed
 from ottla.errors import KafkaError
 from ottla.protocol.apis.alter_share_group_offsets import AlterShareGroupOffsetsRequest
 from ottla.protocol.apis.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
@@ -80,7 +81,7 @@ class ShareGroupsAdmin(GroupsAdmin):
         if partitions is not None:
             topics = [
                 _DescribedTopic(topic_name=name, partitions=indexes)
-                for name, indexes in _by_topic(partitions).items()
+                for name, indexes in by_topic(partitions).items()
             ]
         request = DescribeShareGroupOffsetsRequest(
             groups=[_DescribedGroup(group_id=group_id, topics=topics)]
@@ -115,7 +116,9 @@ class ShareGroupsAdmin(GroupsAdmin):
         )
         _raise_error(answer)
         return {
-            TopicPartition(topic.topic_name, one.partition_index): _error(one)
+            TopicPartition(topic.topic_name, one.partition_index): error_or_none(
+                one.error_code, one.error_message
+            )
             for topic in answer.responses
             for one in topic.partitions
         }
@@ -132,15 +135,10 @@ class ShareGroupsAdmin(GroupsAdmin):
             group_id, request, error_of=_retriable_code, timeout=timeout
         )
         _raise_error(answer)
-        return {topic.topic_name: _error(topic) for topic in answer.responses}
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for given in partitions:
-        name, index = as_partition(given)
-        found.setdefault(name, []).append(index)
-    return found
+        return {
+            topic.topic_name: error_or_none(topic.error_code, topic.error_message)
+            for topic in answer.responses
+        }
 
 
 def _retriable_code(answer: Any) -> int:
@@ -149,13 +147,8 @@ def _retriable_code(answer: Any) -> int:
 
 
 def _raise_error(one: Any) -> None:
-    error = _error(one)
-    if error is not None:
-        raise error
-
-
-def _error(one: Any) -> KafkaError | None:
-    return KafkaError(one.error_code, one.error_message) if one.error_code else None
+    if one.error_code:
+        raise KafkaError(one.error_code, one.error_message)
 
 
 def _offset(one: Any) -> SharePartitionOffset | KafkaError | None:

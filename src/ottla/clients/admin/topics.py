@@ -160,7 +160,8 @@ class TopicsAdmin(AdminCalls):
             for topic in requested
         ]
         by_key = await self._within_quota(call, states, timeout, retries=retry_on_quota_violation)
-        return {topic: by_key.get(topic) for topic in requested}
+        missing = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the response lacks the topic")
+        return {topic: by_key.get(topic, missing) for topic in requested}
 
     async def delete_topic(self, name: str, *, timeout: float | None = None) -> None:
         """Delete one topic; raises KafkaError."""
@@ -395,7 +396,9 @@ class TopicsAdmin(AdminCalls):
     ) -> dict[TopicPartition, Any]:
         result: dict[TopicPartition, Any] = {}
         await self._refresh_until(deadline_ms)
-        while remaining:
+        attempt = 0
+        while True:
+            attempt += 1
             failure = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
             for leader, part in self._split(remaining, result).items():
                 try:
@@ -416,14 +419,17 @@ class TopicsAdmin(AdminCalls):
                 for partition, value in remaining.items()
                 if partition not in result
             }
-            if remaining:
-                try:
-                    # A leader may not know a topic yet that is in the metadata, or may be stale.
-                    await self._wait_before_retry(failure, deadline_ms, not_retried=CORRUPT_ONLY)
-                    await self._refresh_until(deadline_ms)
-                except KafkaError as error:
-                    result.update(dict.fromkeys(remaining, error))
-                    break
+            if not remaining:
+                break
+            try:
+                # A leader may not know a topic yet that is in the metadata, or may be stale.
+                await self._wait_before_retry(
+                    failure, attempt, deadline_ms, not_retried=CORRUPT_ONLY
+                )
+                await self._refresh_until(deadline_ms)
+            except KafkaError as error:
+                result.update(dict.fromkeys(remaining, error))
+                break
         return result
 
     def _split(

@@ -130,13 +130,13 @@ class TransactionsAdmin(ReplicasAdmin):
         )
 
     async def abort_transaction(self, spec: AbortSpec, *, timeout: float | None = None) -> None:
-        """Write the abort marker of an open transaction, which its coordinator does not know of.
+        """Write the abort marker of a hanging transaction, one that its coordinator does not know.
 
         The log's records and those of `describe_producers` give the values of a hanging one.
         """
-        wanted = {spec.partition: 0}
+        requested = {spec.partition: 0}
         outcome = await self._by_leader(
-            wanted, lambda _partitions: _marker(spec), _marker_outcomes, timeout
+            requested, lambda _partitions: _marker(spec), _marker_outcomes, timeout
         )
         error = outcome[spec.partition]
         if error is not None:

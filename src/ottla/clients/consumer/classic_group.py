@@ -27,7 +27,7 @@ from ottla.clients.consumer.group_requests import GroupRequests
 from ottla.clients.consumer.membership import NO_MEMBER, REBALANCES_GROUP, ListenerCall
 from ottla.clients.consumer.offsets import CommitIdentity
 from ottla.clients.consumer.pending_errors import PendingErrors
-from ottla.clients.metric_windows import MetricWindow
+from ottla.clients.metric_windows import REBALANCES
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -52,10 +52,6 @@ MEMBERSHIP_ENDS = frozenset(
 MEMBERSHIP_ERRORS = MEMBERSHIP_ENDS | {ErrorCode.REBALANCE_IN_PROGRESS}
 NO_GENERATION = -1
 NOT_NOW = "the group is rebalancing: call poll, then commit again"
-REBALANCES = {
-    "rebalance-total": MetricWindow.count_of_all,
-    "rebalance-rate-per-hour": lambda window, now_ms: window.frequency(now_ms) * 3600,
-}
 
 
 class GroupState(Enum):
@@ -99,9 +95,9 @@ class ClassicMembership:
         # A rebalance is cooperative only if all configured assignors are.
         self.cooperative = all(one.cooperative for one in self._assignors.values())
         self.last_identity = CommitIdentity(instance_id=settings.group_instance_id)
-        """That of the last assignment the application got, also when the membership has ended.
+        """The identity at the application's last assignment, also after the membership has ended.
 
-        A former member's transaction must be refused, and not be taken for one without a group.
+        A former member's transaction must be refused; without an identity it would be accepted.
         """
         self._rejoin_needed = True
         self._reason = ""

@@ -3,8 +3,8 @@
 Kafka: org.apache.kafka.clients.consumer.internals.{ConsumerMembershipManager,
 ConsumerHeartbeatRequestManager}. KIP-848, KIP-345 (static members), KIP-1082 (member ids).
 
-The coordinator answers with an assignment when it has changed. The member releases what is not in
-it, takes what is new, each inside the user's `poll`, and then confirms what it owns:
+The coordinator answers with an assignment when it has changed. Inside the user's `poll` the member
+revokes the partitions that are not in it and adds the new ones; then it confirms those it owns:
 
     JOINING --answer, assignment--> RECONCILING --revoked, assigned--> STABLE --assignment--> …
     any --fenced--> JOINING, after the listener was called for the lost partitions
@@ -19,7 +19,7 @@ from ottla.clients.consumer.heartbeat_fields import HeartbeatFields
 from ottla.clients.consumer.heartbeats import FENCED, JOIN_EPOCH, LEAVE_EPOCH, HeartbeatMember
 from ottla.clients.consumer.membership import NO_MEMBER, REBALANCES_GROUP, ListenerCall
 from ottla.clients.consumer.offsets import CommitIdentity
-from ottla.clients.metric_windows import MetricWindow
+from ottla.clients.metric_windows import REBALANCES
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 
@@ -35,10 +35,6 @@ if TYPE_CHECKING:
     from ottla.types import Uuid
 
 LEAVE_STATIC_EPOCH = -2
-REBALANCES = {
-    "rebalance-total": MetricWindow.count_of_all,
-    "rebalance-rate-per-hour": lambda window, now_ms: window.frequency(now_ms) * 3600,
-}
 
 
 class MembershipState(Enum):
@@ -52,7 +48,7 @@ class MembershipState(Enum):
 
 
 class ConsumerMembership(HeartbeatMember):
-    """The state machine of one member; `epoch` is 0 while it is none."""
+    """The state machine of one member; `epoch` is 0 outside the group."""
 
     def __init__(
         self,
@@ -112,8 +108,8 @@ class ConsumerMembership(HeartbeatMember):
         return None if self.is_member else KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, NO_MEMBER)
 
     def request_rejoin(self, reason: str) -> None:
-        """Send a heartbeat: a rebalance at will does not exist in this protocol."""
-        self.client.trace.add("group", "consumer groups have no rebalances at will: %s", reason)
+        """Send a heartbeat: this protocol has no rebalance on request."""
+        self.client.trace.add("group", "consumer groups have no rebalance on request: %s", reason)
         self._beats_at_once = True
         self.client.transport.wake()
 
@@ -144,7 +140,7 @@ class ConsumerMembership(HeartbeatMember):
             self._steps.append(ListenerCall("assigned", added))
 
     def _has_names(self) -> bool:
-        """Whether there is something to apply: topics without a known name wait for metadata."""
+        """Whether an assignment can be applied: topics without a known name wait for metadata."""
         metadata = self.client.metadata
         if all(topic_id in metadata.topic_names for topic_id in self._target):
             return True

@@ -143,7 +143,7 @@ class ConsumerCore:
         if self.group is not None:
             client.register(self.group)
         if self.coordinator is not None:
-            client.register(_CoordinatorLookup(self))
+            client.register(_LookupWithoutGroup(self))
         client.register(self.positions)
         client.register(self.fetcher)
         client.metadata.on_update(self._metadata_changed)
@@ -374,7 +374,7 @@ class ConsumerCore:
         return ahead.get(state, state.position)
 
     def send_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Pending[Any]:
-        """Send one commit with the current membership; see Coordinator.send for errors.
+        """Send one commit with the current membership; see CoordinatorLookup.send for errors.
 
         With a subscription, but outside a stable generation, it fails with UNKNOWN_MEMBER_ID or
         REBALANCE_IN_PROGRESS without being sent. Errors update coordinator and membership.
@@ -440,12 +440,11 @@ def _check_protocol(settings: ValidatedSettings, given: Mapping[str, Any]) -> No
             raise ConfigError(f"{dotted} cannot be set when group.protocol={protocol.upper()}")
 
 
-class _CoordinatorLookup:
-    """Looks up the coordinator for consumers that only commit."""
+class _LookupWithoutGroup:
+    """Looks up the coordinator for consumers without a subscription, which only commit."""
 
     def __init__(self, core: ConsumerCore) -> None:
         self._core = core
-        self.requested = False
 
     def poll(self, now_ms: int) -> None:
         """Look up the coordinator."""

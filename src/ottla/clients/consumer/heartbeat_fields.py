@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class _Subscribed(NamedTuple):
-    """A subscription as the coordinator gets it."""
+    """A subscription as sent to the coordinator."""
 
     topics: tuple[str, ...]
     pattern: str
 
 
 class HeartbeatFields:
-    """Builds heartbeats; remembers what the coordinator has got."""
+    """Builds heartbeats; tracks what the coordinator has received."""
 
     def __init__(
         self, settings: ValidatedSettings, group_id: str, subscription: Subscription
@@ -42,7 +42,7 @@ class HeartbeatFields:
         return self._known is None
 
     def has_new_subscription(self) -> bool:
-        """Whether the subscription has changed since the coordinator got it."""
+        """Whether the subscription has changed since the coordinator received it."""
         return self._known is not None and self._current() != self._known
 
     def _current(self) -> _Subscribed:
@@ -85,7 +85,7 @@ class HeartbeatFields:
         )
 
     def sent(self) -> None:
-        """Note that the coordinator has got the last heartbeat."""
+        """Note that the coordinator has received the last heartbeat."""
         self._known = self._sending
 
     def reset(self) -> None:

@@ -1,4 +1,4 @@
-"""A member whose heartbeats bring its assignment: what consumer and share groups have in common.
+"""The heartbeats of members of consumer and share groups, whose responses bring the assignment.
 
 Kafka: org.apache.kafka.clients.consumer.internals.{AbstractMembershipManager,
 AbstractHeartbeatRequestManager}.
@@ -25,7 +25,7 @@ FENCED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_
 
 
 class HeartbeatMember(ABC):
-    """The heartbeats of one member; `epoch` is 0 while it is none."""
+    """The heartbeats of one member; `epoch` is 0 outside the group."""
 
     def __init__(
         self, settings: ValidatedSettings, client: Client, coordinator: CoordinatorLookup
@@ -44,16 +44,16 @@ class HeartbeatMember(ABC):
         self._retry_at_ms = 0
         self._failures = 0
 
-    # ------------------------------------------------------------ what a kind of group decides
+    # ------------------------------------------------------------ hooks for each kind of group
 
     @property
     @abstractmethod
     def _is_active(self) -> bool:
-        """Whether the member sends heartbeats, or is to join."""
+        """Whether the member sends heartbeats, or joins with the next one."""
 
     @abstractmethod
     def _has_news(self, now_ms: int) -> bool:
-        """Whether a heartbeat is due before the interval has passed, or a member is to join."""
+        """Whether a heartbeat is due: to join, for a change, or by the interval."""
 
     @abstractmethod
     def _request(self) -> Any:
@@ -61,7 +61,7 @@ class HeartbeatMember(ABC):
 
     @abstractmethod
     def _confirmed(self) -> None:
-        """Note that the coordinator has got the last heartbeat."""
+        """Note that the coordinator has received the last heartbeat."""
 
     @abstractmethod
     def _take_assignment(self, target: dict[Uuid, list[int]]) -> None:
@@ -73,7 +73,7 @@ class HeartbeatMember(ABC):
 
     @abstractmethod
     def _send_all_again(self) -> None:
-        """Let the next heartbeat have all fields."""
+        """Send all fields with the next heartbeat."""
 
     @abstractmethod
     def _end(self, *, may_rejoin: bool) -> None:

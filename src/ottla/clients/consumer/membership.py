@@ -1,4 +1,4 @@
-"""What a consumer asks of its group, whichever protocol it uses.
+"""The interface of a consumer to its group, for both group protocols.
 
 Kafka: org.apache.kafka.clients.consumer.internals.ConsumerDelegate, whose two classes choose the
 protocol.

@@ -116,8 +116,13 @@ def offset_fetch_request(
     partitions: Iterable[TopicPartition] | None,
     metadata: ClusterMetadata | None,
     member: CommitIdentity | None = None,
+    *,
+    require_stable: bool = True,
 ) -> tuple[OffsetFetchRequest, int | None]:
-    """Return OffsetFetch for partitions (None: all of the group), and a version limit."""
+    """Return OffsetFetch for partitions (None: all of the group), and a version limit.
+
+    With require_stable it waits for the offsets of open transactions (KIP-447).
+    """
     group = OffsetFetchRequest.OffsetFetchRequestGroup
     topics: dict[str, Any] = {}
     for name, partition in partitions or ():
@@ -136,7 +141,7 @@ def offset_fetch_request(
         requested.member_id, requested.member_epoch = member.member_id, member.generation
     has_ids = partitions is not None and all(topic.topic_id for topic in topics.values())
     limit = None if has_ids and topics else FIRST_VERSION_WITH_TOPIC_IDS - 1
-    return OffsetFetchRequest(groups=[requested]), limit
+    return OffsetFetchRequest(groups=[requested], require_stable=require_stable), limit
 
 
 def read_offset_fetch(
@@ -299,7 +304,6 @@ class Positions:
             self.client.metadata,
             self._member(),
         )
-        request.require_stable = True
         names = dict(self.client.metadata.topic_names)
         self.coordinator.send(request, max_version=limit).on_done(
             lambda done: self._committed_received(done, missing, names)
@@ -496,6 +500,5 @@ class Positions:
                 state.seek(cut)
                 state.leader_epoch, state.validated_epoch = answer.leader_epoch, epoch
             else:
-                state.fetch_position = cut
                 state.drop()
                 state.fetch_position = state.position

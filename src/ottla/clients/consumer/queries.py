@@ -29,18 +29,24 @@ if TYPE_CHECKING:
     from ottla.types import TopicPartition
 
 
+def _limit_ms(core: ConsumerCore, timeout: float | None) -> float:
+    """Return the time of a call in ms; raises TypeError for a timeout that is no number."""
+    check_timeout(timeout)
+    default_ms: int = core.settings.default_api_timeout_ms
+    return default_ms if timeout is None else timeout * 1000
+
+
 class Deadline:
-    """The deadline of a call."""
+    """The deadline of a call, and the backoff between its retries."""
 
     def __init__(self, core: ConsumerCore, what: str, timeout: float | None) -> None:
         core.require_open()
-        check_timeout(timeout)
-        default_ms: int = core.settings.default_api_timeout_ms
-        self._limit_ms = default_ms if timeout is None else timeout * 1000
+        self._limit_ms = _limit_ms(core, timeout)
         self._what = what
         self._core = core
         self._end_ms = core.now_ms() + self._limit_ms
         self._last: KafkaError | None = None
+        self._failures = 0
         self._woken_ms = -MAX_INT
 
     async def wait_before_retry(
@@ -57,7 +63,9 @@ class Deadline:
         if remaining_ms <= 0:
             text = f"Timeout of {int(self._limit_ms)}ms expired before {self._what}"
             raise self._core.client.timeout_error(text, self._last)
-        wait_ms = min(max(self._core.settings.retry_backoff_ms, 1), remaining_ms)
+        self._failures += error is not None
+        backoff_ms = self._core.client.backoff.after(max(self._failures, 1))
+        wait_ms = min(max(backoff_ms, 1), remaining_ms)
         now_ms = self._core.now_ms()
         if now_ms - self._woken_ms >= wait_ms:  # every wake ends all waits, this one too
             self._woken_ms = now_ms
@@ -120,9 +128,6 @@ class Queries:
         while True:
             coordinator = await self._find_coordinator(deadline)
             request, limit = offset_fetch_request(coordinator.key, requested, self._client.metadata)
-            request.require_stable = (
-                True  # as Kafka's client: wait for offsets of open transactions
-            )
             names = dict(self._client.metadata.topic_names)
             try:
                 answer = await self._core.runtime.wait_for(
@@ -167,7 +172,7 @@ class Queries:
             if not isinstance(when, int):
                 text = f"a timestamp must be int (ms since the epoch), not {type(when).__name__}"
                 raise TypeError(text)
-        limit_ms = core.settings.default_api_timeout_ms if timeout is None else timeout * 1000
+        limit_ms = _limit_ms(core, timeout)
         query = OffsetQuery(
             self._client,
             requested,

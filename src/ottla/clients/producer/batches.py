@@ -98,7 +98,7 @@ class ProducerBatch:
         self.callbacks: list[tuple[int, Callable[[Delivery], None]]] | None = None
         self.pending: Pending[ProducerBatch] | None = None
         self.split_into: list[tuple[int, ProducerBatch]] | None = None
-        self.asked: set[int] | None = None  # records whose result somebody waits for or has
+        self.asked: set[int] | None = None  # records whose results were requested
 
     @property
     def record_count(self) -> int:
@@ -158,7 +158,7 @@ class Delivery:
         return batch, index
 
     def ask(self, *, asks: bool = True) -> None:
-        """Note that somebody waits for the result, or no longer does."""
+        """Note that the result was requested, or no longer is."""
         batch, index = self._resolve()
         if batch.asked is None:
             batch.asked = set()
@@ -176,7 +176,7 @@ class Delivery:
         return failure
 
     def failure(self) -> KafkaError | None:
-        """Return the error without asking for the result."""
+        """Return the error; does not count as a request of the result."""
         batch, index = self._resolve()
         if batch.error is not None and batch.record_errors:
             text = batch.record_errors.get(index)

@@ -1,6 +1,6 @@
-"""Failed sends whose results were not asked for: `flush` and `close` raise them.
+"""Failed sends whose results were not requested: `flush` and `close` raise them.
 
-Kafka: no counterpart; its producer loses them without a word.
+Kafka: no counterpart; its producer reports them to callbacks and futures only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("ottla.clients")
 MAX_BATCHES = 10_000
-"""Failed batches that are kept, without their records; of earlier ones only the counts are."""
+"""The most failed batches that are kept, without their records; older ones are only counted."""
 
 
 class FailedSends:
@@ -53,7 +53,7 @@ class FailedSends:
             self._first = self._first or batch.error
 
     def take(self) -> DeliveryError | None:
-        """Return the error for all records whose results were not asked for, and forget them."""
+        """Return the error for all records whose results were not requested, and forget them."""
         while self._batches:
             self._count(self._batches.popleft())
         counts, first, logged = dict(self._counts), self._first, self._logged.total()

@@ -204,7 +204,7 @@ class ProducerCore:
             batch.finish(error=error)
 
     def raise_failures(self) -> None:
-        """Raise DeliveryError for failed records whose results were not asked for."""
+        """Raise DeliveryError for failed records whose results were not requested."""
         with self.runtime.lock:
             error = self.accumulator.failures.take()
         if error is not None:
@@ -386,7 +386,7 @@ class AsyncProducer:
         """Wait until every record sent so far is acknowledged or has failed.
 
         Raises TimeoutError after timeout seconds, and DeliveryError for records that have failed
-        and whose results were not asked for: by `result`, `await`, `error` or `on_delivery`.
+        and whose results were not requested by `result`, `await`, `error` or `on_delivery`.
         """
         self._core.require_open()
         check_timeout(timeout)
@@ -560,7 +560,7 @@ class AsyncProducer:
 def call_on_delivery(
     delivery: Delivery, callback: Callable[[Delivery], None], *, asks: bool = True
 ) -> None:
-    """Call the callback with the delivery once it is done; with asks, it asks for the result."""
+    """Call the callback with the delivery once it is done; with asks, that requests the result."""
     batch = delivery.batch
     with batch.owner.runtime.lock:
         if asks:

@@ -20,10 +20,10 @@ from ottla.clients.client import ANY_NODE
 from ottla.clients.producer.metrics import SenderMetrics
 from ottla.clients.producer.sequences import (
     SEQUENCE_MASK,
-    counts,
     following,
     is_before,
     is_idempotent,
+    is_of_current_epoch,
 )
 from ottla.errors import ClosedError, ErrorCode, KafkaError, TransactionAbortedError
 from ottla.protocol.apis.describe_configs import DescribeConfigsRequest
@@ -314,7 +314,7 @@ class Sender:
     def _acknowledged(
         self, queue: PartitionQueue, batch: ProducerBatch, base_offset: int, append_ms: int
     ) -> None:
-        if counts(queue, batch):
+        if is_of_current_epoch(queue, batch):
             self._record_stored(queue, batch)
         if batch.done:  # expired while in flight
             return
@@ -431,7 +431,7 @@ class Sender:
         self._resume_sequences(queue)
 
     def _fail_batch(self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError) -> None:
-        if counts(queue, batch):
+        if is_of_current_epoch(queue, batch):
             # An earlier batch may be stored although its response was lost.
             next_sequence, known = following(batch), queue.unresolved_sequence
             if known < 0 or is_before(known, next_sequence):

@@ -1,4 +1,4 @@
-"""Sequence numbers of batches: they wrap around to zero; and who uses them.
+"""Sequence numbers of batches, which wrap around to zero, and the settings that enable them.
 
 Kafka: org.apache.kafka.clients.producer.internals.{TxnPartitionEntry, ProducerBatch},
 DefaultRecordBatch.incrementSequence.
@@ -18,7 +18,7 @@ SEQUENCE_MASK: Final = 0x7FFF_FFFF
 _HALF_OF_SEQUENCES: Final = 0x4000_0000
 
 
-def counts(queue: PartitionQueue, batch: ProducerBatch) -> bool:
+def is_of_current_epoch(queue: PartitionQueue, batch: ProducerBatch) -> bool:
     """Whether the batch's sequence belongs to the partition's current producer epoch."""
     now = (queue.producer_id, queue.producer_epoch)
     return batch.base_sequence >= 0 and (batch.producer_id, batch.producer_epoch) == now

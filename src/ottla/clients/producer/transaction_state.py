@@ -1,4 +1,4 @@
-"""What a producer's transaction allows: sends, requests, and what an error leads to.
+"""The state of a producer's transactions: permitted calls, and the effects of errors.
 
 Kafka: the states of org.apache.kafka.clients.producer.internals.TransactionManager.
 """
@@ -61,7 +61,7 @@ class State(Enum):
 
 
 class PreparedTransaction(NamedTuple):
-    """What names a prepared transaction to an external coordinator: id and epoch of its records.
+    """The name of a prepared transaction for an external coordinator: its producer id and epoch.
 
     As text "id:epoch", as Kafka's PreparedTxnState.
     """
@@ -95,12 +95,12 @@ class ProducerTransactionState:
         self.bumps_epoch = False
         """Whether each transaction has an epoch of its own (`transaction.version` 2)."""
         self.partitions: set[TopicPartition] = set()
-        """Those that the coordinator knows of, or learns of with their first batch."""
+        """Those that the coordinator knows, or is informed of by their first batch."""
         self.has_offsets = False
         self.has_begun = False
-        """Whether the coordinator has a transaction of which nothing else here says so."""
+        """Whether the coordinator has a transaction without partitions and offsets known here."""
         self.prepared: PreparedTransaction | None = None
-        """What was prepared, by this producer or by one before that it has taken over from."""
+        """The prepared transaction, of this producer or of its predecessor with the same id."""
         self.needs_bump = False
         """Whether the sequences of a partition cannot be continued in this epoch."""
 
@@ -147,7 +147,7 @@ class ProducerTransactionState:
             self.error = None
 
     def begin(self) -> None:
-        """Start a transaction, which the coordinator learns of with its first batch."""
+        """Start a transaction; its first batch informs the coordinator."""
         self.enter(State.IN_TRANSACTION, State.READY)
         self.partitions.clear()
         self.has_offsets = self.has_begun = False

@@ -1,4 +1,4 @@
-"""The requests of a transactional producer, as coroutines that try again until max.block.ms.
+"""The requests of a transactional producer, as coroutines that retry until max.block.ms.
 
 Kafka: org.apache.kafka.clients.producer.internals.TransactionManager.
 """
@@ -46,7 +46,7 @@ _TWO_PHASE_INIT: Final = 6
 _OLD_PRODUCE, _OLD_END, _OLD_OFFSETS = 11, 4, 4
 """The last versions of producers without an epoch for each transaction."""
 _FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
-_TRIED_AGAIN: Final = frozenset(
+_RETRIED: Final = frozenset(
     {
         ErrorCode.CONCURRENT_TRANSACTIONS,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -56,7 +56,7 @@ _TRIED_AGAIN: Final = frozenset(
 _NOT_ADDED: Final = frozenset(
     {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 )
-"""Codes that say that the coordinator has added nothing."""
+"""Codes after which the coordinator has added nothing."""
 _Offsets = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
 
 
@@ -77,7 +77,7 @@ class Transactions:
         self._add_again_ms = 0
         self._add_failures = 0
         self._unsettled: AddPartitionsToTxnRequest | AddOffsetsToTxnRequest | None = None
-        """What the coordinator may have taken although no answer says so."""
+        """A request with an unknown outcome: it may have begun a transaction."""
 
     # ------------------------------------------------------------ called by the sender
 
@@ -87,7 +87,7 @@ class Transactions:
         return None if self.state.bumps_epoch else _OLD_PRODUCE
 
     def may_send_to(self, partition: TopicPartition, now_ms: int) -> bool:
-        """Whether the coordinator knows the partition, or learns of it by the batch itself."""
+        """Whether the coordinator knows the partition, or is informed by the batch itself."""
         if partition in self.state.partitions:
             return True
         if self.state.bumps_epoch:
@@ -129,7 +129,7 @@ class Transactions:
             error = _named(KafkaError(code))
             if code in _NOT_ADDED:
                 self._unsettled = None
-        if not _is_tried_again(error):
+        if not _is_retried(error):
             self._unsettled = None
             self.state.fail(error if isinstance(error, KafkaError) else KafkaError(-1, str(error)))
             return
@@ -216,7 +216,7 @@ class Transactions:
             self._client.unregister(coordinator)
 
     async def prepare(self, flush: Callable[[], Coroutine[Any, Any, None]]) -> PreparedTransaction:
-        """Flush; what follows is only the decision, by this producer or the next one."""
+        """Flush; only the decision is left, which this producer or the next one may carry out."""
         if not self._settings.transaction_two_phase_commit_enable:
             raise IllegalStateError(
                 "Cannot prepare a transaction when 2PC is not enabled: set "
@@ -234,7 +234,7 @@ class Transactions:
     async def complete(
         self, decided: PreparedTransaction, flush: Callable[[], Coroutine[Any, Any, None]]
     ) -> bool:
-        """Commit what was prepared if it is what was decided on, else abort it.
+        """Commit the prepared transaction if it is the one that was decided on, else abort it.
 
         Returns whether it was committed; nothing happens where nothing is open.
         """
@@ -281,7 +281,7 @@ class Transactions:
         self.state.enter(State.READY, State.ABORTING)
 
     async def _settle(self) -> None:
-        """Learn whether the coordinator has begun a transaction of which it gave no answer."""
+        """Repeat a request with an unknown outcome, which may have begun a transaction."""
         while self._is_adding:
             await self._runtime.wait_progress(self._settings.retry_backoff_ms)
         request = self._unsettled
@@ -292,7 +292,7 @@ class Transactions:
     async def _ask_to_add(
         self, request: AddPartitionsToTxnRequest | AddOffsetsToTxnRequest
     ) -> None:
-        """Add something to the transaction; only a timeout leaves open whether it was added."""
+        """Add a partition or a group; only after a timeout the outcome is unknown."""
         version = _LAST_CLIENT_ADD if isinstance(request, AddPartitionsToTxnRequest) else None
         try:
             await self._ask(self._coordinator, request, _code_of_addition, max_version=version)
@@ -341,7 +341,7 @@ class Transactions:
         *,
         max_version: int | None = None,
     ) -> Any:
-        """Return the answer without error; other errors than passing ones end the transaction."""
+        """Return a response without an error; errors that are not retriable end the transaction."""
         attempts = 0
         while True:
             await self._found(coordinator)
@@ -358,7 +358,7 @@ class Transactions:
                     return answer
                 coordinator.note_error(code)
                 error = _named(KafkaError(code))
-            if not _is_tried_again(error):
+            if not _is_retried(error):
                 self.state.fail(error)
                 self.state.check()
                 raise error
@@ -390,8 +390,8 @@ def _named(error: KafkaError) -> KafkaError:
     return KafkaError(ErrorCode.PRODUCER_FENCED) if error.code in _FENCED else error
 
 
-def _is_tried_again(error: BaseException) -> bool:
-    return isinstance(error, KafkaError) and (error.is_retriable or error.code in _TRIED_AGAIN)
+def _is_retried(error: BaseException) -> bool:
+    return isinstance(error, KafkaError) and (error.is_retriable or error.code in _RETRIED)
 
 
 def _worst_code(answer: Any) -> int:

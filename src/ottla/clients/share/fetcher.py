@@ -45,7 +45,7 @@ MOVED = frozenset(
         ErrorCode.LEADER_NOT_AVAILABLE,
     }
 )
-"""The partition is led by another node, or is gone: locks of this node do not exist any more."""
+"""The partition is led by another node, or is deleted: its locks on this node are gone."""
 
 
 class _Node:

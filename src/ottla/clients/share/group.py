@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ottla.clients.consumer.heartbeats import JOIN_EPOCH, LEAVE_EPOCH, HeartbeatMember
-from ottla.clients.share.metrics import COORDINATOR_GROUP, REBALANCES
+from ottla.clients.metric_windows import REBALANCES
+from ottla.clients.share.metrics import COORDINATOR_GROUP
 from ottla.protocol.apis.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.types import TopicPartition
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ShareMembership(HeartbeatMember):
-    """The state machine of one member; `epoch` is 0 while it is none."""
+    """The state machine of one member; `epoch` is 0 outside the group."""
 
     def __init__(
         self, settings: ValidatedSettings, client: Client, coordinator: CoordinatorLookup

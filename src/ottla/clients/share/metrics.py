@@ -10,17 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.clients.metric_windows import MetricWindow, counted, metered, sized
+from ottla.clients.metric_windows import counted, metered, sized
 
 if TYPE_CHECKING:
     from ottla.clients.client import Client
 
 GROUP = "consumer-share-fetch-manager-metrics"
 COORDINATOR_GROUP = "consumer-share-coordinator-metrics"
-REBALANCES = {
-    "rebalance-total": MetricWindow.count_of_all,
-    "rebalance-rate-per-hour": lambda window, now_ms: window.frequency(now_ms) * 3600,
-}
 
 
 class ShareFetchMetrics:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ottla.clients.share.in_flight import Acknowledgements
     from ottla.types import Uuid
 
-STRICT = {"batch_optimized": 0, "record_limit": 1}
+_MODES = {"batch_optimized": 0, "record_limit": 1}
 _FetchTopic = ShareFetchRequest.FetchTopic
 _FetchPartition = _FetchTopic.FetchPartition
 _AcknowledgeTopic = ShareAcknowledgeRequest.AcknowledgeTopic
@@ -47,7 +47,7 @@ def share_fetch(
         max_bytes=settings.fetch_max_bytes,
         max_records=settings.max_poll_records,
         batch_size=settings.max_poll_records,
-        share_acquire_mode=STRICT[settings.share_acquire_mode.lower()],
+        share_acquire_mode=_MODES[settings.share_acquire_mode.lower()],
         topics=[
             _FetchTopic(
                 topic_id=topic_id,

@@ -1,4 +1,4 @@
-"""Logins of clients, and of nodes to other nodes: the messages of a mechanism, one at a time.
+"""SASL logins of clients, and of nodes at other nodes: the messages of each mechanism.
 
 Kafka: org.apache.kafka.common.security.authenticator.SaslClientAuthenticator,
 .scram.internals.ScramSaslClient (RFC 4616, 5802).

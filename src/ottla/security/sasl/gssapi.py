@@ -22,24 +22,24 @@ log = logging.getLogger("ottla.login")
 GSSAPI: Final = "GSSAPI"
 _NO_LAYER: Final = 1
 _SERVER_BUFFER_BYTES: Final = 65_536
-"""What Java's server announces; without a layer it bounds nothing."""
+"""The size that Java's server announces; it has no effect without a security layer."""
 _OFFER: Final = bytes([_NO_LAYER]) + _SERVER_BUFFER_BYTES.to_bytes(3, "big")
 _OFFER_BYTES: Final = 4
 
 
 class ContextFailed(Exception):
-    """A token of Kerberos that is refused, or one that cannot be made; the text has no secret."""
+    """A Kerberos token that is refused or cannot be made; the text contains no secret."""
 
 
 class SecurityContext(Protocol):
-    """What the mechanism needs of a context of Kerberos; each method raises ContextFailed."""
+    """The part of a Kerberos context that the mechanism uses; all methods raise ContextFailed."""
 
     def step(self, token: bytes | None) -> bytes:
         """Take the other side's token, None to begin; return the next one, or no bytes."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether both sides know each other."""
+        """Whether both sides are authenticated."""
 
     @property
     def initiator(self) -> str:
@@ -53,7 +53,7 @@ class SecurityContext(Protocol):
 
 
 class _Step(Enum):
-    """What a server expects next."""
+    """The message that the server expects next."""
 
     CONTEXT = "context"
     EMPTY = "empty"
@@ -75,13 +75,13 @@ class GssapiServer:
         """None, as in Kafka: a session does not end with the ticket."""
 
     def evaluate(self, token: bytes) -> bytes:
-        """Answer a token of Kerberos, offer the layer, or take the client's choice."""
+        """Process a Kerberos token, offer the security layer, or process the client's choice."""
         try:
             if self._step is _Step.CONTEXT:
                 return self._token(token)
             if self._step is _Step.EMPTY:
                 if token:
-                    raise InvalidToken("bytes where the client has nothing to say")
+                    raise InvalidToken("an empty message was expected")
                 return self._offer()
             return self._choice(self._context.unwrap(token))
         except ContextFailed as error:

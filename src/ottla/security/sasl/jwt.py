@@ -1,8 +1,7 @@
-"""Signed JSON Web Tokens: the keys of a provider, and what a token claims once it is verified.
+"""Signed JSON Web Tokens: the keys of a provider, and the claims of verified tokens.
 
-Only asymmetric signatures count: a token without one, or with one that whoever knows the public key
-can make, is refused. `cryptography` checks the signature; the rest is the compact form and the
-claims, which need no library of their own.
+Only asymmetric signatures are accepted: anyone could make an unsigned token, or one with an HMAC of
+the public key. `cryptography` verifies signatures; the compact form and the claims are read here.
 
 Kafka: org.apache.kafka.common.security.oauthbearer.BrokerJwtValidator (RFC 7515, 7517, 7519).
 """
@@ -52,10 +51,10 @@ class Jwk(NamedTuple):
 
 
 class JwtRules(NamedTuple):
-    """What a token must claim."""
+    """The required claims of a token."""
 
     audiences: Sequence[str] = ()
-    """One of them must be named; none is needed where there are none."""
+    """The token must name one of them; any audience if empty."""
     issuer: str | None = None
     clock_skew_s: int = 30
     scope_claim: str = "scope"
@@ -63,7 +62,7 @@ class JwtRules(NamedTuple):
 
 
 class JwtClaims(NamedTuple):
-    """What a verified token says."""
+    """The claims of a verified token."""
 
     subject: str
     scopes: tuple[str, ...]
@@ -101,7 +100,7 @@ def _jwk(one: Mapping[str, Any]) -> Jwk | None:
 
 
 def verified(token: str, keys: Sequence[Jwk], rules: JwtRules, now_s: float) -> JwtClaims:
-    """Return what a token claims; InvalidJwt says why it is not to be believed."""
+    """Return the claims of a token; InvalidJwt says why it is refused."""
     if len(token) > MAX_TOKEN_BYTES:
         raise InvalidJwt("the token is too long")
     parts = token.split(".")

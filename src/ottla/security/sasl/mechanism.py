@@ -1,4 +1,4 @@
-"""What the SASL server knows of a mechanism.
+"""The interface between the SASL server and its mechanisms.
 
 Kafka: javax.security.sasl.SaslServer.
 """

@@ -39,7 +39,7 @@ _NO_BINDING: Final = b"n,,"
 
 
 class ScramCredential(NamedTuple):
-    """What is stored of a password."""
+    """The stored form of a password."""
 
     salt: bytes
     stored_key: bytes
@@ -113,7 +113,7 @@ class ScramServer:
         return answer.encode()
 
     def _invented(self, user: str) -> ScramCredential:
-        """Return a credential that no proof fits, the same each time for a user."""
+        """Return a credential that no proof matches, the same for each login of a user."""
         salt = hmac.digest(self._secret, user.encode(), "sha256")[:24]
         key = hmac.digest(self._secret, b"key" + user.encode(), self._hash)
         return ScramCredential(salt, key, key, MIN_ITERATIONS)

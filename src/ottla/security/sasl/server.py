@@ -69,7 +69,7 @@ class SaslServer:
 
     @property
     def waits(self) -> bool:
-        """Whether a step may wait for files, so that a worker takes it."""
+        """Whether a step may block on files, and has to run in a worker."""
         return self.mechanism == GSSAPI
 
     @property

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from ottla.clients.arguments import by_topic
 from ottla.errors import CorruptMessage
 from ottla.protocol import codec
 from ottla.protocol.records.consumer_protocol import (
@@ -126,11 +127,3 @@ def _split(data: Buffer) -> tuple[int, memoryview]:
     if version < 0:
         raise CorruptMessage(f"consumer protocol version {version}")
     return version, view[2:]
-
-
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Group partitions by topic."""
-    grouped: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        grouped.setdefault(topic, []).append(partition)
-    return grouped

@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import insort
 from typing import TYPE_CHECKING
 
+from ottla.clients.arguments import by_topic
 from ottla.protocol import codec
 from ottla.protocol.schema import Struct, field, int32
 from ottla.types import TopicPartition
@@ -120,13 +121,10 @@ class StickyAssignor:
 
     def user_data(self, owned: Iterable[TopicPartition], generation: int) -> bytes | None:
         """Return the last assignment and its generation."""
-        grouped: dict[str, list[int]] = {}
-        for topic, partition in owned:
-            grouped.setdefault(topic, []).append(partition)
         body = StickyUserData(
             previous_assignment=[
                 StickyUserData.TopicPartitions(topic=topic, partitions=numbers)
-                for topic, numbers in grouped.items()
+                for topic, numbers in by_topic(owned).items()
             ],
             generation=generation,
         )
