@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
+import time
 import warnings
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from ottla import AsyncProducer, Consumer, IllegalStateError, KafkaError, Producer
-from ottla.clients.loops import CallerDrivenLoop
+from ottla.clients import loops
+from ottla.clients.loops import CallerDrivenLoop, LoopThread
 from ottla.clients.producer.batches import ProducerBatch, delivery_of
-from ottla.errors import ErrorCode
+from ottla.errors import ClosedError, ErrorCode
 from ottla.types import TopicPartition
 from tests.clients.test_transport import Sink
 
@@ -89,3 +92,34 @@ def test_result_is_refused_in_the_loops_thread() -> None:
         await producer.close()
 
     asyncio.run(main())
+
+
+def test_a_call_that_comes_as_the_loop_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread has just closed the client: the loop never gets to the call."""
+    monkeypatch.setattr(loops, "_new_loop", asyncio.new_event_loop)
+    thread = LoopThread("test", lambda: ClosedError("closed"))
+    run = thread.loop.run_until_complete
+    refused: list[object] = []
+
+    async def value() -> int:
+        return 1
+
+    def call() -> None:
+        try:
+            refused.append(thread.call(value(), 10))
+        except (KafkaError, TimeoutError) as error:
+            refused.append(error)
+
+    caller = threading.Thread(target=call)
+
+    def run_and_call(work: Any) -> Any:
+        result = run(work)
+        caller.start()
+        while not thread.loop._ready:  # type: ignore[attr-defined] # queued after the last turn
+            time.sleep(0.001)
+        return result
+
+    thread.loop.run_until_complete = run_and_call  # type: ignore[method-assign]
+    thread.stop()
+    caller.join()
+    assert isinstance(refused[0], ClosedError)

@@ -6,6 +6,7 @@ Kafka: the network and heartbeat threads of its clients.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import threading
 import time
@@ -20,6 +21,7 @@ from ottla.errors import DeliveryError, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from concurrent.futures import Future
     from types import TracebackType
     from typing import Self
 
@@ -89,6 +91,9 @@ class LoopThread:
         self.is_ending = False
         self._last: asyncio.Task[None] | None = None
         self._made_in = os.getpid()
+        self._lock = threading.Lock()
+        self._has_ended = False
+        self._calls: set[Future[Any]] = set()
         self._thread = threading.Thread(target=self._main, name=name, daemon=True)
         self._thread.start()
 
@@ -96,6 +101,11 @@ class LoopThread:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
         self.loop.run_until_complete(_others_done())
+        with self._lock:  # calls that came after the last turn would wait for ever
+            self._has_ended = True
+            late = list(self._calls)
+        for future in late:
+            future.cancel()
         if self.is_ending:
             self.loop.close()
 
@@ -118,16 +128,22 @@ class LoopThread:
         except KafkaError:
             work.close()
             raise
-        try:
+        with self._lock:
+            if self._has_ended:
+                work.close()
+                raise self._closed_error()
             future = asyncio.run_coroutine_threadsafe(work, self.loop)
-        except RuntimeError as error:
-            work.close()
-            raise self._closed_error() from error
+            self._calls.add(future)
         try:
             return future.result(timeout)
         except BaseException:
             future.cancel()
+            if self._has_ended and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+                work.close()
+                raise self._closed_error() from None
             raise
+        finally:
+            self._calls.discard(future)
 
     def stop(self) -> None:
         """Stop the loop and join its thread, also when that has closed the loop by itself.
