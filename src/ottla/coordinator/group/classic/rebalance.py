@@ -14,7 +14,8 @@ are answered. Members that do not sync within the rebalance timeout are removed.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections import deque
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.coordinator.group import records
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
@@ -24,10 +25,19 @@ from ottla.coordinator.runtime.result import Result, empty_result
 from ottla.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable
+
     from ottla.coordinator.group.classic.groups import ClassicGroups
     from ottla.coordinator.group.classic.member import ClassicMember
+    from ottla.protocol.apis.join_group import JoinGroupResponse
+    from ottla.protocol.apis.sync_group import SyncGroupResponse
+    from ottla.purgatory.pending import Pending
 
 log = logging.getLogger("ottla.groups")
+P = TypeVar("P")
+ANSWERS_IN_A_TURN: Final = 100
+"""Joins or syncs that are answered in a turn: each response is encoded and sent in it."""
+_WITH_GENERATION: Final = (ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE)
 
 
 def prepare_or_complete(groups: ClassicGroups, group: ClassicGroup) -> Result[None]:
@@ -136,15 +146,48 @@ def complete_join_phase(groups: ClassicGroups, group: ClassicGroup) -> Result[No
 
 
 def _answer_joins(groups: ClassicGroups, group: ClassicGroup) -> None:
+    generation_id = group.generation_id
     members = group.described_members()
-    for member in tuple(group.members.values()):
+
+    def answer(member: ClassicMember, join: Pending[JoinGroupResponse] | None) -> None:
+        """Answer a join, unless the next rebalance has begun: then it counts for that one."""
+        if group.generation_id != generation_id or not group.is_in(*_WITH_GENERATION):
+            return
+        if member.awaiting_join is not join or group.members.get(member.member_id) is not member:
+            return
         response = group.join_success(member.member_id)
         if group.is_leader(member.member_id):
             response.members = members
         group.complete_join(member, response)
         reschedule(groups, group, member)
         member.is_new = False
-        group.pending_sync[member.member_id] = None
+
+    waiting = [(member, member.awaiting_join) for member in group.members.values()]
+    for member_id in group.members:
+        group.pending_sync[member_id] = None
+    _answer_in_slices(groups, ("answer-joins", group.group_id, generation_id), waiting, answer)
+
+
+def _answer_in_slices(
+    groups: ClassicGroups,
+    key: Hashable,
+    waiting: Iterable[tuple[ClassicMember, P]],
+    answer: Callable[[ClassicMember, P], None],
+) -> None:
+    """Answer the members of a large group in several turns of the loop: others are served between.
+
+    The first slice is answered at once. key is that of the timer of the others.
+    """
+    left = deque(waiting)
+
+    def answer_some() -> Result[None]:
+        for _ in range(min(ANSWERS_IN_A_TURN, len(left))):
+            answer(*left.popleft())
+        if left:
+            groups.timers.schedule(key, 1, answer_some)
+        return empty_result()
+
+    answer_some()
 
 
 def _schedule_sync_deadline(groups: ClassicGroups, group: ClassicGroup) -> None:
@@ -191,13 +234,24 @@ def reset_assignments(groups: ClassicGroups, group: ClassicGroup, error: ErrorCo
 
 
 def _answer_syncs(groups: ClassicGroups, group: ClassicGroup, error: ErrorCode) -> None:
-    for member in tuple(group.members.values()):
-        if error == ErrorCode.NONE:
-            response = group.sync_success(member.assignment)
-        else:
+    generation_id = group.generation_id
+
+    def answer(member: ClassicMember, sync: Pending[SyncGroupResponse] | None) -> None:
+        """Answer a sync, unless that was done: by a later one, or by the member's end."""
+        if sync is None or member.awaiting_sync is not sync:
+            return
+        if error != ErrorCode.NONE:
             response = sync_error(error)
-        if group.complete_sync(member, response):
-            reschedule(groups, group, member)
+        elif group.generation_id != generation_id:
+            response = sync_error(ErrorCode.REBALANCE_IN_PROGRESS)
+        else:
+            response = group.sync_success(member.assignment)
+        group.complete_sync(member, response)
+        reschedule(groups, group, member)
+
+    waiting = [(member, member.awaiting_sync) for member in group.members.values()]
+    key = ("answer-syncs", group.group_id, generation_id, error)
+    _answer_in_slices(groups, key, waiting, answer)
 
 
 def _generation(group: ClassicGroup) -> tuple[str, int]:
