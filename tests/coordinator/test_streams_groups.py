@@ -352,6 +352,30 @@ def test_endpoints_are_listed_with_the_partitions_behind_them() -> None:
     }
 
 
+def test_the_entries_of_unchanged_members_are_made_once() -> None:
+    """And those of members that have changed or left, or whose topics have, follow the change."""
+    made = world()
+    join(made, "a", user_endpoint=api.Endpoint(host="a", port=1))
+    join(made, "b", user_endpoint=api.Endpoint(host="b", port=1))
+
+    def listed(epoch: int) -> dict[str, Any]:
+        answer = beat(made, "a", epoch, endpoint_information_epoch=-1)
+        return {one.user_endpoint.host: one for one in answer.partitions_by_user_endpoint or ()}
+
+    epoch = made.shard().streams.get("g").member("a").member_epoch
+    before = listed(epoch)
+    after = listed(epoch)
+    assert list(before) == list(after) == ["b", "a"]
+    assert before["b"] is after["b"]
+    made.shard().streams.get("g").configured = None
+    replaced = listed(epoch)
+    assert before["b"] is not replaced["b"]
+    assert before["b"] == replaced["b"]
+    beat(made, "b", -1)
+    assert list(listed(epoch)) == ["a"]
+    assert list(made.shard().streams.get("g").endpoints) == ["a"]
+
+
 @pytest.mark.parametrize(
     ("fields", "text"),
     [

@@ -6,7 +6,7 @@ Kafka: org.apache.kafka.coordinator.group.streams.StreamsGroup.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from ottla.coordinator.group.group import GroupType
 from ottla.coordinator.group.member_group import MemberGroup
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.streams.configuration import ConfiguredTopology
     from ottla.coordinator.group.streams.tasks import AssignedTasks, EpochMap, TaskMap
     from ottla.coordinator.group.streams.topology import StreamsTopology
+    from ottla.protocol.apis.streams_group_heartbeat import StreamsGroupHeartbeatResponse
     from ottla.timeline import SnapshotRegistry
 
     Task: TypeAlias = tuple[str, int]
@@ -41,11 +42,20 @@ class StreamsState(StrEnum):
     DEAD = "Dead"
 
 
+class ListedEndpoint(NamedTuple):
+    """An entry in a list of endpoints, and the member and topology that it was made from."""
+
+    member: StreamsMember
+    topology: ConfiguredTopology
+    listed: StreamsGroupHeartbeatResponse.EndpointToPartitions
+
+
 class StreamsGroup(MemberGroup[StreamsMember, Tasks]):
     """Adds the topology and the owners of tasks.
 
     Soft: configured, the topology with the topics of the cluster; shutdown_member_id, the member
-    that requested the end of the application; the endpoint epoch.
+    that requested the end of the application; the endpoint epoch, and the endpoints by member as
+    they were listed last.
     """
 
     group_type = GroupType.STREAMS
@@ -56,6 +66,7 @@ class StreamsGroup(MemberGroup[StreamsMember, Tasks]):
         self.configured: ConfiguredTopology | None = None
         self.shutdown_member_id: str | None = None
         self.endpoint_epoch = 0
+        self.endpoints: dict[str, ListedEndpoint] = {}
         self._validated_epoch: TimelineObject[int] = TimelineObject(registry, 0)
         self._configs: TimelineObject[Mapping[str, str]] = TimelineObject(registry, {})
         self._topology: TimelineObject[StreamsTopology | None] = TimelineObject(registry, None)
