@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from ottla.coordinator.group import ConsumerGroupConfig, RequestContext
+from ottla.coordinator.group.consumer import patterns
 from ottla.coordinator.group.consumer.patterns import MIN_INTERVAL_MS
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -75,6 +77,46 @@ def test_a_pattern_that_explodes_elsewhere_is_linear(pattern: str) -> None:
     made.advance(20)
     assert resolved(made) == {pattern: ()}
     assert time.perf_counter() - start < 5
+
+
+def test_many_patterns_are_compiled_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To compile one takes as long as to match it with fifty topics."""
+    made = world()
+    count = 60
+    for number in range(count):
+        send(made, f"m{number}", subscribed_topic_regex=f"(t|{number})")
+    compiled: list[int] = []
+    compile_pattern = patterns.compiled
+
+    def counted(pattern: str) -> Any:
+        compiled.append(made.clock.time_ms)
+        return compile_pattern(pattern)
+
+    made.advance(MIN_INTERVAL_MS + 10)
+    monkeypatch.setattr(patterns, "compiled", counted)
+    send(made, "m0", subscribed_topic_regex="(t|0)")
+    made.advance(100)
+    assert len(compiled) == count
+    assert max(Counter(compiled).values()) <= 20
+    assert resolved(made) == {f"(t|{number})": ("t",) for number in range(count)}
+
+
+def test_a_resolution_that_fails_begins_again() -> None:
+    """A fault in the check of rights does not keep the group without topics for good."""
+    made = world()
+    faults = [RuntimeError("no rights are known")]
+
+    def may_describe(_name: str) -> bool:
+        if faults:
+            raise faults.pop()
+        return True
+
+    send(made, subscribed_topic_regex="t", may_describe=may_describe)
+    with pytest.raises(RuntimeError):
+        made.advance(10)
+    idle(made)
+    made.advance(10)
+    assert resolved(made) == {"t": ("t",)}
 
 
 def test_a_subscription_of_ten_megabytes_is_refused_by_the_log() -> None:

@@ -2,8 +2,7 @@
 
 Kafka: the consumer part of org.apache.kafka.coordinator.group.GroupMetadataManager's state.
 
-`by_id` is replayed state. The timers, `topic_hashes`, `topics_version` and `resolving`
-(groups whose patterns are being resolved) are soft.
+`by_id` is replayed state. The timers, `topic_hashes` and `topics_version` are soft.
 """
 
 from __future__ import annotations
@@ -45,7 +44,6 @@ class ConsumerGroups(KindOfGroups[ConsumerGroup, ConsumerGroupConfig]):
     new_member_id: Callable[[], str]
     downgrade: Downgrade = _stays
     topic_hashes: dict[str, int] = field(default_factory=dict)
-    resolving: set[str] = field(default_factory=set)
     topics_version: int = 0
 
     def __post_init__(self) -> None:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import re2
 
+from ottla.coordinator.group import slices
 from ottla.coordinator.group.consumer import records
 from ottla.coordinator.group.consumer.group import ResolvedRegex
 from ottla.coordinator.group.consumer.subscription import metadata_hash
-from ottla.coordinator.runtime.result import Result, empty_result
+from ottla.coordinator.group.slices import without_records
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -25,10 +26,14 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.consumer.group import ConsumerGroup
     from ottla.coordinator.group.consumer.groups import ConsumerGroups
     from ottla.coordinator.group.consumer.member import ConsumerMember
+    from ottla.coordinator.group.slices import Slices, Steps
     from ottla.coordinator.runtime import CoordinatorRecord
 
 MIN_INTERVAL_MS: Final = 10_000
-_TOPICS_IN_A_TURN: Final = 1000
+_MATCHES_IN_A_TURN: Final = 1000
+_MATCHES_AT_ONCE: Final = 100
+_COMPILATION_COST: Final = 50
+"""Names that are matched in the time in which an expression is compiled."""
 _MAX_MEMORY_BYTES: Final = 1 << 20
 _DESCRIPTIONS: Final = {
     "missing )": "missing closing )",
@@ -96,14 +101,15 @@ def update(
     if new:
         requested.add(new)
     if requested and _is_due(groups, group, requested):
-        _start(groups, group.group_id, sorted(requested), may_describe)
+        resolution = _resolve(groups, group.group_id, sorted(requested), may_describe)
+        slices.run(groups.timers, _key(group.group_id), resolution)
     return has_changed, is_resolved
 
 
 def _is_due(groups: ConsumerGroups, group: ConsumerGroup, requested: set[str]) -> bool:
     """Whether to look for topics again; a time in the future is one of a clock that was ahead."""
-    if group.group_id in groups.resolving:
-        return False
+    if _key(group.group_id) in groups.timers:
+        return False  # they are being resolved
     known = [group.resolved[pattern] for pattern in requested if pattern in group.resolved]
     last_ms = max((one.timestamp_ms for one in known), default=0)
     now_ms = groups.clock.now_ms()
@@ -121,40 +127,47 @@ def _key(group_id: str) -> Hashable:
     return "consumer-regex", group_id
 
 
-def _start(
+def _resolve(
     groups: ConsumerGroups,
     group_id: str,
     patterns: list[str],
     may_describe: Callable[[str], bool],
-) -> None:
-    """Resolve patterns in turns of the timer."""
-    names = sorted(groups.topics.topic_names())
+) -> Slices[None]:
+    """Find the topics of patterns in slices, then write them."""
     version = groups.topics_version
-    expressions = {pattern: compiled(pattern) for pattern in patterns}
-    found: dict[str, list[str]] = {pattern: [] for pattern in patterns}
-    groups.resolving.add(group_id)
+    names = sorted(groups.topics.topic_names())
+    found = yield from without_records(_find(names, patterns, may_describe))
+    yield _records(groups, group_id, found, version)
 
-    def turn(start: int) -> Result[None]:
-        end = start + _TOPICS_IN_A_TURN // len(patterns) + 1
-        for pattern, expression in expressions.items():
-            matching = [name for name in names[start:end] if expression.fullmatch(name)]
+
+def _find(
+    names: list[str], patterns: list[str], may_describe: Callable[[str], bool]
+) -> Steps[dict[str, list[str]]]:
+    """Return the names that match each pattern, and that the client may describe."""
+    found: dict[str, list[str]] = {}
+    cost = 0
+    for pattern in patterns:
+        expression = compiled(pattern)
+        cost += _COMPILATION_COST
+        found[pattern] = []
+        for start in range(0, len(names), _MATCHES_AT_ONCE):
+            some = names[start : start + _MATCHES_AT_ONCE]
+            matching = [name for name in some if expression.fullmatch(name)]
             found[pattern] += [name for name in matching if may_describe(name)]
-        if end < len(names):
-            groups.timers.schedule(_key(group_id), 1, lambda: turn(end))
-            return empty_result()
-        groups.resolving.discard(group_id)
-        return _apply(groups, group_id, found, version)
-
-    groups.timers.schedule(_key(group_id), 1, lambda: turn(0))
+            cost += len(some)
+            if cost >= _MATCHES_IN_A_TURN:
+                cost = 0
+                yield
+    return found
 
 
-def _apply(
+def _records(
     groups: ConsumerGroups, group_id: str, found: dict[str, list[str]], version: int
-) -> Result[None]:
-    """Write what patterns match; the group epoch rises where that has changed."""
+) -> list[CoordinatorRecord]:
+    """Return the records of what patterns match; the group epoch rises where that has changed."""
     group = groups.find(group_id)
     if group is None:
-        return empty_result()
+        return []
     now_ms = groups.clock.now_ms()
     output: list[CoordinatorRecord] = []
     has_changed = False
@@ -169,4 +182,4 @@ def _apply(
         names = set(group.topic_counts).union(*found.values())
         new_hash = metadata_hash(groups, names)
         output.append(records.group_epoch(group_id, group.epoch + 1, new_hash))
-    return Result(None, output) if output else empty_result()
+    return output
