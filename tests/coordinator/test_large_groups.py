@@ -113,6 +113,7 @@ def test_a_change_is_assigned_in_slices(members: Members) -> None:
         members.beat(name, "epoch=-1")
     before = group.assignment_epoch
     assert f"epoch={before}" in members.beat(left[0])
+    begin_ms = members.world.clock.now_ms()
     slices = 0
     while group.assignment_epoch == before:
         members.world.advance(1)
@@ -120,6 +121,7 @@ def test_a_change_is_assigned_in_slices(members: Members) -> None:
         if slices == 3:
             assert f"epoch={before}" in members.beat(left[1])
     assert slices > 4
+    assert group.assignment_timestamp_ms <= begin_ms + 1
     members.settle(left)
     assert sum(members.targets().values()) == (COUNT)
     assert f"epoch={group.epoch}" in members.beat(left[0])

@@ -148,9 +148,10 @@ def write_target(
     """Compute the target of a group at its present epoch, and write it.
 
     The assignment epoch is not written where a member of the target has left since: the target is
-    incomplete then. Nothing is written of a group that was removed.
+    incomplete then. Nothing is written of a group that was removed. The assignment has the time of
+    its begin: the assignment interval does not grow by the time that the slices take.
     """
-    group_id, epoch = group.group_id, group.epoch
+    group_id, epoch, begin_ms = group.group_id, group.epoch, groups.clock.now_ms()
     target = yield from without_records(steps)
     is_complete = True
     names = iter(target)
@@ -166,4 +167,4 @@ def write_target(
         yield found
     is_complete &= groups.find(group_id) is group
     if is_complete or group.epoch > epoch:
-        yield [records.target_epoch(group_id, epoch, groups.clock.now_ms())]
+        yield [records.target_epoch(group_id, epoch, begin_ms)]
