@@ -119,7 +119,7 @@ def test_a_call_that_comes_as_the_loop_ends_is_refused(monkeypatch: pytest.Monke
             time.sleep(0.001)
         return result
 
-    thread.loop.run_until_complete = run_and_call  # type: ignore[method-assign]
+    thread.loop.run_until_complete = run_and_call  # type: ignore[method-assign, assignment]
     thread.stop()
     caller.join()
     assert isinstance(refused[0], ClosedError)

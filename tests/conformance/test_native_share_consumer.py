@@ -19,6 +19,7 @@ from ottla import (
 )
 from ottla.coordinator.runtime import ShardEnvironment, ShardTimers
 from ottla.coordinator.runtime.loader import Loader
+from ottla.coordinator.runtime.shared_turns import SharedTurns
 from ottla.coordinator.share.config import ShareCoordinatorConfig
 from ottla.coordinator.share.shard import ShareShard, StateChange
 from ottla.coordinator.share.state import ShareKey, StateBatch
@@ -108,9 +109,11 @@ def state_of_kafka(bootstrap: str, topic_id: Uuid) -> State:
 def shard() -> ShareShard:
     """Return a share coordinator's shard of our own."""
     clock = VirtualClock()
-    timers = ShardTimers(TimingWheel(0), clock, lambda _operation, _retry: None)
+    timer = TimingWheel(0)
+    timers = ShardTimers(timer, clock, lambda _operation, _retry: None)
     environment = ShardEnvironment(0, SnapshotRegistry(), timers, clock)
-    return ShareShard(environment, ShareCoordinatorConfig(), lambda _topic_id, _partition: True)
+    turns = SharedTurns(timer, clock)
+    return ShareShard(environment, ShareCoordinatorConfig(), lambda _id, _partition: True, turns)
 
 
 def state_of_ours(data: bytes, key: ShareKey) -> State:

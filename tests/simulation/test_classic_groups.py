@@ -21,6 +21,7 @@ from ottla.coordinator.group.shard import ConsumerDependencies, GroupShard
 from ottla.coordinator.runtime import ShardEnvironment, ShardTimers
 from ottla.coordinator.runtime.active import ShardState
 from ottla.coordinator.runtime.loader import Loader
+from ottla.coordinator.runtime.shared_turns import SharedTurns
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest
 from ottla.purgatory.timing_wheel import TimingWheel
@@ -43,7 +44,8 @@ APPEND_ERRORS = (
 def rebuilt(world: World, log: MemoryLog) -> GroupShard:
     """Return the state machine of partition 0 made from the log alone."""
     registry = SnapshotRegistry()
-    timers = ShardTimers(TimingWheel(0), world.clock, lambda _operation, _retry: None)
+    timer = TimingWheel(0)
+    timers = ShardTimers(timer, world.clock, lambda _operation, _retry: None)
     environment = ShardEnvironment(0, registry, timers, world.clock)
     consumer = ConsumerDependencies(
         world.topics,
@@ -51,7 +53,8 @@ def rebuilt(world: World, log: MemoryLog) -> GroupShard:
         str,
         lambda _group_id: world.streams_config,
     )
-    shard = GroupShard(environment, world.config, str, consumer)
+    turns = SharedTurns(timer, world.clock)
+    shard = GroupShard(environment, world.config, str, consumer, turns)
     loader = Loader(log, 0, shard)
     while not loader.step():
         pass
