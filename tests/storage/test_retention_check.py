@@ -115,6 +115,33 @@ def test_a_damaged_log_is_skipped_and_reported() -> None:
     assert logs.directories[0].is_online
 
 
+def test_workers_read_the_age_of_old_segments() -> None:
+    """After a start it is in their files alone, and a cold disk would delay the loop."""
+    disk = SimulatedDisk()
+    by_time = LogConfig(segment_bytes=400, retention_ms=1_000_000)
+    logs = open_set(disk, config=by_time)
+    for number in range(3):
+        log = make(logs, TopicPartition("t", number))
+        for _ in range(12):
+            put(log)
+    logs.shutdown()
+    logs = open_set(disk, config=by_time)
+    for log in logs:
+        log.update_high_watermark(log.log_end_offset)
+    check = RetentionCheck(logs)
+    reads = check.reads(2)
+    assert len(reads) == 2
+    for one in reads:
+        one.read()
+        one.done()
+    assert len(check.reads(3)) == 1
+    before = disk.reads
+    assert check.step(NOW_MS, None, 2)
+    assert disk.reads == before
+    assert not check.step(NOW_MS, None, 1)
+    assert disk.reads > before
+
+
 def _last_batch(disk: SimulatedDisk) -> int:
     file = disk.open("t-1/00000000000000000000.log")
     return list(walk_file(file, 0, file.size()))[-1].position

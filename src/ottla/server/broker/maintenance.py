@@ -14,6 +14,7 @@ from ottla.server.broker.disk_space import SpaceWatch
 from ottla.server.system.timers import next_aligned_tick
 from ottla.storage.log.retention import ClockJumpDetector
 from ottla.storage.log_set.checkpoint_queue import LOGS_IN_A_TURN, CheckpointJob
+from ottla.storage.log_set.jobs import run_reads
 from ottla.storage.log_set.retention_check import SLICE_LOGS, ProducerExpiry, RetentionCheck
 
 if TYPE_CHECKING:
@@ -189,7 +190,20 @@ class Maintenance:
             self._go_on_with_retention()
 
     def _go_on_with_retention(self) -> None:
-        """Run the next slice; a failing check ends, and the next interval starts a new one."""
+        """Run the next slice, after workers have read the age of its oldest segments."""
+        check = self._check
+        reads = [] if check is None else check.reads(SLICE_LOGS)
+
+        def completed(_none: object) -> None:
+            for one in reads:
+                one.done()
+            _attempt(self._check_slice)
+
+        jobs = [(one.volume, one.read) for one in reads]
+        run_reads(jobs, self._run_on_volume).on_done(completed)
+
+    def _check_slice(self) -> None:
+        """Check some logs; a check that fails ends, and the next interval starts a new one."""
         check, self._check = self._check, None
         if check is None or self._is_stopped:
             return
@@ -197,7 +211,7 @@ class Maintenance:
         if check.step(self._clock.now_ms(), self._steps.step, SLICE_LOGS):
             self._check = check
             next_ms = self._clock.monotonic_ms() + SLICE_PAUSE_MS
-            self._timer.add(next_ms, lambda _now_ms: _attempt(self._go_on_with_retention))
+            self._timer.add(next_ms, lambda _now_ms: self._go_on_with_retention())
         elif self._steps.step == self._checked_step and not self._logs.is_holding_back:
             self._steps.forget()  # a step that came meanwhile is news to the first slices
 

@@ -79,18 +79,14 @@ def _read_ahead(ctx: Context, searches: list[tuple[PartitionLog, int]]) -> Pendi
     """Let a worker read the largest timestamps of segments, then the places of the records."""
     pending: Pending[None] = Pending()
     run_on_volume = ctx.broker.run_on_volume
-    reads = [
-        (log.directory.volume, read)
-        for log, _ in searches
-        if (read := largest_timestamps(log)) is not None
-    ]
+    reads = [read for log, _ in searches if (read := largest_timestamps(log)) is not None]
 
     def completed(_none: object) -> None:
         pending.complete(None)
 
     def read_places(_none: object) -> None:
-        for _, (_, done) in reads:
-            done()
+        for one in reads:
+            one.done()
         places = [
             (log.directory.volume, place)
             for log, timestamp in searches
@@ -98,7 +94,7 @@ def _read_ahead(ctx: Context, searches: list[tuple[PartitionLog, int]]) -> Pendi
         ]
         run_reads(places, run_on_volume).on_done(completed)
 
-    run_reads([(volume, read) for volume, (read, _) in reads], run_on_volume).on_done(read_places)
+    run_reads([(one.volume, one.read) for one in reads], run_on_volume).on_done(read_places)
     return pending
 
 

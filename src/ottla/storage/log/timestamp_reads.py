@@ -1,4 +1,4 @@
-"""Reads of inactive segments for a search by timestamp, as jobs for a worker.
+"""Reads of inactive segments, for a search by timestamp and for retention, as jobs for a worker.
 
 The largest timestamp of a segment is not known before its time index and its last batches were
 read, and the index of an old segment is on the disk only. The jobs read with objects of their own
@@ -10,23 +10,40 @@ Kafka: its request handler threads, which read the indexes themselves (LazyIndex
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import CorruptMessage
 from ottla.protocol.offset_timestamps import MAX_TIMESTAMP
 from ottla.storage.log.timestamps import find_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable, Iterable
 
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.segments.segment import Segment
 
 
-def largest_timestamps(log: PartitionLog) -> tuple[Callable[[], None], Callable[[], None]] | None:
-    """Return (a job, what to call when it is done); None when all of them are known."""
+class TimestampRead(NamedTuple):
+    """Reads the largest timestamps of segments: `read` in a worker, then `done` on the loop."""
+
+    volume: Hashable
+    read: Callable[[], None]
+    done: Callable[[], None]
+
+
+def largest_timestamps(log: PartitionLog) -> TimestampRead | None:
+    """Return the read of all inactive segments; None when their timestamps are known."""
+    return _read_of(log, log.segments)
+
+
+def oldest_timestamp(log: PartitionLog) -> TimestampRead | None:
+    """Return the read of the oldest segment, of which retention needs the age; None when known."""
+    return _read_of(log, [log.segments[0]])
+
+
+def _read_of(log: PartitionLog, segments: Iterable[Segment]) -> TimestampRead | None:
     active = log.segments.active
-    unread = [one for one in log.segments if one is not active and not one.knows_max_timestamp]
+    unread = [one for one in segments if one is not active and not one.knows_max_timestamp]
     if not unread:
         return None
     copies = [(one, one.reopened(log.config)) for one in unread]
@@ -40,7 +57,7 @@ def largest_timestamps(log: PartitionLog) -> tuple[Callable[[], None], Callable[
         for segment, copy in copies:
             segment.take_max_timestamp(copy)
 
-    return read, done
+    return TimestampRead(log.directory.volume, read, done)
 
 
 def place_of_timestamp(log: PartitionLog, timestamp: int) -> Callable[[], None] | None:

@@ -5,15 +5,18 @@ Kafka: LogManager.cleanupLogs, on a thread of its own; UnifiedLog.removeExpiredP
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ottla.errors import CorruptMessage, KafkaError
+from ottla.storage.log.timestamp_reads import oldest_timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.log.retention import ClockStep
+    from ottla.storage.log.timestamp_reads import TimestampRead
     from ottla.storage.log_set.log_set import LogSet
 
 SLICE_LOGS = 256
@@ -40,6 +43,19 @@ class RetentionCheck:
         self._waiting.reverse()
         self.deleted = 0
         """Number of segments deleted so far."""
+
+    def reads(self, max_count: int) -> list[TimestampRead]:
+        """Return the reads that the next `step` of so many logs needs, for workers.
+
+        After a start the age of old segments is on disk only. `step` reads what is missing itself.
+        """
+        table = self._logs.table
+        return [
+            read
+            for log in islice(reversed(self._waiting), max_count)
+            if table.holds(log) and log.config.deletes_by_retention
+            if (read := oldest_timestamp(log)) is not None
+        ]
 
     def step(
         self, now_ms: int, clock_step: ClockStep | None = None, max_count: int | None = None
