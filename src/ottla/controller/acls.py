@@ -31,10 +31,13 @@ from ottla.types import Uuid
 if TYPE_CHECKING:
     from random import Random
 
+    from ottla.controller.result import Slices
     from ottla.timeline import SnapshotRegistry
 
 MAX_ACLS: Final = 100_000
 """Most entries in the cluster; each needs memory on every node."""
+_ENTRIES_PER_SLICE: Final = 2500
+"""Entries compared with a filter in one turn of the loop: about three milliseconds."""
 _ID_BYTES: Final = 16
 
 
@@ -89,8 +92,8 @@ class AclControl:
             permission_type=acl.permission,
         )
 
-    def delete(self, request: DeleteAclsRequest) -> ControllerResult[DeleteAclsResponse]:
-        """Remove the entries that match each filter."""
+    def delete(self, request: DeleteAclsRequest) -> Slices[ControllerResult[DeleteAclsResponse]]:
+        """Remove the entries that match each filter; the slices have no records."""
         removed: dict[Uuid, None] = {}
         results = []
         for one in request.filters:
@@ -100,13 +103,43 @@ class AclControl:
             except KafkaError as error:
                 results.append(result(**_error(error), matching_acls=[]))
                 continue
-            found = {id_: acl for id_, acl in self._by_id.items() if acl_filter.fits(acl)}
+            found = yield from self._matches(acl_filter)
             removed.update(dict.fromkeys(found))
             matching = [_matching(acl) for acl in found.values()]
             results.append(result(error_message=None, matching_acls=matching))
-        records = [MessageAndVersion(RemoveAccessControlEntryRecord(id=id_), 0) for id_ in removed]
+        records = [
+            MessageAndVersion(RemoveAccessControlEntryRecord(id=id_), 0)
+            for id_ in removed
+            if id_ in self._by_id  # a request between two slices may have removed it
+        ]
         response = DeleteAclsResponse(filter_results=results)
         return ControllerResult(records, response, is_atomic=True)
+
+    def _matches(self, acl_filter: AclFilter) -> Slices[dict[Uuid, Acl]]:
+        """Return the entries that match a filter, by id."""
+        if _is_exact(acl_filter):
+            content: Any = acl_filter  # tuples of the same fields are equal
+            known = self._ids.get(content)
+            return {} if known is None else {known: self._by_id[known]}
+        entries = list(self._by_id.items())
+        found: dict[Uuid, Acl] = {}
+        for first in range(0, len(entries), _ENTRIES_PER_SLICE):
+            if first:
+                yield []
+            some = entries[first : first + _ENTRIES_PER_SLICE]
+            found.update({id_: acl for id_, acl in some if acl_filter.fits(acl)})
+        return found
+
+
+def _is_exact(acl_filter: AclFilter) -> bool:
+    """Whether a filter can match one entry only: None, ANY and MATCH stand for several values."""
+    return (
+        None not in acl_filter
+        and acl_filter.resource_type != ResourceType.ANY
+        and acl_filter.pattern_type not in {PatternType.ANY, PatternType.MATCH}
+        and acl_filter.operation != Operation.ANY
+        and acl_filter.permission != Permission.ANY
+    )
 
 
 def acl_of(record: AccessControlEntryRecord) -> Acl:
