@@ -5,14 +5,17 @@ Kafka: org.apache.kafka.controller.ScramControlManager (KIP-900).
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from typing import TYPE_CHECKING, Final
 
 from ottla.controller.result import ControllerResult
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.framing import MessageAndVersion
-from ottla.metadata.scram_credential import MAX_ITERATIONS, MIN_ITERATIONS
+from ottla.metadata.scram_credential import (
+    HASHES,
+    MAX_ITERATIONS,
+    MIN_ITERATIONS,
+    credential_record,
+)
 from ottla.protocol.apis.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -29,7 +32,6 @@ if TYPE_CHECKING:
     from ottla.controller.features import FeatureControl
     from ottla.timeline import SnapshotRegistry
 
-_HASHES: Final = {1: "sha256", 2: "sha512"}
 _SCRAM_FROM: Final = 11
 """The level of metadata.version from which there are such records."""
 MAX_CREDENTIALS: Final = 100_000
@@ -85,7 +87,7 @@ class ScramControl:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
         if not change.name:
             raise _unacceptable("Username must not be empty")
-        if change.mechanism not in _HASHES:
+        if change.mechanism not in HASHES:
             raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
         if isinstance(change, _Upsertion):
             return self._credential(change)
@@ -103,15 +105,11 @@ class ScramControl:
         if is_new and len(self._known) >= MAX_CREDENTIALS:
             text = f"the cluster holds {MAX_CREDENTIALS} SCRAM credentials, the maximum"
             raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
-        digest = _HASHES[change.mechanism]
-        salted = bytes(change.salted_password)
-        client_key = hmac.digest(salted, b"Client Key", digest)
-        return UserScramCredentialRecord(
-            name=change.name,
-            mechanism=change.mechanism,
+        return credential_record(
+            change.name,
+            change.mechanism,
             salt=bytes(change.salt),
-            stored_key=hashlib.new(digest, client_key).digest(),
-            server_key=hmac.digest(salted, b"Server Key", digest),
+            salted_password=bytes(change.salted_password),
             iterations=change.iterations,
         )
 

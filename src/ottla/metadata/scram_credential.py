@@ -1,4 +1,4 @@
-"""Parses `SCRAM-SHA-256=[name=alice,password=…]` into the record of a credential.
+"""The record of a SCRAM credential, and the parser of `SCRAM-SHA-256=[name=alice,password=…]`.
 
 Kafka: org.apache.kafka.metadata.storage.ScramParser. The password itself is not stored (RFC 5802).
 """
@@ -18,8 +18,26 @@ if TYPE_CHECKING:
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16_384
 _SALT_BYTES: Final = 24
-_MECHANISMS: Final = {"SCRAM-SHA-256": (1, "sha256"), "SCRAM-SHA-512": (2, "sha512")}
+HASHES: Final = {1: "sha256", 2: "sha512"}
+"""Hash algorithm by the mechanism's number in records."""
+_MECHANISMS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 _KEYS: Final = frozenset({"name", "password", "salt", "saltedpassword", "iterations"})
+
+
+def credential_record(
+    name: str, mechanism: int, *, salt: bytes, salted_password: bytes, iterations: int
+) -> UserScramCredentialRecord:
+    """Return a user's credential: the keys that verify the password (RFC 5802)."""
+    digest = HASHES[mechanism]
+    client_key = hmac.digest(salted_password, b"Client Key", digest)
+    return UserScramCredentialRecord(
+        name=name,
+        mechanism=mechanism,
+        salt=salt,
+        stored_key=hashlib.new(digest, client_key).digest(),
+        server_key=hmac.digest(salted_password, b"Server Key", digest),
+        iterations=iterations,
+    )
 
 
 def parse_scram_argument(text: str, new_salt: Callable[[int], bytes]) -> UserScramCredentialRecord:
@@ -32,7 +50,7 @@ def parse_scram_argument(text: str, new_salt: Callable[[int], bytes]) -> UserScr
         raise ValueError(f"Failed to find equals sign in SCRAM argument '{text}'")
     if name not in _MECHANISMS:
         raise ValueError(f"The add-scram mechanism {name} is not supported.")
-    mechanism, digest = _MECHANISMS[name]
+    mechanism = _MECHANISMS[name]
     if not rest.startswith("["):
         raise ValueError("Expected configuration string to start with [")
     if not rest.endswith("]"):
@@ -43,14 +61,11 @@ def parse_scram_argument(text: str, new_salt: Callable[[int], bytes]) -> UserScr
         raise ValueError("You must supply 'name' to add-scram")
     iterations = _iterations(values.get("iterations"), name)
     salt = b64decode(values["salt"]) if "salt" in values else new_salt(_SALT_BYTES)
-    salted = _salted_password(values, digest, salt, iterations)
-    client_key = hmac.digest(salted, b"Client Key", digest)
-    return UserScramCredentialRecord(
-        name=user,
-        mechanism=mechanism,
+    return credential_record(
+        user,
+        mechanism,
         salt=salt,
-        stored_key=hashlib.new(digest, client_key).digest(),
-        server_key=hmac.digest(salted, b"Server Key", digest),
+        salted_password=_salted_password(values, HASHES[mechanism], salt, iterations),
         iterations=iterations,
     )
 

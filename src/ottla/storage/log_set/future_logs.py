@@ -56,13 +56,7 @@ class FutureLogs:
         future log of the partition already. ValueError when the topic's name is too long.
         """
         logs = self._logs
-        offline = [one.path for one in logs.directories if not one.is_online]
-        if offline:
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                f"Can not create log for {partition} because log directories "
-                f"{', '.join(offline)} are offline",
-            )
+        logs.check_all_online(partition)
         name = future_name(partition, logs.rng)
         log = logs.open_new(log_dir, name, partition, topic_id=topic_id, now_ms=now_ms)
         self._table.add_future(log_dir, log)

@@ -362,9 +362,14 @@ class LogSet:
         return partition not in self.table.logs and partition not in self.broken
 
     def _refuse_second(self, partition: TopicPartition, *, is_new: bool) -> None:
-        offline = [log_dir.path for log_dir in self.directories if not log_dir.is_online]
-        if offline and not is_new:
+        if not is_new and len(self.online_directories) < len(self.directories):
             self.withheld.add(partition)
+            self.check_all_online(partition)
+
+    def check_all_online(self, partition: TopicPartition) -> None:
+        """Raise KAFKA_STORAGE_ERROR while a directory is offline: it may hold such a log."""
+        offline = [log_dir.path for log_dir in self.directories if not log_dir.is_online]
+        if offline:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"Can not create log for {partition} because log directories "
