@@ -68,7 +68,7 @@ def test_what_was_not_sent_is_taken_back() -> None:
     """An empty response must not count as the full one that it replaces."""
     quota = _limited(1000)
     assert quota.record("ann", "app", 20_000, START_MS) > 0
-    quota.record_freely("ann", "app", -20_000, START_MS)
+    quota.record_unthrottled("ann", "app", -20_000, START_MS)
     assert quota.record("ann", "app", 10_000, START_MS) == 0
 
 

@@ -1,8 +1,8 @@
 """Encodes series in the Prometheus text format and in OpenMetrics.
 
-The prometheus-client library needs a second for ten thousand partitions. Here one `%` formats all
-lines of a family: the template with its names and labels is cached as long as the labels are the
-same object, and the text of a family is cached as long as its values are unchanged.
+The prometheus-client library takes a second for ten thousand partitions. Here one `%` formats all
+lines of a family: the template with its names and labels is cached while the labels are the same
+object, and the text of a family while its values are unchanged.
 
 Kafka: no counterpart; its users run an exporter in the JVM. Hot path: benchmarks/metrics.py.
 """
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 _END = b"# EOF\n"
-_KEPT_FROM = 64
+_CACHED_FROM = 64
 """Smaller families are not cached: a lookup would cost as much as formatting them."""
 
 
-class _Kept(NamedTuple):
+class _Cached(NamedTuple):
     labels: Sequence[str]
     template: str
     values: Sequence[Any]
@@ -36,7 +36,7 @@ class Exposition:
 
     def __init__(self, spelling: Spelling = Spelling.CLASSIC) -> None:
         self._spelling = spelling
-        self._kept: dict[str, _Kept] = {}
+        self._cached: dict[str, _Cached] = {}
 
     def render(self, series: Iterable[Series], *, openmetrics: bool = False) -> Iterator[bytes]:
         """Yield the text, one piece a name; each family has one series, or is empty.
@@ -51,25 +51,25 @@ class Exposition:
             yield _END
 
     def _lines(self, name: str, labels: Sequence[str], values: Sequence[Any]) -> bytes:
-        if len(labels) < _KEPT_FROM:
-            return _written(_template(name, labels), values)
-        kept = self._kept.get(name)
-        if kept is None or kept.labels is not labels:
+        if len(labels) < _CACHED_FROM:
+            return _formatted(_template(name, labels), values)
+        cached = self._cached.get(name)
+        if cached is None or cached.labels is not labels:
             template = _template(name, labels)
-        elif kept.values is values or kept.values == values:
-            return kept.text
+        elif cached.values is values or cached.values == values:
+            return cached.text
         else:
-            template = kept.template
-        text = _written(template, values)
-        self._kept[name] = _Kept(labels, template, values, text)
+            template = cached.template
+        text = _formatted(template, values)
+        self._cached[name] = _Cached(labels, template, values, text)
         return text
 
 
-def _written(template: str, values: Sequence[Any]) -> bytes:
-    return (template % tuple(map(_shown, values))).encode()
+def _formatted(template: str, values: Sequence[Any]) -> bytes:
+    return (template % tuple(map(_number, values))).encode()
 
 
-def _shown(value: Any) -> Any:
+def _number(value: Any) -> Any:
     if type(value) is float and not isfinite(value):
         return "NaN" if value != value else "+Inf" if value > 0 else "-Inf"  # noqa: PLR0124
     return value

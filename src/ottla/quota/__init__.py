@@ -1,1 +1,1 @@
-"""Quotas: limits of users, client ids and addresses, and the throttle times beyond them."""
+"""Quotas: limits of users, client ids and addresses, and throttle times for exceeding them."""

@@ -25,9 +25,9 @@ UNLIMITED: Final = 2**31 - 1
 
 
 class ConnectionRates:
-    """Counts new connections. One over the rate of the node or listener is accepted after a delay.
+    """Counts new connections. Beyond the rate of the node or listener they are accepted late.
 
-    One over the rate of its address is refused: it is closed after a delay, without being read.
+    Beyond the rate of its address a connection is refused: closed after a delay, without a read.
     """
 
     def __init__(self, window: SampleWindow, *, protected_listener: str = "") -> None:
@@ -70,7 +70,7 @@ class ConnectionRates:
             self._address_limits[address] = int(limit)
 
     def wait_ms(self, listener: str, now_ms: int) -> int:
-        """Count a connection; return the delay of it and of those after it."""
+        """Count a connection; return the delay of this one and of later ones."""
         waits = [0]
         if listener != self._protected_listener:
             waits.append(self._over_ms(self._node, self._node_limit, now_ms))
@@ -82,7 +82,7 @@ class ConnectionRates:
     def refuse_ms(self, address: str, now_ms: int) -> int:
         """Count a connection; return 0 when its address is within its limit.
 
-        Otherwise it does not count; return the delay before it is closed.
+        Otherwise it is not counted; return the delay before it is closed.
         """
         limit = self._address_limits.get(address, self._default_limit)
         if limit == UNLIMITED:
@@ -119,10 +119,10 @@ class ConnectionRates:
         measured = rate.rate(now_ms)
         if measured <= limit:
             return 0
-        longest_ms = self._window.sample_ms
+        max_delay_ms = self._window.sample_ms
         if limit == 0:
-            return longest_ms
-        return min(over_rate_ms(measured, limit, rate.window_ms(now_ms)), longest_ms)
+            return max_delay_ms
+        return min(over_rate_ms(measured, limit, rate.window_ms(now_ms)), max_delay_ms)
 
 
 def plain_address(name: str | bytes) -> str:

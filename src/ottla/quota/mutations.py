@@ -28,17 +28,17 @@ class TokenBucket:
 
     def take(self, count: float, limit: float, now_ms: int) -> None:
         """Take tokens, or return them when count is negative; the result may be negative."""
-        most = self._window.length_s * limit
-        self._tokens = min(most, self.measure(limit, now_ms) - count)
+        burst = self._window.length_s * limit
+        self._tokens = min(burst, self.measure(limit, now_ms) - count)
 
     def measure(self, limit: float, now_ms: int) -> float:
         """Refill for the elapsed time and return the tokens; negative when overdrawn."""
-        most = self._window.length_s * limit
+        burst = self._window.length_s * limit
         if self._tokens is None:
-            self._tokens = most
+            self._tokens = burst
         else:
             gained = limit * ((now_ms - self._filled_ms) / 1000)
-            self._tokens = min(most, self._tokens + gained)
+            self._tokens = min(burst, self._tokens + gained)
         self._filled_ms = now_ms
         return self._tokens
 

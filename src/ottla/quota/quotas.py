@@ -91,7 +91,7 @@ class Quotas:
         self.version += 1
 
     def concerns(self, user: str, client_id: str) -> bool:
-        """Whether a user's client has a limit; requests of others are not measured."""
+        """Whether a user's client has a limit; requests of other clients are not measured."""
         key = (user, client_id)
         known = self._concerned.get(key)
         if known is None:

@@ -76,7 +76,7 @@ class RateQuota(Meters[_Meter]):
         for entity, meter in self:
             yield ClientUse(entity, meter.rate(now_ms), meter.mean_throttle_time_ms(now_ms))
 
-    def record_freely(self, user: str, client_id: str, amount: float, now_ms: int) -> None:
+    def record_unthrottled(self, user: str, client_id: str, amount: float, now_ms: int) -> None:
         """Record usage, or subtract a negative amount, without throttling this request."""
         limited = self.find(user, client_id, now_ms)
         if limited is not None:

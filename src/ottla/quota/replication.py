@@ -1,9 +1,9 @@
-"""Limits on the bytes that brokers copy from each other, of the replicas that are listed.
+"""Limits on the bytes that brokers replicate from each other, for the replicas that are listed.
 
 `leader` limits what this broker sends to followers that are not in sync, `follower` what it fetches
-for its own replicas that lag. All bytes of listed replicas count, also of those in sync; only the
-others wait, so that a limit makes no replica fall out of sync. `directories` limits what moves
-between log directories copy, of all replicas.
+for its own replicas that lag. All bytes of listed replicas count, those of replicas in sync
+included; only replicas out of sync are throttled, so that a limit makes none fall out of sync.
+`directories` limits the bytes copied by moves between log directories, of all replicas.
 
 Kafka: kafka.server.ReplicationQuotaManager, TopicConfigHandler.updateThrottledList (KIP-73).
 """
@@ -32,14 +32,14 @@ _ALL: Final = "*"
 
 
 class ReplicationQuota:
-    """A limit in bytes per second, and the partitions that it holds for."""
+    """A limit in bytes per second, and the partitions to which it applies."""
 
     __slots__ = ("_listed", "_sample_ms", "_stat", "is_on", "is_used", "limit")
 
     def __init__(self, window: SampleWindow) -> None:
         self.limit = UNLIMITED
         self.is_on = False
-        """Whether any partition is listed; otherwise nothing is asked or measured."""
+        """Whether any partition is listed; otherwise nothing is measured."""
         self.is_used = False
         """Whether bytes were recorded since the start."""
         self._stat = SampledStat(window)
@@ -55,7 +55,7 @@ class ReplicationQuota:
         self.is_on = bool(self._listed)
 
     def is_listed(self, partition: TopicPartition) -> bool:
-        """Whether the limit holds for a partition."""
+        """Whether the limit applies to a partition."""
         topic, index = partition
         if topic not in self._listed:
             return False

@@ -23,7 +23,7 @@ D = TypeVar("D")
 class Begun(Generic[D]):
     """The description of a group, whose members are still to be described and added.
 
-    `members` refers only to what does not change any more.
+    `members` refers only to immutable state.
     """
 
     group: Any

@@ -29,7 +29,7 @@ Begin: TypeAlias = "Callable[[Groups, str, int], Begun[D]]"
 
 
 class Descriptions:
-    """Describes groups of all shards, so many members in a turn."""
+    """Describes groups of all shards, a bounded number of members in each turn."""
 
     def __init__(
         self, runtime: CoordinatorRuntime[GroupShard], partition_for: Callable[[str], int]
@@ -58,7 +58,7 @@ class Descriptions:
             for name in names:
                 begun = self._runtime.read(partition, partial(_begin_one, begin, name))
                 while not begun.done:
-                    yield ANSWER_RECORDS  # another operation of the partition is under way
+                    yield ANSWER_RECORDS  # another operation of the partition is in progress
                 yield _READ_COST_RECORDS
                 if begun.error is not None:
                     described.append(refuse(name, begun.error))

@@ -1,4 +1,4 @@
-"""The kinds of groups, and what the coordinator asks of each.
+"""The kinds of groups, and the interface that all of them have.
 
 Kafka: org.apache.kafka.coordinator.group.Group.
 """

@@ -1,4 +1,4 @@
-"""What consumer, share and streams groups of one shard have in common: a table, members' timers.
+"""What consumer, share and streams groups of one shard have in common: table, members' timers.
 
 Kafka: what recurs for each kind in org.apache.kafka.coordinator.group.GroupMetadataManager.
 """
@@ -28,7 +28,7 @@ _RETRY_MS: Final = 1000
 
 
 class MemberTimer(Enum):
-    """What a member has to do within a time."""
+    """What a member has to do before a timer fires."""
 
     SESSION = "send a heartbeat"
     REBALANCE = "give up partitions or tasks"
@@ -57,11 +57,11 @@ class RevokingMember(Protocol):
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The time that it has."""
+        """The time within which it has to give them up."""
 
     @property
     def state(self) -> Enum:
-        """Its progress."""
+        """Its progress towards its target."""
 
 
 G = TypeVar("G", bound="MemberGroup[Any, Any]")
@@ -143,13 +143,13 @@ class KindOfGroups(Generic[G, S]):
         delay_ms: int,
         otherwise: Callable[[], Result[None]],
     ) -> None:
-        """Run an operation unless the member does something within a time."""
+        """Run an operation after a delay, unless the timer is cancelled: the member has acted."""
         self.timers.schedule(
             self._key(what, group_id, member_id), delay_ms, otherwise, retry_ms=_RETRY_MS
         )
 
     def expects(self, what: MemberTimer, group_id: str, member_id: str) -> bool:
-        """Whether the member has to do this."""
+        """Whether this timer of the member is running."""
         return self._key(what, group_id, member_id) in self.timers
 
     def cancel(self, what: MemberTimer, group_id: str, member_id: str) -> None:
@@ -157,10 +157,9 @@ class KindOfGroups(Generic[G, S]):
         self.timers.cancel(self._key(what, group_id, member_id))
 
     def cancel_timers(self, group_id: str, member_id: str) -> None:
-        """End the timers of a member that is removed, but for its session, which then finds none.
+        """Cancel the timers of a member that is removed, except its session, which then finds none.
 
-        Where the records of its end cannot be written, the member is still there, and its session
-        removes it.
+        Where the tombstones cannot be written the member remains, and its session removes it.
         """
         for what in MemberTimer:
             if what is not MemberTimer.SESSION:
@@ -194,7 +193,7 @@ class KindOfGroups(Generic[G, S]):
         )
 
     def extend_session(self, group_id: str, member_id: str, timeout_ms: int) -> bool:
-        """Let a session end later than it would; False where it has to be started."""
+        """Postpone the end of a session; False where the session has to be started."""
         key = (self.kind, group_id, MemberTimer.SESSION, member_id)
         return self.timers.postpone(key, timeout_ms)
 
@@ -215,7 +214,7 @@ class KindOfGroups(Generic[G, S]):
         *,
         is_revoking: bool,
     ) -> None:
-        """Start the time for a revocation of a member that has moved, or end it."""
+        """Start or cancel the timer of a revocation, for a member whose state has changed."""
         if is_revoking:
             self.await_revocation(group_id, member, remove)
         else:
@@ -224,7 +223,7 @@ class KindOfGroups(Generic[G, S]):
     def await_revocation(
         self, group_id: str, member: RevokingMember, remove: Callable[[G, Any], Result[None]]
     ) -> None:
-        """Remove a member that does not give up what it should within its rebalance timeout."""
+        """Remove a member that does not complete its revocation within its rebalance timeout."""
         member_id, epoch = member.member_id, member.member_epoch
 
         def expire() -> Result[None]:

@@ -41,10 +41,10 @@ _NEXT_TURN_MS: Final = 1
 
 
 def is_due(timestamp_ms: int, interval_ms: int, now_ms: int) -> bool:
-    """Whether the assignment interval has passed since the last assignment; 0 stands for none.
+    """Whether the assignment interval has passed since the last assignment; 0 means none.
 
-    An assignment of the future is one of a clock that was ahead, most often another broker's: in
-    Kafka its group waits until the clock of its coordinator is there.
+    A timestamp in the future comes from a clock that was ahead, usually another broker's: in Kafka
+    its group waits until the clock of its coordinator has reached it.
     """
     return not timestamp_ms or not timestamp_ms <= now_ms < timestamp_ms + interval_ms
 
@@ -115,7 +115,7 @@ def run(timers: ShardTimers, key: Hashable, slices: Slices[None]) -> None:
     if key in timers:
         return
 
-    def give_up(error: KafkaError | None) -> None:
+    def cancel_if_failed(error: KafkaError | None) -> None:
         if error is not None:
             timers.cancel(key)
 
@@ -124,7 +124,7 @@ def run(timers: ShardTimers, key: Hashable, slices: Slices[None]) -> None:
         if records is None:
             return empty_result()
         timers.schedule(key, _NEXT_TURN_MS, step)
-        return Result(None, records, on_append=give_up)
+        return Result(None, records, on_append=cancel_if_failed)
 
     timers.schedule(key, _NEXT_TURN_MS, step)
 

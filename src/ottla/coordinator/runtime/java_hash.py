@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 _POWERS: Final = tuple(31**exponent for exponent in range(63, -1, -1))
 
-_REMEMBERED_LENGTH: Final = 255
-"""The hashes of ids up to this length are remembered: each request of a group needs its one."""
+_CACHED_LENGTH: Final = 255
+"""The hashes of ids up to this length are cached: each request of a group needs its hash."""
 
 
 def string_hash(text: str) -> int:
     """Return String.hashCode(): 31-polynomial over UTF-16 units, as a signed 32-bit number."""
-    return _short_hash(text) if len(text) <= _REMEMBERED_LENGTH else _hash(text)
+    return _short_hash(text) if len(text) <= _CACHED_LENGTH else _hash(text)
 
 
 def _hash(text: str) -> int:

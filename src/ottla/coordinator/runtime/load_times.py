@@ -11,7 +11,7 @@ from typing import Final
 
 WINDOW_MS: Final = 30_000
 _MAX_RECENT: Final = 10_000
-"""Durations that are kept; where more come in 30 seconds, the figures are of the newest."""
+"""Durations that are kept; of more than these in 30 seconds the newest count."""
 
 
 class LoadTimes:
@@ -20,16 +20,16 @@ class LoadTimes:
     def __init__(self) -> None:
         self.count = 0
         self._recent: deque[tuple[int, int]] = deque(maxlen=_MAX_RECENT)
-        """When it was over, and how long it took, in milliseconds."""
+        """When it ended, and how long it took, in milliseconds."""
 
     def add(self, duration_ms: int, now_ms: int) -> None:
-        """Take a duration."""
+        """Add a duration that has ended now."""
         self.count += 1
         self._recent.append((now_ms, duration_ms))
         self._forget_old(now_ms)
 
     def figures(self, now_ms: int) -> tuple[float, int]:
-        """Return average and maximum; zeros when there were none lately."""
+        """Return average and maximum; zeros without durations in the window."""
         self._forget_old(now_ms)
         durations = [duration_ms for _, duration_ms in self._recent]
         if not durations:

@@ -2,10 +2,10 @@
 
 Kafka: org.apache.kafka.coordinator.common.runtime.CoordinatorLoaderImpl.
 
-Where a shard's topic is compacted, of many records of a key only the newest is replayed, in the
-order of their offsets: what the cleaner would have left, and a shard must be able to load that.
-Records of transactions and what stands around them are replayed one by one, as are all records of
-topics that are not compacted.
+Where a shard's topic is compacted, only the newest record of a key is replayed, in the order of
+offsets: what the cleaner would have left, which a shard must be able to load. Records of
+transactions and those between them are replayed one by one, as are all records of topics that are
+not compacted.
 
 No snapshots are taken while loading, so undo logs cost nothing. A new leader's high watermark may
 be lower than what the old one had acknowledged. The shard therefore serves no request until all
@@ -33,9 +33,9 @@ SLICE_RECORDS: Final = 250
 WALKED_IN_A_REPLAY: Final = 20
 """Records that are walked over in the time of one replay."""
 COPIED_IN_A_REPLAY: Final = 200
-"""Collected records that are put into order for their replay in the time of one."""
+"""Collected records that are ordered for their replay in the time of one replay."""
 MAX_KEYS: Final = 25_000
-"""Keys whose newest records wait for their replay: some megabytes, ordered in some milliseconds."""
+"""Keys whose newest records are collected before a replay: some megabytes of memory."""
 
 
 class Loader:
@@ -56,11 +56,11 @@ class Loader:
         self._place = 0
         """Where the next batch begins in the data."""
         self._left = 0
-        """Records that this turn may still replay."""
+        """Records that this step may still replay."""
         self._may_read = True
         self._newest: dict[bytes, tuple[int, bytes | None]] = {}
         self._replays: list[tuple[bytes, tuple[int, bytes | None]]] = []
-        """What was collected and is to be replayed, the last one first: freed one by one."""
+        """Collected records to be replayed, in reverse order: each is freed by its pop."""
 
     @property
     def spent(self) -> int:
@@ -84,7 +84,7 @@ class Loader:
         return False
 
     def _walk(self) -> bool:
-        """Walk over batches that were read; return False where the turn has to end."""
+        """Walk over batches that were read; return False where the step has to end."""
         if not self._shard.is_compacted:
             self._replay_some()
             return self.position >= self.target or self._left <= 0 or self._read()
@@ -112,7 +112,7 @@ class Loader:
         return True
 
     def _read(self) -> bool:
-        """Read more, once in a turn; return False where that was done."""
+        """Read more, once in a step; return False where the step has read before."""
         if not self._may_read:
             return False
         self._may_read = False

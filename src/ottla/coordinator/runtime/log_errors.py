@@ -36,7 +36,7 @@ def operation_error(error: Exception) -> ErrorCode:
 
 
 def describe_error(group_id: str, error: Exception) -> ErrorCode:
-    """Return the code for a group that cannot be described; first of all it needs a name."""
+    """Return the code for a group that cannot be described: INVALID_GROUP_ID without a name."""
     return operation_error(error) if group_id else ErrorCode.INVALID_GROUP_ID
 
 

@@ -32,9 +32,9 @@ class Result(Generic[T]):
     """Records, the response that is sent when they are committed, and a completion callback.
 
     `on_append` runs once: with None when the records are committed, before the response is
-    released, or with the error that kept them from it. It may change soft state only. After a
-    timeout the records may still be committed: `on_commit` runs when they are, in time or not, and
-    never where they are lost.
+    released, or with the error that prevented it. It may change soft state only. After a timeout
+    the records may still be committed: `on_commit` runs when they are, before or after the
+    timeout, and never where they are lost.
     Records that are not `atomic` may be split into several batches, some of which may be written
     while others are refused.
     """
@@ -47,12 +47,12 @@ class Result(Generic[T]):
 
 
 class TransactionalProducer(NamedTuple):
-    """The transactional producer in whose name records are written."""
+    """The transactional producer of the records."""
 
     producer_id: int
     producer_epoch: int
     verification: object = None
-    """What the log gave out for the verification of this transaction (KIP-890)."""
+    """The log's token for the verification of this transaction (KIP-890)."""
 
 
 class EndTransaction(NamedTuple):

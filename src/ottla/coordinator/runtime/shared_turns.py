@@ -25,13 +25,13 @@ Work: TypeAlias = "Generator[int, None, T]"
 """A computation that yields what it has cost since it last yielded, in records."""
 
 ANSWER_RECORDS: Final = 100
-"""What an answer may cost in one turn: it is to leave time for other requests."""
+"""What an answer may cost in one turn, to leave time for other requests."""
 _STEP_COST_RECORDS: Final = 10
-"""A step without records, which reads the log, counts as so many."""
+"""The cost of a step that reads the log, besides its records."""
 
 
 class SharedTurns:
-    """Runs the lasting work of a coordinator, so many records in a millisecond in all.
+    """Runs the long work of a coordinator, SLICE_RECORDS in a millisecond in all.
 
     Work is measured in records as a load replays them, some 20 µs each.
     """
@@ -47,7 +47,7 @@ class SharedTurns:
     def add(self, step: Callable[[], bool]) -> None:
         """Call step() until it returns False, each time in another millisecond.
 
-        The first time is now, unless enough was done in this millisecond.
+        The first time is now, unless other work waits or has used up this millisecond.
         """
         if not self.is_free or step():
             self._wait(step)
@@ -59,7 +59,7 @@ class SharedTurns:
         return not self._steps and self._records_left > 0
 
     def run(self, work: Work[T]) -> Pending[T]:
-        """Compute an answer, of which a part is computed now and the rest in turns."""
+        """Compute an answer: a part of it now, the rest in turns."""
         answer: Pending[T] = Pending()
 
         def step() -> bool:

@@ -1,4 +1,4 @@
-"""A read of all entries of a coordinator, so many in a turn of the event loop.
+"""A read of all entries of a coordinator, a bounded number in each turn of the event loop.
 
 Each slice reads what is committed by then: a list of all entries is no snapshot, as in Kafka.
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 class SlicedRead(Generic[S, T]):
     """The entries of all partitions that this node leads; `pending` has them in the end.
 
-    Fails with the first error but NOT_COORDINATOR: a partition that another node leads by now is
+    Fails with the first error but NOT_COORDINATOR: a partition that has moved to another node is
     left out.
     """
 
@@ -40,7 +40,7 @@ class SlicedRead(Generic[S, T]):
         keys: Callable[[S, int], Iterable[str]],
         read: Callable[[S, int, Sequence[str]], list[T]],
     ) -> None:
-        """keys(shard, epoch) returns what there is, read(shard, epoch, some keys) the entries."""
+        """keys(shard, epoch) returns all keys, read(shard, epoch, some keys) their entries."""
         self.pending: Pending[list[T]] = Pending()
         self.cost = 0
         """Of the last step, in records."""
@@ -68,12 +68,12 @@ class SlicedRead(Generic[S, T]):
                 self._take(self._waiting)
                 self._waiting = None
             else:
-                break  # another operation of the partition is under way in this very turn
+                break  # another operation of the partition is in progress in this turn
         self.cost = (KEYS_IN_A_TURN - left) // _KEYS_AS_A_RECORD
         return not self.pending.done
 
     def _next(self, max_count: int) -> tuple[Pending[list[T]] | None, int]:
-        """Begin the next read, and say how many entries it counts as."""
+        """Begin the next read; return it, and how many entries it counts as."""
         if self._keys:
             some = self._keys[:max_count]
             del self._keys[:max_count]

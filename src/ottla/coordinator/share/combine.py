@@ -1,7 +1,7 @@
-"""Merges batches of record states: later ones win, equal neighbours become one.
+"""Merges batches of record states; adjacent batches in the same state become one.
 
-Batches that overlap are cut; of two states of a record the one after more deliveries counts, after
-equally many the higher state.
+Overlapping batches are cut. Of two states of a record the one with more deliveries counts; with
+equally many, the higher state.
 
 Kafka: org.apache.kafka.coordinator.share.PersisterStateBatchCombiner.
 """

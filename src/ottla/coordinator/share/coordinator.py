@@ -98,7 +98,7 @@ class ShareCoordinator:
         self.write_times = LoadTimes()
         """How long writes of states took until they were committed."""
         self.pruned_offsets: dict[int, int] = {}
-        """By partition of the state topic: below which offset records were deleted last."""
+        """The offset of the last pruning, by partition of the state topic."""
         self._schedule_pruning()
 
     def partition_for(self, key: str) -> int:
@@ -339,7 +339,7 @@ class ShareCoordinator:
         self._timer.add(due_ms, lambda _now_ms: self.prune())
 
     def prune(self) -> None:
-        """Delete the records of the state topic that no share partition needs any more."""
+        """Delete the records of the state topic that no share partition needs."""
         self._schedule_pruning()
         for partition, state in self.runtime.partitions.items():
             if state is not ShardState.ACTIVE:

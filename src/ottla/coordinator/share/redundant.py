@@ -1,4 +1,4 @@
-"""Below which offset of `__share_group_state` no snapshot is needed: what pruning deletes.
+"""The offset of `__share_group_state` below which no snapshot is needed: pruning deletes there.
 
 The topic is not compacted; a share partition needs its last snapshot and the updates after it.
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class SnapshotOffsets:
-    """The offset of each share partition's last snapshot; a deleted one counts up to its end."""
+    """The offset of each share partition's last snapshot, and of the last tombstone."""
 
     def __init__(self, registry: SnapshotRegistry) -> None:
         self._offsets: TimelineDict[ShareKey, int] = TimelineDict(registry)
         self._deleted: TimelineDict[str, int] = TimelineDict(registry)
 
     def replay(self, key: ShareKey, offset: int, *, is_deleted: bool) -> None:
-        """Take note of a snapshot or of the end of a share partition."""
+        """Record the offset of a snapshot, or of a tombstone."""
         if is_deleted:
             self._offsets.pop(key, None)
             self._deleted["last"] = offset
@@ -32,7 +32,7 @@ class SnapshotOffsets:
             self._offsets[key] = offset
 
     def redundant_before(self, epoch: int) -> int | None:
-        """Return the offset below which the committed state needs nothing; None for none."""
+        """Return the offset below which the committed state needs no record; None for none."""
         offsets = self._offsets.at(epoch)
         lowest = min(offsets.values()) if offsets else self._deleted.at(epoch).get("last", 0)
         return lowest or None

@@ -153,8 +153,8 @@ class ShareShard:
     def initialize(self, key: ShareKey, state_epoch: int, start_offset: int) -> Result[None]:
         """Begin a share partition, or begin it again: with a later state epoch, or at an offset.
 
-        A request without a start offset that repeats the state epoch changes nothing: one that was
-        delayed would take away what members have acknowledged since. Kafka's does.
+        A request without a start offset that repeats the state epoch changes nothing: a delayed
+        duplicate would discard what members have acknowledged since, as it does in Kafka.
         """
         _check_partition(key)
         if state_epoch != _NO_EPOCH and self._state_epochs.get(key, _NO_EPOCH) > state_epoch:

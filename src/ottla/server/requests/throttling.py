@@ -123,7 +123,7 @@ class QuotaUse:
         size = codec.records_size(list(frame)) - header_bytes
         throttle_ms = max(throttle_ms, quota.record(ctx.user, ctx.client_id, size, now_ms))
         if throttle_ms:
-            quota.record_freely(ctx.user, ctx.client_id, -size, now_ms)
+            quota.record_unthrottled(ctx.user, ctx.client_id, -size, now_ms)
             empty = _without_records(ctx, request, response)
             frame = self._frame(ctx, empty, throttle_ms)
         self._send(ctx, frame, throttle_ms, now_ms)

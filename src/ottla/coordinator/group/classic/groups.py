@@ -4,9 +4,9 @@ Kafka: the classic part of org.apache.kafka.coordinator.group.GroupMetadataManag
 
 `stored` is replayed state: the last complete generation of each group, a timeline. `live` is the
 shard's soft state: groups with their pending joins and syncs. A live group is created from the
-stored one on first access and is discarded with the shard. Where a group of another kind has its
-name it does not count. `simple` is replayed state, too: the
-groups without a generation that exist because offsets were committed under their name.
+stored one on first access and is discarded with the shard; it is hidden while a group of another
+kind has its name. `simple` is replayed state, too: the groups without a generation that exist
+because offsets were committed under their name.
 """
 
 from __future__ import annotations

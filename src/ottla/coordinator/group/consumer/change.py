@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class GroupChange:
     """A change while it is processed: the records it writes, the static member it replaces.
 
-    owned is what the member says it owns, None where it says nothing.
+    owned are the partitions that the member reports as its own, None where it reports none.
     """
 
     groups: ConsumerGroups
@@ -82,7 +82,7 @@ class GroupChange:
         *,
         has_changed: bool,
     ) -> ConsumerMember:
-        """Return the member a step nearer to a target, which is an epoch and its partitions."""
+        """Return the member one step closer to a target: an epoch and its partitions."""
         reconciled = Reconciliation(
             self.groups, self.group, member, target[0], target[1], self.owned, has_changed
         ).next_member()

@@ -24,7 +24,7 @@ def commit_validator(
     member_epoch: int,
     api_version: int,
 ) -> PartitionCheck | None:
-    """Raise for a wrong member; return a check of each partition, None where all are good.
+    """Raise for an invalid member; return a check of each partition, None if none is needed.
 
     A member may commit a partition at an older epoch if it has owned the partition since then.
     """
@@ -68,7 +68,7 @@ def _check(
 
 
 def check_fetch(group: ConsumerGroup, member_id: str | None, member_epoch: int, epoch: int) -> None:
-    """Raise UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH; requests without a member are good."""
+    """Raise UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH; requests without a member pass."""
     if member_id is None and member_epoch < 0:
         return
     member = group.member_at(member_id, epoch)

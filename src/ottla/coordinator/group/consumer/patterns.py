@@ -66,7 +66,7 @@ def compiled(pattern: str) -> Any:
 
 
 def _description(problem: str) -> str:
-    """Return what RE2/J, which Kafka uses, says of a problem."""
+    """Return the description of a problem by RE2/J, which Kafka uses."""
     kind, _, place = problem.partition(": ")
     if place.startswith("(?<"):
         kind = "invalid named capture group"
@@ -82,7 +82,7 @@ def update(
     *,
     may_describe: Callable[[str], bool],
 ) -> tuple[bool, bool]:
-    """Follow a member's pattern: whether it has changed, and whether its topics are known already.
+    """Apply a member's pattern: whether it has changed, and whether its topics are known already.
 
     Begins to resolve the group's patterns where they are new or no longer current, to the topics
     that the member's client may describe.
@@ -107,7 +107,7 @@ def update(
 
 
 def _is_due(groups: ConsumerGroups, group: ConsumerGroup, requested: set[str]) -> bool:
-    """Whether to look for topics again; a time in the future is one of a clock that was ahead."""
+    """Whether to resolve again; a time in the future is that of a clock that was ahead."""
     if _key(group.group_id) in groups.timers:
         return False  # they are being resolved
     known = [group.resolved[pattern] for pattern in requested if pattern in group.resolved]

@@ -34,7 +34,7 @@ _UNKNOWN_STATE = (
 class Reconciliation:
     """A step of a member of a group.
 
-    owned is what the member says it owns, None where it says nothing.
+    owned are the partitions that the member reports as its own, None where it reports none.
     """
 
     groups: ConsumerGroups
@@ -66,7 +66,7 @@ class Reconciliation:
         return {topic_id for topic_id in ids if topic_id is not None}
 
     def _owns(self, partitions: EpochsByPartition) -> bool:
-        """Whether the member still owns one of these; it does as long as it says nothing."""
+        """Whether the member still owns one of these: assumed as long as it reports nothing."""
         if self.owned is None:
             return True
         return any(
@@ -101,13 +101,13 @@ class Reconciliation:
         is_waiting = False
         new: list[tuple[Uuid, int]] = []
         for topic_id in dict.fromkeys((*self.target, *member.assigned)):
-            wanted = self.target.get(topic_id, ()) if topic_id in subscribed else ()
+            targeted = self.target.get(topic_id, ()) if topic_id in subscribed else ()
             current = member.assigned.get(topic_id, {})
-            target = frozenset(wanted)
+            target = frozenset(targeted)
             for index, assigned_epoch in current.items():
                 side = assigned if index in target else revoked
                 side.setdefault(topic_id, {})[index] = assigned_epoch
-            for index in wanted:
+            for index in targeted:
                 if index in current:
                     continue
                 if self._is_held_by_another(topic_id, index):

@@ -90,8 +90,8 @@ def _require(condition: bool, text: str) -> None:  # noqa: FBT001 - reads as a s
 def check_epoch(member: ConsumerMember, epoch: int, owned: TopicPartitions | None) -> None:
     """Raise FENCED_MEMBER_EPOCH unless the member is at this epoch.
 
-    The previous epoch is good where the response with the new one may have been lost: if the member
-    owns no more than what it was assigned.
+    The previous epoch is accepted where the response with the new one may have been lost: if the
+    member owns nothing but what it is assigned.
     """
     if epoch in (member.member_epoch, JOIN_EPOCH):
         return

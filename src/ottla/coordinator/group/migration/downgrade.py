@@ -1,7 +1,7 @@
 """A consumer group whose last member of the consumer protocol is gone becomes a classic group.
 
-The classic group is soft state that is there before its records are: it counts as soon as they are
-replayed, because lookups prefer the consumer group until then.
+The classic group is soft state, created before its records are replayed. Until then lookups prefer
+the consumer group.
 
 Kafka: GroupMetadataManager.{validateOnlineDowngradeWithFencedMembers,
 validateOnlineDowngradeWithReplacedMember, convertToClassicGroup}, ClassicGroup.fromConsumerGroup.

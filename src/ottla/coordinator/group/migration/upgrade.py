@@ -32,7 +32,7 @@ log = logging.getLogger("ottla.groups")
 def upgrade(groups: Groups, classic: ClassicGroup) -> tuple[ConsumerGroup, list[CoordinatorRecord]]:
     """Return the consumer group and its records; GROUP_ID_NOT_FOUND where it must stay classic.
 
-    Members that wait for the end of a rebalance are told to join again.
+    Members that wait for the end of a rebalance get REBALANCE_IN_PROGRESS, and join again.
     """
     _validate(groups, classic)
     for member in tuple(classic.members.values()):

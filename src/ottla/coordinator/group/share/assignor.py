@@ -60,7 +60,7 @@ def _assign(
     targets: list[Partition],
     owned: Mapping[str, Mapping[Uuid, tuple[int, ...]]],
 ) -> Steps[dict[str, dict[Partition, None]]]:
-    """Assign partitions to members who all read them."""
+    """Assign partitions to members that all subscribe to them."""
     own: dict[str, dict[Partition, None]] = {name: {} for name in names}
     if not targets:
         return own

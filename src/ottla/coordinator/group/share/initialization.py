@@ -45,7 +45,7 @@ def begin(
     """Return the share partitions of subscribed topics that have no state yet; None without any."""
     missing = _missing(groups, group, topics)
     if not missing:
-        if epoch == group.epoch:  # else topics are those of a change that may not be written
+        if epoch == group.epoch:  # else the topics are those of a change that may be reverted
             group.initialized_at = epoch, group.state_partitions
         return None
     output.append(initializing(groups, group, missing))
@@ -56,10 +56,10 @@ def begin(
 
 
 def is_complete(group: ShareGroup) -> bool:
-    """Whether a former heartbeat has found that no partition is missing, and none can be by now.
+    """Whether an earlier heartbeat has found no partition missing, and nothing has changed since.
 
-    It holds for a group whose metadata is fresh. Partitions that are being initialised may be due
-    for another request at any time.
+    Valid for a group whose metadata is fresh. Partitions that are being initialised may be due for
+    another request at any time.
     """
     known = group.state_partitions
     if group.initialized_at is None or (known is not None and known.initializing):

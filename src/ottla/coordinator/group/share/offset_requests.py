@@ -85,7 +85,7 @@ class ShareOffsetRequests:
     def alter(
         self, request: AlterShareGroupOffsetsRequest
     ) -> Pending[AlterShareGroupOffsetsResponse]:
-        """Begin the states of share partitions again, at other offsets."""
+        """Initialise the states of share partitions again, at other offsets."""
         answer: Pending[AlterShareGroupOffsetsResponse] = Pending()
 
         def refuse(error: Exception) -> None:
@@ -199,7 +199,7 @@ class ShareOffsetRequests:
     def _delete_offsets(
         self, group_id: str, partitions: Mapping[Uuid, list[int]]
     ) -> Pending[dict[Uuid, KafkaError | None]]:
-        """Delete states, and write which are gone; an error by topic."""
+        """Delete states, and write which are deleted; return an error by topic."""
         answer: Pending[dict[Uuid, KafkaError | None]] = Pending()
 
         states = self._delete_states(group_id, partitions)
@@ -221,7 +221,7 @@ class ShareOffsetRequests:
     def _delete_states(
         self, group_id: str, partitions: Mapping[Uuid, list[int]]
     ) -> Pending[dict[Uuid, KafkaError | None]]:
-        """Have share coordinators forget states; an error by topic."""
+        """Have share coordinators delete states; return an error by topic."""
         if not partitions:
             return Pending.of({})
         request = DeleteShareGroupStateRequest(

@@ -35,7 +35,7 @@ _UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 @dataclass(slots=True)
 class Alteration:
-    """The response, and the share partitions whose states begin again."""
+    """The response, and the share partitions whose states are to be initialised again."""
 
     topics: list[AlteredTopic]
     initialization: Initialization
@@ -60,7 +60,7 @@ def _empty_group(groups: ShareGroups, group_id: str) -> ShareGroup:
 
 
 def alter(groups: ShareGroups, request: AlterShareGroupOffsetsRequest) -> Result[Alteration]:
-    """Begin the states of share partitions again, at other offsets; a new group may begin so.
+    """Initialise the states of share partitions again, at other offsets; may create the group.
 
     The record of its share partitions is the first one of a new group.
     """

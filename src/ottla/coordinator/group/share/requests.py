@@ -101,7 +101,7 @@ class ShareGroupRequests:
         return described.then(lambda groups: ShareGroupDescribeResponse(groups=groups))
 
     def initialize(self, begun: Initialization) -> Pending[InitializeShareGroupStateResponse]:
-        """Have the share coordinators begin states, and write which have one."""
+        """Have the share coordinators initialise states, and write which are initialised."""
         request = InitializeShareGroupStateRequest(
             group_id=begun.group_id,
             topics=[
@@ -131,7 +131,7 @@ class ShareGroupRequests:
         change = initialization.give_up if failed else initialization.complete
         if failed:
             log.warning(
-                "the share partitions of group %s are not initialised: %s; a heartbeat tries again",
+                "the share partitions of group %s are not initialised: %s; a heartbeat retries",
                 group_id,
                 failed.name,
                 extra={"event": "share.not_initialized"},

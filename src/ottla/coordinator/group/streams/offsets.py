@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def commit_validator(
     group: StreamsGroup, member_id: str, member_epoch: int, api_version: int
 ) -> PartitionCheck | None:
-    """Raise for a wrong member; return a check of each partition, None where all are good.
+    """Raise for an invalid member; return a check of each partition, None if none is needed.
 
     A member may commit a partition at an older epoch if it has run the task since then.
     """
@@ -69,7 +69,7 @@ def _check(
 
 
 def check_fetch(group: StreamsGroup, member_id: str | None, member_epoch: int, epoch: int) -> None:
-    """Raise UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH; requests without a member are good."""
+    """Raise UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH; requests without a member pass."""
     if member_id is None and member_epoch < 0:
         return
     member = group.member_at(member_id, epoch)

@@ -29,7 +29,7 @@ _UNKNOWN_STATE = (
 
 @dataclass(frozen=True, slots=True)
 class StreamsReconciliation:
-    """A step of a member of a group; owned is what it says it owns, None for nothing said."""
+    """A step of a member of a group; owned are the tasks it reports, None where it reports none."""
 
     group: StreamsGroup
     member: StreamsMember

@@ -46,7 +46,7 @@ def group_epoch(
 
 
 def member_metadata(group_id: str, member: StreamsMember) -> CoordinatorRecord:
-    """Return the record of what a member says of itself."""
+    """Return the record of a member's metadata."""
     endpoint = member.user_endpoint
     return CoordinatorRecord(
         schemas.StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id),

@@ -1,4 +1,4 @@
-"""Statuses that a heartbeat's response reports besides errors.
+"""Statuses that a heartbeat's response reports in addition to errors.
 
 Kafka: org.apache.kafka.common.requests.StreamsGroupHeartbeatResponse.Status,
 org.apache.kafka.coordinator.group.streams.topics.TopicConfigurationException.

@@ -40,7 +40,7 @@ _INTERVAL: Final = "Assignment delayed due to the configured assignment interval
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The assignment epoch and the target of one member; why the assignment is not computed yet."""
+    """The assignment epoch and target of one member; why a new one is not computed yet."""
 
     epoch: int
     tasks: Tasks
