@@ -155,7 +155,9 @@ public class StreamsOracle {
                     return found.aggregate(() -> "", (k, v, a) -> a + "," + v, (k, a, b) -> a + b, stored(step));
                 }
                 case "suppress": return ((KTable<Windowed, String>) of(step, "of")).suppress((Suppressed) Suppressed.untilWindowCloses(Suppressed.BufferConfig.unbounded()));
-                case "suppress_time": return ((KTable<String, String>) of(step, "of")).suppress(Suppressed.untilTimeLimit(ms(step, "size"), Suppressed.BufferConfig.maxRecords(step.get("records").asLong())));
+                case "suppress_time": return ((KTable<String, String>) of(step, "of")).suppress(Suppressed.untilTimeLimit(ms(step, "size"), step.has("bytes")
+                    ? Suppressed.BufferConfig.maxBytes(step.get("bytes").asLong())
+                    : Suppressed.BufferConfig.maxRecords(step.get("records").asLong())));
                 case "windowed_to_stream": return ((KTable<Windowed<String>, String>) of(step, "of")).toStream((k, v) -> StreamsOracle.windowed(k));
                 case "to_stream": return ((KTable<String, String>) of(step, "of")).toStream();
                 case "table_filter": {

@@ -155,7 +155,8 @@ class Build:
 
     def op_suppress_time(self, step: Step) -> Any:
         """Hold updates back for a time."""
-        given = Suppressed.until_time_limit(step["size"], max_records=step["records"])
+        limits = {"max_records": step.get("records"), "max_bytes": step.get("bytes")}
+        given = Suppressed.until_time_limit(step["size"], **limits)
         return self.of(step).suppress(given)
 
     def op_table_aggregate(self, step: Step) -> Any:

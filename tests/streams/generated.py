@@ -107,6 +107,21 @@ class Generator:
         size, records = self.random.choice((5, 20)), self.random.choice((1, 2, 100))
         self.write(self.step("suppress_time", of=it, size=size, records=records))
 
+    def suppressed_bytes(self) -> None:
+        """Add a table whose updates are held back until a number of bytes is held."""
+        grouped = self.step("group_by_key", of=self.step("stream", topic="in0"))
+        it = self.step("aggregate", of=grouped)
+        limit = self.random.choice((50, 100, 150))
+        self.write(self.step("suppress_time", of=it, size=1000, bytes=limit))
+
+    def suppressed_join(self) -> None:
+        """Add a join with a table whose updates are held back: it has the rows before them."""
+        size, records = self.random.choice((5, 20)), self.random.choice((1, 2, 100))
+        it = self.step("suppress_time", of=self.table("in1"), size=size, records=records)
+        sides = {"of": self.step("stream", topic="in0"), "with": it}
+        it = self.step("stream_table_join", **sides, **self.any_join("inner", "left"))
+        self.steps.append({"op": "to", "of": it, "topic": "out"})
+
     def stream_join(self) -> None:
         """Add a join of two streams."""
         random = self.random
@@ -181,6 +196,8 @@ KINDS = (
     "windows",
     "tables",
     "suppressed_table",
+    "suppressed_bytes",
+    "suppressed_join",
     "stream_join",
     "stream_table_join",
     "global_join",

@@ -142,7 +142,9 @@ class KTable(Part):
                 raise TypeError("until_window_closes needs a windowed table")
             wait_ms = rows.close_after_ms
         is_final = suppressed.limit_ms is None
-        processor = Suppress(store, suppressed, self.key_serde, wait_ms, is_final=is_final)
+        self.send_old_values()  # the buffer keeps what readers have seen
+        serdes = (self.key_serde, self.value_serde)
+        processor = Suppress(store, suppressed, serdes, wait_ms, is_final=is_final)
         value = buffer_serde(self.value_serde)
         spec = StoreSpec(store, "key-value", Serdes.bytes(), value, has_timestamps=False)
         graph.add_store(spec)

@@ -9,7 +9,7 @@ The buffer is a store of rows by key; the order by time is kept in memory for th
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.streams.errors import StreamsException
 from ottla.streams.packing import Packing
@@ -23,7 +23,11 @@ if TYPE_CHECKING:
     from ottla.streams.processors.tables import TableView
     from ottla.streams.settings import Suppressed
 
-_TIMES = Packing(">qq")
+    BufferedRow = tuple[int, int, Any, Any, tuple[Header, ...], int]
+
+_HEAD = Packing(">qqI")
+_PLACE_BYTES: Final = 28
+"""Of a row, as Kafka counts: two times, an offset and a number of a partition."""
 
 
 class Suppress(Processor):
@@ -33,9 +37,16 @@ class Suppress(Processor):
     """
 
     def __init__(
-        self, store: str, given: Suppressed, key: Serde, wait_ms: int, *, is_final: bool
+        self,
+        store: str,
+        given: Suppressed,
+        serdes: tuple[Serde, Serde],
+        wait_ms: int,
+        *,
+        is_final: bool,
     ) -> None:
-        self._store_name, self._given, self._key = store, given, key
+        self._store_name, self._given = store, given
+        self._key, self._value = serdes
         self._wait_ms, self._is_final = wait_ms, is_final
         self._store: Any = None
         self._order: list[tuple[int, bytes]] = []
@@ -75,13 +86,25 @@ class Suppress(Processor):
             time = record.key.window.end if self._is_final else record.timestamp
             heapq.heappush(self._order, (time, key))
             self._count += 1
-            prior = change.old
+            prior, size = change.old, 0
         else:
-            time, prior = found[0], found[3]
-        entry = (time, record.timestamp, change.new, prior, record.headers)
+            time, prior, size = found[0], found[3], found[5]
+        new_size = self._row_size(key, record, prior)
+        entry = (time, record.timestamp, change.new, prior, record.headers, new_size)
         self._store.put(key, entry)
-        self._bytes += len(key) if found is None else 0
+        self._bytes += new_size - size
         self._numbers["bytes"] = self._bytes
+
+    def _row_size(self, key: bytes, record: Record, prior: Any) -> int:
+        """Return the bytes of a row as Kafka estimates them; 0 where no limit needs them."""
+        if self._given.max_bytes is None:
+            return 0
+        values = {self._value.serialize(one) for one in (prior, record.value.old)}
+        new = self._value.serialize(record.value.new)
+        place = self.context.record_metadata()
+        texts = ["" if place is None else place.topic, *(name for name, _ in record.headers)]
+        parts = [key, new, *values, *(data for _, data in record.headers)]
+        return _PLACE_BYTES + sum(map(len, texts)) + sum(len(one or b"") for one in parts)
 
     def _is_full(self) -> bool:
         given = self._given
@@ -90,9 +113,9 @@ class Suppress(Processor):
 
     def _emit_first(self) -> None:
         _, key = heapq.heappop(self._order)
-        _, timestamp, new, old, headers = self._store.delete(key)
+        _, timestamp, new, old, headers, size = self._store.delete(key)
         self._count -= 1
-        self._bytes -= len(key)
+        self._bytes -= size
         self._numbers["bytes"] = self._bytes
         if new is None and self._is_final:
             return
@@ -124,24 +147,24 @@ class SuppressedView:
 
 
 def buffer_serde(value: Serde) -> Serde:
-    """Return the serde of rows in the buffer: two times, new and prior value, headers."""
+    """Return the serde of rows in the buffer: two times, new and prior value, headers, a size."""
 
-    def write(entry: tuple[int, int, Any, Any, tuple[Header, ...]]) -> bytes:
-        time, timestamp, new, prior, headers = entry
+    def write(entry: BufferedRow) -> bytes:
+        time, timestamp, new, prior, headers, size = entry
         values = [(0, 0, value.serialize(new)), (1, 0, value.serialize(prior))]
         named = [(2 + (v is None), len(n.encode()), n.encode() + (v or b"")) for n, v in headers]
-        kept = [(kind, size, data) for kind, size, data in values if data is not None]
-        return _TIMES.pack(time, timestamp) + pack_entries([*kept, *named])
+        kept = [(kind, width, data) for kind, width, data in values if data is not None]
+        return _HEAD.pack(time, timestamp, size) + pack_entries([*kept, *named])
 
-    def read(data: bytes) -> tuple[int, int, Any, Any, tuple[Header, ...]]:
-        time, timestamp = _TIMES.unpack_from(data)
+    def read(data: bytes) -> BufferedRow:
+        time, timestamp, size = _HEAD.unpack_from(data)
         values: dict[int, Any] = {}
         headers: list[Header] = []
-        for kind, size, part in unpack_entries(data[_TIMES.size :]):
+        for kind, width, part in unpack_entries(data[_HEAD.size :]):
             if kind < 2:
                 values[kind] = value.deserialize(part)
             else:
-                headers.append((part[:size].decode(), None if kind == 3 else part[size:]))
-        return time, timestamp, values.get(0), values.get(1), tuple(headers)
+                headers.append((part[:width].decode(), None if kind == 3 else part[width:]))
+        return time, timestamp, values.get(0), values.get(1), tuple(headers), size
 
     return Serde("buffer", write, read)
