@@ -42,13 +42,17 @@ class Checkpoint:
         """Return the last batch in Spark's commit log; -1 before the first."""
         return self._newest("commits")
 
+    def is_new(self) -> bool:
+        """Whether the query has planned no micro-batch yet."""
+        return self._newest("offsets") < 0
+
     def _newest(self, log: str) -> int:
         selector = pafs.FileSelector(str(self._root / log), allow_not_found=True)
         names = [entry.base_name for entry in self._files.get_file_info(selector)]
         return max((int(name) for name in names if name.isdecimal()), default=-1)
 
     def is_reset(self) -> bool:
-        """Whether the newest batch starts where somebody reset the group, after a finished one.
+        """Whether the newest batch starts at reset offsets, after a finished one.
 
         Then nothing of the batch before is left to complete, and this one is not decided.
         """

@@ -12,7 +12,7 @@ from ottla.clients.admin.blocking import Admin
 from ottla.clients.blocking import Consumer
 from ottla.errors import KafkaError
 from ottla.spark.checkpoint import Checkpoint
-from ottla.streams.checkpoints import check_cluster, check_topology
+from ottla.streams.checkpoints import check_cluster, check_tasks, check_topology
 from ottla.streams.errors import StreamsException
 from ottla.streams.progress import Progress, read_progress
 from ottla.streams.stages import StagePlan, plan_stages
@@ -84,8 +84,8 @@ class Streams:
         try:
             return bool(self._running().awaitTermination(timeout_s))
         except Exception as error:
-            if said := advice(error):
-                error.add_note(said)
+            if hint := advice(error):
+                error.add_note(hint)
             raise
 
     def store(self, name: str) -> ReadOnlyStore:
@@ -187,6 +187,7 @@ class Streams:
             if missing:
                 raise StreamsException(f"the application's source topics are missing: {missing}")
             plan.spread(counts)
+            check_tasks(self._checkpoint, plan)
             for name, real in plan.real_topics.items():
                 count = plan.partitions[name]
                 admin.create_topic(real, count, configs=INTERNAL_TOPIC, if_not_exists=True)

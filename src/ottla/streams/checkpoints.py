@@ -1,4 +1,4 @@
-"""The topology that a checkpoint belongs to.
+"""What a checkpoint belongs to: a topology, a cluster, the number of tasks.
 
 Kafka: no counterpart; a changed topology there meets stores and topics of other names.
 """
@@ -6,7 +6,7 @@ Kafka: no counterpart; a changed topology there meets stores and topics of other
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.spark.checkpoint import Checkpoint
 from ottla.streams.columns.operators import ColumnOperator
@@ -15,22 +15,19 @@ from ottla.streams.errors import StreamsException
 from ottla.streams.topology import ProcessorNode
 
 if TYPE_CHECKING:
+    from ottla.streams.stages import StagePlan
     from ottla.streams.topology import Topology
 
-FILE = "ottla-topology.txt"
+TOPOLOGY_FILE: Final = "ottla-topology.txt"
+CLUSTER_FILE: Final = "ottla-cluster.txt"
+TASKS_FILE: Final = "ottla-tasks.txt"
 """What the checkpoint's directory has besides Spark's files."""
-
-
-CLUSTER_FILE = "ottla-cluster.txt"
 
 
 def check_cluster(location: str, cluster_id: str) -> None:
     """Note the cluster of a new checkpoint; StreamsException for an old one of another cluster."""
-    checkpoint = Checkpoint(location)
-    found = checkpoint.read_text(CLUSTER_FILE)
-    if found is None:
-        checkpoint.write_text(CLUSTER_FILE, cluster_id)
-    elif found != cluster_id:
+    found = _noted(location, CLUSTER_FILE, cluster_id)
+    if found != cluster_id:
         raise StreamsException(
             f"the checkpoint {location} belongs to cluster {found}, the brokers to {cluster_id}: "
             "its offsets mean nothing there; take a new checkpoint, or correct bootstrap_servers"
@@ -42,12 +39,8 @@ def check_topology(location: str, topology: Topology) -> None:
 
     Functions may change; nodes, stores and topics may not, since Spark's state is named by them.
     """
-    checkpoint = Checkpoint(location)
     text = describe(topology) + _columns(topology)
-    found = checkpoint.read_text(FILE)
-    if found is None:
-        checkpoint.write_text(FILE, text)
-        return
+    found = _noted(location, TOPOLOGY_FILE, text)
     if found != text:
         lines = difflib.unified_diff(
             found.splitlines(), text.splitlines(), "checkpoint", "application", lineterm="", n=0
@@ -56,6 +49,37 @@ def check_topology(location: str, topology: Topology) -> None:
             f"the checkpoint {location} belongs to another topology; take a new checkpoint, or the "
             "old topology:\n" + "\n".join(lines)
         )
+
+
+def check_tasks(location: str, plan: StagePlan) -> None:
+    """Note how many tasks have state; StreamsException if topics have other partitions since.
+
+    State belongs to a task, keys to a partition: with another number of them a key's state would
+    be in another task. Kafka refuses it, too, by the partitions of its changelog topics.
+    """
+    tasks = {stage.part.number: stage.tasks for stage in plan.stages if stage.stores}
+    text = "".join(f"Sub-topology: {number} tasks: {count}\n" for number, count in tasks.items())
+    found = _noted(location, TASKS_FILE, text)
+    if found != text:
+        raise StreamsException(
+            f"the checkpoint {location} has state of {_in_one_line(found)}, which the partitions "
+            f"of the topics make {_in_one_line(text)} now: keys belong to other tasks; take a new "
+            "checkpoint"
+        )
+
+
+def _noted(location: str, name: str, text: str) -> str:
+    """Return what an old checkpoint notes; a new one, or one without the note, notes the text."""
+    checkpoint = Checkpoint(location)
+    found = None if checkpoint.is_new() else checkpoint.read_text(name)
+    if found is None:
+        checkpoint.write_text(name, text)
+        return text
+    return found
+
+
+def _in_one_line(text: str) -> str:
+    return ", ".join(text.splitlines()).lower()
 
 
 def _columns(topology: Topology) -> str:
