@@ -17,7 +17,7 @@ from ottla.streams.packing import Packing
 from ottla.streams.windows import Window, Windowed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Mapping
 
 LONG = Packing(">q")
 _NUMBERS = {"short": ">h", "integer": ">i", "long": ">q", "float": ">f", "double": ">d"}
@@ -116,24 +116,30 @@ class Serdes:
         return Serde(f"json {kind.__name__}", _write_json, lambda data: kind(**json.loads(data)))
 
     @staticmethod
-    def avro(schema: Any, *, schema_id: int | None = None) -> Serde:
+    def avro(
+        schema: Any, *, schema_id: int | None = None, former: Mapping[int, Any] | None = None
+    ) -> Serde:
         """Return the serde of Avro by a schema, as a document or its text; values are dicts.
 
-        With a schema id records have the head of Confluent's wire format.
+        With a schema id records have the head of Confluent's wire format. What was written with
+        one of the former schemas, by id, is read with it and resolved to this one.
         """
         from ottla.streams.schemas.avro import avro_serde
 
-        return avro_serde(schema, schema_id)
+        return avro_serde(schema, schema_id, former or {})
 
     @staticmethod
-    def protobuf(kind: Any, *, schema_id: int | None = None) -> Serde:
+    def protobuf(
+        kind: Any, *, schema_id: int | None = None, former_ids: Collection[int] = ()
+    ) -> Serde:
         """Return the serde of messages of a class that protoc has generated.
 
-        With a schema id records have the head of Confluent's wire format.
+        With a schema id records have the head of Confluent's wire format; the ids of former
+        versions of the class are read, too.
         """
         from ottla.streams.schemas.protobuf import protobuf_serde
 
-        return protobuf_serde(kind, schema_id)
+        return protobuf_serde(kind, schema_id, former_ids)
 
     @staticmethod
     def time_windowed(key: Serde, size_ms: int) -> Serde:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from google.protobuf.struct_pb2 import Struct
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -58,3 +60,60 @@ def test_protobuf_messages_and_what_columns_make_of_them() -> None:
     assert serde.for_columns is not None
     assert serde.for_columns.serialize(message) == b'{"seconds":5,"nanos":1}'
     assert serde.for_columns.deserialize(b'{"seconds":5,"nanos":1}') == message
+
+
+def changed(**types: Any) -> dict[str, Any]:
+    """Return a schema of orders with other fields."""
+    fields = [{"name": name, **kind} for name, kind in types.items()]
+    return {"type": "record", "name": "Order", "fields": fields}
+
+
+def test_avro_of_a_former_schema() -> None:
+    """By its id: a new field has its default, one that is gone is left out, a number is widened."""
+    old = changed(item={"type": "string"}, count={"type": "int"}, gone={"type": "string"})
+    new = changed(
+        item={"type": "string"}, count={"type": "long"}, price={"type": "double", "default": 1.5}
+    )
+    data = Serdes.avro(old, schema_id=1).serialize({"item": "tea", "count": 2, "gone": "x"})
+    with pytest.raises(SerializationException, match="schema 1, not 2"):
+        Serdes.avro(new, schema_id=2).deserialize(data)
+    both = Serdes.avro(new, schema_id=2, former={1: old})
+    expected = {"item": "tea", "count": 2, "price": 1.5}
+    assert both.deserialize(data) == expected
+    written = both.serialize(expected)
+    assert written is not None
+    assert written.startswith(b"\x00\x00\x00\x00\x02")
+    assert both.deserialize(written) == expected
+    with pytest.raises(SerializationException, match="schema 3, not 2 or 1"):
+        both.deserialize(b"\x00\x00\x00\x00\x03" + written[5:])
+
+
+@pytest.mark.parametrize(
+    "types",
+    [
+        {"item": {"type": "string"}, "count": {"type": "string"}},
+        {"item": {"type": "string"}, "price": {"type": "double"}},
+    ],
+    ids=["another type", "a new field without a default"],
+)
+def test_avro_of_a_schema_that_does_not_resolve(types: dict[str, Any]) -> None:
+    """The error is one of the record, which the handler decides on."""
+    old = changed(item={"type": "string"}, count={"type": "int"})
+    data = Serdes.avro(old, schema_id=1).serialize({"item": "tea", "count": 2})
+    with pytest.raises(SerializationException, match="the avro Order serde cannot read"):
+        Serdes.avro(changed(**types), schema_id=2, former={1: old}).deserialize(data)
+
+
+def test_protobuf_of_a_former_schema() -> None:
+    """The ids of former versions are read: Protobuf's fields are known by their numbers."""
+    data = Serdes.protobuf(Timestamp, schema_id=1).serialize(Timestamp(seconds=5))
+    with pytest.raises(SerializationException, match="schema 1, not 2"):
+        Serdes.protobuf(Timestamp, schema_id=2).deserialize(data)
+    both = Serdes.protobuf(Timestamp, schema_id=2, former_ids=[1])
+    assert both.deserialize(data) == Timestamp(seconds=5)
+
+
+def test_former_schemas_need_ids() -> None:
+    """Bytes without a head do not say which schema wrote them."""
+    with pytest.raises(ValueError, match="give schema_id, too"):
+        Serdes.avro(ORDER, former={1: ORDER})

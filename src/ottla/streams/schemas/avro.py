@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import json
 from io import BytesIO
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from ottla.streams.schemas.wire_format import with_head, without_head
+from ottla.streams.schemas.wire_format import known_ids, with_head, without_head
 from ottla.streams.serdes import Serde, Serdes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _SIMPLE: Final = {
     "string": "STRING",
@@ -23,21 +26,27 @@ _SIMPLE: Final = {
 }
 
 
-def avro_serde(schema: Any, schema_id: int | None) -> Serde:
-    """Return the serde; a record is read with the schema that wrote it, which is this one."""
-    document = json.loads(schema) if isinstance(schema, str) else schema
-    codec = _Codec(document, schema_id)
+def avro_serde(schema: Any, schema_id: int | None, former: Mapping[int, Any]) -> Serde:
+    """Return the serde; a record is read with the schema that wrote it: this, or a former one."""
+    document = _document(schema)
+    codec = _Codec(document, schema_id, {id_: _document(one) for id_, one in former.items()})
     text = spark_type(document)
     for_columns = None if text is None else Serdes.json(schema=text)
     return Serde(f"avro {codec.name}", codec.write, codec.read, text, for_columns)
 
 
-class _Codec:
-    """Reads and writes values; the parsed schema is not pickled."""
+def _document(schema: Any) -> Any:
+    return json.loads(schema) if isinstance(schema, str) else schema
 
-    def __init__(self, document: Any, schema_id: int | None) -> None:
+
+class _Codec:
+    """Reads and writes values; parsed schemas are not pickled."""
+
+    def __init__(self, document: Any, schema_id: int | None, former: dict[int, Any]) -> None:
         self._document, self._schema_id = document, schema_id
-        self._parsed: Any = None
+        self._former = former
+        self._known = known_ids(schema_id, former)
+        self._parsed: dict[int | None, Any] = {}
 
     @property
     def name(self) -> str:
@@ -48,27 +57,34 @@ class _Codec:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_parsed": None}
+        return {**self.__dict__, "_parsed": {}}
 
-    def _schema(self) -> Any:
-        if self._parsed is None:
+    def _schema(self, schema_id: int | None) -> Any:
+        """Return the parsed schema of an id."""
+        if schema_id not in self._parsed:
             from fastavro import parse_schema
 
-            self._parsed = parse_schema(self._document)
-        return self._parsed
+            document = self._document
+            if schema_id is not None:
+                document = self._former.get(schema_id, document)
+            self._parsed[schema_id] = parse_schema(document)
+        return self._parsed[schema_id]
 
     def write(self, value: Any) -> bytes:
         from fastavro import schemaless_writer
 
         data = BytesIO()
-        schemaless_writer(data, self._schema(), value, strict_allow_default=True)
+        schema = self._schema(self._schema_id)
+        schemaless_writer(data, schema, value, strict_allow_default=True)
         return with_head(self._schema_id, data.getvalue())
 
     def read(self, data: bytes) -> Any:
         from fastavro import schemaless_reader
 
-        stream = BytesIO(without_head(self._schema_id, data))
-        value = schemaless_reader(stream, self._schema(), None)
+        found, rest = without_head(self._known, data)
+        stream = BytesIO(rest)
+        target = None if found == self._schema_id else self._schema(self._schema_id)
+        value = schemaless_reader(stream, self._schema(found), target)
         if stream.read(1):
             raise ValueError("there are bytes after the value")
         return value

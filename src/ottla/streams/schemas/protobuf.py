@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.streams.schemas.wire_format import with_head, without_head
+from ottla.streams.schemas.wire_format import known_ids, with_head, without_head
 from ottla.streams.serdes import Serde
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 _FIRST_MESSAGE: Final = b"\x00"
 """The index of the first message of a schema, in Confluent's wire format."""
@@ -28,9 +28,9 @@ _TYPES: Final = {
 }
 
 
-def protobuf_serde(kind: Any, schema_id: int | None) -> Serde:
+def protobuf_serde(kind: Any, schema_id: int | None, former_ids: Collection[int]) -> Serde:
     """Return the serde of a class of messages."""
-    messages = _Messages(kind, schema_id)
+    messages = _Messages(kind, schema_id, former_ids)
     text = spark_type(kind.DESCRIPTOR)
     for_columns = None
     if text is not None:
@@ -42,8 +42,9 @@ def protobuf_serde(kind: Any, schema_id: int | None) -> Serde:
 class _Messages:
     """Reads and writes messages, in Protobuf and as JSON for columns."""
 
-    def __init__(self, kind: Any, schema_id: int | None) -> None:
+    def __init__(self, kind: Any, schema_id: int | None, former_ids: Collection[int]) -> None:
         self._kind, self._schema_id = kind, schema_id
+        self._known = known_ids(schema_id, former_ids)
 
     def write(self, value: Any) -> bytes:
         message = self._kind(**value) if isinstance(value, dict) else value  # made by columns
@@ -51,7 +52,7 @@ class _Messages:
         return with_head(self._schema_id, data, _FIRST_MESSAGE)
 
     def read(self, data: bytes) -> Any:
-        return self._kind.FromString(without_head(self._schema_id, data, _FIRST_MESSAGE))
+        return self._kind.FromString(without_head(self._known, data, _FIRST_MESSAGE)[1])
 
     def write_json(self, value: Any) -> bytes:
         return json.dumps(as_dict(value), separators=(",", ":")).encode()
