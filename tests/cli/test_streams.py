@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 from xml.etree import ElementTree as ET
 
+import pytest
 from click.testing import CliRunner
+from pyspark.errors import PySparkException
 
 from ottla.cli.commands.streams import streams
+from ottla.streams import Streams
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,3 +60,30 @@ def test_a_program_without_a_topology_is_refused(tmp_path: Path) -> None:
     found = CliRunner().invoke(streams, ["describe", str(program)])
     assert found.exit_code == 2
     assert "defines neither `topology` nor `builder`" in found.output
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        PySparkException("[STREAM_FAILED] No space left on device SQLSTATE: XXKST\n\tat java"),
+        OSError(28, "No space left on device"),
+    ],
+    ids=["of Spark", "of Python"],
+)
+def test_an_error_of_a_run_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Without Java's stack trace and Python's, with what to do."""
+
+    def fail(_: Streams) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr(Streams, "process_available", fail)
+    program = tmp_path / "app.py"
+    program.write_text(PROGRAM)
+    options = ["--bootstrap-server", "localhost:1", "--checkpoint", str(tmp_path), "--once"]
+    found = CliRunner().invoke(streams, ["run", str(program), *options])
+    assert found.exit_code == 1
+    (line,) = found.output.splitlines()
+    assert line.startswith("Error: ")
+    assert "free space on it and start again" in line

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.spark.cluster import OLD_OFFSETS, TopicRecreated
 from ottla.streams import StreamsException
 from ottla.streams.progress import Progress, read_progress
-from ottla.streams.supervisor import reason, supervise
+from ottla.streams.supervisor import is_final, reason, supervise
 
 
 def test_pauses_grow_until_there_is_progress() -> None:
@@ -31,7 +32,7 @@ def test_pauses_grow_until_there_is_progress() -> None:
     [
         StreamsException("bad record"),
         RuntimeError("task failed: PRODUCER_FENCED"),
-        RuntimeError("topic 't' was deleted and created again"),
+        TopicRecreated("source", OLD_OFFSETS),
         RuntimeError("[CAST_INVALID_INPUT] the value 'x' SQLSTATE: 22018"),
     ],
 )
@@ -43,6 +44,12 @@ def test_a_final_error_ends_the_application(error: Exception) -> None:
 
     with pytest.raises(type(error)):
         supervise(run, lambda _: None)
+
+
+def test_a_sink_topic_that_was_created_again_is_no_final_error() -> None:
+    """The next run writes to the new one; only offsets of a source mean nothing in it."""
+    error = TopicRecreated("sink", "the records of this write were for the old one; run the query")
+    assert not is_final(error)
 
 
 def test_what_to_do_is_said_of_errors_that_are_not_ours() -> None:

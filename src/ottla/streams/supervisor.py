@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from ottla.spark.cluster import OLD_OFFSETS
 from ottla.streams.errors import StreamsException
 
 if TYPE_CHECKING:
@@ -24,12 +25,12 @@ _FINAL = (
     "another checkpoint",
     "has no decision on one",
     "is missing from the group's offsets",
-    "deleted and created again",
+    OLD_OFFSETS,
     "was deleted before offset",
     "SQLSTATE: 22",
 )
 """What a restart does not change: another driver, a bad record or an error of an expression
-(Spark's class 22), a wrong checkpoint, a deleted topic."""
+(Spark's class 22), a wrong checkpoint, a source topic that was deleted."""
 
 _ADVICE: Final = (
     (
@@ -53,14 +54,14 @@ _ADVICE: Final = (
 def advice(error: BaseException) -> str:
     """Return what to do about an error whose own text does not say it; "" for others."""
     text = str(error)
-    return next((said for words, said in _ADVICE if any(word in text for word in words)), "")
+    return next((hint for words, hint in _ADVICE if any(word in text for word in words)), "")
 
 
 def reason(error: BaseException) -> str:
     """Return an error in one line, with what to do."""
     first = str(error).partition("\n")[0]
-    said = advice(error)
-    return f"{first}; {said}" if said else first
+    hint = advice(error)
+    return f"{first}; {hint}" if hint else first
 
 
 def is_final(error: Exception) -> bool:

@@ -259,3 +259,11 @@ def test_columns_name_their_aggregates() -> None:
     assert builder.build().describe().count("KSTREAM-MAPVALUES") > 1
     with pytest.raises(TypeError, match="aggregates of columns by name"):
         rows.aggregate(dict)
+
+
+def test_an_aggregate_that_a_restart_adds_begins_with_the_next_row() -> None:
+    """State of the program before has no value for it; what is no longer asked for is dropped."""
+    before = Fold({"rows": "count", "sum": "sum"}).combined({"rows": 0, "sum": None}, [1, 5])
+    after = Fold({"rows": "count", "largest": "max"})
+    assert after.combined(before, [2, 7]) == {"rows": 3, "largest": 7}
+    assert after.merged("key", {"rows": 1, "largest": 2}, before) == {"rows": 2, "largest": 2}

@@ -109,8 +109,11 @@ def run(
     metrics: str | None,
 ) -> None:
     """Run the application until it is stopped by Ctrl-C; it goes on from its checkpoint."""
+    from pyspark.errors import PySparkException
+
     from ottla.errors import OttlaError
     from ottla.streams.application import Streams
+    from ottla.streams.supervisor import reason
 
     config = dict(_setting(one) for one in settings)
     topology = load_topology(program)
@@ -131,6 +134,8 @@ def run(
         click.echo("stopped", err=True)
     except OttlaError as error:
         raise click.ClickException(str(error)) from error
+    except (PySparkException, OSError) as error:
+        raise click.ClickException(reason(error)) from error
 
 
 def _run(app: Streams, restarts: int | None, address: str | None) -> None:

@@ -54,8 +54,7 @@ class Fold:
 
     def combined(self, aggregate: Any, part: Sequence[Any]) -> Any:
         """Return the aggregate with a part: a number or None for each function."""
-        old = [aggregate] if self.is_single else [aggregate[name] for name in self.functions]
-        return self._aggregate(self.joined(old, part))
+        return self._aggregate(self.joined(self._values(aggregate), part))
 
     def joined(self, part: Sequence[Any], other: Sequence[Any]) -> list[Any]:
         """Return two parts as one."""
@@ -66,8 +65,11 @@ class Fold:
 
     def merged(self, _key: Any, first: Any, second: Any) -> Any:
         """Return the aggregate of two sessions."""
-        part = [second] if self.is_single else [second[name] for name in self.functions]
-        return self.combined(first, part)
+        return self.combined(first, self._values(second))
+
+    def _values(self, aggregate: Any) -> list[Any]:
+        """Return a value for each function; None for one that a restart has added."""
+        return [aggregate] if self.is_single else [aggregate.get(one) for one in self.functions]
 
     def _aggregate(self, values: list[Any]) -> Any:
         return values[0] if self.is_single else dict(zip(self.functions, values, strict=True))
