@@ -1,6 +1,6 @@
 """Requests to the coordinators of transactions and groups, from Spark's processes.
 
-Each call tries again while the error is a passing one, until the API timeout.
+Each request is retried after a retriable error, until the API timeout.
 
 Kafka: org.apache.kafka.clients.producer.internals.TransactionManager, KafkaAdminClient.
 """
@@ -38,7 +38,7 @@ _OLD_END, _OLD_OFFSETS = 4, 4
 """The last versions of producers without an epoch for each transaction."""
 _NAMES_ONLY: Final = 9
 """The last version of OffsetFetch and OffsetCommit that names topics."""
-_PASSING: Final = frozenset(
+_RETRIABLE: Final = frozenset(
     {
         ErrorCode.CONCURRENT_TRANSACTIONS,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -109,7 +109,7 @@ class Coordination:
 
     def _init(self, coordinator: CoordinatorLookup, request: InitProducerIdRequest) -> TaskProducer:
         version = _TWO_PHASE_VERSION if request.enable2_pc else None
-        answer = self._ask(coordinator, request, _code, max_version=version)
+        answer = self._request(coordinator, request, _code, max_version=version)
         return TaskProducer(
             answer.producer_id,
             answer.producer_epoch,
@@ -131,20 +131,20 @@ class Coordination:
             committed=committed,
         )
         version = None if one.bumps_epoch else _OLD_END
-        self._ask(coordinator, request, _code, max_version=version)
+        self._request(coordinator, request, _code, max_version=version)
 
     def wait_until_complete(self, one: Participant) -> None:
         """Wait for the markers of an ended transaction: its records are visible from then on."""
         name = one.transactional_id
         coordinator = self._found(TRANSACTION, name)
         request = DescribeTransactionsRequest(transactional_ids=[name])
-        self._ask(coordinator, request, _completion_code)
+        self._request(coordinator, request, _completion_code)
 
     def is_known(self, transactional_id: str) -> bool:
         """Whether an id has a producer."""
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
         coordinator = self._found(TRANSACTION, transactional_id)
-        answer = self._ask(coordinator, request, _code_unless_unknown)
+        answer = self._request(coordinator, request, _code_unless_unknown)
         return not answer.transaction_states[0].error_code
 
     def open_transactions(self, prefix: str) -> list[str]:
@@ -152,7 +152,7 @@ class Coordination:
         request = ListTransactionsRequest(state_filters=["Ongoing"], producer_id_filters=[])
         found = []
         for node_id in list(self._client.metadata.brokers):
-            answer = self._ask_node(node_id, request)
+            answer = self._request_of_node(node_id, request)
             found += [one.transactional_id for one in answer.transaction_states]
         return sorted(name for name in found if name.startswith(prefix))
 
@@ -173,7 +173,7 @@ class Coordination:
         group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group_id, topics=None)
         request = OffsetFetchRequest(groups=[group], require_stable=True)
         coordinator = self._found(GROUP, group_id)
-        answer = self._ask(coordinator, request, _fetch_code, max_version=_NAMES_ONLY)
+        answer = self._request(coordinator, request, _fetch_code, max_version=_NAMES_ONLY)
         return {
             TopicPartition(topic.name, one.partition_index): Committed(
                 one.committed_offset, one.metadata or ""
@@ -192,7 +192,7 @@ class Coordination:
             topics=_by_topic(offsets, OffsetCommitRequest.OffsetCommitRequestTopic),
         )
         coordinator = self._found(GROUP, group_id)
-        self._ask(coordinator, request, _offsets_code, max_version=_NAMES_ONLY)
+        self._request(coordinator, request, _offsets_code, max_version=_NAMES_ONLY)
 
     def add_offsets(
         self,
@@ -210,25 +210,25 @@ class Coordination:
         }
         if not producer.bumps_epoch:
             coordinator = self._found(TRANSACTION, transactional_id)
-            self._ask(coordinator, AddOffsetsToTxnRequest(**identity), _code)
+            self._request(coordinator, AddOffsetsToTxnRequest(**identity), _code)
         request = TxnOffsetCommitRequest(
             **identity,
             topics=_by_topic(offsets, TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic),
         )
         version = None if producer.bumps_epoch else _OLD_OFFSETS
-        self._ask(self._found(GROUP, group_id), request, _offsets_code, max_version=version)
+        self._request(self._found(GROUP, group_id), request, _offsets_code, max_version=version)
 
     # ------------------------------------------------------------ requests
 
     def _found(self, key_type: int, key: str) -> CoordinatorLookup:
-        """Return a key's coordinator, whose node is looked up when it is first asked."""
+        """Return a key's coordinator, whose node is looked up with the first request."""
         known = self._known.get((key_type, key))
         if known is None:
             known = self._known[key_type, key] = CoordinatorLookup(self._client, key, key_type)
             self._client.register(known)
         return known
 
-    def _ask(
+    def _request(
         self,
         coordinator: CoordinatorLookup,
         request: Request,
@@ -257,7 +257,7 @@ class Coordination:
         if coordinator.fatal is not None:
             raise coordinator.fatal
 
-    def _ask_node(self, node_id: int, request: Request) -> Any:
+    def _request_of_node(self, node_id: int, request: Request) -> Any:
         def attempt(deadline_ms: float) -> Any:
             sent = self._client.send(node_id, request, purpose=PURPOSE)
             answer = self._cluster.runtime.wait_for(sent, deadline_ms)
@@ -270,7 +270,7 @@ class Coordination:
 
 def is_transient(error: KafkaError) -> bool:
     """Whether a request is sent again after this error."""
-    return error.code in _PASSING or is_retriable(error)
+    return error.code in _RETRIABLE or is_retriable(error)
 
 
 def _code(answer: CoordinatorAnswer) -> int:
@@ -278,7 +278,7 @@ def _code(answer: CoordinatorAnswer) -> int:
 
 
 def _completion_code(answer: Any) -> int:
-    """Return CONCURRENT_TRANSACTIONS, which is asked again, until the markers are written."""
+    """Return CONCURRENT_TRANSACTIONS, which is retried, until the markers are written."""
     found = answer.transaction_states[0]
     is_ending = found.transaction_state in ("PrepareCommit", "PrepareAbort")
     return ErrorCode.CONCURRENT_TRANSACTIONS if is_ending else found.error_code

@@ -44,7 +44,7 @@ def driver_id(group_id: str) -> str:
 
 
 class Plan(NamedTuple):
-    """What the tasks of a batch are told, and return with their messages."""
+    """What the driver sends to the tasks of a batch, and they return with their messages."""
 
     group_id: str
     driver: TaskProducer

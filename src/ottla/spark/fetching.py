@@ -83,7 +83,8 @@ class RangeFetcher:
 
     def _skip_missing_end(self) -> None:
         """Skip offsets after the end of the log; KafkaError if they are required or may come."""
-        end = self._cluster.offsets({self.offset_range.partition: -1})[self.offset_range.partition]
+        part = self.offset_range.partition
+        end = self._cluster.offsets({part: LATEST_TIMESTAMP})[part]
         if end > self.position:
             raise self._poll_timed_out()
         if self.options.fail_on_data_loss:

@@ -5,10 +5,10 @@ once the one before is done, the last one of availableNow included; then the off
 Where the exactly-once sink commits for the same group, this module leaves the offsets to it. A
 decision that stays the same over a micro-batch is of a sink that the query had before.
 
-Each commit is marked in its metadata. A query that starts again finds offsets without the mark
-where somebody has reset them, and goes on from there.
+Each commit is marked in its metadata. Offsets without the mark were reset while the query was
+stopped: it goes on from them.
 
-Kafka: none; asked for as SPARK-27549.
+Kafka: none; requested as SPARK-27549.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class GroupOffsets:
             raise KafkaError(error.code, f"group {self._group_id}: {_reason(error)}") from error
 
     def resets(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the offsets that somebody set since the query stopped at these positions."""
+        """Return the offsets that were reset since the query stopped at these positions."""
         return {
             part: one.offset
             for part, one in self._coordination.committed(self._group_id).items()

@@ -4,8 +4,8 @@ Kafka: org.apache.kafka.clients.producer.KafkaProducer, in the calling thread.
 Hot path: benchmarks/spark.py.
 
 With idempotence (the default) a retried batch is not written twice. `begin_transaction` makes all
-batches part of a transaction, which stays open: what became of the task decides on it. Without one
-a task that Spark repeats writes its rows again.
+batches part of a transaction, which stays open: the driver ends it. Without one a task that Spark
+repeats writes its rows again.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ class BatchWriter(Writer, DataSourceArrowWriter):
             coordination = Coordination(cluster)
             for one in participants:
                 coordination.end(one, committed=committed)
-            for one in participants:  # what was written is read by whoever reads next
+            for one in participants:  # a reader that starts now finds the records
                 coordination.wait_until_complete(one)
 
 

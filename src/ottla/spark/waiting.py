@@ -1,8 +1,8 @@
 """Waits for new records at the end of all partitions, so that an idle query costs little.
 
-Kafka: none; the official connector asks for the end offsets without a pause.
+Kafka: none; the official connector polls the end offsets without a pause.
 
-Spark asks an idle query for new offsets a hundred times per second. Here a Fetch to each leader
+Spark polls an idle query for new offsets a hundred times per second. Here a Fetch to each leader
 waits at the brokers, for longer the longer a query is idle, and ends with the first new record. A
 query that has been at work since the last wait (on another source) waits for a moment only.
 """
@@ -25,8 +25,8 @@ PURPOSE: Final = "wait"
 """Of a connection of its own: a waiting request holds back those after it."""
 MIN_WAIT_MS: Final = 16
 MAX_WAIT_MS: Final = 512
-AT_WORK_MS: Final = 50
-"""A pause between two waits in which the query has run a micro-batch."""
+BATCH_PAUSE_MS: Final = 50
+"""The query has run a micro-batch between two waits that are further apart."""
 
 
 class RecordWait:
@@ -43,7 +43,7 @@ class RecordWait:
     ) -> bool:
         """Wait for records from the positions on; False without any, or any answer."""
         runtime = self._cluster.runtime
-        if runtime.now_ms() - self._ended_ms > AT_WORK_MS:
+        if runtime.now_ms() - self._ended_ms > BATCH_PAUSE_MS:
             self._wait_ms = MIN_WAIT_MS
         for node, places in _by_leader(topics, positions).items():
             if node.node_id not in self._pending:

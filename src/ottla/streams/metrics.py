@@ -33,7 +33,7 @@ _RESTARTS: Final = own("ottla_streams_restarts", "Restarts after an error.", Kin
 
 
 class StreamsMetrics:
-    """The figures of an application, kept for whoever asks."""
+    """The current figures of an application."""
 
     def __init__(self, application_id: str) -> None:
         self._labels = (label_text(application_id=application_id),)

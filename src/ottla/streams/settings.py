@@ -96,6 +96,12 @@ class Materialized:
     history_ms: int | None = None
 
 
+def with_value(given: Materialized | None, value: Serde) -> Materialized:
+    """Return how a table is stored, with a serde for values that it does not name."""
+    found = given or Materialized()
+    return replace(found, value=found.value or value)
+
+
 @dataclass(frozen=True)
 class Branched:
     """The name of a branch, and a function that takes its stream."""

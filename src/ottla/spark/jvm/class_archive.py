@@ -31,8 +31,8 @@ PRIORITY: Final = 19
 DUMP_SECONDS: Final = 3600.0
 """At the lowest priority a busy machine leaves it little."""
 UNUSED_SECONDS: Final = 30 * 86_400.0
-"""Archives that no session has used for so long are deleted: each takes 150 MB."""
-FEWEST_CLASSES: Final = 3000
+"""The time without use after which an archive is deleted: each takes 150 MB."""
+MIN_CLASSES: Final = 3000
 """A session that has begun a job has loaded thrice as many."""
 
 
@@ -141,7 +141,7 @@ def _complete(class_list: Path) -> bool:
     except (OSError, UnicodeDecodeError):
         return False
     class_list.write_text("".join(one for one in lines if one.endswith("\n")), "utf-8")
-    return len(lines) >= FEWEST_CLASSES
+    return len(lines) >= MIN_CLASSES
 
 
 def main() -> None:

@@ -17,12 +17,12 @@ from ottla.streams.dsl.windowed import (
     required,
 )
 from ottla.streams.packing import Packing
-from ottla.streams.processors.aggregates import StreamAggregate
+from ottla.streams.processors.aggregates import StreamAggregate, reducing
 from ottla.streams.processors.folds import COUNT
 from ottla.streams.processors.tables import Regroup, StoreView, TableAggregate
 from ottla.streams.records import Change
 from ottla.streams.serdes import Serde, Serdes
-from ottla.streams.settings import Grouped, Materialized
+from ottla.streams.settings import Grouped, Materialized, with_value
 from ottla.streams.windows import SessionWindows
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class KGroupedStream(Part):
             grouped, fold = self.with_operands({"value": reducer}, is_single=True)
             given = materialized or Materialized()
             return grouped.add_aggregation(_REDUCE, fold.empty, fold, given, name)
-        given = _with_value(materialized, self.value_serde)
+        given = with_value(materialized, self.value_serde)
         return self.add_aggregation(_REDUCE, None, reducing(reducer), given, name)
 
     def aggregate(
@@ -170,7 +170,7 @@ class KGroupedTable(Part):
         name: str | None = None,
     ) -> KTable:
         """Combine the rows of each group; the subtractor takes a row out again."""
-        given = _with_value(materialized, self.value_serde)
+        given = with_value(materialized, self.value_serde)
         functions = (reducing(adder), reducing(subtractor))
         return self._aggregate("KTABLE-REDUCE-", None, functions, given, name)
 
@@ -227,11 +227,6 @@ def grouped_table(
     return KGroupedTable(graph, Typed(made, key, value), grouped.name)
 
 
-def reducing(reducer: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
-    """Return an aggregator for a function of the aggregate and a value."""
-    return lambda _, value, aggregate: value if aggregate is None else reducer(aggregate, value)
-
-
 def change_serde(value: Serde) -> Serde:
     """Return the serde of a change of rows."""
 
@@ -263,11 +258,4 @@ def _minus_one(_key: Any, _value: Any, count: int) -> int:
 
 
 def _counting(materialized: Materialized | None) -> Materialized:
-    return _with_value(materialized, Serdes.long())
-
-
-def _with_value(materialized: Materialized | None, value: Serde) -> Materialized:
-    given = materialized or Materialized()
-    return Materialized(
-        given.name, given.key, given.value or value, given.retention_ms, given.history_ms
-    )
+    return with_value(materialized, Serdes.long())

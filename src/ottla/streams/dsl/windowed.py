@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 from ottla.streams.columns.aggregates import ColumnAggregate
 from ottla.streams.dsl.graph import Part, Typed
 from ottla.streams.dsl.table import KTable, stored_table
+from ottla.streams.processors.aggregates import reducing
 from ottla.streams.processors.folds import COUNT
 from ottla.streams.processors.sessions import SessionAggregate
 from ottla.streams.processors.sliding import SlidingWindowAggregate
 from ottla.streams.processors.tables import SessionStoreView, WindowStoreView
 from ottla.streams.processors.time_windows import TimeWindowAggregate
 from ottla.streams.serdes import Serde, Serdes
-from ottla.streams.settings import Materialized, StoreSpec
+from ottla.streams.settings import Materialized, StoreSpec, with_value
 from ottla.streams.windows import EmitStrategy, SessionWindows, SlidingWindows
 
 if TYPE_CHECKING:
@@ -56,10 +57,10 @@ class Windowing:
 
     def store(self, name: str, given: Materialized, key: Serde, value: Serde) -> StoreSpec:
         """Return the store of an aggregation; ValueError for a retention that is too short."""
-        least = min(self.size_ms + self._windows.grace_ms, 2**62)
+        minimum = min(self.size_ms + self._windows.grace_ms, 2**62)
         if isinstance(self._windows, SlidingWindows):
-            least = 2 * self.size_ms + self._windows.grace_ms
-        retention = least if given.retention_ms is None else given.retention_ms
+            minimum = 2 * self.size_ms + self._windows.grace_ms
+        retention = minimum if given.retention_ms is None else given.retention_ms
         if retention < self.size_ms + self._windows.grace_ms and given.retention_ms is not None:
             raise ValueError(
                 f"The retention period of the window store {name} must be no smaller than its "
@@ -151,7 +152,7 @@ class _Windowed(Part):
     def _counting(self, materialized: Materialized | None) -> Materialized:
         if materialized is not None and materialized.name is None:
             self.graph.store_name(_AGGREGATE)  # Kafka skips a number here
-        return _with_value(materialized, Serdes.long())
+        return with_value(materialized, Serdes.long())
 
     def add_aggregation(
         self,
@@ -208,8 +209,8 @@ class WindowedKStream(_Windowed):
         """Combine the values of each key and window by a function, or by an aggregate."""
         if isinstance(reducer, ColumnAggregate):
             return self._reduced(reducer, materialized, name)
-        given = _with_value(materialized, self.value_serde)
-        return self.add_aggregation(_REDUCE, None, _reducing(reducer), given, name=name)
+        given = with_value(materialized, self.value_serde)
+        return self.add_aggregation(_REDUCE, None, reducing(reducer), given, name=name)
 
     def aggregate(
         self,
@@ -246,13 +247,13 @@ class SessionWindowedKStream(_Windowed):
         """Combine the values of each key and session by a function, or by an aggregate."""
         if isinstance(reducer, ColumnAggregate):
             return self._reduced(reducer, materialized, name)
-        given = _with_value(materialized, self.value_serde)
+        given = with_value(materialized, self.value_serde)
 
         def merge(_key: Any, first: Any, second: Any) -> Any:
             return second if first is None else reducer(first, second)
 
         return self.add_aggregation(
-            _REDUCE, None, _reducing(reducer), given, merger=merge, name=name
+            _REDUCE, None, reducing(reducer), given, merger=merge, name=name
         )
 
     def aggregate(
@@ -287,12 +288,3 @@ def required(function: Callable[..., Any] | None) -> Callable[..., Any]:
     if function is None:
         raise TypeError("aggregate needs its functions, or aggregates of columns by name")
     return function
-
-
-def _reducing(reducer: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
-    return lambda _, value, aggregate: value if aggregate is None else reducer(aggregate, value)
-
-
-def _with_value(materialized: Materialized | None, value: Serde) -> Materialized:
-    given = materialized or Materialized()
-    return Materialized(given.name, given.key, given.value or value, given.retention_ms)

@@ -77,3 +77,8 @@ def aggregated(
             return record.value
         old = initializer()
     return aggregator(record.key, record.value, old)
+
+
+def reducing(reducer: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
+    """Return an aggregator for a function of the aggregate and a value."""
+    return lambda _, value, aggregate: value if aggregate is None else reducer(aggregate, value)
