@@ -14,6 +14,7 @@ import java.util.List;
 import java.util.Properties;
 import org.apache.kafka.common.serialization.Serde;
 import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsBuilder;
@@ -31,6 +32,7 @@ import org.apache.kafka.streams.processor.api.ProcessorContext;
 import org.apache.kafka.streams.processor.api.Record;
 import org.apache.kafka.streams.state.KeyValueIterator;
 import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.SessionStore;
 import org.apache.kafka.streams.state.Stores;
 
 /**
@@ -138,8 +140,8 @@ public final class StreamsExamples {
                 JSON::createArrayNode,
                 (visitor, click, pages) -> ((ArrayNode) pages.deepCopy()).add(click.get("page")),
                 (visitor, first, second) -> ((ArrayNode) first.deepCopy()).addAll((ArrayNode) second),
-                Materialized.<String, JsonNode>as(
-                    Stores.persistentSessionStore("pages", Duration.ofDays(7))))
+                Materialized.<String, JsonNode, SessionStore<Bytes, byte[]>>as("pages")
+                    .withRetention(Duration.ofDays(7)))
             .toStream()
             .map((visitor, pages) -> {
                 long seconds = (visitor.window().end() - visitor.window().start()) / 1000;

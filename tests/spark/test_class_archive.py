@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.spark.jvm.class_archive import FEWEST_CLASSES, UNUSED_SECONDS, ClassArchive
+from ottla.spark.jvm.class_archive import MIN_CLASSES, UNUSED_SECONDS, ClassArchive
 from ottla.spark.jvm.java import Java
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def archive_of(
 def class_list(tmp_path: Path) -> Path:
     """Give a list whose last line Java was writing."""
     path = tmp_path / "classes"
-    path.write_text("java/lang/Object id: 1\n" * FEWEST_CLASSES + "java/la")
+    path.write_text("java/lang/Object id: 1\n" * MIN_CLASSES + "java/la")
     return path
 
 
