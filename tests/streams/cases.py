@@ -155,8 +155,9 @@ class Build:
 
     def op_suppress_time(self, step: Step) -> Any:
         """Hold updates back for a time."""
-        limits = {"max_records": step.get("records"), "max_bytes": step.get("bytes")}
-        given = Suppressed.until_time_limit(step["size"], **limits)
+        given = Suppressed.until_time_limit(
+            step["size"], max_records=step.get("records"), max_bytes=step.get("bytes")
+        )
         return self.of(step).suppress(given)
 
     def op_table_aggregate(self, step: Step) -> Any:

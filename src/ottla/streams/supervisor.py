@@ -57,6 +57,13 @@ def advice(error: BaseException) -> str:
     return next((hint for words, hint in _ADVICE if any(word in text for word in words)), "")
 
 
+def errors_of_runs() -> tuple[type[Exception], ...]:
+    """Return the errors of a query besides our own: Spark's, and those of files and connections."""
+    from pyspark.errors import PySparkException
+
+    return (PySparkException, OSError)
+
+
 def reason(error: BaseException) -> str:
     """Return an error in one line, with what to do."""
     first = str(error).partition("\n")[0]

@@ -109,11 +109,9 @@ def run(
     metrics: str | None,
 ) -> None:
     """Run the application until it is stopped by Ctrl-C; it goes on from its checkpoint."""
-    from pyspark.errors import PySparkException
-
     from ottla.errors import OttlaError
     from ottla.streams.application import Streams
-    from ottla.streams.supervisor import reason
+    from ottla.streams.supervisor import errors_of_runs, reason
 
     config = dict(_setting(one) for one in settings)
     topology = load_topology(program)
@@ -134,7 +132,7 @@ def run(
         click.echo("stopped", err=True)
     except OttlaError as error:
         raise click.ClickException(str(error)) from error
-    except (PySparkException, OSError) as error:
+    except errors_of_runs() as error:
         raise click.ClickException(reason(error)) from error
 
 
