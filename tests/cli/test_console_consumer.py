@@ -13,6 +13,7 @@ from ottla.cli.output.record_json import RecordJson
 from ottla.clients.consumer.record_decoder import ConsumerRecord
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from typing import Self
 
 VALUES = (b"\0\0\0\1", b"x", b"\0\0\0\2")
@@ -96,8 +97,9 @@ def test_a_record_that_fails(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It ends the tool, or is reported and skipped with --skip-message-on-error."""
-    status, shown, _ = run(capsys, monkeypatch, *NUMBERS)
+    status, shown, said = run(capsys, monkeypatch, *NUMBERS)
     assert (status, shown) == (1, "1\n")
+    assert said == "1 bytes cannot be deserialized\nProcessed a total of 2 messages\n"
     flags = ("--skip-message-on-error", "--max-messages", "3", "--enable-systest-events")
     status, shown, said = run(capsys, monkeypatch, *NUMBERS, *flags)
     assert (status, shown) == (0, "1\n2\nshutdown_complete\n")
@@ -114,6 +116,20 @@ def test_a_record_as_json() -> None:
     assert plain == {**expected, "value": "\0\0\0\2", "headers": shown_headers}
     numbers = json.loads(RecordJson("", "IntegerDeserializer").format(record))
     assert numbers["value"] == "2"
+    with pytest.raises(ValueError, match="4 bytes cannot be deserialized"):
+        RecordJson("", "LongDeserializer").format(record)
+
+
+def test_a_deserializer_flag_overrides_the_file(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A property overrides the flag, and the flag the file of --formatter-config."""
+    path = tmp_path / "formatter.properties"
+    path.write_text("value.deserializer=a.StringDeserializer\n")
+    flags = (*NUMBERS, "--formatter-config", str(path), "--max-messages", "1")
+    assert run(capsys, monkeypatch, *flags)[1] == "1\n"
+    text = ("--formatter-property", "value.deserializer=a.StringDeserializer")
+    assert run(capsys, monkeypatch, *flags, *text)[1] == "\0\0\0\1\n"
 
 
 def test_json_is_one_line_for_each_record(

@@ -22,6 +22,7 @@ from ottla.clients.metric_windows import MetricName
 from ottla.records.batch import RecordBatch
 from ottla.records.builder import encode_batch
 from ottla.types import TopicPartition
+from tests.cli.running import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -201,15 +202,23 @@ def test_reading(capsys: pytest.CaptureFixture[str]) -> None:
         "date_format": "yyyy",
     }
     consumer: Any = FakeConsumer()
-    run = reading.ConsumerRun(consumer, flags)
-    run._reported_ms -= 1000
-    run.run()
-    run.finish()
+    once = reading.ConsumerRun(consumer, flags)
+    once._reported_ms -= 1000
+    once.run()
+    once.finish()
     out = capsys.readouterr().out
     assert "timeout (0 ms) exceeded" in out
     flags["show_detailed_stats"] = False
-    run.finish()
+    once.finish()
     assert ", 3, " in capsys.readouterr().out
+
+
+def test_an_invalid_pattern_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """Python's error of the pattern is reported without a traceback."""
+    arguments = ("--bootstrap-server", "127.0.0.1:1", "--num-records", "1", "--include", "a(")
+    status, _, said = run(capsys, "consumer-perf-test", *arguments)
+    assert status == 1
+    assert said.startswith("a( is an invalid regex: missing ), unterminated subpattern")
 
 
 # ---------------------------------------------------------------- latency

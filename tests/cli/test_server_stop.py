@@ -113,9 +113,9 @@ def test_a_properties_file_names_one_of_two_nodes_with_the_same_id(
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        (None, "cannot read {path}: No such file or directory; a node that runs writes it, see"),
-        ("{}", "{path} is no file of ottla server-start --ready-file"),
-        ("[1]", "{path} is no file of ottla server-start --ready-file"),
+        (None, "cannot read {path}: No such file or directory; a running node writes it, see"),
+        ("{}", "{path} is not a ready file of ottla server-start"),
+        ("[1]", "{path} is not a ready file of ottla server-start"),
     ],
 )
 def test_a_wrong_ready_file(

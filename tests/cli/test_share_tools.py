@@ -83,6 +83,9 @@ def test_wrong_calls(capsys: pytest.CaptureFixture[str]) -> None:
     status, _, text = run(capsys, "console-share-consumer", *arguments)
     assert status == 1
     assert "At most one of --reject and --release may be specified." in text
+    perf = ("share-consumer-perf-test", "--bootstrap-server", "h:1", "--topic", "t")
+    status, _, text = run(capsys, *perf, "--num-records", "1", "--threads", "0")
+    assert (status, text) == (1, "Error: Number of threads must be greater than 0.\n")
 
 
 def test_a_verifiable_consumer_reports_its_acknowledgements(
@@ -104,6 +107,18 @@ def test_a_verifiable_consumer_reports_its_acknowledgements(
     assert (consumed["count"], consumed["partitions"]) == (3, [place])
     acknowledged = next(one for one in events if one["name"] == "offsets_acknowledged")
     assert (acknowledged["partitions"], acknowledged["success"]) == ([place], True)
+
+
+def test_an_unknown_strategy_is_an_error_after_the_start(
+    bootstrap: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Kafka's tool logs it, too, and shuts down normally."""
+    arguments = ("--bootstrap-server", bootstrap, "--topic", TOPIC, "--group-id", "never")
+    strategy = ("--offset-reset-strategy", "by_duration:PT1H")
+    status, out, said = run(capsys, "verifiable-share-consumer", *arguments, *strategy)
+    names = [json.loads(line)["name"] for line in out.splitlines()]
+    assert (status, names) == (0, ["startup_complete", "shutdown_complete"])
+    assert "Unknown share group auto offset reset strategy: by_duration:pt1h" in said
 
 
 def test_a_perf_test_counts_what_all_members_read(

@@ -109,6 +109,14 @@ def test_targets(
     assert admin.requested[0] == ("idle", dict(zip((P0, P1), offsets, strict=True)))
 
 
+def test_a_duration_beyond_64_bits(admin: ResetAdmin, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is refused with Java's text, before a request is made."""
+    status, said = run(capsys, "--input-topics", "orders", "--by-duration", "P999999999999D")
+    assert status == 1
+    assert "Text cannot be parsed to a Duration: overflow" in said
+    assert admin.requested == []
+
+
 def test_offsets_from_a_file(
     admin: ResetAdmin, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

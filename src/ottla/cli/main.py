@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +16,7 @@ import click
 
 from ottla._version import __version__
 from ottla.cli.options.profiles import chosen_profile, defaults, take_profile
+from ottla.cli.options.proposals import did_you_mean, near_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -203,7 +203,7 @@ COMMANDS: dict[str, Command] = {
     "streams-application-reset": Command(
         "ottla.cli.commands.streams_application_reset",
         "streams_application_reset",
-        "Let a Kafka Streams application begin again.",
+        "Reset a Kafka Streams application.",
     ),
     "streams-groups": Command(
         "ottla.cli.commands.streams_groups",
@@ -257,7 +257,7 @@ class LateGroup(click.Group):
         parent: click.Context | None = None,
         **extra: Any,
     ) -> click.Context:
-        """Take --profile from anywhere, and let it or the environment say where to connect."""
+        """Accept --profile anywhere; it or the environment determines where to connect."""
         flag, left = take_profile(args)
         profile = chosen_profile(flag, os.environ)
         if profile is not None:
@@ -265,7 +265,7 @@ class LateGroup(click.Group):
         return super().make_context(info_name, left, parent, **extra)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Answer `--version --verbose` here: the flags have no order."""
+        """Handle `--version --verbose` here, in either order."""
         if set(args) == {"--version", "--verbose"}:
             from ottla.cli.output.versions import version_lines
 
@@ -297,8 +297,7 @@ class LateGroup(click.Group):
         """Find the command; propose the nearest one for an unknown name."""
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
-            near = get_close_matches(name, self.list_commands(ctx), n=1, cutoff=0.5)
-            proposal = f" Did you mean '{near[0]}'?" if near else ""
+            proposal = did_you_mean(name, self.list_commands(ctx))
             raise click.UsageError(f"No such command '{name}'.{proposal}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -316,7 +315,7 @@ class LateGroup(click.Group):
 @click.option(
     "--verbose", is_flag=True, help="With --version: compiled modules, Python and libraries."
 )
-@click.option("--profile", metavar="NAME", help="Connect as this profile says: docs/tools.md.")
+@click.option("--profile", metavar="NAME", help="Connect with this profile: docs/tools.md.")
 def ottla(verbose: bool, profile: str | None) -> None:
     """Apache Kafka in Python: nodes, tools and clients."""
 
@@ -366,7 +365,7 @@ def _near_options(error: click.NoSuchOption) -> list[str]:
     """Return only the nearest flag, since click would propose several."""
     known = [] if error.ctx is None else error.ctx.command.get_params(error.ctx)
     flags = [flag for option in known for flag in option.opts if flag.startswith("--")]
-    return get_close_matches(error.option_name, flags, n=1, cutoff=0.5)
+    return near_names(error.option_name, flags)
 
 
 if __name__ == "__main__":

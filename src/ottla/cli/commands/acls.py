@@ -164,6 +164,17 @@ def _resources(options: dict[str, Any]) -> list[Resource]:
     return found
 
 
+def _needed_resources(options: dict[str, Any]) -> list[Resource]:
+    """Return the resources of the flags; ends the tool without any, with Kafka's text."""
+    found = _resources(options)
+    if not found:
+        fail(
+            "You must specify at least one resource: --topic <topic> or --cluster or "
+            "--group <group> or --delegation-token <Delegation Token ID>"
+        )
+    return found
+
+
 def _operations(options: dict[str, Any]) -> list[Operation]:
     known = {one.name.replace("_", ""): one for one in Operation if one}
     found = []
@@ -175,20 +186,15 @@ def _operations(options: dict[str, Any]) -> list[Operation]:
     return found
 
 
-def _wanted(options: dict[str, Any]) -> dict[Resource, list[Acl]]:
+def _requested_acls(options: dict[str, Any]) -> dict[Resource, list[Acl]]:
     """Return the entries that the flags describe, by resource."""
-    resources = _resources(options)
-    if not resources:
-        fail(
-            "You must specify at least one resource: --topic <topic> or --cluster or "
-            "--group <group> or --delegation-token <Delegation Token ID>"
-        )
-    wanted: dict[Resource, list[Acl]] = {}
+    resources = _needed_resources(options)
+    requested: dict[Resource, list[Acl]] = {}
     for resource in resources:
         found = list(_entries(resource, options, _operations_on(resource, options)))
         if found:
-            wanted[resource] = found
-    return wanted
+            requested[resource] = found
+    return requested
 
 
 def _operations_on(resource: Resource, options: dict[str, Any]) -> list[Operation]:
@@ -258,9 +264,9 @@ def _add(admin: Admin, options: dict[str, Any]) -> None:
     if not options["allow_principal"] and not options["deny_principal"]:
         fail("You must specify one of: --allow-principal, --deny-principal when trying to add "
              "ACLs.")  # fmt: skip
-    wanted = _wanted(options)
-    _print("Adding ACLs", wanted)
-    done = admin.create_acls([acl for found in wanted.values() for acl in found])
+    requested = _requested_acls(options)
+    _print("Adding ACLs", requested)
+    done = admin.create_acls([acl for found in requested.values() for acl in found])
     for error in done.values():
         if error is not None:
             raise error
@@ -279,18 +285,13 @@ def _filter(one: Resource, principal: str | None = None) -> AclFilter:
 
 def _remove(admin: Admin, options: dict[str, Any]) -> None:
     if options["allow_principal"] or options["deny_principal"]:
-        wanted = _wanted(options)
-        shown = "".join(str(one) for one in wanted)
+        requested = _requested_acls(options)
+        shown = "".join(str(one) for one in requested)
         question = f"Are you sure you want to remove ACLs from resource filter `{shown}`? (y/n)"
-        filters = [AclFilter(*acl) for found in wanted.values() for acl in found]
-        resources = list(wanted)
+        filters = [AclFilter(*acl) for found in requested.values() for acl in found]
+        resources = list(requested)
     else:
-        resources = _resources(options)
-        if not resources:
-            fail(
-                "You must specify at least one resource: --topic <topic> or --cluster or "
-                "--group <group> or --delegation-token <Delegation Token ID>"
-            )
+        resources = _needed_resources(options)
         filters = _filters(options)
         shown = "".join(str(one) for one in resources)
         question = f"Are you sure you want to delete all ACLs for resource filter `{shown}`? (y/n)"

@@ -14,7 +14,7 @@ import click
 from ottla.cli.options.connection import open_admin
 from ottla.cli.options.failures import fail
 from ottla.cli.options.flags import require, server_options
-from ottla.cli.options.joptsimple import ToolCommand
+from ottla.cli.options.joptsimple import ToolCommand, refuse_both
 from ottla.cli.options.json_output import json_option, print_json, refuse_json_unless, wants_json
 from ottla.clients.admin.configs import AlterOperation, ConfigChange, ConfigResource, ResourceType
 from ottla.errors import KafkaError
@@ -85,8 +85,7 @@ def _checked_action(options: dict[str, Any]) -> str:
     action = actions[0]
     for other in _NOT_WITH[action]:
         if options[other] not in (None, False):
-            name = other.replace("_", "-")
-            raise click.UsageError(f'Option "[{action}]" can\'t be used with option "[{name}]"')
+            refuse_both(action, other)
     if action == "alter" and (options["name"] is not None) == options["generate_name"]:
         fail("One of --name or --generate-name must be specified with --alter.")
     if action == "delete" and options["name"] is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ottla.cli.options.argparse4j import INTEGER, ToolGroup
+from ottla.cli.options.argparse4j import INTEGER, ToolGroup, need
 from ottla.cli.options.connection import open_admin
 from ottla.cli.options.failures import fail, failures_reported
 from ottla.cli.options.flags import command_config_file
@@ -116,19 +116,18 @@ def health(**options: Any) -> None:
 @click.option("--id", "-i", "broker_id", type=INTEGER, metavar="ID", help="REQUIRED. The broker.")
 def unregister(broker_id: int | None, **options: Any) -> None:
     """Unregister a broker that was removed permanently."""
-    if broker_id is None:
-        raise click.UsageError("argument --id/-i is required")
+    removed = need(broker_id, "--id/-i")
 
-    def forget(admin: Admin) -> None:
+    def remove(admin: Admin) -> None:
         try:
-            admin.unregister_broker(broker_id)
-            click.echo(f"Broker {broker_id} is no longer registered.")
+            admin.unregister_broker(removed)
+            click.echo(f"Broker {removed} is no longer registered.")
         except KafkaError as error:
             if error.code is not ErrorCode.UNSUPPORTED_VERSION:
                 raise
             click.echo("The target cluster does not support the broker unregistration API.")
 
-    _run(options, forget)
+    _run(options, remove)
 
 
 @cluster.command("list-endpoints")

@@ -19,7 +19,7 @@ from ottla.cli.options.connection import open_admin
 from ottla.cli.options.failures import ToolError, fail
 from ottla.cli.options.flags import controller_option, server_options
 from ottla.cli.options.java_numbers import java_integer
-from ottla.cli.options.joptsimple import ToolCommand, given_arguments, refuse_together
+from ottla.cli.options.joptsimple import ToolCommand, given_arguments, refuse_both
 from ottla.cli.options.json_output import json_option, refuse_json_unless
 from ottla.cli.output.java_names import java_text
 from ottla.config.properties import PropertiesError, parse_properties
@@ -148,8 +148,9 @@ def _check_action(options: dict[str, Any]) -> None:
     if options["alter"] == options["describe"]:
         raise click.UsageError("Command must include exactly one action: --describe, --alter")
     if options["describe"]:
-        names = [name for name in ("add_config", "delete_config") if options[name]]
-        refuse_together("describe", [name.replace("_", "-") for name in names])
+        for name in ("add_config", "delete_config"):
+            if options[name]:
+                refuse_both("describe", name)
 
 
 def _entities(options: dict[str, Any]) -> Entities:

@@ -9,7 +9,7 @@ import random
 import re
 import sys
 import time
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
@@ -27,12 +27,13 @@ from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAM
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ottla.clients.blocking import Consumer
     from ottla.clients.consumer.record_decoder import ConsumerRecord
     from ottla.clients.share.blocking import ShareConsumer
 
+R = TypeVar("R")
 
 EXAMPLES = """
 \b
@@ -97,25 +98,57 @@ def console_consumer(**options: Any) -> None:
     except KafkaError as error:
         fail(java_text(error))
 
-    def printed() -> Iterator[int]:
+    def batches() -> Iterator[Sequence[ConsumerRecord]]:
         _choose(consumer, options, where)
-        return _print(consumer, write, options)
+        return read_batches(consumer.poll, options)
 
-    print_all(consumer, printed, options)
+    print_all(consumer, batches, lambda record: _print(record, write, options), options)
+
+
+def read_batches(
+    poll: Callable[[float, int | None], Sequence[R]], options: dict[str, Any]
+) -> Iterator[Sequence[R]]:
+    """Yield polled records until --max-messages or --timeout-ms is reached; negative: no limit.
+
+    `poll` gets the seconds to wait and the number of records that are left to print.
+    """
+    limit, timeout_ms = options["max_messages"], options["timeout_ms"]
+    if limit == -1:
+        limit = None
+    if timeout_ms is not None and timeout_ms < 0:
+        timeout_ms = None
+    count, last_s = 0, time.monotonic()
+    while limit is None or count < limit:
+        wait_s = 1.0 if timeout_ms is None else last_s + timeout_ms / 1000 - time.monotonic()
+        if wait_s <= 0:
+            return
+        left = None if limit is None else limit - count
+        records = poll(min(wait_s, 1.0), left)
+        if records:
+            yield records[:left]
+            count += len(records)
+            last_s = time.monotonic()
 
 
 def print_all(
     consumer: Consumer | ShareConsumer,
-    printed: Callable[[], Iterator[int]],
+    batches: Callable[[], Iterator[Sequence[R]]],
+    print_one: Callable[[R], object],
     options: dict[str, Any],
 ) -> NoReturn:
-    """Print records, whose count each step returns; end the process as Kafka's consoles do."""
+    """Print and count records; end the process as Kafka's consoles do.
+
+    A record that cannot be printed is counted, as in Kafka.
+    """
     count = 0
     status = 0
     try:
         with consumer:
-            for count in printed():  # noqa: B007 - counted for the last line
-                pass
+            for records in batches():
+                for record in records:
+                    count += 1
+                    print_one(record)
+                sys.stdout.flush()
     except KeyboardInterrupt:
         status = 130
     except BrokenPipeError:
@@ -173,7 +206,13 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
     flags = key_values(options["command_property"] or options["consumer_property"])
     groups = (options["group"], flags.get("group.id"), given.get("group.id"))
     given |= flags
-    _check_settings(given, groups, from_beginning=options["from_beginning"])
+    reset = given.get("auto.offset.reset", "earliest")
+    if options["from_beginning"] and reset != "earliest":
+        fail(
+            f"Can't simultaneously specify --from-beginning and 'auto.offset.reset={reset}', "
+            "please remove one option"
+        )
+    single_group_id(groups, "--consumer.config")
     given["bootstrap.servers"] = options["bootstrap_server"]
     given["isolation.level"] = options["isolation_level"]
     given.setdefault("client.id", "console-consumer")
@@ -189,41 +228,32 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _check_settings(
-    given: dict[str, Any], groups: tuple[str | None, ...], *, from_beginning: bool
-) -> None:
-    """Refuse settings that contradict flags, with Kafka's text."""
-    reset = given.get("auto.offset.reset", "earliest")
-    if from_beginning and reset != "earliest":
-        fail(
-            f"Can't simultaneously specify --from-beginning and 'auto.offset.reset={reset}', "
-            "please remove one option"
-        )
-    named = sorted({f"'{group}'" for group in groups if group is not None})
-    if len(named) > 1:
+def single_group_id(given: Iterable[str | None], old_config: str) -> str | None:
+    """Return the group id, None without one; different ids are refused with Kafka's text."""
+    ids = sorted({group for group in given if group is not None})
+    if len(ids) > 1:
         fail(
             "The group ids provided in different places (directly using '--group', via "
-            "'--consumer-property', or via '--consumer.config') do not match. Detected group ids: "
-            + ", ".join(named)
+            f"'--consumer-property', or via '{old_config}') do not match. Detected group ids: "
+            + ", ".join(f"'{one}'" for one in ids)
         )
+    return ids[0] if ids else None
 
 
 _FORMATS = ("formatter", "formatter_property", "formatter_config", "old_formatter_property")
 
 
 def message_writer(options: dict[str, Any]) -> Callable[[Any], str]:
-    """Return the function that makes a record's text; raises FormatError."""
+    """Return the function that makes a record's text; raises FormatterError."""
     if options["as_json"]:
         return RecordJson(
             options["key_deserializer"] or "", options["value_deserializer"] or ""
         ).format
-    properties = {
-        **read_file(options["formatter_config"]),
-        **key_values_raw(options["formatter_property"] or options["old_formatter_property"]),
-    }
+    properties = read_file(options["formatter_config"])
     for side in ("key", "value"):
         if options[f"{side}_deserializer"]:
-            properties.setdefault(f"{side}.deserializer", options[f"{side}_deserializer"])
+            properties[f"{side}.deserializer"] = options[f"{side}_deserializer"]
+    properties |= key_values_raw(options["formatter_property"] or options["old_formatter_property"])
     class_name = options["formatter"] or "DefaultMessageFormatter"
     found = coordinator_formatter(class_name)
     if found is not None:
@@ -272,32 +302,14 @@ def _offset(options: dict[str, Any]) -> int:
 
 
 def _print(
-    consumer: Consumer, write: Callable[[ConsumerRecord], str], options: dict[str, Any]
-) -> Iterator[int]:
-    """Print records until the limit or the timeout is reached; yield the count after each."""
-    limit, timeout_ms = options["max_messages"], options["timeout_ms"]
-    if limit == -1:
-        limit = None
-    if timeout_ms is not None and timeout_ms < 0:
-        timeout_ms = None  # no timeout, as in Kafka
-    count, last_s = 0, time.monotonic()
-    out = sys.stdout.buffer
-    while limit is None or count < limit:
-        wait_s = 1.0 if timeout_ms is None else last_s + timeout_ms / 1000 - time.monotonic()
-        if wait_s <= 0:
-            return
-        records = consumer.poll(min(wait_s, 1.0), None if limit is None else limit - count)
-        for record in records:
-            try:
-                text = write(record)
-            except ValueError as error:
-                if not options["skip_message_on_error"]:
-                    raise FormatterError(str(error)) from error
-                click.echo(f"Error processing message, skipping this message: {error}", err=True)
-                text = ""  # the message is counted, as in Kafka
-            out.write(text.encode("utf-8", "surrogateescape"))
-            count += 1
-            yield count
-        if records:
-            out.flush()
-            last_s = time.monotonic()
+    record: ConsumerRecord, write: Callable[[ConsumerRecord], str], options: dict[str, Any]
+) -> None:
+    """Print a record; one that cannot be printed ends the tool or is skipped."""
+    try:
+        text = write(record)
+    except ValueError as error:
+        if not options["skip_message_on_error"]:
+            raise FormatterError(str(error)) from error
+        click.echo(f"Error processing message, skipping this message: {error}", err=True)
+        return
+    sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))

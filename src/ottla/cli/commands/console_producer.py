@@ -140,14 +140,13 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
         "max.block.ms": options["max_block_ms"],
         "buffer.memory": options["max_memory_bytes"],
         "batch.size": options["batch_size"] if partition_bytes is None else partition_bytes,
-        "client.id": "console-producer",
     }
     context = click.get_current_context()
     for name, value in flags.items():
         option = _OPTION_OF.get(name)
         source = None if option is None else context.get_parameter_source(option)
         was_given = option is None or source is click.core.ParameterSource.COMMANDLINE
-        if value is not None and (was_given or name not in given) and name != "client.id":
+        if value is not None and (was_given or name not in given):
             given[name] = value
     given.setdefault("client.id", "console-producer")
     return given

@@ -2,8 +2,8 @@
 
 Kafka: bin/kafka-consumer-groups.sh, org.apache.kafka.tools.consumer.group.ConsumerGroupCommand.
 
-As Kafka's tool, it reports failures of the cluster on standard output and exits with 0; only usage
-errors exit with 1.
+Like Kafka's tool, it reports failures of the cluster on standard output and exits with 0; only
+usage errors exit with 1.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from ottla.cli.groups.tables import documents, print_members, print_offsets, pri
 from ottla.cli.groups.usage import (
     check_describe,
     check_only_with,
-    refuse_both,
     reset_targets,
     words_of,
 )
 from ottla.cli.options.connection import SettingsFileError, open_admin
 from ottla.cli.options.flags import server_options
-from ottla.cli.options.joptsimple import LONG, ToolCommand
+from ottla.cli.options.joptsimple import LONG, ToolCommand, refuse_both
 from ottla.cli.options.json_output import json_option, print_json, refuse_json_unless, wants_json
 from ottla.cli.options.regex_check import re2_problem
 from ottla.cli.output.java_names import java_text

@@ -15,7 +15,7 @@ import click
 from ottla.cli.options.connection import open_admin
 from ottla.cli.options.failures import fail, failures_reported
 from ottla.cli.options.flags import require, server_options
-from ottla.cli.options.joptsimple import LONG, ToolCommand, refuse_together
+from ottla.cli.options.joptsimple import LONG, ToolCommand, refuse_both
 from ottla.cli.options.json_output import json_option, print_json, refuse_json_unless, wants_json
 from ottla.security.principal import parse_principal
 
@@ -87,8 +87,9 @@ def _checked_action(options: dict[str, Any]) -> str:
     action = actions[0]
     for name in ("bootstrap_server", "command_config", *_ACTIONS[action]):
         require(options[name], name.replace("_", "-"))
-    given = [one.replace("_", "-") for one in _NOT_WITH[action] if options[one] not in (None, ())]
-    refuse_together(action, given)
+    for name in _NOT_WITH[action]:
+        if options[name] not in (None, ()):
+            refuse_both(action, name)
     return action
 
 

@@ -31,8 +31,8 @@ EXAMPLES = """
 Examples:
   ottla delete-records --bootstrap-server localhost:9092 --offset-json-file offsets.json
 \b
-The file says up to where: {"partitions": [{"topic": "foo", "partition": 1, "offset": 7}],
-"version": 1}; an offset of -1 stands for all records.
+The offsets are the first to keep; -1 deletes all records of a partition:
+{"partitions": [{"topic": "foo", "partition": 1, "offset": 7}], "version": 1}
 """
 
 

@@ -1,4 +1,4 @@
-"""`ottla dev`: a node for development, with TLS and logins if they are asked for.
+"""`ottla dev`: a node for development, with TLS and logins on request.
 
 Kafka: none; `server-start` is the tool that Kafka has.
 """
@@ -31,7 +31,7 @@ Examples:
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Directory of everything; by default ./ottla-data, with --tls ./ottla-secured.",
+    help="Directory of data and settings; by default ./ottla-data, with --tls ./ottla-secured.",
 )
 @click.option(
     "--ready-file", type=click.Path(dir_okay=False), help="Write the node's address to this file."
@@ -39,7 +39,7 @@ Examples:
 def dev(tls: bool, port: int, data_dir: Path | None, ready_file: str | None) -> None:
     """Run a node on this machine and print how Python, Java and kcat clients reach it.
 
-    With --tls it has an authority of its own, a certificate, and a user whose password is drawn at
+    With --tls it has its own authority, a certificate, and a user whose password is generated at
     the first start; all of it stays in the directory. For development, not production.
     """
     from ottla.cli.commands.server_start import run_node

@@ -53,7 +53,7 @@ class DevNode(NamedTuple):
 
     @property
     def directory(self) -> Path:
-        """What belongs to the node: data, settings and log."""
+        """The directory of data, settings and log."""
         return self.root / f"node-{self.node_id}"
 
     @property
@@ -63,22 +63,22 @@ class DevNode(NamedTuple):
 
     @property
     def log(self) -> Path:
-        """The log lines."""
+        """The file of log lines."""
         return self.directory / "server.log"
 
     @property
     def ready(self) -> Path:
-        """Is there while the node serves."""
+        """The ready file, which exists while the node serves."""
         return self.directory / "ready.json"
 
     @property
     def address(self) -> str:
-        """For `--bootstrap-server`."""
+        """The address for `--bootstrap-server`."""
         return f"{_HOST}:{self.port}"
 
     @property
     def command(self) -> list[str]:
-        """What starts the node."""
+        """The command line that starts the node."""
         return [sys.executable, "-m", "ottla", "server-start", str(self.settings)]
 
 
@@ -126,7 +126,7 @@ def dev_cluster(nodes: int, base_port: int, data_dir: str | None, as_json: bool)
 
 
 def _stop_on_signals(stopped: threading.Event) -> list[tuple[int, Any]]:
-    """Set the event on Ctrl-C and SIGTERM; return the handlers that were there."""
+    """Set the event on Ctrl-C and SIGTERM; return the previous handlers."""
 
     def handle(_number: int, _frame: FrameType | None) -> None:
         stopped.set()
@@ -135,7 +135,7 @@ def _stop_on_signals(stopped: threading.Event) -> list[tuple[int, Any]]:
 
 
 def _prepare(members: list[DevNode]) -> None:
-    """Write the settings, and format directories that are not."""
+    """Write the settings, and format unformatted directories."""
     from ottla.cli.commands.storage import real_environment
     from ottla.config.broker import parse_broker_config
     from ottla.server.node.quorum_format import format_node, new_quorum
@@ -164,7 +164,7 @@ def _prepare(members: list[DevNode]) -> None:
 def _check_same_voters(members: list[DevNode], config: dict[str, str], count: int) -> None:
     """Refuse other numbers and ports than the directory was formatted with.
 
-    The voters' addresses are in the metadata log: at others they find no majority.
+    The metadata log has the voters' addresses: at other addresses they find no majority.
     """
     first = members[0]
     if count != len(members):
@@ -181,7 +181,7 @@ def _check_same_voters(members: list[DevNode], config: dict[str, str], count: in
 
 
 def _check_ports(members: list[DevNode]) -> None:
-    """Refuse ports that are taken, before a node finds out."""
+    """Refuse ports that are in use, before a node is started."""
     from ottla.server.system.process import holder_of_port
 
     for port in (port for one in members for port in (one.port, one.controller_port)):
@@ -219,7 +219,7 @@ def _settings(node: DevNode, members: list[DevNode]) -> dict[str, str]:
 
 
 def _spawn(node: DevNode) -> psutil.Popen:
-    """Start a node that Ctrl-C on this terminal does not reach: this process stops it."""
+    """Start a node in its own session: Ctrl-C reaches this process only, which stops the node."""
     import psutil
 
     with node.log.open("ab") as log:
@@ -272,7 +272,7 @@ def _show(
 def _introduction(
     processes: dict[DevNode, psutil.Popen], bootstrap: str, root: Path, *, is_kept: bool
 ) -> Iterator[str]:
-    """Say what runs and what can be tried."""
+    """Yield the addresses of the nodes and commands to try."""
     for node, process in processes.items():
         yield f"node {node.node_id}    {node.address}, pid {process.pid}, log {node.log}"
     yield f"bootstrap {bootstrap}"
@@ -287,7 +287,7 @@ def _introduction(
     yield f"  ottla topics {tools} --describe --topic events"
     yield f"  ottla metadata-quorum {tools} describe --status"
     yield f"  kill {processes[last].pid}  # stops node {last.node_id}: its leaders move"
-    yield f"  ottla server-start {last.settings}  # and it is back"
+    yield f"  ottla server-start {last.settings}  # starts it again"
     yield ""
     yield "Ctrl-C stops all nodes."
 
@@ -304,7 +304,7 @@ def _watch(processes: dict[DevNode, psutil.Popen], stopped: threading.Event) -> 
 
 
 def _stop(processes: dict[DevNode, psutil.Popen]) -> None:
-    """Stop all at once, also nodes started again in another terminal; kill those that stay."""
+    """Stop all nodes, also those started again in another terminal; kill nodes that do not end."""
     import psutil
 
     from ottla.cli.commands.server_stop import nodes_with_settings, terminate

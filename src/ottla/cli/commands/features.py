@@ -16,14 +16,13 @@ from ottla.cli.options.flags import controller_option, place_options
 from ottla.cli.options.json_output import json_option, print_json, wants_json
 from ottla.cli.options.releases import (
     KNOWN_METADATA_VERSIONS,
-    MAPPED,
     parse_level,
     parse_release,
+    print_release_levels,
     release_levels,
 )
 from ottla.errors import KafkaError
 from ottla.metadata.features import (
-    LATEST_METADATA_VERSION,
     METADATA_VERSION,
     METADATA_VERSIONS_NEEDED,
     SUPPORTED_FEATURES,
@@ -100,7 +99,7 @@ def _run(action: Callable[[Any], None]) -> None:
 
 @features.command()
 @click.option(
-    "--node-id", type=INTEGER, metavar="ID", help="The node to ask; by default any of them."
+    "--node-id", type=INTEGER, metavar="ID", help="The node to query; by default any node."
 )
 @json_option
 def describe(node_id: int | None) -> None:
@@ -208,13 +207,13 @@ def disable(**options: Any) -> None:
 def _change(operation: FeatureOperation, options: dict[str, Any]) -> None:
     _connection()
     try:
-        levels = _wanted_levels(operation, options)
+        levels = _requested_levels(operation, options)
     except ToolError as error:
         fail(str(error))
     _send(operation, levels, options)
 
 
-def _wanted_levels(operation: FeatureOperation, options: dict[str, Any]) -> dict[str, int]:
+def _requested_levels(operation: FeatureOperation, options: dict[str, Any]) -> dict[str, int]:
     levels: dict[str, int] = {}
     if options["release_version"] is not None:
         if options["feature"] or options["metadata"] is not None:
@@ -274,19 +273,7 @@ def _send(operation: FeatureOperation, levels: dict[str, int], options: dict[str
 @json_option
 def version_mapping(release_version: str | None) -> None:
     """Show the feature levels of a release."""
-    try:
-        text = release_version or KNOWN_METADATA_VERSIONS[LATEST_METADATA_VERSION]
-        level = parse_release(text)
-    except ToolError as error:
-        fail(str(error))
-    levels = release_levels(level)
-    if wants_json():
-        mapped = {name: levels[name] for name in MAPPED}
-        print_json({"release": text, METADATA_VERSION: level, **mapped})
-        return
-    click.echo(f"{METADATA_VERSION}={level} ({text})")
-    for name in MAPPED:
-        click.echo(f"{name}={levels[name]}")
+    print_release_levels(release_version)
 
 
 @features.command("feature-dependencies")

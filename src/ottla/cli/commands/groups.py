@@ -13,7 +13,7 @@ import click
 from ottla.cli.options.connection import open_admin
 from ottla.cli.options.failures import fail
 from ottla.cli.options.flags import require, server_options
-from ottla.cli.options.joptsimple import ToolCommand
+from ottla.cli.options.joptsimple import ToolCommand, refuse_both
 from ottla.cli.options.json_output import json_option, print_json, wants_json
 from ottla.errors import KafkaError
 
@@ -55,10 +55,7 @@ def groups(**options: Any) -> None:
     for chosen, others in _FILTERS:
         for other in others:
             if options[chosen] and options[other]:
-                names = (name.replace("_", "-") for name in (chosen, other))
-                raise click.UsageError(
-                    'Option "[{}]" can\'t be used with option "[{}]"'.format(*names)
-                )
+                refuse_both(chosen, other)
     requested = options["group_type"]
     if requested is not None and requested.capitalize() not in TYPES:
         fail("--group-type must be a valid group type.")

@@ -13,6 +13,7 @@ import click
 from ottla.cli.options.connection import open_admin
 from ottla.cli.options.failures import ToolError, failures_reported
 from ottla.cli.options.flags import require, server_options
+from ottla.cli.options.java_numbers import java_integer
 from ottla.cli.options.joptsimple import ToolCommand
 from ottla.cli.options.json_output import json_option, wants_json
 from ottla.cli.output.java_names import java_class
@@ -53,13 +54,13 @@ def _words(text: str) -> list[str]:
 
 
 def _describe(admin: Admin, broker_list: str, topics: Sequence[str]) -> None:
-    there = [node.node_id for node in admin.describe_cluster().brokers]
-    requested = _broker_ids(broker_list) or there
-    missing = [broker for broker in requested if broker not in there]
+    existing = [node.node_id for node in admin.describe_cluster().brokers]
+    requested = _broker_ids(broker_list) or existing
+    missing = [broker for broker in requested if broker not in existing]
     if missing:
         raise ToolError(
             f"ERROR: The given brokers do not exist from --broker-list: {_joined(missing)}. "
-            f"Current existent brokers: {_joined(there)}"
+            f"Current existent brokers: {_joined(existing)}"
         )
     if not wants_json():
         click.echo("Querying brokers for log directories information")
@@ -73,9 +74,9 @@ def _broker_ids(text: str) -> list[int]:
     ids = []
     for word in _words(text):
         try:
-            ids.append(int(word))
+            ids.append(java_integer(word, 32))
         except ValueError as error:
-            raise ToolError(f'For input string: "{word}"') from error
+            raise ToolError(str(error)) from error
     return list(dict.fromkeys(ids))
 
 

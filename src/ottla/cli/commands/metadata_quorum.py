@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.options.argparse4j import INTEGER, ToolGroup
+from ottla.cli.options.argparse4j import INTEGER, ToolGroup, need
 from ottla.cli.options.connection import open_admin, read_file
 from ottla.cli.options.failures import ToolError, fail, failures_reported
 from ottla.cli.options.flags import controller_option, place_options
@@ -321,20 +321,18 @@ def remove_controller(
 ) -> None:
     """Remove a controller from the quorum."""
     _connection()
-    if controller_directory_id is None:
-        raise click.UsageError("argument --controller-directory-id/-d is required")
-    if controller_id is None:
-        raise click.UsageError("argument --controller-id/-i is required")
-    if controller_id < 0:
-        fail(f"Invalid negative --controller-id: {controller_id}")
+    directory = need(controller_directory_id, "--controller-directory-id/-d")
+    number = need(controller_id, "--controller-id/-i")
+    if number < 0:
+        fail(f"Invalid negative --controller-id: {number}")
     try:
-        directory_id = parse_directory_id(controller_directory_id)
+        directory_id = parse_directory_id(directory)
     except ValueError as error:
         fail(f"Failed to parse --controller-directory-id: {error}")
     if not dry_run:
-        _run(lambda admin: admin.remove_raft_voter(controller_id, directory_id))
+        _run(lambda admin: admin.remove_raft_voter(number, directory_id))
     done = "DRY RUN of removing " if dry_run else "Removed "
-    click.echo(f"{done} KRaft controller {controller_id} with directory id {directory_id}")
+    click.echo(f"{done} KRaft controller {number} with directory id {directory_id}")
 
 
 def parse_directory_id(text: str) -> Uuid:

@@ -1,6 +1,6 @@
 """`ottla server-stop`: stop the nodes that this user runs on this machine.
 
-Kafka: bin/kafka-server-stop.sh (KIP-979), which does not wait and knows no files.
+Kafka: bin/kafka-server-stop.sh (KIP-979), which neither waits nor selects nodes by file.
 """
 
 from __future__ import annotations
@@ -99,15 +99,15 @@ def _started_with(files: Collection[str], running: list[RunningNode]) -> list[Ru
 
 
 def _paths(node: RunningNode) -> Iterator[Path]:
-    """Yield the properties files of a node, relative ones from where it was started."""
+    """Yield the properties files of a node; its working directory resolves relative paths."""
     import psutil
 
     try:
-        folder = Path(node.process.cwd())
+        directory = Path(node.process.cwd())
     except psutil.Error:
         return  # it has ended
     for path in _files(node.arguments):
-        yield (folder / path).resolve()
+        yield (directory / path).resolve()
 
 
 def _pid_of(path: Path) -> int:
@@ -115,11 +115,11 @@ def _pid_of(path: Path) -> int:
         return int(json.loads(path.read_text(encoding="utf-8"))["pid"])
     except OSError as error:
         raise ToolError(
-            f"cannot read {path}: {error.strerror}; a node that runs writes it, see "
+            f"cannot read {path}: {error.strerror}; a running node writes it, see "
             "ottla server-start --ready-file"
         ) from error
     except (ValueError, KeyError, TypeError) as error:
-        raise ToolError(f"{path} is no file of ottla server-start --ready-file") from error
+        raise ToolError(f"{path} is not a ready file of ottla server-start") from error
 
 
 def _running_nodes() -> Iterator[RunningNode]:
@@ -179,7 +179,7 @@ def _settings(node: RunningNode) -> dict[str, str]:
         for path in _paths(node):
             settings |= parse_properties(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, PropertiesError, psutil.Error):
-        environ = {}  # as much as can be known
+        environ = {}  # the settings that were read
     for name in _DEVELOPMENT:
         variable = "KAFKA_" + name.replace(".", "_").upper()
         settings[name] = environ.get(variable, settings[name])
@@ -202,7 +202,7 @@ def _files(arguments: list[str]) -> Iterator[str]:
 def terminate(
     processes: Sequence[psutil.Process], timeout_s: float
 ) -> tuple[list[psutil.Process], list[psutil.Process]]:
-    """Ask all to stop; return which have within the time, and which have not."""
+    """Send SIGTERM to all; return those that ended within the time, and those that did not."""
     import psutil
 
     for process in processes:
@@ -212,7 +212,7 @@ def terminate(
             continue
         except psutil.AccessDenied as error:
             raise ToolError(
-                f"pid {process.pid} belongs to another user; stop it as that"
+                f"pid {process.pid} belongs to another user; stop it as that user"
             ) from error
     return psutil.wait_procs(processes, timeout_s)
 

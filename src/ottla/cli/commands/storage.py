@@ -19,13 +19,7 @@ from ottla.cli.options.failures import ToolError, fail
 from ottla.cli.options.java_numbers import java_integer
 from ottla.cli.options.json_output import json_option, print_json, wants_json
 from ottla.cli.options.node_config import load_broker_config
-from ottla.cli.options.releases import (
-    MAPPED,
-    SHORT_BITS,
-    parse_level,
-    parse_release,
-    release_levels,
-)
+from ottla.cli.options.releases import SHORT_BITS, parse_level, print_release_levels
 from ottla.errors import CorruptMessage
 from ottla.metadata.features import (
     LATEST_METADATA_VERSION,
@@ -180,19 +174,7 @@ def format_command(  # noqa: PLR0917 - click passes options by name
 @json_option
 def version_mapping(release_version: str | None) -> None:
     """Show the feature levels of a release."""
-    text = release_version or metadata_version_name(LATEST_METADATA_VERSION)
-    try:
-        level = parse_release(text)
-    except ToolError as error:
-        fail(str(error))
-    levels = release_levels(level)
-    if wants_json():
-        mapped = {name: levels[name] for name in MAPPED}
-        print_json({"release": text, METADATA_VERSION: level, **mapped})
-        return
-    click.echo(f"metadata.version={level} ({text})")
-    for name in MAPPED:
-        click.echo(f"{name}={levels[name]}")
+    print_release_levels(release_version)
 
 
 @storage.command("feature-dependencies", help="Show the dependencies of feature levels.")

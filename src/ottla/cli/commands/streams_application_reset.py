@@ -1,4 +1,4 @@
-"""`ottla streams-application-reset`: let a Kafka Streams application begin again.
+"""`ottla streams-application-reset`: reset a Kafka Streams application.
 
 Kafka: bin/kafka-streams-application-reset.sh, org.apache.kafka.tools.StreamsResetter.
 """
@@ -12,9 +12,10 @@ import click
 from ottla.cli.groups.application_offsets import SCENARIOS, ResetError, reset_topics
 from ottla.cli.groups.flags import GroupCommandError
 from ottla.cli.groups.streams_internal_topics import is_internal_name
+from ottla.cli.groups.usage import scenario_of
 from ottla.cli.options.connection import SettingsFileError, open_admin
 from ottla.cli.options.flags import server_options
-from ottla.cli.options.joptsimple import LONG, ToolCommand
+from ottla.cli.options.joptsimple import LONG, ToolCommand, refuse_both
 from ottla.cli.output.java_names import java_text
 from ottla.errors import ErrorCode, KafkaError
 
@@ -74,13 +75,9 @@ def streams_application_reset(**options: Any) -> None:
 
 
 def _check_pairs(options: dict[str, Any]) -> None:
-    given = [name for name in SCENARIOS if options[name] is not None and options[name] is not False]
-    pair = given[:2] if len(given) > 1 else []
     if options["config_file"] and options["command_config"]:
-        pair = ["config_file", "command_config"]
-    if pair:
-        first, second = (name.replace("_", "-") for name in pair)
-        raise click.UsageError(f'Option "[{first}]" can\'t be used with option "[{second}]"')
+        refuse_both("config_file", "command_config")
+    scenario_of(SCENARIOS, options)
 
 
 def _run(admin: Admin, options: dict[str, Any]) -> int:

@@ -22,19 +22,21 @@ from ottla.cli.groups.streams_tables import (
     input_topics,
     print_members,
     print_offsets,
-    print_problem,
     print_states,
 )
+from ottla.cli.groups.tables import print_problem
 from ottla.cli.groups.usage import (
     check_describe,
     check_only_with,
-    refuse_both,
+    refuse_without_scenario,
+    refuse_without_scope,
     reset_targets,
+    scenario_of,
     words_of,
 )
 from ottla.cli.options.connection import SettingsFileError, open_admin
 from ottla.cli.options.flags import server_options
-from ottla.cli.options.joptsimple import LONG, ToolCommand
+from ottla.cli.options.joptsimple import LONG, ToolCommand, refuse_both
 from ottla.cli.output.java_names import java_text
 from ottla.errors import ConfigError, ErrorCode, KafkaError
 
@@ -190,17 +192,11 @@ def _check_reset(options: dict[str, Any], *, named: bool) -> None:
         raise click.UsageError(
             "Option [reset-offsets] takes one of these options: [all-groups], [group]"
         )
-    given = [name for name in SCENARIOS if options[name] is not None and options[name] is not False]
-    chosen = [name.replace("_", "-") for name in given]
-    if len(chosen) > 1:
-        refuse_both(chosen[0], chosen[1])
+    scenario = scenario_of(SCENARIOS, options)
     if not options["from_file"] and not options["input_topic"] and not options["all_input_topics"]:
-        raise click.UsageError("One of the reset scopes should be defined: --all-topics, --topic.")
-    if not chosen:
-        names = ", ".join(f"[{name.replace('_', '-')}]" for name in sorted(SCENARIOS))
-        raise click.UsageError(
-            f"Option '[reset-offsets]' requires one of the following scenarios: [{names}]"
-        )
+        refuse_without_scope()
+    if scenario is None:
+        refuse_without_scenario(SCENARIOS)
 
 
 def _check_internal_topics(options: dict[str, Any]) -> None:
@@ -230,7 +226,7 @@ def _check_pairs(options: dict[str, Any]) -> None:
     ]
     for first, second in pairs:
         if options[first] and options[second]:
-            refuse_both(first.replace("_", "-"), second.replace("_", "-"))
+            refuse_both(first, second)
 
 
 # ---------------------------------------------------------------- actions

@@ -14,7 +14,8 @@ import click
 from ottla.cli.options.connection import open_admin
 from ottla.cli.options.failures import fail
 from ottla.cli.options.flags import bootstrap_option, require, version_option
-from ottla.cli.options.joptsimple import INTEGER, ToolCommand
+from ottla.cli.options.java_numbers import java_integer
+from ottla.cli.options.joptsimple import INTEGER, ToolCommand, refuse_both
 from ottla.cli.options.json_output import json_option, print_json, refuse_json_unless, wants_json
 from ottla.cli.output.java_names import kafka_message
 from ottla.errors import ConfigError, ErrorCode, KafkaError
@@ -162,19 +163,14 @@ def _check(flags: TopicFlags) -> None:
         require(flags.partitions, "partitions")
     for name, actions in _ONLY_WITH.items():
         if getattr(flags, name) and flags.action not in actions:
-            _refuse(name, flags.action)
+            refuse_both(name, flags.action)
     if flags.action == "create" and flags.replica_assignment and flags.partitions:
-        _refuse("replica_assignment", "partitions")
+        refuse_both("replica_assignment", "partitions")
     if flags.if_exists and flags.action == "describe" and not (flags.topic or flags.topic_id):
         raise click.UsageError("--topic or --topic-id is required to describe a topic")
     for first, second in _EXCLUSIVE:
         if getattr(flags, first) and getattr(flags, second):
-            _refuse(first, second)
-
-
-def _refuse(first: str, second: str) -> None:
-    names = (name.replace("_", "-") for name in (first, second))
-    raise click.UsageError('Option "[{}]" can\'t be used with option "[{}]"'.format(*names))
+            refuse_both(first, second)
 
 
 # ---------------------------------------------------------------- names
@@ -202,9 +198,9 @@ def _matching(admin: Admin, flags: TopicFlags) -> list[str]:
 
 def _broker_id(text: str) -> int:
     try:
-        return int(text)
+        return java_integer(text, 32)
     except ValueError as error:
-        raise CommandError(f'For input string: "{text}"') from error
+        raise CommandError(str(error)) from error
 
 
 def _assignment(text: str) -> list[list[int]]:
@@ -406,7 +402,7 @@ def _details(admin: Admin, names: list[str]) -> dict[str, list[ShownPartition]]:
 
 
 def _moves(admin: Admin) -> dict[TopicPartition, PartitionReassignment]:
-    """Return all reassignments; none if the cluster refuses to tell them."""
+    """Return all reassignments; none if the cluster refuses to list them."""
     try:
         return admin.list_partition_reassignments()
     except KafkaError as error:

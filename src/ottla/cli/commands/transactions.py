@@ -6,11 +6,11 @@ Kafka: bin/kafka-transactions.sh, org.apache.kafka.tools.TransactionsCommand.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import click
 
-from ottla.cli.options.argparse4j import INTEGER, LONG, ToolGroup
+from ottla.cli.options.argparse4j import INTEGER, LONG, ToolGroup, need
 from ottla.cli.options.connection import open_admin
 from ottla.cli.options.failures import fail, failures_reported
 from ottla.cli.options.flags import place_options
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ottla.clients.admin.transactions import TransactionDescription
     from ottla.clients.blocking import Admin
 
-T = TypeVar("T")
 _LISTING: Final = ("TransactionalId", "Coordinator", "ProducerId", "TransactionState")
 _DESCRIPTION: Final = (
     "CoordinatorId",
@@ -95,12 +94,8 @@ def transactions(**options: Any) -> None:
 
 def _run(action: Callable[[Admin], None]) -> None:
     options: dict[str, Any] = click.get_current_context().obj
-    if not options["bootstrap_server"]:
-        raise click.UsageError("argument --bootstrap-server is required")
-    with (
-        failures_reported(),
-        open_admin(options["bootstrap_server"], options["command_config"]) as admin,
-    ):
+    servers = need(options["bootstrap_server"] or None, "--bootstrap-server")
+    with failures_reported(), open_admin(servers, options["command_config"]) as admin:
         action(admin)
 
 
@@ -147,7 +142,7 @@ def list_transactions(*, duration_filter: int, transactional_id_pattern: str | N
 @click.option("--transactional-id", help="The id.")
 def describe(*, transactional_id: str | None) -> None:
     """Describe the state of an active transactional id."""
-    name = _needed(transactional_id, "--transactional-id")
+    name = need(transactional_id, "--transactional-id")
 
     def show(admin: Admin) -> None:
         found = admin.describe_transactions([name])[name]
@@ -204,8 +199,8 @@ def _producers_of(
 ) -> list[ProducerState]:
     found = admin.describe_producers([where], broker_id=broker_id)[where]
     if isinstance(found, KafkaError):
-        asked = "leader" if broker_id is None else f"broker {broker_id}"
-        _fail_for(f"Failed to describe producers for partition {where} on {asked}", found.message)
+        replica = "leader" if broker_id is None else f"broker {broker_id}"
+        _fail_for(f"Failed to describe producers for partition {where} on {replica}", found.message)
     return found
 
 
@@ -277,7 +272,10 @@ def _found(admin: Admin, where: TopicPartition, start_offset: int) -> AbortSpec:
 @transactions.command("find-hanging")
 @click.option("--broker-id", type=INTEGER, help="Search the replicas of one broker.")
 @click.option(
-    "--max-transaction-timeout", type=INTEGER, default=15, help="Minutes; younger ones may go on."
+    "--max-transaction-timeout",
+    type=INTEGER,
+    default=15,
+    help="Minutes; younger ones are omitted.",
 )
 @click.option("--topic", help="Search one topic.")
 @click.option("--partition", type=INTEGER, help="Search one partition of the topic.")
@@ -369,14 +367,8 @@ def _hanging_row(one: OpenTransaction) -> tuple[object, ...]:
 
 
 def _needed_partition(topic: str | None, partition: int | None) -> TopicPartition:
-    index = _needed(partition, "--partition")  # the first that Kafka's parser misses
-    return TopicPartition(_needed(topic, "--topic"), index)
-
-
-def _needed(value: T | None, flag: str) -> T:
-    if value is None:
-        raise click.UsageError(f"argument {flag} is required")
-    return value
+    index = need(partition, "--partition")  # Kafka's parser reports it first
+    return TopicPartition(need(topic, "--topic"), index)
 
 
 # ---------------------------------------------------------------- termination
@@ -386,7 +378,7 @@ def _needed(value: T | None, flag: str) -> T:
 @click.option("--transactionalId", "transactional_id", help="The id.")
 def force_terminate(*, transactional_id: str | None) -> None:
     """Abort the ongoing transaction of a transactional id, and fence its producer."""
-    name = _needed(transactional_id, "--transactionalId")
+    name = need(transactional_id, "--transactionalId")
 
     def terminate(admin: Admin) -> None:
         outcome = admin.fence_producers([name])[name]

@@ -1,4 +1,4 @@
-"""An authority of one's own, which signs the certificate of a development node.
+"""A self-signed certificate authority for a development node.
 
 Kafka: none; its documentation does this with keytool and openssl.
 """
@@ -45,7 +45,7 @@ class Pair(NamedTuple):
 
 
 def new_authority(common_name: str) -> Pair:
-    """Return an authority that has signed itself."""
+    """Return a self-signed authority."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name(common_name)
     constraints = x509.BasicConstraints(ca=True, path_length=0)
@@ -66,7 +66,7 @@ def new_authority(common_name: str) -> Pair:
 
 
 def issue(authority: Pair, common_name: str, hosts: Sequence[str]) -> Pair:
-    """Return a certificate for a node, which is a client of other nodes, too."""
+    """Return a certificate for a node, which is also a client of other nodes."""
     key = ec.generate_private_key(ec.SECP256R1())
     roles = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     builder = (

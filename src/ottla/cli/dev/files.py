@@ -1,6 +1,6 @@
 """The directory of a development node: certificates, passwords, settings and data.
 
-What is there is kept, so that clients go on after a restart.
+Existing files are kept, so that clients keep working after a restart.
 
 Kafka: none.
 """
@@ -26,7 +26,7 @@ _DIRECTORY_MODE: Final = 0o700
 
 
 class DevFiles(NamedTuple):
-    """The files by name; `prepare` makes those that are not there."""
+    """The files by name; `prepare` creates missing ones."""
 
     root: Path
 
@@ -57,7 +57,7 @@ class DevFiles(NamedTuple):
         return parse_properties(text)["sasl.password"]
 
     def prepare(self, port: int) -> tuple[str, ...]:
-        """Write what is not there; return the users of a new node, as `--add-scram` takes them."""
+        """Write missing files; return the users of a new node in the form of `--add-scram`."""
         self.root.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
         if self.settings.exists():
             settings = parse_properties(self.settings.read_text(encoding="utf-8"))

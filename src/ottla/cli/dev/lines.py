@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def secured_lines(files: DevFiles, banner: Banner) -> Iterator[str]:
     """Yield the lines for a node with TLS and SCRAM."""
     bootstrap = banner.bootstrap
-    *lines, _ = banner.lines()  # the last one is a command without a login
+    *lines, _ = banner.lines()  # the last line is a command without credentials
     yield from lines
     yield f"user      {ADMIN}, a super user; its password is in {files.client}"
     yield f"authority {files.authority}"

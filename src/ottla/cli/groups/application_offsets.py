@@ -5,13 +5,13 @@ Kafka: StreamsResetter.{maybeResetInputAndSeekToEndIntermediateTopicOffsets, may
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ottla.cli.groups.reset_times import parse_duration, parse_moment
+from ottla.cli.groups.reset_times import moment_before_now, parse_moment
+from ottla.cli.groups.timestamp_offsets import offsets_at
 from ottla.errors import KafkaError
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.types import TopicPartition
@@ -83,16 +83,6 @@ def _partitions(admin: Admin, names: list[str]) -> list[TopicPartition]:
     return found
 
 
-def _at(admin: Admin, partitions: list[TopicPartition], timestamp: int) -> Plan:
-    requested = dict.fromkeys(partitions, timestamp)
-    plan = {}
-    for partition, found in (admin.list_offsets(requested) if requested else {}).items():
-        if isinstance(found, KafkaError):
-            raise found
-        plan[partition] = found.offset
-    return plan
-
-
 def _plan(admin: Admin, names: list[str], options: dict[str, Any]) -> Plan:
     group_id, partitions = options["application_id"], _partitions(admin, names)
     if not partitions:
@@ -108,10 +98,11 @@ def _target(admin: Admin, partitions: list[TopicPartition], options: dict[str, A
     if options["to_offset"] is not None:
         return _bounded(admin, dict.fromkeys(partitions, options["to_offset"]))
     if options["to_latest"]:
-        return _at(admin, partitions, LATEST_TIMESTAMP)
+        return offsets_at(admin, partitions, LATEST_TIMESTAMP)
     if options["shift_by"] is not None:
         committed = admin.list_group_offsets(options["application_id"], partitions)
-        positions = _at(admin, partitions, LATEST_TIMESTAMP)  # as a consumer without an offset
+        # as a consumer without a committed offset
+        positions = offsets_at(admin, partitions, LATEST_TIMESTAMP)
         positions |= {key: one.offset for key, one in committed.items() if one is not None}
         return _bounded(admin, {key: positions[key] + options["shift_by"] for key in partitions})
     moment_ms = _moment_ms(options)
@@ -123,32 +114,32 @@ def _target(admin: Admin, partitions: list[TopicPartition], options: dict[str, A
         if missing:
             raise ResetError(f"the file has no offset for partition {missing[0]}")
         return _bounded(admin, {key: given[key] for key in partitions})
-    return _at(admin, partitions, EARLIEST_TIMESTAMP)
+    return offsets_at(admin, partitions, EARLIEST_TIMESTAMP)
 
 
 def _moment_ms(options: dict[str, Any]) -> int | None:
     if options["to_datetime"] is not None:
         return parse_moment(options["to_datetime"])
     if options["by_duration"] is not None:
-        return (time.time_ns() - parse_duration(options["by_duration"])) // 1_000_000
+        return moment_before_now(options["by_duration"])
     return None
 
 
 def _at_time(admin: Admin, partitions: list[TopicPartition], moment_ms: int) -> Plan:
-    plan = _at(admin, partitions, moment_ms)
+    plan = offsets_at(admin, partitions, moment_ms)
     late = [partition for partition, offset in plan.items() if offset < 0]
     for partition in late:
         click.echo(
             f"Partition {partition.partition} from topic {partition.topic} is empty, without a "
             "committed record. Falling back to latest known offset."
         )
-    return plan | _at(admin, late, LATEST_TIMESTAMP)
+    return plan | offsets_at(admin, late, LATEST_TIMESTAMP)
 
 
 def _bounded(admin: Admin, plan: Mapping[TopicPartition, int]) -> Plan:
-    """Limit offsets to those that exist; as in Kafka the bounds are reported as beyond, too."""
-    first = _at(admin, list(plan), EARLIEST_TIMESTAMP)
-    last = _at(admin, list(plan), LATEST_TIMESTAMP)
+    """Limit offsets to those that exist; like Kafka's tool, report offsets at the bounds too."""
+    first = offsets_at(admin, list(plan), EARLIEST_TIMESTAMP)
+    last = offsets_at(admin, list(plan), LATEST_TIMESTAMP)
     bounded = {}
     for partition, offset in plan.items():
         bound = offset
@@ -199,4 +190,4 @@ def _skip(admin: Admin, names: list[str], options: dict[str, Any]) -> Plan:
     partitions = _partitions(admin, names)
     for partition in partitions:
         click.echo(f"Topic: {partition.topic}")
-    return _at(admin, partitions, LATEST_TIMESTAMP)
+    return offsets_at(admin, partitions, LATEST_TIMESTAMP)

@@ -5,14 +5,15 @@ Kafka: org.apache.kafka.tools.OffsetsUtils, ConsumerGroupCommand.ConsumerGroupSe
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ottla.cli.groups.flags import GroupCommandError, GroupFlags, topic_argument
 from ottla.cli.groups.reset_plans import export_plans, print_plans, read_plan
-from ottla.cli.groups.reset_times import parse_duration, parse_moment
+from ottla.cli.groups.reset_times import moment_before_now, parse_moment
+from ottla.cli.groups.timestamp_offsets import offsets_at
+from ottla.cli.groups.usage import refuse_without_scenario, refuse_without_scope, scenario_of
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.types import TopicPartition
@@ -64,18 +65,10 @@ def reset_offsets(admin: Admin, groups: list[str], flags: GroupFlags) -> None:
 
 def check_scenario(options: Mapping[str, Any]) -> None:
     """Refuse a reset unless it has exactly one target and a selection of topics."""
-    # --to-offset 0 is a target although 0 equals False
-    given = [name for name in SCENARIOS if options[name] is not None and options[name] is not False]
-    chosen = [name.replace("_", "-") for name in given]
-    if not chosen:
-        names = ", ".join(f"[{name.replace('_', '-')}]" for name in sorted(SCENARIOS))
-        raise click.UsageError(
-            f"Option '[reset-offsets]' requires one of the following scenarios: [{names}]"
-        )
-    if len(chosen) > 1:
-        raise click.UsageError(f'Option "[{chosen[0]}]" can\'t be used with option "[{chosen[1]}]"')
+    if scenario_of(SCENARIOS, options) is None:
+        refuse_without_scenario(SCENARIOS)
     if not options["from_file"] and not options["topic"] and not options["all_topics"]:
-        raise click.UsageError("One of the reset scopes should be defined: --all-topics, --topic.")
+        refuse_without_scope()
 
 
 def commit_plan(admin: Admin, group: str, plan: Plan) -> None:
@@ -92,7 +85,7 @@ def plan_reset(admin: Admin, group: str, flags: GroupFlags) -> Plan:
     partitions = _partitions(admin, group, flags)
     if flags.to_earliest or flags.to_latest:
         end = EARLIEST_TIMESTAMP if flags.to_earliest else LATEST_TIMESTAMP
-        return _offsets_at(admin, dict.fromkeys(partitions, end))
+        return offsets_at(admin, partitions, end)
     if flags.to_offset is not None:
         return _within(admin, dict.fromkeys(partitions, flags.to_offset))
     if flags.shift_by is not None:
@@ -111,39 +104,30 @@ def _partitions(admin: Admin, group: str, flags: GroupFlags) -> list[TopicPartit
         described = admin.describe_topics([topic])[topic]
         if isinstance(described, KafkaError):
             raise GroupCommandError(str(described))
-        there = {partition.partition for partition in described.partitions}
-        numbers = sorted(there if given is None else given)
-        unknown = [f"{topic}-{number}" for number in numbers if number not in there]
+        existing = {partition.partition for partition in described.partitions}
+        numbers = sorted(existing if given is None else given)
+        unknown = [f"{topic}-{number}" for number in numbers if number not in existing]
         if unknown:
             raise GroupCommandError(f'The partitions "{",".join(unknown)}" do not exist')
         requested += [TopicPartition(topic, number) for number in numbers]
     return requested
 
 
-def _offsets_at(admin: Admin, timestamps: Mapping[TopicPartition, int]) -> Plan:
-    plan: Plan = {}
-    for partition, found in (admin.list_offsets(timestamps) if timestamps else {}).items():
-        if isinstance(found, KafkaError):
-            raise found
-        plan[partition] = found.offset
-    return plan
-
-
 def _offsets_by_time(admin: Admin, partitions: list[TopicPartition], moment_ms: int) -> Plan:
-    plan = _offsets_at(admin, dict.fromkeys(partitions, moment_ms))
+    plan = offsets_at(admin, partitions, moment_ms)
     late = [partition for partition, offset in plan.items() if offset < 0]
     for partition in late:
         click.echo(
             f"\nWarn: Partition {partition.partition} from topic {partition.topic} is empty. "
             "Falling back to latest known offset."
         )
-    return plan | _offsets_at(admin, dict.fromkeys(late, LATEST_TIMESTAMP))
+    return plan | offsets_at(admin, late, LATEST_TIMESTAMP)
 
 
 def _within(admin: Admin, plan: Plan) -> Plan:
     """Limit the planned offsets to the range of existing offsets."""
-    first = _offsets_at(admin, dict.fromkeys(plan, EARLIEST_TIMESTAMP))
-    last = _offsets_at(admin, dict.fromkeys(plan, LATEST_TIMESTAMP))
+    first = offsets_at(admin, plan, EARLIEST_TIMESTAMP)
+    last = offsets_at(admin, plan, LATEST_TIMESTAMP)
     bounded = {}
     for partition, offset in plan.items():
         bounded[partition] = offset
@@ -182,19 +166,10 @@ def _current(admin: Admin, group: str, partitions: list[TopicPartition]) -> Plan
     committed = admin.list_group_offsets(group, partitions)
     known = {p: place.offset for p, place in committed.items() if place is not None}
     new = [partition for partition in partitions if partition not in known]
-    return known | _offsets_at(admin, dict.fromkeys(new, LATEST_TIMESTAMP))
+    return known | offsets_at(admin, new, LATEST_TIMESTAMP)
 
 
 def _moment(flags: GroupFlags) -> int:
     if flags.to_datetime is not None:
         return parse_moment(flags.to_datetime)
-    moment_ms = (time.time_ns() - parse_duration(flags.by_duration or "")) // 1_000_000
-    if not -(1 << 63) <= moment_ms < 1 << 63:
-        raise GroupCommandError("Text cannot be parsed to a Duration: overflow")
-    return moment_ms
-
-
-# ---------------------------------------------------------------- files and tables
-
-
-# ---------------------------------------------------------------- delete
+    return moment_before_now(flags.by_duration or "")

@@ -6,6 +6,7 @@ Kafka: org.apache.kafka.common.utils.Utils.getDateTime, java.time.Duration.parse
 from __future__ import annotations
 
 import re
+import time
 from calendar import timegm
 from datetime import UTC, datetime
 
@@ -64,3 +65,11 @@ def parse_duration(text: str) -> int:
         fraction = -fraction
     duration = seconds * 1_000_000_000 + fraction
     return -duration if match["sign"] == "-" else duration
+
+
+def moment_before_now(duration: str) -> int:
+    """Return the time of a duration ago in ms; raises GroupCommandError beyond 64 bits."""
+    moment_ms = (time.time_ns() - parse_duration(duration)) // 1_000_000
+    if not -(1 << 63) <= moment_ms < 1 << 63:
+        raise GroupCommandError("Text cannot be parsed to a Duration: overflow")
+    return moment_ms

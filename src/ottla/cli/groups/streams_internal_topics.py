@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli.groups.streams_tables import input_topics, print_problem
+from ottla.cli.groups.streams_tables import input_topics
+from ottla.cli.groups.tables import print_problem
 from ottla.cli.output.java_names import java_text
 from ottla.errors import ErrorCode, KafkaError
 
@@ -52,7 +53,7 @@ def internal_topics(group: StreamsGroupDescription) -> list[str]:
 def delete_with_groups(
     admin: Admin, by_group: Mapping[str, list[str]], deleted: Iterable[str]
 ) -> None:
-    """Delete the internal topics of deleted groups, and print what became of them."""
+    """Delete the internal topics of deleted groups and print the results."""
     if not by_group:
         return
     failures: dict[str, KafkaError] = {}

@@ -9,22 +9,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from ottla.errors import KafkaError
+from ottla.cli.groups.tables import MISSING, cell, print_problem
+from ottla.cli.groups.timestamp_offsets import offsets_at
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from ottla.clients.admin.streams_groups import StreamsGroupDescription, StreamsTasks
     from ottla.clients.blocking import Admin
-
-MISSING = "-"
-
-
-def print_problem(text: str) -> None:
-    """Print an error that does not end the tool."""
-    click.echo(f"\nError: {text}")
 
 
 def source_topics(group: StreamsGroupDescription) -> set[str]:
@@ -37,12 +31,12 @@ def source_topics(group: StreamsGroupDescription) -> set[str]:
 
 
 def input_topics(group: StreamsGroupDescription) -> set[str]:
-    """Return the topics of others that a group reads."""
+    """Return the topics that a group reads and does not write."""
     return {name for one in group.subtopologies for name in one.source_topics}
 
 
 def _has_table(group: StreamsGroupDescription) -> bool:
-    """Print what is above a group's table; return whether there is a table."""
+    """Print the problem of a group without members, if any; return whether there is a table."""
     if not group.members:
         return False
     _print_empty(group)
@@ -57,7 +51,7 @@ def _print_empty(group: StreamsGroupDescription) -> None:
 
 
 class _Offset(NamedTuple):
-    """What the group has committed of a partition, and the end of the log."""
+    """The committed offset of a partition, and the end of its log."""
 
     offset: int | None
     leader_epoch: int | None
@@ -66,7 +60,7 @@ class _Offset(NamedTuple):
 
 
 def _offsets(admin: Admin, group: StreamsGroupDescription) -> dict[TopicPartition, _Offset]:
-    """Return the offsets of the partitions behind all active tasks."""
+    """Return the offsets of the partitions of all active tasks."""
     sources = {
         one.subtopology_id: (*one.source_topics, *one.repartition_source_topics)
         for one in group.subtopologies
@@ -80,8 +74,8 @@ def _offsets(admin: Admin, group: StreamsGroupDescription) -> dict[TopicPartitio
             for number in numbers
         }
     )
-    first = _ends(admin, partitions, EARLIEST_TIMESTAMP)
-    last = _ends(admin, partitions, LATEST_TIMESTAMP)
+    first = offsets_at(admin, partitions, EARLIEST_TIMESTAMP)
+    last = offsets_at(admin, partitions, LATEST_TIMESTAMP)
     committed = admin.list_group_offsets(group.group_id) if partitions else {}
     found = {}
     for partition in partitions:
@@ -94,18 +88,6 @@ def _offsets(admin: Admin, group: StreamsGroupDescription) -> dict[TopicPartitio
             last[partition] - start,
         )
     return found
-
-
-def _ends(
-    admin: Admin, partitions: Iterable[TopicPartition], timestamp: int
-) -> dict[TopicPartition, int]:
-    requested = dict.fromkeys(partitions, timestamp)
-    ends = {}
-    for partition, found in (admin.list_offsets(requested) if requested else {}).items():
-        if isinstance(found, KafkaError):
-            raise found
-        ends[partition] = found.offset
-    return ends
 
 
 def print_offsets(admin: Admin, group: StreamsGroupDescription, *, verbose: bool) -> None:
@@ -122,12 +104,8 @@ def print_offsets(admin: Admin, group: StreamsGroupDescription, *, verbose: bool
     for partition, row in rows.items():
         start = f"{group.group_id:<{name}} {partition.topic:<{topic}} {partition.partition:<10} "
         if verbose:
-            start += f"{_cell(row.offset):<15} {_cell(row.leader_epoch):<15} {row.end_offset:<15} "
+            start += f"{cell(row.offset):<15} {cell(row.leader_epoch):<15} {row.end_offset:<15} "
         click.echo(start + (f"{row.lag:<15}" if verbose else f"{row.lag}"))
-
-
-def _cell(value: int | None) -> str:
-    return MISSING if value is None else str(value)
 
 
 def print_members(group: StreamsGroupDescription, *, verbose: bool) -> None:

@@ -43,16 +43,22 @@ class OffsetRow(NamedTuple):
         return self.end_offset - self.offset
 
 
-def _cell(value: object) -> str:
+def print_problem(text: str) -> None:
+    """Print an error that does not end the tool."""
+    click.echo(f"\nError: {text}")
+
+
+def cell(value: object) -> str:
+    """Return the text of a table's cell; a dash for None."""
     return MISSING if value is None else str(value)
 
 
 def _width(values: Iterable[object], smallest: int = 15) -> int:
-    return max([smallest, *(len(_cell(value)) for value in values)])
+    return max([smallest, *(len(cell(value)) for value in values)])
 
 
 def has_rows(group: str, state: str, rows: int) -> bool:
-    """Print the line above a group's table; return whether there is a table."""
+    """Print the warning about a group's state, if any; return whether there is a table."""
     if state == "Dead":
         raise KafkaError(69, f"Consumer group '{group}' does not exist.")
     if state == "Empty":
@@ -150,11 +156,11 @@ def _print_offset_table(rows: list[OffsetRow], *, verbose: bool) -> None:
         nl=False,
     )
     for row in rows:
-        epoch = f" {_cell(row.leader_epoch):<15}" if verbose else ""
+        epoch = f" {cell(row.leader_epoch):<15}" if verbose else ""
         click.echo(
-            f"\n{row.group:<{group}} {_cell(row.topic):<{topic}} {_cell(row.partition):<10}{epoch} "
-            f"{_cell(row.offset):<15} {_cell(row.end_offset):<15} {_cell(row.lag):<15} "
-            f"{_cell(row.member_id):<{member}} {_cell(row.host):<{host}} {_cell(row.client_id)}",
+            f"\n{row.group:<{group}} {cell(row.topic):<{topic}} {cell(row.partition):<10}{epoch} "
+            f"{cell(row.offset):<15} {cell(row.end_offset):<15} {cell(row.lag):<15} "
+            f"{cell(row.member_id):<{member}} {cell(row.host):<{host}} {cell(row.client_id)}",
             nl=False,
         )
     click.echo()
@@ -183,7 +189,7 @@ def _print_member_table(group: GroupDescription, *, verbose: bool) -> None:
     titles = ["GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID"]
     _print_member_line(titles, "#PARTITIONS", widths, with_instances=with_instances)
     if verbose:
-        assigned = max([20, *(len(_assignment_text(m.assignment)) for m in members)])
+        assigned = max([20, *(len(assignment_text(m.assignment)) for m in members)])
         targets = max([20, *(len(_target_text(m)) for m in members)])
         click.echo(
             f"{'CURRENT-EPOCH':<15} {'CURRENT-ASSIGNMENT':<{assigned}} {'TARGET-EPOCH':<15} "
@@ -201,10 +207,10 @@ def _print_member_table(group: GroupDescription, *, verbose: bool) -> None:
         count = str(len(member.assignment))
         _print_member_line(cells, count, widths, with_instances=with_instances)
         if verbose:
-            current = _assignment_text(member.assignment)
+            current = assignment_text(member.assignment)
             click.echo(
-                f"{_cell(member.member_epoch):<15} {current:<{assigned}} "
-                f"{_cell(group.assignment_epoch):<15} {_target_text(member):<{targets}}",
+                f"{cell(member.member_epoch):<15} {current:<{assigned}} "
+                f"{cell(group.assignment_epoch):<15} {_target_text(member):<{targets}}",
                 nl=False,
             )
     click.echo()
@@ -214,8 +220,8 @@ def _print_member_line(
     cells: list[Any], count: str, widths: list[int], *, with_instances: bool
 ) -> None:
     shown = [
-        f"{_cell(cell):<{width}}"
-        for position, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        f"{cell(value):<{width}}"
+        for position, (value, width) in enumerate(zip(cells, widths, strict=True))
         if position != 2 or with_instances
     ]
     click.echo("\n" + " ".join([*shown, f"{count:<15} "]), nl=False)
@@ -223,10 +229,11 @@ def _print_member_line(
 
 def _target_text(member: MemberDescription) -> str:
     target = member.target_assignment
-    return MISSING if target is None else _assignment_text(target)
+    return MISSING if target is None else assignment_text(target)
 
 
-def _assignment_text(partitions: Iterable[TopicPartition]) -> str:
+def assignment_text(partitions: Iterable[TopicPartition]) -> str:
+    """Return partitions by topic; a dash without partitions."""
     by_topic: dict[str, list[int]] = {}
     for partition in sorted(partitions):
         by_topic.setdefault(partition.topic, []).append(partition.partition)
@@ -250,7 +257,7 @@ def print_states(admin: Admin, groups: Mapping[str, GroupDescription], *, verbos
         name = max(15, len(group_id))
         strategy = group.assignor or MISSING
         if verbose:
-            epochs = f" {_cell(group.group_epoch):<15} {_cell(group.assignment_epoch):<25}"
+            epochs = f" {cell(group.group_epoch):<15} {cell(group.assignment_epoch):<25}"
             titles = f" {'GROUP-EPOCH':<15} {'TARGET-ASSIGNMENT-EPOCH':<25}"
         else:
             epochs = titles = ""

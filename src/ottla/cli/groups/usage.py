@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from ottla.cli.options.joptsimple import LONG
+from ottla.cli.options.joptsimple import LONG, refuse_both
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
 F = TypeVar("F", bound="Callable[..., Any]")
 _TARGETS = (
@@ -29,7 +29,7 @@ _TARGETS = (
 
 
 def reset_targets(command: F) -> F:
-    """Add the options that say to which offsets a group is reset."""
+    """Add the options for the target of a reset."""
     for option in reversed(_TARGETS):
         command = option(command)
     return command
@@ -38,7 +38,7 @@ def reset_targets(command: F) -> F:
 def check_only_with(
     allowed: Mapping[str, Collection[str]], actions: Collection[str], options: Mapping[str, Any]
 ) -> None:
-    """Refuse options without an action that they belong to."""
+    """Refuse options without an action that takes them."""
     for name, of_actions in allowed.items():
         if options[name] not in (None, False) and not set(of_actions) & set(actions):
             raise click.UsageError(
@@ -58,9 +58,30 @@ def check_describe(options: Mapping[str, Any]) -> None:
         raise click.UsageError("Option [describe] does not take a value for [state]")
 
 
-def refuse_both(first: str, second: str) -> NoReturn:
-    """Refuse two options that cannot be used together."""
-    raise click.UsageError(f'Option "[{first}]" can\'t be used with option "[{second}]"')
+def given_options(names: Iterable[str], options: Mapping[str, Any]) -> list[str]:
+    """Return the names of the options that are given; 0 is a value, although it equals False."""
+    return [name for name in names if options[name] is not None and options[name] is not False]
+
+
+def scenario_of(known: Collection[str], options: Mapping[str, Any]) -> str | None:
+    """Return the target of a reset, if there is one; more than one is refused."""
+    given = given_options(known, options)
+    if len(given) > 1:
+        refuse_both(given[0], given[1])
+    return given[0] if given else None
+
+
+def refuse_without_scenario(known: Iterable[str]) -> NoReturn:
+    """Refuse a reset without a target."""
+    names = ", ".join(f"[{name.replace('_', '-')}]" for name in sorted(known))
+    raise click.UsageError(
+        f"Option '[reset-offsets]' requires one of the following scenarios: [{names}]"
+    )
+
+
+def refuse_without_scope() -> NoReturn:
+    """Refuse a reset without a selection of topics."""
+    raise click.UsageError("One of the reset scopes should be defined: --all-topics, --topic.")
 
 
 def words_of(given: str | None, known: tuple[str, ...], what: str) -> tuple[str, ...]:

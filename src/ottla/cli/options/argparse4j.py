@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
-from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
 from ottla.cli.options.java_numbers import java_integer
+from ottla.cli.options.proposals import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-
+T = TypeVar("T")
 GIVEN = "ottla.given"
 
 
@@ -29,8 +29,7 @@ def _option_errors(command: click.Command, ctx: click.Context) -> Iterator[None]
     except click.NoSuchOption as error:
         options = command.get_params(ctx)
         flags = [flag for one in options for flag in one.opts if flag.startswith("--")]
-        near = get_close_matches(error.option_name, flags, n=1, cutoff=0.5)
-        proposal = f" Did you mean '{near[0]}'?" if near else ""
+        proposal = did_you_mean(error.option_name, flags)
         raise click.UsageError(
             f"unrecognized arguments: '{error.option_name}'{proposal}", ctx
         ) from error
@@ -146,9 +145,8 @@ class ToolGroup(click.Group):
         known = list(self.commands)
         name = _whole_name(args[0], known, ctx)
         if self.get_command(ctx, name) is None:
-            near = get_close_matches(name, known, n=1, cutoff=0.5)
-            proposal = f" Did you mean '{near[0]}'?" if near else ""
             choices = ", ".join(f"'{one}'" for one in known)
+            proposal = did_you_mean(name, known)
             raise click.UsageError(
                 f"invalid choice: '{name}' (choose from {choices}){proposal}", ctx
             )
@@ -187,10 +185,11 @@ class JavaNumber(click.ParamType[Any]):
 LONG, INTEGER, DOUBLE = JavaNumber("Long"), JavaNumber("Integer"), JavaNumber("Double")
 
 
-def need(value: object, flag: str) -> None:
-    """Raise UsageError for a missing flag, as argparse4j does."""
+def need(value: T | None, flag: str) -> T:
+    """Return the value of a flag; raises UsageError if it is missing, as argparse4j does."""
     if value is None:
         raise click.UsageError(f"argument {flag} is required")
+    return value
 
 
 def exclude_together(*names: str) -> None:

@@ -1,4 +1,4 @@
-"""Names of topics and groups that the shell completes, asked of the cluster.
+"""Shell completion of the names of topics and groups in the cluster.
 
 Kafka: none.
 """
@@ -19,7 +19,7 @@ _TIMEOUT_MS: Final = 2000
 
 
 class _Names(click.types.StringParamType):
-    """A text whose proposals are names in the cluster; none when it does not answer in time."""
+    """A text completed with names in the cluster; none if the cluster is unreachable."""
 
     def __init__(self, names: Callable[[Admin], Iterable[str]]) -> None:
         self._names = names
@@ -28,11 +28,11 @@ class _Names(click.types.StringParamType):
         self, ctx: click.Context, _param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         """Return the names that begin with what was typed."""
-        found = _asked(ctx, self._names)
+        found = _cluster_names(ctx, self._names)
         return [CompletionItem(name) for name in found if name.startswith(incomplete)]
 
 
-def _asked(ctx: click.Context, names: Callable[[Admin], Iterable[str]]) -> list[str]:
+def _cluster_names(ctx: click.Context, names: Callable[[Admin], Iterable[str]]) -> list[str]:
     from ottla.cli.options.connection import open_admin
     from ottla.errors import ConfigError, OttlaError
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def format_empty(config: BrokerConfig, cluster_id: str | None) -> None:
-    """Format what is not; without an id, that of the other directories or a random one.
+    """Format unformatted directories; the default id is that of other directories, or a random one.
 
     A controller becomes a quorum of its own only where its settings name no other: one of several
     needs the voters (`storage format --initial-controllers`).

@@ -5,14 +5,14 @@ Kafka: the tools that use joptsimple; `argparse4j.py` serves the others.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
 from ottla.cli.options.java_numbers import java_integer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -71,7 +71,7 @@ def given_arguments() -> list[str]:
     return arguments
 
 
-def refuse_together(chosen: str, others: Sequence[str]) -> None:
-    """Refuse a flag together with others, with Kafka's text."""
-    for other in others:
-        raise click.UsageError(f'Option "[{chosen}]" can\'t be used with option "[{other}]"')
+def refuse_both(first: str, second: str) -> NoReturn:
+    """Raise UsageError with Kafka's text for two flags that exclude each other."""
+    names = (name.replace("_", "-") for name in (first, second))
+    raise click.UsageError('Option "[{}]" can\'t be used with option "[{}]"'.format(*names))

@@ -18,7 +18,7 @@ _REQUESTED = "ottla.json"
 
 
 def json_option(function: F) -> F:
-    """Add --json; the command asks `wants_json`."""
+    """Add --json; the command calls `wants_json`."""
     return click.option(
         "--json",
         is_flag=True,

@@ -30,7 +30,7 @@ FLAG: Final = "--profile"
 _KEYS: Final = ("bootstrap_servers", "command_config")
 _SUBCOMMANDS: Final = ("cluster-id", "health", "list-endpoints", "unregister")
 """Subcommands that have the connection's flags themselves."""
-# Arguments that say where to connect, or with which settings.
+# Flags of addresses, and flags of client settings.
 _PLACES: Final = ("--bootstrap-server", "--bootstrap-controller", "-b", "-C", "--broker-list")
 _CONFIGS: Final = ("--command-config", "--producer.config", "--consumer.config", "-c")
 

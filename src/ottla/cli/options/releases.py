@@ -5,11 +5,15 @@ Kafka: org.apache.kafka.server.common.{MetadataVersion, Feature}.
 
 from __future__ import annotations
 
-from ottla.cli.options.failures import ToolError
+import click
+
+from ottla.cli.options.failures import ToolError, fail
 from ottla.cli.options.java_numbers import java_integer
+from ottla.cli.options.json_output import print_json, wants_json
 from ottla.metadata.features import (
     KRAFT_VERSION,
     LATEST_METADATA_VERSION,
+    METADATA_VERSION,
     METADATA_VERSION_NAMES,
     SUPPORTED_FEATURES,
     default_levels,
@@ -20,7 +24,7 @@ KNOWN_METADATA_VERSIONS = {**METADATA_VERSION_NAMES, LATEST_METADATA_VERSION + 1
 SHORT_BITS = 16
 KRAFT_VERSION_1_SINCE = 21
 # The order in which Kafka's tool lists a release's features.
-MAPPED = (
+_MAPPED = (
     KRAFT_VERSION,
     "transaction.version",
     "group.version",
@@ -50,6 +54,23 @@ def release_levels(metadata_version: int) -> dict[str, int]:
     levels = dict.fromkeys(SUPPORTED_FEATURES, 0) | default_levels(metadata_version)
     levels[KRAFT_VERSION] = int(metadata_version >= KRAFT_VERSION_1_SINCE)
     return levels
+
+
+def print_release_levels(release: str | None) -> None:
+    """Print the feature levels of a release, by default the latest; ends the tool if unknown."""
+    text = release or METADATA_VERSION_NAMES[LATEST_METADATA_VERSION]
+    try:
+        metadata_version = parse_release(text)
+    except ToolError as error:
+        fail(str(error))
+    levels = release_levels(metadata_version)
+    mapped = {name: levels[name] for name in _MAPPED}
+    if wants_json():
+        print_json({"release": text, METADATA_VERSION: metadata_version, **mapped})
+        return
+    click.echo(f"{METADATA_VERSION}={metadata_version} ({text})")
+    for name, level in mapped.items():
+        click.echo(f"{name}={level}")
 
 
 def parse_level(text: str) -> tuple[str, int]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.clients.consumer.fetched import AppendedRecord
 from ottla.config.definition import double_text
@@ -38,17 +38,22 @@ DEFAULTS = {
 }
 
 
-def _number(layout: str) -> Reader:
-    def read(data: bytes) -> str:
+def _unpacked(layout: str, data: bytes) -> Any:
+    """Return the number of these bytes; raises ValueError for another number of bytes."""
+    try:
         (number,) = struct.unpack(layout, data)
-        return str(number)
+    except struct.error as error:
+        raise ValueError(f"{len(data)} bytes cannot be deserialized") from error
+    return number
 
-    return read
+
+def _integer(layout: str) -> Reader:
+    return lambda data: str(_unpacked(layout, data))
 
 
 def _float(data: bytes) -> str:
     """Write the shortest decimal that denotes this 32-bit number, as Java does."""
-    (number,) = struct.unpack(">f", data)
+    number = _unpacked(">f", data)
     if not math.isfinite(number):
         return double_text(number)
     texts = (f"{number:.{digits}g}" for digits in range(2, 10))
@@ -63,8 +68,7 @@ def _is_float(text: str, data: bytes) -> bool:
 
 
 def _double(data: bytes) -> str:
-    (number,) = struct.unpack(">d", data)
-    return double_text(number)
+    return double_text(_unpacked(">d", data))
 
 
 def _truth(data: bytes) -> str:
@@ -80,11 +84,11 @@ def _text(data: bytes) -> str:
 _READERS: dict[str, Reader] = {
     "StringDeserializer": _text,
     "ByteArrayDeserializer": _text,
-    "IntegerDeserializer": _number(">i"),
-    "LongDeserializer": _number(">q"),
+    "IntegerDeserializer": _integer(">i"),
+    "LongDeserializer": _integer(">q"),
     "BooleanDeserializer": _truth,
     "UUIDDeserializer": _text,
-    "ShortDeserializer": _number(">h"),
+    "ShortDeserializer": _integer(">h"),
     "DoubleDeserializer": _double,
     "FloatDeserializer": _float,
 }
@@ -150,16 +154,11 @@ class Formatter:
         return self._headers_separator.join(pairs)
 
     def _shown(self, data: bytes | None, read: Reader) -> str:
-        if data is None:
-            return self._null
-        try:
-            return read(data)
-        except struct.error as error:
-            raise ValueError(f"{len(data)} bytes cannot be deserialized") from error
+        return self._null if data is None else read(data)
 
 
 def reader(class_name: str) -> Reader:
-    """Return the function that reads bytes as a class of Kafka's deserializers does."""
+    """Return a deserializer as a function to text, which raises ValueError for invalid bytes."""
     if not class_name:
         return _text
     try:

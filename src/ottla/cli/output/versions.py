@@ -33,7 +33,7 @@ _LIBRARIES: Final = (
 
 
 def version_lines() -> Iterator[str]:
-    """Yield the lines behind the version."""
+    """Yield the lines after the version."""
     missing = uncompiled_modules()
     if missing:
         yield f"modules   not compiled: {', '.join(missing)}; produce and consume are slower"

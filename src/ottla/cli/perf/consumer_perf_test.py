@@ -6,16 +6,18 @@ Kafka: bin/kafka-consumer-perf-test.sh, org.apache.kafka.tools.ConsumerPerforman
 from __future__ import annotations
 
 import random
+import re
 import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ottla.cli.options.connection import consumer_settings, pairs, read_file
-from ottla.cli.options.failures import failures_reported
+from ottla.cli.options.failures import ToolError, failures_reported
 from ottla.cli.options.flags import require, version_option
 from ottla.cli.options.joptsimple import INTEGER, LONG, ToolCommand
 from ottla.cli.output.java_format import BYTES_PER_MB, decimals, java_date, print_metrics, ratio
+from ottla.cli.perf.read_flags import accept_old_flags, warn_of_timeout
 from ottla.clients.consumer.core import RebalanceListener
 
 if TYPE_CHECKING:
@@ -95,19 +97,7 @@ def _check(flags: dict[str, Any]) -> None:
         raise click.UsageError(
             "Exactly one of the following arguments is required: [topic], [include]"
         )
-    if (flags["messages"] is None) == (flags["num_records"] is None):
-        raise click.UsageError(
-            "Exactly one of the following arguments is required: [messages], [num-records]"
-        )
-    if flags["consumer_config"] and flags["command_config"]:
-        raise click.UsageError(
-            'Option "[consumer.config]" can\'t be used with option "[command-config]"'
-        )
-    if flags["messages"] is not None:
-        click.echo("Warning: --messages is deprecated. Use --num-records instead.")
-        flags["num_records"] = flags["messages"]
-    if flags["consumer_config"]:
-        click.echo("Warning: --consumer.config is deprecated. Use --command-config instead.")
+    accept_old_flags(flags)
 
 
 def _settings(flags: dict[str, Any]) -> dict[str, Any]:
@@ -167,7 +157,10 @@ class ConsumerRun:
         if flags["topic"] is not None:
             self._consumer.subscribe([flags["topic"]], listener=self._joining)
         else:
-            self._consumer.subscribe(pattern=flags["include"], listener=self._joining)
+            try:
+                self._consumer.subscribe(pattern=flags["include"], listener=self._joining)
+            except re.error as error:
+                raise ToolError(f"{flags['include']} is an invalid regex: {error}") from error
         now_ms = self._reported_ms = last_ms = _now_ms()
         while self._records < num_records and now_ms - last_ms <= timeout_ms:
             batches = self._consumer.poll_batches(_POLL_S)
@@ -180,11 +173,7 @@ class ConsumerRun:
             if batches and now_ms - self._reported_ms >= flags["reporting_interval"]:
                 self._report(now_ms)
         if self._records < num_records:
-            click.echo(
-                "WARNING: Exiting before consuming the expected number of records: timeout "
-                f"({timeout_ms} ms) exceeded. You can use the --timeout option to increase the "
-                "timeout."
-            )
+            warn_of_timeout(timeout_ms)
         self._ended_ms = _now_ms()
 
     def _report(self, now_ms: int) -> None:

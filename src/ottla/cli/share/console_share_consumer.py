@@ -6,12 +6,17 @@ Kafka: bin/kafka-console-share-consumer.sh, org.apache.kafka.tools.consumer.Cons
 from __future__ import annotations
 
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.commands.console_consumer import message_writer, print_all, warn_of_old_flags
+from ottla.cli.commands.console_consumer import (
+    message_writer,
+    print_all,
+    read_batches,
+    single_group_id,
+    warn_of_old_flags,
+)
 from ottla.cli.options.connection import consumer_settings, key_values, read_file
 from ottla.cli.options.failures import fail
 from ottla.cli.options.flags import bootstrap_option, require, version_option
@@ -22,9 +27,8 @@ from ottla.errors import KafkaError
 from ottla.types import AcknowledgeType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-    from ottla.clients.share.blocking import ShareConsumer
     from ottla.clients.share.records import ShareRecord
 
 EXAMPLES = """
@@ -77,7 +81,12 @@ def console_share_consumer(**options: Any) -> None:
         consumer = ShareConsumer(options["topic"], config=settings)
     except KafkaError as error:
         fail(java_text(error))
-    print_all(consumer, lambda: _print(consumer, write, options), options)
+    print_all(
+        consumer,
+        lambda: read_batches(lambda wait_s, _left: consumer.poll(wait_s), options),
+        lambda record: consumer.acknowledge(record, _print(record, write, options)),
+        options,
+    )
 
 
 def _check(options: dict[str, Any]) -> None:
@@ -93,44 +102,16 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
     given: dict[str, Any] = read_file(options["command_config"] or options["consumer_config"])
     flags = key_values(options["command_property"] or options["consumer_property"])
     groups = (options["group"], flags.get("group.id"), given.get("group.id"))
-    named = sorted({group for group in groups if group is not None})
-    if len(named) > 1:
-        fail(
-            "The group ids provided in different places (directly using '--group', via "
-            "'--consumer-property', or via '--consumer-config') do not match. Detected group ids: "
-            + ", ".join(f"'{group}'" for group in named)
-        )
+    group_id = single_group_id(groups, "--consumer-config")
     given |= flags
     given["bootstrap.servers"] = options["bootstrap_server"]
     given.setdefault("client.id", "console-share-consumer")
-    given["group.id"] = named[0] if named else "console-share-consumer"
+    given["group.id"] = group_id or "console-share-consumer"
     given["share.acknowledgement.mode"] = "explicit"
     return given
 
 
 def _print(
-    consumer: ShareConsumer, write: Callable[[Any], str], options: dict[str, Any]
-) -> Iterator[int]:
-    """Print records until the limit or the timeout is reached; yield the count after each."""
-    limit, timeout_ms = options["max_messages"], options["timeout_ms"]
-    limit = None if limit == -1 else limit
-    timeout_ms = None if timeout_ms is not None and timeout_ms < 0 else timeout_ms
-    count, last_s = 0, time.monotonic()
-    while limit is None or count < limit:
-        wait_s = 1.0 if timeout_ms is None else last_s + timeout_ms / 1000 - time.monotonic()
-        if wait_s <= 0:
-            return
-        records = consumer.poll(min(wait_s, 1.0))
-        for record in records if limit is None else records[: limit - count]:
-            consumer.acknowledge(record, _print_one(record, write, options))
-            count += 1
-            yield count
-        if records:
-            sys.stdout.flush()
-            last_s = time.monotonic()
-
-
-def _print_one(
     record: ShareRecord, write: Callable[[Any], str], options: dict[str, Any]
 ) -> AcknowledgeType:
     """Print a record; return what is decided on it."""

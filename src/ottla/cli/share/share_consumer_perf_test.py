@@ -17,6 +17,7 @@ from ottla.cli.options.failures import failures_reported
 from ottla.cli.options.flags import require, version_option
 from ottla.cli.options.joptsimple import INTEGER, LONG, ToolCommand
 from ottla.cli.output.java_format import BYTES_PER_MB, decimals, java_date, print_metrics, ratio
+from ottla.cli.perf.read_flags import accept_old_flags, warn_of_timeout
 
 if TYPE_CHECKING:
     from ottla.clients.share.blocking import ShareConsumer
@@ -99,19 +100,9 @@ def share_consumer_perf_test(**flags: Any) -> None:
 def _check(flags: dict[str, Any]) -> None:
     require(flags["topic"], "topic")
     require(flags["bootstrap_server"], "bootstrap-server")
-    if (flags["messages"] is None) == (flags["num_records"] is None):
-        raise click.UsageError(
-            "Exactly one of the following arguments is required: [messages], [num-records]"
-        )
-    if flags["consumer_config"] and flags["command_config"]:
-        raise click.UsageError(
-            'Option "[consumer.config]" can\'t be used with option "[command-config]"'
-        )
-    if flags["messages"] is not None:
-        click.echo("Warning: --messages is deprecated. Use --num-records instead.")
-        flags["num_records"] = flags["messages"]
-    if flags["consumer_config"]:
-        click.echo("Warning: --consumer.config is deprecated. Use --command-config instead.")
+    accept_old_flags(flags)
+    if flags["threads"] <= 0:
+        raise click.ClickException("Number of threads must be greater than 0.")
     if flags["reporting_interval"] <= 0:
         raise click.ClickException("Reporting interval must be greater than 0.")
 
@@ -162,11 +153,7 @@ class Reading:
             one.result()
         self._ended_ms = _now_ms()
         if self._total.records < self._flags["num_records"]:
-            click.echo(
-                "WARNING: Exiting before consuming the expected number of records: timeout "
-                f"({self._flags['timeout']} ms) exceeded. You can use the --timeout option to "
-                "increase the timeout."
-            )
+            warn_of_timeout(self._flags["timeout"])
 
     def _read(self, number: int, consumer: ShareConsumer) -> None:
         flags = self._flags

@@ -12,12 +12,13 @@ import click
 from ottla.cli.groups.flags import GroupCommandError, GroupFlags
 from ottla.cli.groups.offset_reset import plan_reset
 from ottla.cli.groups.reset_plans import print_plans
-from ottla.cli.groups.usage import check_describe, words_of
+from ottla.cli.groups.tables import print_problem
+from ottla.cli.groups.usage import check_describe, scenario_of, words_of
 from ottla.cli.options.connection import SettingsFileError, open_admin
 from ottla.cli.options.flags import require, server_options
-from ottla.cli.options.joptsimple import LONG, ToolCommand
+from ottla.cli.options.joptsimple import LONG, ToolCommand, refuse_both
 from ottla.cli.output.java_names import java_text
-from ottla.cli.share.tables import print_members, print_offsets, print_problem, print_states
+from ottla.cli.share.tables import print_members, print_offsets, print_states
 from ottla.errors import ConfigError, ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -104,8 +105,9 @@ def _check(options: dict[str, Any]) -> None:
         )
     if options["reset_offsets"]:
         _check_reset(options)
-    if options["group"]:
-        _refuse_pairs(options, "group", ("all_groups", "list"))
+    for other in ("all_groups", "list"):
+        if options["group"] and options[other]:
+            refuse_both("group", other)
 
 
 def _check_describe(options: dict[str, Any]) -> None:
@@ -136,15 +138,7 @@ def _check_reset(options: dict[str, Any]) -> None:
         raise click.UsageError(
             "Option [reset-offsets] takes one of these options: [topic], [all-topics]"
         )
-    for name in SCENARIOS:
-        _refuse_pairs(options, name, tuple(one for one in SCENARIOS if one != name))
-
-
-def _refuse_pairs(options: dict[str, Any], name: str, others: tuple[str, ...]) -> None:
-    for other in others:
-        if options[name] and options[other]:
-            shown = (one.replace("_", "-") for one in (name, other))
-            raise click.UsageError('Option "[{}]" can\'t be used with option "[{}]"'.format(*shown))
+    scenario_of(SCENARIOS, options)
 
 
 # ---------------------------------------------------------------- actions

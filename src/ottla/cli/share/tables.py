@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ottla.cli.groups.tables import MISSING, assignment_text, cell, print_problem
 from ottla.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -16,18 +17,10 @@ if TYPE_CHECKING:
 
     from ottla.clients.admin.groups import GroupDescription
     from ottla.clients.blocking import Admin
-    from ottla.types import TopicPartition
-
-MISSING = "-"
-
-
-def print_problem(text: str) -> None:
-    """Print an error that does not end the tool."""
-    click.echo(f"\nError: {text}")
 
 
 def _has_table(group: GroupDescription, rows: int) -> bool:
-    """Print what is above a group's table; return whether there is a table."""
+    """Print the problem of the group, if any; return whether there is a table."""
     if group.state == "Dead":
         print_problem(f"Share group '{group.group_id}' does not exist.")
     elif group.state == "Empty":
@@ -60,7 +53,7 @@ def print_offsets(admin: Admin, group: GroupDescription, *, verbose: bool) -> No
             raise place
         if place is not None:
             cells = [place.leader_epoch, place.start_offset, place.lag]
-        known = [MISSING if cell is None else cell for cell in cells]
+        known = [cell(one) for one in cells]
         line([group.group_id, partition.topic, partition.partition, *known])
     click.echo()
 
@@ -78,7 +71,7 @@ def print_members(group: GroupDescription, *, verbose: bool) -> None:
     ]
 
     def line(cells: list[object]) -> None:
-        named = " ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=False))
+        named = " ".join(f"{one:<{width}}" for one, width in zip(cells, widths, strict=False))
         epoch = f"{cells[5]:<13} " if verbose else ""
         click.echo(f"\n{named} {cells[4]:<12} {epoch}{cells[6]}", nl=False)
 
@@ -86,15 +79,15 @@ def print_members(group: GroupDescription, *, verbose: bool) -> None:
     line([*titles, "MEMBER-EPOCH", "ASSIGNMENT"])
     for one in sorted(members, key=lambda member: -len(member.assignment)):
         named: list[object] = [group.group_id, one.member_id, one.host, one.client_id]
-        line([*named, len(one.assignment), one.member_epoch, _assignment_text(one.assignment)])
+        line(
+            [
+                *named,
+                len(one.assignment),
+                one.member_epoch,
+                assignment_text(one.assignment) if one.assignment else "",
+            ]
+        )
     click.echo()
-
-
-def _assignment_text(partitions: Iterable[TopicPartition]) -> str:
-    by_topic: dict[str, list[int]] = {}
-    for partition in sorted(partitions):
-        by_topic.setdefault(partition.topic, []).append(partition.partition)
-    return ";".join(f"{topic}:{','.join(map(str, ids))}" for topic, ids in by_topic.items())
 
 
 def print_states(admin: Admin, group: GroupDescription, *, verbose: bool) -> None:

@@ -14,7 +14,7 @@ from ottla.cli.options.argparse4j import INTEGER, ArgparseCommand, need, refuse
 from ottla.cli.options.connection import consumer_settings, open_admin, read_file
 from ottla.cli.output.java_names import java_text, kafka_message
 from ottla.cli.verify.events import EventWriter, StopRequest
-from ottla.errors import KafkaError
+from ottla.errors import ConfigError, KafkaError
 
 if TYPE_CHECKING:
     from ottla.clients.share.blocking import ShareConsumer
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.2
 MODES = ("auto", "sync", "async")
-STRATEGIES = ("", "earliest", "latest")
+STRATEGIES = ("earliest", "latest")
 
 EXAMPLES = """
 \b
@@ -48,15 +48,10 @@ def verifiable_share_consumer(**flags: Any) -> None:
     """Read a topic and print records and acknowledgements as lines of JSON."""
     need(flags["topic"], "--topic")
     need(flags["group_id"], "--group-id")
-    if flags["bootstrap_server"] is None:
-        refuse("argument --bootstrap-server is required")
+    need(flags["bootstrap_server"], "--bootstrap-server")
     mode, strategy = flags["acknowledgement_mode"].lower(), flags["offset_reset_strategy"].lower()
-    for name, given, allowed in (
-        ("--acknowledgement-mode", mode, MODES),
-        ("--offset-reset-strategy", strategy, STRATEGIES),
-    ):
-        if given not in allowed:
-            refuse(f"argument {name}: invalid choice: '{given}' (choose from {list(allowed)})")
+    if mode not in MODES:
+        refuse(f"argument --acknowledgement-mode: invalid choice: '{mode}' (choose from {MODES})")
     given = read_file(flags["command_config"])
     given |= {"group.id": flags["group_id"], "bootstrap.servers": flags["bootstrap_server"]}
     settings = consumer_settings(given)
@@ -86,6 +81,8 @@ def verifiable_share_consumer(**flags: Any) -> None:
 def _set_strategy(flags: dict[str, Any], strategy: str) -> None:
     from ottla.clients.admin.configs import ConfigResource, ResourceType
 
+    if strategy not in STRATEGIES:
+        raise ConfigError(f"Unknown share group auto offset reset strategy: {strategy}")
     group = ConfigResource(ResourceType.GROUP, flags["group_id"])
     with open_admin(flags["bootstrap_server"], flags["command_config"]) as admin:
         failure = admin.alter_configs({group: {"share.auto.offset.reset": strategy}})[group]

@@ -57,8 +57,7 @@ def verifiable_consumer(**flags: Any) -> None:
     """Read a topic and print rebalances, records and commits as lines of JSON."""
     need(flags["group_id"], "--group-id")
     need(flags["topic"], "--topic")
-    if flags["bootstrap_server"] is None:
-        refuse("argument --bootstrap-server is required")
+    need(flags["bootstrap_server"], "--bootstrap-server")
     settings = consumer_settings(_settings(flags))
     from ottla.clients.blocking import Consumer
 

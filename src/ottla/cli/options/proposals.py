@@ -1,0 +1,23 @@
+"""The nearest known name, for error messages about unknown options and commands.
+
+Kafka: argparse4j's messages have the same form.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def near_names(name: str, known: Iterable[str]) -> list[str]:
+    """Return the nearest of the known names; none if no name is similar."""
+    return get_close_matches(name, list(known), n=1, cutoff=0.5)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the end of an error message that proposes the nearest name, or an empty text."""
+    near = near_names(name, known)
+    return f" Did you mean '{near[0]}'?" if near else ""
