@@ -126,6 +126,20 @@ class World:
         return self.partition.start_offset, self.partition.end_offset
 
 
+def test_the_locks_of_single_records_expire_together() -> None:
+    """A batch whose records have states of their own is released by one write, not by one each."""
+    world = World()
+    assert world.acquire() == [(0, 29, 1)]
+    assert world.acknowledge(29, 29, 1) is ErrorCode.NONE
+    assert len(world.writes) == 1
+    world.advance(world.settings.record_lock_duration_ms)
+    assert len(world.writes) == 2
+    assert [one.first_offset for one in world.writes[1].state_batches] == list(range(29))
+    assert world.partition.lock_timeout_count == 29
+    assert len(world.timer) == 0
+    assert world.acquire("b") == [(0, 28, 2)]
+
+
 def test_accepted_records_move_the_start() -> None:
     """A whole batch is one change; what is accepted in the middle waits for what is before it."""
     world = World()

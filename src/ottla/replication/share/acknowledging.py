@@ -191,7 +191,11 @@ def release_member(partition: SharePartition, member_id: str) -> Pending[None]:
 
 
 def expire_lock(partition: SharePartition, first_offset: int, last_offset: int) -> None:
-    """Release records whose lock has expired, except those that are being acknowledged."""
+    """Release records whose lock has expired, except those that are being acknowledged.
+
+    The locks of single offsets of a batch expire together: all that are due are released, and
+    persisted, at once.
+    """
     floor = partition.batches.floor(first_offset)
     if floor is None:
         return
@@ -202,8 +206,7 @@ def expire_lock(partition: SharePartition, first_offset: int, last_offset: int) 
         if whole is not None and whole.state is ACQUIRED and _holds_start(partition, batch):
             partition.split(batch)
         for first, last, state in batch.states():
-            is_other = batch.whole is None and not first_offset <= first <= last_offset
-            if not is_other and _expire(partition, last, state, limit):
+            if _expire(partition, last, state, limit):
                 partition.lock_timeout_count += last - first + 1
                 changes.append(PersistedBatch(first, last, state))
                 if state.is_terminal:
@@ -221,7 +224,7 @@ def expire_lock(partition: SharePartition, first_offset: int, last_offset: int) 
 
 def _expire(partition: SharePartition, last_offset: int, state: InFlightState, limit: int) -> bool:
     """Release a state whose lock has expired; False for others and for one that is changing."""
-    if state.lock is None or not state.lock.has_expired:
+    if state.lock is None or not state.lock.expire(partition.now_ms):
         return False
     target = ARCHIVED if last_offset < partition.start_offset else AVAILABLE
     if not state.release(target, limit):

@@ -167,7 +167,7 @@ class SharePartition:
 
     def lock(self, first_offset: int, last_offset: int) -> RecordLock:
         """Begin a lock of the group's duration."""
-        deadline_ms = self._now_ms() + self.settings.record_lock_duration_ms
+        deadline_ms = self.now_ms + self.settings.record_lock_duration_ms
         return self.lock_until(first_offset, last_offset, deadline_ms)
 
     def lock_until(self, first_offset: int, last_offset: int, deadline_ms: int) -> RecordLock:
@@ -201,7 +201,9 @@ class SharePartition:
             batch.offsets[offset] = state
         whole.cancel_lock()
 
-    def _now_ms(self) -> int:
+    @property
+    def now_ms(self) -> int:
+        """The time on the clock of the locks."""
         return self.environment.clock.monotonic_ms()
 
     # ---------------------------------------------------------------- loading
@@ -220,7 +222,7 @@ class SharePartition:
         self._waiting.append(pending)
         if self.phase is Phase.EMPTY:
             self.phase = Phase.INITIALIZING
-            self.load_start_ms = self._now_ms()
+            self.load_start_ms = self.now_ms
             part = _ReadTopic.PartitionData(
                 partition=self.key.partition, leader_epoch=self.leader_epoch
             )
@@ -240,7 +242,7 @@ class SharePartition:
                 error = problem
         if self.phase is Phase.INITIALIZING:
             self.phase = Phase.ACTIVE if error is None else Phase.FAILED
-            self.environment.on_loaded(self._now_ms() - self.load_start_ms)
+            self.environment.on_loaded(self.now_ms - self.load_start_ms)
         elif error is None:
             error = KafkaError(ErrorCode.FENCED_STATE_EPOCH)
         waiting, self._waiting = self._waiting, []

@@ -48,6 +48,11 @@ class RecordLock:
         self.has_expired = False
         self.task: TimerTask | None = None
 
+    def expire(self, now_ms: int) -> bool:
+        """Mark it as expired if it is due, also before its timer fires; whether it is expired."""
+        self.has_expired |= self.deadline_ms <= now_ms
+        return self.has_expired
+
 
 class InFlightState:
     """A state with its owner, its lock and the number of deliveries.
