@@ -13,6 +13,22 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PYTHONS = ("cp311", "cp312", "cp313", "cp314")
+PLATFORMS = {
+    "linux": ["manylinux_aarch64", "manylinux_x86_64", "musllinux_x86_64"],
+    "macos": ["macosx_arm64", "macosx_x86_64"],
+    "windows": ["win_amd64"],
+}
+LISTING = """
+import sys
+from contextlib import suppress
+from cibuildwheel.__main__ import main
+root, *systems = sys.argv[1:]
+for system in systems:
+    print("system", system, flush=True)
+    sys.argv[1:] = ["--platform", system, "--print-build-identifiers", root]
+    with suppress(SystemExit):
+        main()
+"""
 
 
 def project() -> dict[str, Any]:
@@ -22,26 +38,26 @@ def project() -> dict[str, Any]:
     return settings
 
 
-@pytest.mark.parametrize(
-    ("system", "platforms"),
-    [
-        ("linux", ["manylinux_aarch64", "manylinux_x86_64", "musllinux_x86_64"]),
-        ("macos", ["macosx_arm64", "macosx_x86_64"]),
-        ("windows", ["win_amd64"]),
-    ],
-)
-def test_wheels_are_built_for_six_platforms_and_every_python(
-    system: str, platforms: list[str]
-) -> None:
-    """The list is from cibuildwheel."""
-    command = [sys.executable, "-m", "cibuildwheel", "--platform", system]
-    listed = subprocess.run(
-        [*command, "--print-build-identifiers", str(ROOT)],
+@pytest.fixture(scope="module")
+def identifiers() -> dict[str, list[str]]:
+    """Return the builds of each system; one process lists them all, as it takes long to start."""
+    printed = subprocess.run(
+        [sys.executable, "-c", LISTING, str(ROOT), *PLATFORMS],
         capture_output=True,
         text=True,
         check=True,
         env={name: text for name, text in os.environ.items() if not name.startswith("CIBW_")},
-    ).stdout.split()
+    ).stdout
+    sections = (section.split() for section in printed.split("system ")[1:])
+    return {system: listed for system, *listed in sections}
+
+
+@pytest.mark.parametrize(("system", "platforms"), PLATFORMS.items())
+def test_wheels_are_built_for_six_platforms_and_every_python(
+    identifiers: dict[str, list[str]], system: str, platforms: list[str]
+) -> None:
+    """The list is from cibuildwheel."""
+    listed = identifiers[system]
     assert sorted(listed) == [f"{python}-{one}" for python in PYTHONS for one in platforms]
     named = {one.rpartition(" :: ")[2] for one in project()["classifiers"]}
     assert {f"3.{python.removeprefix('cp3')}" for python in PYTHONS} <= named
