@@ -181,18 +181,15 @@ class Client:
         `node` gives the address of a node that is not in the metadata; else BROKER_NOT_AVAILABLE.
         """
         if self.closed:
-            closed: Pending[Any] = Pending()
-            closed.fail(self.closed_error())
-            return closed
+            return Pending.failed(self.closed_error())
         if node_id == ANY_NODE:
             node_id = self._choose_node()
         key = ConnectionKey(node_id, purpose)
         connection = self._connection(key, node)
         if connection is None:
             self.metadata.mark_stale()
-            pending: Pending[Any] = Pending()
-            pending.fail(KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"node {node_id} is unknown"))
-            return pending
+            text = f"node {node_id} is unknown"
+            return Pending.failed(KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, text))
         result = connection.channel.submit(
             request,
             now_ms=self.now_ms,
@@ -222,6 +219,11 @@ class Client:
         if connection.channel.throttled_until_ms > self.now_ms:
             return False
         return connection.is_open or connection.open_at_ms <= self.now_ms
+
+    def is_ready(self, node_id: int, purpose: str = "") -> bool:
+        """Whether a request to the node leaves at once: connected, logged in."""
+        connection = self._find(node_id, purpose)
+        return connection is not None and connection.channel.ready
 
     def feature_level(self, node_id: int, purpose: str, name: str) -> int:
         """Return a feature's finalized level as a connected node reported it; 0 if unknown."""
@@ -457,9 +459,7 @@ class Client:
         return None if earliest_ms == _NEVER else earliest_ms
 
     def _machines_due_ms(self) -> int:
-        earliest_ms = _NEVER
-        if not self._refreshing:
-            earliest_ms = self._refresh_at_ms()
+        earliest_ms = _NEVER if self._refreshing else self._refresh_at_ms()
         for machine in self.machines:
             due_ms = machine.next_deadline_ms()
             if due_ms is not None and due_ms < earliest_ms:

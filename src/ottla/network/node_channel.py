@@ -102,7 +102,6 @@ class NodeChannel:
         self, node_id: int, address: Address, request: Outgoing, *, timeout_ms: int
     ) -> Pending[Any]:
         """Send a request that is built when the node's versions are known."""
-        answer: Pending[Any] = Pending()
         now_ms = self.clock.monotonic_ms()
         link = self._links.get(node_id)
         if link is not None and link.address != address:
@@ -111,10 +110,10 @@ class NodeChannel:
         if link is None:
             if self._is_closed or now_ms < self._may_connect_ms.get(node_id, 0):
                 text = f"node {node_id} at {address[0]}:{address[1]} is not connected"
-                answer.fail(KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, text))
-                return answer
+                return Pending.failed(KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, text))
             link = self._links[node_id] = _Link(self, node_id, address)
             link.connect(self._loop)
+        answer: Pending[Any] = Pending()
         link.send(_Waiting(request, answer, now_ms + timeout_ms), now_ms)
         return answer
 

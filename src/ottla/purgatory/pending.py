@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Self
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -30,6 +31,13 @@ class Pending(Generic[T]):
         """Return a Pending that is complete with value."""
         pending = cls()
         pending._value = value
+        return pending
+
+    @classmethod
+    def failed(cls, error: Exception) -> Self:
+        """Return a failed one."""
+        pending = cls()
+        pending._error = error
         return pending
 
     @property

@@ -12,8 +12,10 @@ from ottla.clients.producer.accumulator import Accumulator
 from ottla.clients.producer.batches import Deliveries
 from ottla.clients.producer.sender import Sender
 from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.api_versions import ApiVersionsRequest
 from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.protocol.apis.produce import ProduceRequest, ProduceResponse
+from ottla.purgatory.pending import Pending
 from ottla.types import TopicPartition
 from tests.clients.simulated import (
     LOSE_ANSWER,
@@ -332,3 +334,20 @@ def test_many_values_at_once_are_stored_as_one_by_one() -> None:
         log = rig.cluster.logs[TopicPartition("t", place.partition)]
         assert log.values[place.offset] == values[n]
     assert len(deliveries[10:20]) == 10
+
+
+def test_no_batch_overtakes_one_that_has_waited_too_long_for_its_connection() -> None:
+    """Without idempotence the broker would store it before the one that is sent again."""
+    rig = Rig(enable_idempotence=False, request_timeout_ms=1000, delivery_timeout_ms=60_000)
+    versions: Pending[object] = Pending()
+    rig.cluster.faults[ApiVersionsRequest] = [lambda _request: versions]
+    rig.sim.latency_ms = 50
+    rig.send(b"A" * 190)
+    rig.sim.run_for(500)
+    rig.send(b"B" * 190)
+    rig.sim.run_for(505)  # the first one has expired, the connection has not
+    rig.sim.latency_ms = 1
+    versions.complete(rig.cluster.api_versions(ApiVersionsRequest()))
+    rig.finish()
+    values = [value[:1] for value in rig.cluster.logs[T0].values if value]
+    assert values == [b"A", b"B"]

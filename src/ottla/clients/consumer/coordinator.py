@@ -123,10 +123,8 @@ class CoordinatorLookup:
         """
         node = self.node
         if node is None:
-            pending: Pending[Any] = Pending()
-            pending.fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
             self.client.transport.wake()
-            return pending
+            return Pending.failed(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         # The metadata may not list a new broker yet: pass its address.
         sent = self.client.send(
             node.node_id,

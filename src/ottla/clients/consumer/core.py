@@ -386,9 +386,7 @@ class ConsumerCore:
         if self.subscription.uses_group:
             refusal = self.group.commit_refusal()
             if refusal is not None:
-                refused: Pending[Any] = Pending()
-                refused.fail(refusal)
-                return refused
+                return Pending.failed(refusal)
             identity = self.group.identity
         request, limit = offset_commit_request(
             coordinator.key, offsets, identity, self.client.metadata

@@ -3,12 +3,13 @@
 Kafka: org.apache.kafka.clients.producer.internals.{Sender, TransactionManager}.
 
 Ordering: up to `max.in.flight.requests.per.connection` (at most 5) batches of a partition are in
-flight. After a retriable failure no new batch of the partition is sent until those in flight have
-responses; then the failed ones are retried one at a time, oldest first. Sequence numbers let the
-broker detect duplicates; if they cannot be continued (a batch was rejected, the broker lost the
-producer's state) the partition restarts at sequence zero with the next producer epoch (KIP-360). An
-expired batch may or may not be stored: later batches keep their sequences, because the broker may
-have them too, until one is accepted or is rejected for the gap. New batches wait for that.
+flight, one while its connection is not ready. After a retriable failure no new batch of the
+partition is sent until those in flight have responses; then the failed ones are retried one at a
+time, oldest first. Sequence numbers let the broker detect duplicates; if they cannot be continued
+(a batch was rejected, the broker lost the producer's state) the partition restarts at sequence zero
+with the next producer epoch (KIP-360). An expired batch may or may not be stored: later batches
+keep their sequences, because the broker may have them too, until one is accepted or is rejected for
+the gap. New batches wait for that.
 """
 
 from __future__ import annotations
@@ -112,6 +113,10 @@ class Sender:
 
     def _send_to(self, node_id: int, queues: list[PartitionQueue], now_ms: int) -> None:
         while queues and self.client.in_flight(node_id) < self.max_in_flight:
+            if not self.client.is_ready(node_id):
+                # Of several batches the first may expire before the connection is ready; then the
+                # others would be stored before it.
+                queues = [queue for queue in queues if not queue.in_flight]
             sent = self._drain(queues)
             if not sent:
                 return
