@@ -67,7 +67,7 @@ VersionLimits = dict[int, tuple[int, int]]
 class FlatRequest:
     """A request of flat values that writes its own frame and reads the response's.
 
-    Not an ABC: whether a request is one is asked twice for each request.
+    Not an ABC: `isinstance` is called twice for each request.
     """
 
     __slots__ = ()
@@ -198,7 +198,7 @@ class Channel:
         return self._renew_at_ms is not None and now_ms >= self._renew_at_ms
 
     def _renew(self, now_ms: int, timeout_ms: int) -> None:
-        """Log in again on the same connection; requests wait for it, answers still come."""
+        """Log in again on the same connection; new requests wait, responses still arrive."""
         assert self._new_login is not None, "only a login has an end"
         self.state = ChannelState.NEGOTIATING
         self._log_in(self._new_login(), None, now_ms, timeout_ms)

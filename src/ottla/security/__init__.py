@@ -1,4 +1,4 @@
-"""Who a client is and what it may do: principals, login mechanisms, access control lists.
+"""Authentication and authorization: principals, login mechanisms, access control lists.
 
 Kafka: org.apache.kafka.common.security, org.apache.kafka.metadata.authorizer.
 """

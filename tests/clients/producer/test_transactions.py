@@ -16,6 +16,7 @@ from ottla import (
     AbortableTransactionError,
     FatalTransactionError,
     IllegalStateError,
+    RecordTooLargeError,
     TimeoutError,  # noqa: A004 - Kafka's
     TransactionAbortedError,
 )
@@ -163,6 +164,33 @@ def test_a_refused_record_aborts(bootstrap: str) -> None:
         with producer.transaction():
             producer.send("refused", b"small")
     assert _values(bootstrap, "refused", 1) == [b"small"]
+
+
+def test_unsent_records_of_a_failed_transaction_fail_at_once(bootstrap: str) -> None:
+    """As in Kafka; they cannot be sent any more, and flush would wait for delivery.timeout.ms."""
+    with (
+        Admin(bootstrap_servers=bootstrap) as admin,
+        Producer(
+            bootstrap_servers=bootstrap,
+            transactional_id="unsent",
+            linger_ms=60_000,
+            batch_size=1000,
+        ) as producer,
+    ):
+        admin.create_topic("unsent", 2, configs={"max.message.bytes": "2000"})
+        producer.init_transactions()
+        producer.begin_transaction()
+        large = producer.send("unsent", bytes(3000), partition=0)
+        unsent = producer.send("unsent", b"small", partition=1)
+        with pytest.raises(RecordTooLargeError):
+            large.result(20)
+        with pytest.raises(RecordTooLargeError):
+            unsent.result(20)
+        producer.flush(20)
+        producer.abort_transaction()
+        with producer.transaction():
+            producer.send("unsent", b"small")
+    assert _values(bootstrap, "unsent", 1) == [b"small"]
 
 
 def test_calls_out_of_turn_are_refused(bootstrap: str) -> None:

@@ -101,6 +101,8 @@ class Sender:
             return
         self._expire(now_ms)
         if self.transactions is not None and not self.transactions.state.is_sending:
+            if self.transactions.state.error is not None:
+                self.drop_unsent(self.transactions.state.error)
             return
         if self.idempotent and self.producer_id < 0:
             self._request_producer_id(now_ms)
@@ -535,8 +537,8 @@ class Sender:
         """Take the id and epoch that a coordinator gave out, for the batches from now on."""
         self.producer_id, self.producer_epoch = producer_id, producer_epoch
 
-    def drop_unsent(self) -> None:
-        """Fail the batches that are not in flight: their transaction is aborted.
+    def drop_unsent(self, error: KafkaError | None = None) -> None:
+        """Fail the batches that are not in flight: their transaction failed or is aborted.
 
         Those that were sent before have sequences, which can only be left out in another epoch.
         """
@@ -544,7 +546,7 @@ class Sender:
             batch.base_sequence >= 0 for queue in self.accumulator.active for batch in queue.retries
         ):
             self.transactions.state.needs_bump = True
-        self._fail_all(TransactionAbortedError())
+        self._fail_all(error or TransactionAbortedError())
 
     def _fail_all(self, error: Exception) -> None:
         failure = error if isinstance(error, KafkaError) else KafkaError(-1, str(error))
