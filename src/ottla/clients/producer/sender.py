@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ottla.clients.client import Client
     from ottla.clients.producer.accumulator import Accumulator
     from ottla.clients.producer.batches import PartitionQueue, ProducerBatch
+    from ottla.clients.producer.transaction_state import ProducerTransactionState
     from ottla.clients.producer.transactions import Transactions
     from ottla.clients.settings import ValidatedSettings
     from ottla.protocol.apis.produce import ProduceResponse
@@ -101,8 +102,8 @@ class Sender:
             return
         self._expire(now_ms)
         if self.transactions is not None and not self.transactions.state.is_sending:
-            if self.transactions.state.error is not None:
-                self.drop_unsent(self.transactions.state.error)
+            if self.transactions.state.drops_unsent:
+                self._drop_unsent(self.transactions.state)
             return
         if self.idempotent and self.producer_id < 0:
             self._request_producer_id(now_ms)
@@ -537,16 +538,16 @@ class Sender:
         """Take the id and epoch that a coordinator gave out, for the batches from now on."""
         self.producer_id, self.producer_epoch = producer_id, producer_epoch
 
-    def drop_unsent(self, error: KafkaError | None = None) -> None:
-        """Fail the batches that are not in flight: their transaction failed or is aborted.
+    def _drop_unsent(self, state: ProducerTransactionState) -> None:
+        """Fail the batches that are not in flight, also those that were to be sent again.
 
-        Those that were sent before have sequences, which can only be left out in another epoch.
+        These have sequences, which can only be left out in another epoch.
         """
-        if self.transactions is not None and any(
+        if any(
             batch.base_sequence >= 0 for queue in self.accumulator.active for batch in queue.retries
         ):
-            self.transactions.state.needs_bump = True
-        self._fail_all(error or TransactionAbortedError())
+            state.needs_bump = True
+        self._fail_all(state.error or TransactionAbortedError())
 
     def _fail_all(self, error: Exception) -> None:
         failure = error if isinstance(error, KafkaError) else KafkaError(-1, str(error))

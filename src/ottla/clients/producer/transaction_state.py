@@ -42,9 +42,6 @@ class ProducerIds(Protocol):
     def use_producer(self, producer_id: int, producer_epoch: int) -> None:
         """Take the id and epoch of the batches from now on."""
 
-    def drop_unsent(self) -> None:
-        """Fail the batches that are not in flight."""
-
 
 class State(Enum):
     """The states of a transactional producer; the value is Kafka's name."""
@@ -82,7 +79,7 @@ class PreparedTransaction(NamedTuple):
         return cls(producer_id, producer_epoch)
 
 
-_SENDING: Final = frozenset({State.IN_TRANSACTION, State.COMMITTING, State.ABORTING})
+_SENDING: Final = frozenset({State.IN_TRANSACTION, State.COMMITTING})
 _BEGUN: Final = frozenset({State.IN_TRANSACTION, State.COMMITTING, State.ABORTABLE_ERROR})
 
 
@@ -108,6 +105,11 @@ class ProducerTransactionState:
     def is_sending(self) -> bool:
         """Whether batches may be sent."""
         return self.state in _SENDING
+
+    @property
+    def drops_unsent(self) -> bool:
+        """Whether batches that are not in flight fail: those of a failed or aborted transaction."""
+        return self.state is State.ABORTING or self.error is not None
 
     @property
     def is_empty(self) -> bool:

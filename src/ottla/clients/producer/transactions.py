@@ -268,7 +268,6 @@ class Transactions:
             State.ABORTABLE_ERROR,
             State.ABORTING,
         )
-        self._sender.drop_unsent()
 
         async def finish() -> None:
             await flush()
