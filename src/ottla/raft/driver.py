@@ -338,7 +338,10 @@ class RaftDriver:
             if data is not None:
                 self._show(Respond(token, response._replace(data=data)))
             elif is_exhaustion(error) or isinstance(error, FileNotFoundError):
-                text = "a part of snapshot %s cannot be read for a follower, which retries: %s"
+                text = (
+                    "a part of snapshot %s cannot be read for a follower, which retries: %s; "
+                    "if it goes on, raise the limit of open files"
+                )
                 log.warning(text, snapshot_id, error, extra={"event": "snapshot.unread"})
                 code = ErrorCode.UNKNOWN_SERVER_ERROR
                 refused = FetchSnapshotResponse(code, response.leader, snapshot_id)
