@@ -189,6 +189,7 @@ class ClusterRun:
         await self._serve_again()
         await self._lose_one()
         await self._until(self._is_in_sync, "not all replicas are in sync")
+        await self._until(self._is_decided, "transactions are open")
         await self._until(self._is_equal, "replicas differ")
         await self._until(lambda: not oversized(self.cluster), "queues or snapshots are too large")
         self._check_contents()
@@ -256,6 +257,11 @@ class ClusterRun:
             for found in topic.partitions.values()
         )
         return registered == expected == sum(1 for _ in self._partitions())
+
+    def _is_decided(self) -> bool:
+        """Whether no transaction is open: those that a client left are aborted in time."""
+        logs = [one.log for _, one in self._partitions() if one.is_leader]
+        return all(one.last_stable_offset == one.log_end_offset for one in logs)
 
     def _is_equal(self) -> bool:
         """Whether each replica ends with what is committed; what is below was compared."""

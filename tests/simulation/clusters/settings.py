@@ -20,6 +20,9 @@ _THROTTLED = (
     "leader.replication.throttled.replicas",
     "follower.replication.throttled.replicas",
 )
+_FEATURES = {"transaction.version": 2, "share.version": 1}
+"""The highest levels of the features that can be lowered while clients use them."""
+_UPGRADE, _SAFE_DOWNGRADE = 1, 2
 _NAMES = (
     "delete.retention.ms",
     "file.delete.delay.ms",
@@ -58,8 +61,24 @@ async def change_what_runs(admin: AsyncAdmin, rng: Random, topics: Iterable[str]
         await admin.alter_configs({topic: dict.fromkeys(_THROTTLED, "*")})
 
 
+async def change_features(admin: AsyncAdmin, rng: Random) -> None:
+    """Raise or lower the level of a feature that clients use."""
+    name = rng.choice(sorted(_FEATURES))
+    await _set_feature(admin, name, rng.randrange(_FEATURES[name] + 1))
+
+
+async def _set_feature(admin: AsyncAdmin, name: str, level: int) -> None:
+    finalized = (await admin.describe_features()).finalized.get(name)
+    present = 0 if finalized is None else finalized.highest
+    if level != present:
+        how = _UPGRADE if level > present else _SAFE_DOWNGRADE
+        await admin.update_features({name: level}, upgrade_type=how)
+
+
 async def restore_what_runs(admin: AsyncAdmin, topics: Iterable[str]) -> None:
-    """Take back all changes of `change_what_runs`."""
+    """Take back all changes of `change_what_runs`, and raise the features to the full."""
+    for name, level in _FEATURES.items():
+        await _set_feature(admin, name, level)
     without = dict.fromkeys((*_THROTTLED, "min.insync.replicas"))
     changes: dict[ConfigResource, dict[str, str | None]] = {
         ConfigResource(ResourceType.TOPIC, topic): {**without} for topic in topics

@@ -12,6 +12,7 @@ from ottla.clients.admin.quorum import VoterEndpoint
 from ottla.errors import CorruptMessage, KafkaError
 from tests.simulation.clusters.chosen import cancel_move, choose, registration
 from tests.simulation.clusters.settings import (
+    change_features,
     change_settings,
     change_what_runs,
     restore_what_runs,
@@ -242,7 +243,8 @@ class ClusterWork:
     async def administer(self) -> None:
         """Create and delete topics, move replicas and leaders, change the voters."""
         async with self.cluster.admin() as admin:
-            last = (self._change_what_runs,) if self._changes_what_runs else ()
+            running = (self._change_what_runs, self._change_features)
+            last = running if self._changes_what_runs else ()
             while not self.is_calm:
                 await asyncio.sleep(self.rng.random() * 4)
                 action = self.rng.choice(
@@ -363,6 +365,10 @@ class ClusterWork:
     async def _change_what_runs(self, admin: AsyncAdmin) -> None:
         await change_what_runs(admin, self.rng, PARTITIONS)
         self._count("running settings changed")
+
+    async def _change_features(self, admin: AsyncAdmin) -> None:
+        await change_features(admin, self.rng)
+        self._count("features changed")
 
     async def _restore_settings(self, admin: AsyncAdmin) -> None:
         """Take the changes back: in the end two of three replicas must do, at full rate."""

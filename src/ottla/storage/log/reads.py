@@ -159,9 +159,9 @@ def aborted_transactions(
 ) -> list[AbortedTransaction]:
     """Return those that overlap [fetch_offset, the end of the segment read or the limit).
 
-    An index has them in the order of their markers. One that begins at or after the last stable
-    offset of an entry has its marker later; that offset may be stored too high (Kafka's followers,
-    see PartitionProducers.last_stable_offset), but is never after the entry's marker.
+    An index has them in the order of their markers. Those after an entry begin at its last stable
+    offset or later. That may be stored too high (by Kafka's followers, see
+    PartitionProducers.last_stable_offset): the true one is at most the offset after the marker.
     Kafka: LocalLog.addAbortedTransactions, TransactionIndex.collectAbortedTxns.
     """
     segments = log.segments
