@@ -137,3 +137,18 @@ def test_new_settings_are_applied_by_the_next_append() -> None:
         put(log)
     assert log.rules.max_message_bytes == 10
     assert log.is_ready
+
+
+@pytest.mark.parametrize(
+    "name", [RECOVERY_POINTS, "log-start-offset-checkpoint", "replication-offset-checkpoint"]
+)
+def test_a_damaged_checkpoint_is_reported(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The logs load without it; that deleted records may be back must not go unnoticed."""
+    disk = SimulatedDisk()
+    logs = open_set(disk)
+    log = make(logs)
+    put(log, 3)
+    logs.shutdown()
+    disk.open(name).write_at(0, b"x")
+    assert open_set(disk).get(A) is not None
+    assert f"{name} in /d0 is not used: malformed checkpoint" in caplog.text

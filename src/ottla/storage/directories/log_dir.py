@@ -6,6 +6,7 @@ Kafka: kafka.log.LogManager (per directory), CleanShutdownFileHandler, MetaPrope
 from __future__ import annotations
 
 import json
+import logging
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from ottla.storage.directory import Directory, Lock
 
+log = logging.getLogger("ottla.storage")
 LOCK_FILE = ".lock"
 CLEAN_MARKER = ".kafka_cleanshutdown"
 META_PROPERTIES = "meta.properties"
@@ -124,12 +126,17 @@ class LogDirectory:
             ) from error
 
     def read_offsets(self, name: str) -> dict[TopicPartition, int]:
-        """Read a checkpoint; a missing or corrupt one is empty, which only costs recovery time."""
+        """Read a checkpoint; a missing or corrupt one is empty.
+
+        Without it logs are recovered from their start, and deleted records may be readable again.
+        """
         if not self.directory.exists(name):
             return {}
         try:
             return decode_offsets(self.directory.read_file(name))
-        except CorruptMessage:
+        except CorruptMessage as error:
+            text = "%s in %s is not used: %s; check the disk"
+            log.warning(text, name, self.path, error, extra={"event": "checkpoint.ignored"})
             return {}
 
     def begin_checkpoint(self, names: Collection[str]) -> int:
