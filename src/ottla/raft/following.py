@@ -265,7 +265,8 @@ class Following:
         download = role.snapshot
         if download is None or request.snapshot_id != download.snapshot_id:
             return
-        if response.error is not ErrorCode.NONE:  # the leader no longer has it: fetch again
+        is_served = response.error is ErrorCode.NONE and len(response.data) > 0
+        if not is_served:  # the leader no longer has it, or a part of it: fetch again after a pause
             role.snapshot = None
             member.in_flight.pause(role.leader.leader_id, now_ms)
             return
