@@ -76,10 +76,10 @@ class MetadataLoader:
         delta: MetadataDelta,
     ) -> None:
         """Add the records of one committed batch that ends at offset_and_epoch to delta."""
-        plain = self._transaction is None and not any(
+        has_transaction = self._transaction is not None or any(
             record.message.message_key in _MARKERS for record in records
         )
-        ready: Sequence[MessageAndVersion] = records if plain else self._resolve(records)
+        ready: Sequence[MessageAndVersion] = self._resolve(records) if has_transaction else records
         self.image.apply(ready, offset_and_epoch, delta)
 
     def committed(self, offset_and_epoch: OffsetAndEpoch) -> None:

@@ -219,9 +219,9 @@ class Leading:
         if error is not ErrorCode.NONE or not isinstance(role, Leader):
             self._respond(token, self._refused(error))
             return
-        elsewhere = self._elsewhere(role, request)
-        if elsewhere is not None:
-            self._respond(token, elsewhere)
+        mismatch = self._mismatch(role, request)
+        if mismatch is not None:
+            self._respond(token, mismatch)
             return
         end_offset = member.log.end_offset
         is_replica = request.replica.node_id >= 0  # a consumer has no id
@@ -233,18 +233,18 @@ class Leading:
         member = self._member
         return FetchResponse(error, member.leader, log_start_offset=member.log.start_offset)
 
-    def _elsewhere(self, role: Leader, request: Fetch) -> FetchResponse | None:
+    def _mismatch(self, role: Leader, request: Fetch) -> FetchResponse | None:
         """Return the response for a replica whose log diverges or needs a snapshot."""
         log = self._member.log
         offset, epoch = request.offset, request.last_epoch
         if log.latest_snapshot is not None and log.needs_snapshot(offset, epoch):
-            return self._plain(role)._replace(snapshot_id=log.latest_snapshot)
+            return self._empty_response(role)._replace(snapshot_id=log.latest_snapshot)
         diverging = log.divergence(offset, epoch)
         if diverging is not None:
-            return self._plain(role)._replace(diverging=diverging)
+            return self._empty_response(role)._replace(diverging=diverging)
         return None
 
-    def _plain(self, role: Leader) -> FetchResponse:
+    def _empty_response(self, role: Leader) -> FetchResponse:
         committed = -1 if role.high_watermark is None else role.high_watermark
         start = self._member.log.start_offset
         return FetchResponse(ErrorCode.NONE, role.leader, committed, start)
@@ -259,7 +259,7 @@ class Leading:
             has_records = request.offset < end_offset
             if has_records or is_new or one.deadline_ms <= now_ms:
                 offset = request.offset if has_records else -1
-                self._respond(one.token, self._plain(role)._replace(read_offset=offset))
+                self._respond(one.token, self._empty_response(role)._replace(read_offset=offset))
             else:
                 self._waiting.append(one)
 

@@ -35,7 +35,7 @@ class Lz4Block(NamedTuple):
     """One block of a frame: its bytes, and whether they are stored uncompressed."""
 
     data: memoryview
-    is_plain: bool
+    is_uncompressed: bool
 
 
 def lz4_header(data: memoryview) -> Lz4Header:

@@ -207,11 +207,11 @@ def _lz4_chunks(data: memoryview, on_piece: Callable[[int], None]) -> Iterator[m
     block_bytes = header.block_bytes
     output = memoryview(bytearray(max(block_bytes, CHUNK_BYTES)))
     position = 0
-    for block, is_plain in lz4_blocks(data, header, on_piece):
+    for block, is_uncompressed in lz4_blocks(data, header, on_piece):
         if position + block_bytes > len(output):
             yield output[:position]
             position = 0
-        if is_plain:
+        if is_uncompressed:
             output[position : position + len(block)] = block
             position += len(block)
             continue

@@ -216,8 +216,8 @@ class Decompressor:
         block_bytes = header.block_bytes
         blocks = list(lz4_blocks(data, header, on_piece))
         bound = sum(
-            len(block) if is_plain else min(block_bytes, len(block) * 255)
-            for block, is_plain in blocks
+            len(block) if is_uncompressed else min(block_bytes, len(block) * 255)
+            for block, is_uncompressed in blocks
         )
         largest = min(bound, limit)
         capacity = max(_FIRST_BUFFER_BYTES, 4 * len(data))
@@ -350,10 +350,10 @@ def _fill_from_lz4(
     reports both as the same error. Raises CorruptMessage if a block had block_bytes of room.
     """
     position = 0
-    for index, (block, is_plain) in enumerate(blocks):
+    for index, (block, is_uncompressed) in enumerate(blocks):
         if not index % PIECES_A_CALL:
             on_piece(index)
-        if is_plain:
+        if is_uncompressed:
             if position + len(block) > len(output):
                 return None
             output[position : position + len(block)] = block
