@@ -5,8 +5,9 @@ Kafka: GroupCoordinatorRecordHelpers.newConsumerGroup*.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from ottla.coordinator.group import tombstones
 from ottla.coordinator.runtime import CoordinatorRecord
 from ottla.protocol.records import consumer_group as schemas
 
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
         EpochsByPartition,
         TopicPartitions,
     )
+
+_MEMBER_KEYS: Final = (
+    schemas.ConsumerGroupCurrentMemberAssignmentKey,
+    schemas.ConsumerGroupTargetAssignmentMemberKey,
+    schemas.ConsumerGroupMemberMetadataKey,
+)
 
 
 def group_records(group: ConsumerGroup) -> list[CoordinatorRecord]:
@@ -153,14 +160,7 @@ def partition_metadata_tombstone(group_id: str) -> CoordinatorRecord:
 
 def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
     """Return the records that remove a member: current assignment, target and subscription."""
-    return [
-        CoordinatorRecord(key(group_id=group_id, member_id=member_id))
-        for key in (
-            schemas.ConsumerGroupCurrentMemberAssignmentKey,
-            schemas.ConsumerGroupTargetAssignmentMemberKey,
-            schemas.ConsumerGroupMemberMetadataKey,
-        )
-    ]
+    return tombstones.of_member(_MEMBER_KEYS, group_id, member_id)
 
 
 def group_tombstones(
@@ -172,8 +172,7 @@ def group_tombstones(
     """
     group_id = group.group_id
     names = [(renamed or {}).get(name, name) for name in group.members]
-    by_kind = zip(*(member_tombstones(group_id, name) for name in names), strict=True)
-    current, target, subscriptions = (list(one) for one in by_kind) if group.members else ([],) * 3
+    current, target, subscriptions = tombstones.of_members(_MEMBER_KEYS, group_id, names)
     return [
         *current,
         *target,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ottla.coordinator.group.checks import fenced_epoch, full_group, require
 from ottla.coordinator.group.consumer.member import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -44,7 +45,7 @@ def check_request(
     if epoch == JOIN_EPOCH:
         _check_join(request)
     elif epoch == LEAVE_STATIC_EPOCH:
-        _require(request.instance_id is not None, "InstanceId can't be null.")
+        require(request.instance_id is not None, "InstanceId can't be null.")
     elif epoch < LEAVE_STATIC_EPOCH:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "MemberEpoch is invalid.")
     assignor = request.server_assignor
@@ -66,12 +67,12 @@ def check_size_of_names(request: ConsumerGroupHeartbeatRequest, limit_bytes: int
 
 
 def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
-    _require(
+    require(
         request.rebalance_timeout_ms != -1,
         "RebalanceTimeoutMs must be provided in first request.",
     )
-    _require(request.topic_partitions == [], "TopicPartitions must be empty when (re-)joining.")
-    _require(
+    require(request.topic_partitions == [], "TopicPartitions must be empty when (re-)joining.")
+    require(
         request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None,
         "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
     )
@@ -80,11 +81,6 @@ def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
 def _require_filled(text: str | None, name: str) -> None:
     if text is not None and not text.strip():
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} can't be empty.")
-
-
-def _require(condition: bool, text: str) -> None:  # noqa: FBT001 - reads as a sentence
-    if not condition:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
 
 
 def check_epoch(member: ConsumerMember, epoch: int, owned: TopicPartitions | None) -> None:
@@ -101,12 +97,7 @@ def check_epoch(member: ConsumerMember, epoch: int, owned: TopicPartitions | Non
         return
     else:
         relation = "smaller"
-    raise KafkaError(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The consumer group member has a {relation} member epoch ({epoch}) than the one known by "
-        f"the group coordinator ({member.member_epoch}). "
-        "The member must abandon all its partitions and rejoin.",
-    )
+    raise fenced_epoch("consumer", relation, epoch, member.member_epoch)
 
 
 def _is_subset(owned: TopicPartitions | None, member: ConsumerMember) -> bool:
@@ -147,7 +138,4 @@ def check_released(existing: ConsumerMember, member_id: str) -> None:
 def check_size(group: ConsumerGroup, member_id: str, limit: int) -> None:
     """Raise GROUP_MAX_SIZE_REACHED for a new member of a full group."""
     if len(group.members) >= limit and (not member_id or member_id not in group.members):
-        raise KafkaError(
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"The consumer group has reached its maximum capacity of {limit} members.",
-        )
+        raise full_group("consumer", limit)

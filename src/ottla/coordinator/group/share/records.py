@@ -5,8 +5,9 @@ Kafka: GroupCoordinatorRecordHelpers.newShareGroup*.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from ottla.coordinator.group import tombstones
 from ottla.coordinator.runtime import CoordinatorRecord
 from ottla.protocol.records import share_group as schemas
 
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.share.group import ShareGroup, TopicParts
     from ottla.coordinator.group.share.member import ShareMember
     from ottla.types import Uuid
+
+_MEMBER_KEYS: Final = (
+    schemas.ShareGroupCurrentMemberAssignmentKey,
+    schemas.ShareGroupTargetAssignmentMemberKey,
+    schemas.ShareGroupMemberMetadataKey,
+)
 
 
 def member_subscription(group_id: str, member: ShareMember) -> CoordinatorRecord:
@@ -112,14 +119,7 @@ def _topics(topics: Mapping[Uuid, TopicParts]) -> list[schemas.TopicPartitionsIn
 
 def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
     """Return the records that remove a member: current assignment, target and subscription."""
-    return [
-        CoordinatorRecord(key(group_id=group_id, member_id=member_id))
-        for key in (
-            schemas.ShareGroupCurrentMemberAssignmentKey,
-            schemas.ShareGroupTargetAssignmentMemberKey,
-            schemas.ShareGroupMemberMetadataKey,
-        )
-    ]
+    return tombstones.of_member(_MEMBER_KEYS, group_id, member_id)
 
 
 def group_tombstones(group: ShareGroup) -> list[CoordinatorRecord]:

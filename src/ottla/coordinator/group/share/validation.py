@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.coordinator.group.checks import fenced_epoch, full_group
 from ottla.coordinator.group.share.member import JOIN_EPOCH, LEAVE_EPOCH, ShareMember
 from ottla.errors import ErrorCode, KafkaError
 
@@ -37,25 +38,16 @@ def check_request(request: ShareGroupHeartbeatRequest) -> None:
 def check_size(group: ShareGroup, member_id: str, limit: int) -> None:
     """Raise GROUP_MAX_SIZE_REACHED for a new member of a full group."""
     if len(group.members) >= limit and member_id not in group.members:
-        raise KafkaError(
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"The share group has reached its maximum capacity of {limit} members.",
-        )
+        raise full_group("share", limit)
 
 
 def check_epoch(member: ShareMember, epoch: int) -> None:
     """Raise FENCED_MEMBER_EPOCH unless the member is at this epoch, or was before the last one."""
     if epoch in (JOIN_EPOCH, member.member_epoch):
         return
-    known = f"({epoch}) than the one known by the group coordinator ({member.member_epoch})"
-    must = "The member must abandon all its partitions and rejoin."
     if epoch > member.member_epoch:
-        text = f"The share group member has a greater member epoch {known}. {must}"
-        raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, text)
+        raise fenced_epoch("share", "greater", epoch, member.member_epoch)
     previous = member.previous_member_epoch
     if epoch != previous:
-        raise KafkaError(
-            ErrorCode.FENCED_MEMBER_EPOCH,
-            f"The share group member has a smaller member epoch {known}, and it does not match the "
-            f"previous member epoch ({previous}). {must}",
-        )
+        detail = f", and it does not match the previous member epoch ({previous})"
+        raise fenced_epoch("share", "smaller", epoch, member.member_epoch, detail)

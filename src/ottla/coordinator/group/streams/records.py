@@ -5,8 +5,9 @@ Kafka: org.apache.kafka.coordinator.group.streams.StreamsCoordinatorRecordHelper
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from ottla.coordinator.group import tombstones
 from ottla.coordinator.runtime import CoordinatorRecord
 from ottla.protocol.records import streams_group as schemas
 
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.streams.group import StreamsGroup
     from ottla.coordinator.group.streams.member import StreamsMember
     from ottla.coordinator.group.streams.tasks import EpochMap, TaskMap, Tasks
+
+_MEMBER_KEYS: Final = (
+    schemas.StreamsGroupCurrentMemberAssignmentKey,
+    schemas.StreamsGroupTargetAssignmentMemberKey,
+    schemas.StreamsGroupMemberMetadataKey,
+)
 
 
 def topology(group_id: str, value: schemas.StreamsGroupTopologyValue) -> CoordinatorRecord:
@@ -141,21 +148,14 @@ def _without_epochs(tasks: TaskMap) -> list[schemas.TaskIdsAndEpochs]:
 
 def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
     """Return the records that remove a member: current assignment, target and metadata."""
-    return [
-        CoordinatorRecord(key(group_id=group_id, member_id=member_id))
-        for key in (
-            schemas.StreamsGroupCurrentMemberAssignmentKey,
-            schemas.StreamsGroupTargetAssignmentMemberKey,
-            schemas.StreamsGroupMemberMetadataKey,
-        )
-    ]
+    return tombstones.of_member(_MEMBER_KEYS, group_id, member_id)
 
 
 def group_tombstones(group: StreamsGroup) -> list[CoordinatorRecord]:
     """Return the records that remove a group with its members, in Kafka's order."""
     group_id = group.group_id
-    by_kind = zip(*(member_tombstones(group_id, name) for name in group.members), strict=True)
-    current, target, members = (list(one) for one in by_kind) if group.members else ([],) * 3
+    names = list(group.members)
+    current, target, members = tombstones.of_members(_MEMBER_KEYS, group_id, names)
     return [
         *current,
         *target,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ottla.coordinator.group.checks import fenced_epoch, full_group, require
 from ottla.coordinator.group.streams.member import (
     JOIN_EPOCH,
     LEAVE_STATIC_EPOCH,
@@ -33,42 +34,42 @@ def check_request(request: StreamsGroupHeartbeatRequest) -> None:
     _check_supported(request)
     epoch = request.member_epoch
     for name, text in (("MemberId", request.member_id), ("GroupId", request.group_id)):
-        _require(bool(text.strip()), f"{name} can't be empty.")
-    _require(request.rack_id is None or bool(request.rack_id.strip()), "RackId can't be empty.")
+        require(bool(text.strip()), f"{name} can't be empty.")
+    require(request.rack_id is None or bool(request.rack_id.strip()), "RackId can't be empty.")
     if epoch == JOIN_EPOCH:
         _check_join(request)
     elif epoch == LEAVE_STATIC_EPOCH:
-        _require(request.instance_id is not None, "InstanceId can't be null.")
+        require(request.instance_id is not None, "InstanceId can't be null.")
     else:
-        _require(
+        require(
             epoch > LEAVE_STATIC_EPOCH,
             f"MemberEpoch is {epoch}, but must be greater than or equal to -2.",
         )
     kinds = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
-    _require(
+    require(
         all(kind is None for kind in kinds) or all(kind is not None for kind in kinds),
         "If one task-type is non-null, all must be non-null.",
     )
-    _require(
+    require(
         epoch == JOIN_EPOCH or request.topology is None,
         "Topology can only be provided when (re-)joining.",
     )
 
 
 def _check_supported(request: StreamsGroupHeartbeatRequest) -> None:
-    _require(request.instance_id is None, "Static membership is not yet supported.")
-    _require(request.task_offsets is None, "TaskOffsets are not supported yet.")
-    _require(request.task_end_offsets is None, "TaskEndOffsets are not supported yet.")
-    _require(not request.warmup_tasks, "WarmupTasks are not supported yet.")
+    require(request.instance_id is None, "Static membership is not yet supported.")
+    require(request.task_offsets is None, "TaskOffsets are not supported yet.")
+    require(request.task_end_offsets is None, "TaskEndOffsets are not supported yet.")
+    require(not request.warmup_tasks, "WarmupTasks are not supported yet.")
     for one in () if request.topology is None else request.topology.subtopologies:
-        _require(
+        require(
             not one.source_topic_regex,
             "Regular expressions for source topics are not supported yet.",
         )
 
 
 def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
-    _require(
+    require(
         request.rebalance_timeout_ms != -1,
         "RebalanceTimeoutMs must be provided in first request.",
     )
@@ -77,8 +78,8 @@ def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
         ("StandbyTasks", request.standby_tasks),
         ("WarmupTasks", request.warmup_tasks),
     ):
-        _require(tasks == [], f"{name} must be empty when (re-)joining.")
-    _require(request.topology is not None, "Topology must be non-null when (re-)joining.")
+        require(tasks == [], f"{name} must be empty when (re-)joining.")
+    require(request.topology is not None, "Topology must be non-null when (re-)joining.")
     for one in () if request.topology is None else request.topology.subtopologies:
         for topic in one.state_changelog_topics:
             if topic.partitions:
@@ -87,11 +88,6 @@ def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
                     f"Changelog topic {topic.name} must have an undefined partition count, "
                     f"but it is set to {topic.partitions}.",
                 )
-
-
-def _require(condition: bool, text: str) -> None:  # noqa: FBT001 - reads as a sentence
-    if not condition:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
 
 
 def check_epoch(member: StreamsMember, epoch: int, owned: Tasks | None) -> None:
@@ -108,12 +104,7 @@ def check_epoch(member: StreamsMember, epoch: int, owned: Tasks | None) -> None:
         return
     else:
         relation = "smaller"
-    raise KafkaError(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The streams group member has a {relation} member epoch ({epoch}) than the one known by "
-        f"the group coordinator ({member.member_epoch}). "
-        "The member must abandon all its partitions and rejoin.",
-    )
+    raise fenced_epoch("streams", relation, epoch, member.member_epoch)
 
 
 def _is_within(owned: Tasks | None, member: StreamsMember) -> bool:
@@ -136,10 +127,7 @@ def _are_all_in(tasks: TaskMap, others: TaskMap | EpochMap) -> bool:
 def check_size(group: StreamsGroup, limit: int) -> None:
     """Raise GROUP_MAX_SIZE_REACHED for a full group, also where a member joins again."""
     if len(group.members) >= limit:
-        raise KafkaError(
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"The streams group has reached its maximum capacity of {limit} members.",
-        )
+        raise full_group("streams", limit)
 
 
 def check_tasks(
@@ -153,7 +141,7 @@ def check_tasks(
             raise KafkaError(ErrorCode.INVALID_REQUEST, text)
         count = subtopology.task_count
         for partition in one.partitions:
-            _require(
+            require(
                 0 <= partition < count,
                 f"Task {partition} for subtopology {one.subtopology_id} is invalid. "
                 f"Number of tasks for this subtopology: {count}",

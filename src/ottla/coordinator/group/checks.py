@@ -1,0 +1,34 @@
+"""Errors that heartbeats of consumer, share and streams groups have in common.
+
+Kafka: the throwIf… methods of GroupCoordinatorService and GroupMetadataManager.
+"""
+
+from __future__ import annotations
+
+from ottla.errors import ErrorCode, KafkaError
+
+
+def require(condition: bool, text: str) -> None:  # noqa: FBT001 - reads as a sentence
+    """Raise INVALID_REQUEST unless a condition holds."""
+    if not condition:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+
+
+def fenced_epoch(
+    kind: str, relation: str, epoch: int, known_epoch: int, detail: str = ""
+) -> KafkaError:
+    """Return the error of a heartbeat whose epoch is greater or smaller than the member's."""
+    return KafkaError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The {kind} group member has a {relation} member epoch ({epoch}) than the one known by "
+        f"the group coordinator ({known_epoch}){detail}. "
+        "The member must abandon all its partitions and rejoin.",
+    )
+
+
+def full_group(kind: str, limit: int) -> KafkaError:
+    """Return the error of a member for which a group has no room."""
+    return KafkaError(
+        ErrorCode.GROUP_MAX_SIZE_REACHED,
+        f"The {kind} group has reached its maximum capacity of {limit} members.",
+    )
