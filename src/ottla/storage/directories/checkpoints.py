@@ -1,4 +1,4 @@
-"""Offset checkpoint files: one offset per partition, one file of each kind per log directory.
+"""Checkpoint files; of offsets there is one file of each kind in a log directory.
 
 Kafka: org.apache.kafka.storage.internals.checkpoint.{CheckpointFile, OffsetCheckpointFile}.
 """
@@ -11,7 +11,7 @@ from ottla.errors import CorruptMessage
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
@@ -19,27 +19,41 @@ LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
 CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 
 
+def encode_lines(lines: Collection[str]) -> bytes:
+    """Return the text of a checkpoint: version 0, the number of lines, the lines."""
+    return "\n".join(("0", str(len(lines)), *lines, "")).encode()
+
+
+def decode_lines(data: bytes) -> list[str]:
+    """Return the lines of a checkpoint; CorruptMessage when it is incomplete."""
+    try:
+        version, count, *lines = data.decode("utf-8").splitlines()
+        if int(version) == 0 and int(count) == len(lines):
+            return lines
+    except ValueError as error:
+        raise malformed(data) from error
+    raise malformed(data)
+
+
+def malformed(data: bytes) -> CorruptMessage:
+    """Return the error of a checkpoint, to be raised."""
+    return CorruptMessage(f"malformed checkpoint: {data[:80]!r}")
+
+
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """Return the file's text: version 0, the number of entries, `topic partition offset` lines."""
-    lines = [
-        f"{topic} {partition} {offset}\n" for (topic, partition), offset in sorted(offsets.items())
-    ]
-    return f"0\n{len(lines)}\n{''.join(lines)}".encode()
+    """Return the file's text, with `topic partition offset` lines."""
+    return encode_lines(
+        [f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())]
+    )
 
 
 def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
     """Parse the text; CorruptMessage when it is incomplete. An empty file has no entries."""
     offsets: dict[TopicPartition, int] = {}
-    if not data:
-        return offsets
     try:
-        version, count, *lines = data.decode("utf-8").splitlines()
-        for line in lines:
+        for line in decode_lines(data) if data else ():
             topic, partition, offset = line.split(" ")
             offsets[TopicPartition(topic, int(partition))] = int(offset)
-        is_complete = int(version) == 0 and int(count) == len(lines)
     except ValueError as error:
-        raise CorruptMessage(f"malformed checkpoint: {data[:80]!r}") from error
-    if not is_complete:
-        raise CorruptMessage(f"malformed checkpoint: {data[:80]!r}")
+        raise malformed(data) from error
     return offsets

@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import NamedTuple
 
-from ottla.errors import CorruptMessage
+from ottla.storage.directories.checkpoints import decode_lines, encode_lines, malformed
 from ottla.types import OffsetAndEpoch
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
@@ -147,8 +147,7 @@ class LeaderEpochs:
 
     def encode(self) -> bytes:
         """Return the file's text."""
-        lines = [f"{entry.epoch} {entry.start_offset}\n" for entry in self.entries]
-        return f"0\n{len(lines)}\n{''.join(lines)}".encode()
+        return encode_lines([f"{epoch} {start_offset}" for epoch, start_offset in self.entries])
 
 
 def decode_leader_epochs(data: bytes) -> LeaderEpochs:
@@ -157,11 +156,9 @@ def decode_leader_epochs(data: bytes) -> LeaderEpochs:
     A power cut may tear the last line of a file that was not synced: "1 131" must not become 1.
     """
     try:
-        version, count, *lines = data.decode("ascii").splitlines()
-        entries = [EpochEntry(*map(int, line.split(" "))) for line in lines]
-        is_complete = int(version) == 0 and int(count) == len(entries) and data.endswith(b"\n")
+        entries = [EpochEntry(*map(int, line.split(" "))) for line in decode_lines(data)]
     except (ValueError, TypeError) as error:
-        raise CorruptMessage(f"malformed leader epochs: {data[:80]!r}") from error
-    if not is_complete:
-        raise CorruptMessage(f"malformed leader epochs: {data[:80]!r}")
+        raise malformed(data) from error
+    if not data.endswith(b"\n"):
+        raise malformed(data)
     return LeaderEpochs(sorted(entries))
