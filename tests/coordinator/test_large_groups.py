@@ -199,3 +199,15 @@ def test_an_assignment_of_the_future_makes_no_group_wait(
     """The clock of the coordinator before was ahead, by an hour perhaps."""
     assert slices.is_due(timestamp_ms, interval_ms=100, now_ms=1000) is is_expected
     assert slices.is_due(timestamp_ms, interval_ms=0, now_ms=1000)
+
+
+def test_only_groups_that_read_a_changed_topic_compare_its_metadata(members: Members) -> None:
+    """However many topics change, each group is asked once."""
+    coordinator, group = members.world.coordinator, members.group
+    assert group.is_fresh
+    coordinator.on_topics_changed([f"other-{number}" for number in range(1000)])
+    assert group.is_fresh
+    coordinator.on_topics_changed([*(f"other-{number}" for number in range(1000)), "t"])
+    assert not group.is_fresh
+    members.beat(NAMES[0])
+    assert group.is_fresh

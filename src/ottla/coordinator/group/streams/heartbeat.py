@@ -174,13 +174,14 @@ def _update_group(call: _Call, topology_now: StreamsTopology) -> ConfiguredTopol
     configs = {STANDBY_REPLICAS: str(groups.settings(group.group_id).standby_replicas)}
     call.has_changed |= validated_epoch != group.validated_epoch
     call.has_changed |= configs != group.assignment_configs
+    epoch = group.epoch
     if call.has_changed:
-        epoch = group.epoch + 1
+        epoch += 1
         call.records.append(
             records.group_epoch(group.group_id, epoch, new_hash, validated_epoch, configs)
         )
         groups.rebalances += 1
-        group.fresh_epoch = epoch
+    group.fresh_epoch = epoch
     return configured
 
 
