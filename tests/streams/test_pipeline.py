@@ -211,3 +211,13 @@ def test_a_join_needs_windows() -> None:
         left.join(builder.stream("right"), lambda a, b: a + b)
     with pytest.raises(ValueError, match="must not be negative"):
         JoinWindows.of_time_difference_with_no_grace(5).after(-6)
+
+
+def test_streams_that_part_and_meet_often_are_described() -> None:
+    """Each meeting doubles the ways through a topology, which are not walked one by one."""
+    builder = StreamsBuilder()
+    stream = builder.stream("in")
+    for _ in range(60):
+        stream = stream.filter(lambda _, value: value).merge(stream.filter_not(lambda _, v: v))
+    stream.to("out")
+    assert builder.build().describe().count("Processor: ") == 180

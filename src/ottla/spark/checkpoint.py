@@ -18,6 +18,8 @@ from ottla.spark.offsets import ID, SourceOffsets
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ottla.types import TopicPartition
+
 
 class Checkpoint:
     """The checkpoint directory of one query."""
@@ -68,6 +70,14 @@ class Checkpoint:
             for document in _documents(lines[2:])
             if all(ID in topic for topic in document.values())
         ]
+
+    def committed_positions(self) -> dict[TopicPartition, int]:
+        """Return the end of the last committed batch by partition; none before the first."""
+        last = self.last_committed_batch()
+        found: dict[TopicPartition, int] = {}
+        for offsets in [] if last < 0 else self.source_offsets(last):
+            found.update(offsets.positions)
+        return found
 
     def read_text(self, name: str) -> str | None:
         """Return the text of a file in the checkpoint's directory; None if there is none."""

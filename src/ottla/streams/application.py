@@ -195,14 +195,9 @@ class Streams:
 
     def _purge(self, admin: Admin, topics: list[str]) -> None:
         """Delete the records of internal topics that are processed: no retention does."""
-        checkpoint = Checkpoint(self._checkpoint)
-        last = checkpoint.last_committed_batch()
-        done = [] if last < 0 else checkpoint.source_offsets(last)
+        done = Checkpoint(self._checkpoint).committed_positions()
         positions = {
-            place: offset
-            for offsets in done
-            for place, offset in offsets.positions.items()
-            if place.topic in topics and offset > 0
+            place: offset for place, offset in done.items() if place.topic in topics and offset > 0
         }
         if positions:
             admin.delete_records(positions)
@@ -214,10 +209,7 @@ class Streams:
             for name, real in plan.real_topics.items()
             for number in range(plan.partitions[name])
         ]
-        checkpoint = Checkpoint(self._checkpoint)
-        done: dict[TopicPartition, int] = {}
-        for offsets in checkpoint.source_offsets(checkpoint.last_committed_batch()):
-            done.update(offsets.positions)
+        done = Checkpoint(self._checkpoint).committed_positions()
         with Consumer(bootstrap_servers=self._bootstrap) as consumer:
             ends = consumer.end_offsets(places)
         return any(end > done.get(place, 0) for place, end in ends.items())

@@ -45,7 +45,7 @@ def _global_store(topology: Topology, part: SubTopology) -> list[str]:
 
 
 def _part(topology: Topology, part: SubTopology) -> list[str]:
-    sizes = {node.name: _size(topology, node.name) for node in part.nodes}
+    sizes = _sizes(topology, part)
 
     def ordered(names: Iterable[str]) -> list[str]:
         return sorted(names, key=lambda name: (-sizes[name], name))
@@ -78,5 +78,10 @@ def _stores(node: Node, hidden: set[str]) -> str:
     return f"[{', '.join(sorted(stores))}]"
 
 
-def _size(topology: Topology, name: str) -> int:
-    return 1 + sum(_size(topology, child.name) for child in topology.children(name))
+def _sizes(topology: Topology, part: SubTopology) -> dict[str, int]:
+    """Return how many nodes are on all ways from each node; predecessors come first in a part."""
+    found: dict[str, int] = {}
+    for node in reversed(part.nodes):
+        children = topology.children(node.name)
+        found[node.name] = 1 + sum(found[child.name] for child in children)
+    return found

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from ottla.streams.batches import in_order
 from ottla.streams.records import RawRecord
-from ottla.streams.stores.backend import MemoryBackend
+from ottla.streams.stores.backend import MemoryBackend, OrderedKeys
 from ottla.streams.task import MEMORY, Task, TaskEnvironment
 
 if TYPE_CHECKING:
@@ -44,11 +44,12 @@ class StateBackend:
         self._state = state
         self._read: dict[bytes, bytes | None] = {}
         self._changed: dict[bytes, None] = {}
-        self._is_complete = False
+        self._order: OrderedKeys | None = None
+        """None until a scan has read all keys."""
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of a key."""
-        if key not in self._read and not self._is_complete:
+        if key not in self._read and self._order is None:
             # Spark raises an error for a key that is not there
             found = self._state.getValue((key,)) if self._state.containsKey((key,)) else None
             self._read[key] = None if found is None else bytes(found[0])
@@ -58,14 +59,16 @@ class StateBackend:
         """Set the value of a key; None removes it."""
         self._read[key] = value
         self._changed[key] = None
+        if self._order is not None:
+            (self._order.remove if value is None else self._order.add)(key)
 
-    def items(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield all entries in the order of their keys."""
-        if not self._is_complete:
+    def items(self, first: bytes = b"", end: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the entries from a key on, up to another (exclusive), in the order of keys."""
+        if self._order is None:
             for (key,), (value,) in self._state.iterator():
                 self._read.setdefault(bytes(key), bytes(value))
-            self._is_complete = True
-        for key in sorted(self._read):
+            self._order = OrderedKeys(key for key, value in self._read.items() if value is not None)
+        for key in self._order.between(first, end):
             value = self._read[key]
             if value is not None:
                 yield key, value

@@ -156,7 +156,7 @@ class StreamJoin(Processor):
             return
         shared.earliest = _NONE_WAITS
         open_sides: set[bytes] = set()
-        for place, values in list(self._waiting.all()):
+        for place, values in self._waiting.all():
             (shared.earliest,) = LONG.unpack(place[:8])
             if len(open_sides) == 2:
                 break

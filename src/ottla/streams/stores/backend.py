@@ -5,6 +5,7 @@ Kafka: org.apache.kafka.streams.state.KeyValueStore of Bytes, ThreadCache.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.streams.packing import Packing
@@ -26,8 +27,38 @@ class Backend(Protocol):
     def put(self, key: bytes, value: bytes | None) -> None:
         """Set the value of a key; None removes it."""
 
-    def items(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield all entries in the order of their keys."""
+    def items(self, first: bytes = b"", end: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the entries from a key on, up to another (exclusive), in the order of keys."""
+
+
+class OrderedKeys:
+    """Keys in their order, which stays while keys are added and removed."""
+
+    def __init__(self, keys: Iterable[bytes]) -> None:
+        self._keys = sorted(keys)
+
+    def add(self, key: bytes) -> None:
+        """Add a key, if it is not there."""
+        index = bisect_left(self._keys, key)
+        if self._keys[index : index + 1] != [key]:
+            self._keys.insert(index, key)
+
+    def remove(self, key: bytes) -> None:
+        """Remove a key, if it is there."""
+        index = bisect_left(self._keys, key)
+        if self._keys[index : index + 1] == [key]:
+            del self._keys[index]
+
+    def between(self, first: bytes, end: bytes | None) -> list[bytes]:
+        """Return the keys from one on, up to another (exclusive)."""
+        start = bisect_left(self._keys, first)
+        return self._keys[start : None if end is None else bisect_left(self._keys, end)]
+
+
+def end_of_prefix(prefix: bytes) -> bytes | None:
+    """Return the first key after all that start with a prefix; None where none is after them."""
+    kept = prefix.rstrip(b"\xff")
+    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
 
 
 class MemoryBackend:
@@ -35,6 +66,8 @@ class MemoryBackend:
 
     def __init__(self) -> None:
         self._data: dict[bytes, bytes] = {}
+        self._order: OrderedKeys | None = None
+        """None until a scan needs it."""
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of a key."""
@@ -46,10 +79,15 @@ class MemoryBackend:
             self._data.pop(key, None)
         else:
             self._data[key] = value
+        if self._order is not None:
+            (self._order.remove if value is None else self._order.add)(key)
 
-    def items(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield all entries in the order of their keys."""
-        yield from sorted(self._data.items())
+    def items(self, first: bytes = b"", end: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the entries from a key on, up to another (exclusive), in the order of keys."""
+        if self._order is None:
+            self._order = OrderedKeys(self._data)
+        for key in self._order.between(first, end):
+            yield key, self._data[key]
 
 
 Entry = tuple[int, int, bytes]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.streams.errors import StreamsException
 from ottla.streams.records import ValueAndTimestamp
 from ottla.streams.serdes import LONG
+from ottla.streams.stores.backend import end_of_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,15 +63,14 @@ class KeyValueStore:
         """Yield the entries between two keys, both included; None is no limit."""
         low = None if first is None else key_bytes(self._key, first)
         high = None if last is None else key_bytes(self._key, last)
-        for key, value in list(self._backend.items()):
-            if (low is None or key >= low) and (high is None or key <= high):
-                yield self._key.deserialize(key), self._read(value)
+        end = None if high is None else high + b"\0"
+        for key, value in list(self._backend.items(low or b"", end)):
+            yield self._key.deserialize(key), self._read(value)
 
     def prefix_scan(self, prefix: bytes) -> Iterator[tuple[Any, Any]]:
         """Yield the entries whose key's bytes start with a prefix."""
-        for key, value in list(self._backend.items()):
-            if key.startswith(prefix):
-                yield self._key.deserialize(key), self._read(value)
+        for key, value in list(self._backend.items(prefix, end_of_prefix(prefix))):
+            yield self._key.deserialize(key), self._read(value)
 
     def approximate_num_entries(self) -> int:
         """Return the number of entries."""

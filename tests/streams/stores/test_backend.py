@@ -1,0 +1,68 @@
+"""Backends of stores: scans of a part of the keys, while entries change."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from ottla.streams import Serdes
+from ottla.streams.spark_tasks import StateBackend
+from ottla.streams.stores.backend import Backend, MemoryBackend, end_of_prefix
+from ottla.streams.stores.key_value import KeyValueStore
+from tests.streams.test_spark_tasks import MapState
+
+BYTES = (0, 1, 97, 98, 254, 255)
+
+
+def backends() -> list[Backend]:
+    """Return a backend of each kind."""
+    return [MemoryBackend(), StateBackend(MapState())]
+
+
+@pytest.mark.parametrize("backend", backends(), ids=["memory", "Spark's state"])
+def test_scans_have_what_is_there(backend: Backend) -> None:
+    """After any puts and removals: ranges and prefixes as of a map that is sorted each time."""
+    rng = Random(1)
+    store = KeyValueStore(backend, Serdes.bytes(), Serdes.bytes())
+    model: dict[bytes, bytes] = {}
+
+    def key() -> bytes:
+        return bytes(rng.choices(BYTES, k=rng.randrange(1, 4)))
+
+    for number in range(2000):
+        changed, value = key(), rng.choice([None, b"%d" % number])
+        store.put(changed, value)
+        if value is None:
+            model.pop(changed, None)
+        else:
+            model[changed] = value
+        if number % 7:
+            continue
+        first, last, prefix = key(), key(), key()[:2]
+        entries = sorted(model.items())
+        assert list(store.all()) == entries
+        assert list(store.range(first, last)) == [one for one in entries if first <= one[0] <= last]
+        assert list(store.range(None, last)) == [one for one in entries if one[0] <= last]
+        found = list(store.prefix_scan(prefix))
+        assert found == [one for one in entries if one[0].startswith(prefix)]
+
+
+def test_entries_written_before_are_scanned() -> None:
+    """What Spark's state had before the micro-batch, with what the batch has changed."""
+    state = MapState()
+    state.data = {(b"a",): (b"1",), (b"b",): (b"2",), (b"c",): (b"3",)}
+    backend = StateBackend(state)
+    backend.put(b"b", None)
+    backend.put(b"aa", b"4")
+    assert list(backend.items(b"a", b"c")) == [(b"a", b"1"), (b"aa", b"4")]
+    backend.write()
+    assert sorted(state.data) == [(b"a",), (b"aa",), (b"c",)]
+
+
+def test_the_end_of_a_prefix() -> None:
+    """The next key that does not start with it; after 0xff bytes there may be none."""
+    assert end_of_prefix(b"a\xff\xff") == b"b"
+    assert end_of_prefix(b"ab") == b"ac"
+    assert end_of_prefix(b"\xff") is None
+    assert end_of_prefix(b"") is None
