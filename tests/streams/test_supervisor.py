@@ -61,6 +61,17 @@ def test_what_to_do_is_said_of_errors_that_are_not_ours() -> None:
     assert reason(RuntimeError("ours; next step")) == "ours; next step"
 
 
+def test_the_error_of_a_task_is_named() -> None:
+    """Spark's first line says only that a task has failed."""
+    text = (
+        "[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted due to stage "
+        "failure: Task 0 in stage 3.0 failed 1 times: org.apache.spark.api.python.PythonException: "
+        '\nTraceback (most recent call last):\n  File "worker.py", line 1, in main\n'
+        "ottla.errors.KafkaError: there is no topic 'out'; create it\n\n\tat java"
+    )
+    assert reason(RuntimeError(text)) == "there is no topic 'out'; create it"
+
+
 def test_restarts_are_limited() -> None:
     """The last error is raised."""
     calls: list[int] = []

@@ -6,6 +6,7 @@ Kafka: org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler (REPLACE_
 from __future__ import annotations
 
 import logging
+import re
 from typing import TYPE_CHECKING, Final
 
 from ottla.spark.cluster import OLD_OFFSETS
@@ -32,6 +33,8 @@ _FINAL = (
 """What a restart does not change: another driver, a bad record or an error of an expression
 (Spark's class 22), a wrong checkpoint, a source topic that was deleted."""
 
+_OWN: Final = re.compile(r"\bottla(?:\.\w+)+: (.+)")
+"""An error of ours in the text of Spark's, as Python writes it."""
 _ADVICE: Final = (
     (
         ("No space left on device", "Disk quota exceeded"),
@@ -65,8 +68,10 @@ def errors_of_runs() -> tuple[type[Exception], ...]:
 
 
 def reason(error: BaseException) -> str:
-    """Return an error in one line, with what to do."""
-    first = str(error).partition("\n")[0]
+    """Return an error in one line, with what to do; of a failed task, our error within Spark's."""
+    text = str(error)
+    own = _OWN.search(text)
+    first = text.partition("\n")[0] if own is None else own[1]
     hint = advice(error)
     return f"{first}; {hint}" if hint else first
 
