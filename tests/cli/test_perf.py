@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from ottla.cli.options.argparse4j import ArgparseCommand
 from ottla.cli.output.java_format import decimals, java_date, percentile, print_metrics, ratio
 from ottla.cli.perf import consumer_perf_test as reading
-from ottla.cli.perf.end_to_end_latency import WrongAnswerError, _compare, end_to_end_latency
+from ottla.cli.perf.end_to_end_latency import MismatchError, _compare, end_to_end_latency
 from ottla.cli.perf.pace import Pace
 from ottla.cli.perf.producer_perf_test import Stats, _read_payloads, producer_perf_test
 from ottla.cli.verify.replica_verification import Mismatch, ReplicaFetch, compare
@@ -244,7 +244,7 @@ def answer(value: bytes, key: bytes | None = None) -> ConsumerRecord:
 )
 def test_wrong_answers(records: list[ConsumerRecord], message: str) -> None:
     """The record read is compared with the record sent."""
-    with pytest.raises(WrongAnswerError) as raised:
+    with pytest.raises(MismatchError) as raised:
         _compare(records, b"v", None, ())
     assert message in str(raised.value)
 

@@ -91,7 +91,7 @@ def test_keys_and_times() -> None:
 def test_a_signal_stops_the_producer(capsys: pytest.CaptureFixture[str]) -> None:
     """The loop ends at the first signal; the status is the shell's code for it."""
     stop = StopRequest()
-    stop._came(signal.SIGTERM, None)
+    stop._receive(signal.SIGTERM, None)
     flags = {"topic": "t", "throughput": 0, "max_messages": -1}
     flags |= {"repeating_keys": None, "message_create_time": -1, "value_prefix": None}
     producer: Any = FakeProducer()

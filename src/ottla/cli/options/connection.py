@@ -25,8 +25,8 @@ _JAVA_ONLY = ("key.serializer", "value.serializer", "key.deserializer", "value.d
 
 
 _REQUEST_TIMEOUT_MS = "30000"
-ABSENT_S = 10.0
-"""A tool ends when it has reached no broker within this time; Kafka's repeat it for a minute."""
+CONNECT_TIMEOUT_S = 10.0
+"""A tool ends if it reaches no broker within this time; Kafka's tools retry for a minute."""
 
 
 def key_values(pairs: Iterable[str]) -> dict[str, str]:
@@ -119,7 +119,7 @@ def open_admin(
             given["request.timeout.ms"] = str(default_api_timeout_ms)
     admin = Admin(config=usable(given, AdminConfig, ADMIN, warn=warn))
     try:
-        admin.wait_connected(timeout=ABSENT_S)
+        admin.wait_connected(timeout=CONNECT_TIMEOUT_S)
     except BaseException:
         admin.close()
         raise

@@ -43,7 +43,7 @@ Examples:
 """
 
 
-class WrongAnswerError(Exception):
+class MismatchError(Exception):
     """The record that was read differs from the record that was sent."""
 
 
@@ -104,7 +104,7 @@ def end_to_end_latency(**flags: Any) -> None:
         ):
             _prepare(consumer, flags["topic"])
             _measure(consumer, producer, flags)
-    except (KafkaError, WrongAnswerError) as error:
+    except (KafkaError, MismatchError) as error:
         click.echo(java_text(error), err=True)
         sys.exit(1)
 
@@ -196,26 +196,26 @@ def _compare(
     key: bytes | None,
     headers: tuple[tuple[str, bytes | None], ...],
 ) -> None:
-    """Raise WrongAnswerError unless the record read equals the record sent."""
+    """Raise MismatchError unless the record read equals the record sent."""
     if not records:
-        raise WrongAnswerError(
+        raise MismatchError(
             f"poll() timed out before finding a result (timeout:[{POLL_TIMEOUT_MS}ms])"
         )
     first = records[0]
     if first.value != value:
-        raise WrongAnswerError(
+        raise MismatchError(
             f"The message value read [{_shown(first.value)}] did not match the message value sent "
             f"[{_shown(value)}]"
         )
     if first.key != key:
-        raise WrongAnswerError(
+        raise MismatchError(
             f"The message key read [{_shown(first.key)}] did not match the message key sent "
             f"[{_shown(key)}]"
         )
     if tuple(first.headers) != headers:
-        raise WrongAnswerError("The message headers read did not match those sent")
+        raise MismatchError("The message headers read did not match those sent")
     if len(records) != 1:
-        raise WrongAnswerError(
+        raise MismatchError(
             f"Only one result was expected during this test. We found [{len(records)}]"
         )
 

@@ -172,8 +172,8 @@ def _settings(flags: dict[str, Any]) -> dict[str, Any]:
         given["bootstrap.servers"] = flags["bootstrap_server"]
     given.setdefault("client.id", "perf-producer-client")
     if flags["transactional_id"] or flags["transaction_duration_ms"] is not None:
-        made_up = f"{_ID_PREFIX}{Uuid(secrets.token_bytes(16))}"
-        given["transactional.id"] = flags["transactional_id"] or made_up
+        generated = f"{_ID_PREFIX}{Uuid(secrets.token_bytes(16))}"
+        given["transactional.id"] = flags["transactional_id"] or generated
     return given
 
 

@@ -29,6 +29,7 @@ from ottla.cli.reassign.plans import (
     parse_plan,
     parse_topics,
     plan_text,
+    plural,
     read_text,
 )
 from ottla.cli.reassign.throttles import (
@@ -75,12 +76,12 @@ class Failed(Exception):
 def generate(admin: Admin, topics_file: str, broker_list: str, *, by_rack: bool) -> None:
     """Print the replicas of topics, and a proposal for the brokers given."""
     text = read_text(topics_file)
-    wanted = set(parse_brokers(broker_list))
+    usable = set(parse_brokers(broker_list))
     current = _replicas_of(admin, parse_topics(text))
     brokers = [
         UsableBroker(node.node_id, node.rack if by_rack else None, fenced=False)
         for node in admin.describe_cluster().brokers
-        if node.node_id in wanted
+        if node.node_id in usable
     ]
     without_rack = sum(broker.rack is None for broker in brokers)
     if by_rack and without_rack not in (0, len(brokers)):
@@ -165,7 +166,7 @@ def execute(
     )
     _raise_failed("Error reassigning partition(s):", outcomes)
     names = joined(sorted(proposed))
-    click.echo(f"Successfully started partition reassignment{_plural(proposed)} for {names}")
+    click.echo(f"Successfully started partition reassignment{plural(proposed)} for {names}")
     _start_moves(admin, directories, timeout_ms)
 
 
@@ -178,8 +179,8 @@ def _start_moves(admin: Admin, directories: Places, timeout_ms: int) -> None:
 
 def _check_brokers(admin: Admin, proposed: Mapping[TopicPartition, Sequence[int]]) -> None:
     known = {node.node_id for node in admin.describe_cluster().brokers}
-    wanted = {broker for replicas in proposed.values() for broker in replicas}
-    for broker in sorted(wanted - known):
+    named = {broker for replicas in proposed.values() for broker in replicas}
+    for broker in sorted(named - known):
         raise ToolError(f"Unknown broker id {broker}")
 
 
@@ -191,10 +192,6 @@ def _raise_failed(title: str, outcomes: Mapping[TopicPartition, KafkaError | Non
     ]
     if lines:
         raise Failed("\n".join((title, *lines)))
-
-
-def _plural(values: Iterable[object]) -> str:
-    return "" if len(list(values)) == 1 else "s"
 
 
 def verify(admin: Admin, plan_file: str, *, keeps_throttles: bool) -> None:
@@ -247,11 +244,10 @@ def cancel(admin: Admin, plan_file: str, *, timeout_ms: int, keeps_throttles: bo
     active = sorted(admin.list_partition_reassignments([one for one, _ in plan]))
     if active:
         outcomes = admin.alter_partition_reassignments(dict.fromkeys(active))
-        count = sum(error is not None for error in outcomes.values())
-        plural = "" if count == 1 else "s"
-        _raise_failed(f"Error cancelling partition reassignment{plural} for:", outcomes)
+        failed = [error for error in outcomes.values() if error is not None]
+        _raise_failed(f"Error cancelling partition reassignment{plural(failed)} for:", outcomes)
         click.echo(
-            f"Successfully cancelled partition reassignment{_plural(active)} for: {joined(active)}"
+            f"Successfully cancelled partition reassignment{plural(active)} for: {joined(active)}"
         )
     else:
         click.echo("None of the specified partition reassignments are active.")

@@ -1,4 +1,4 @@
-"""Moves of replicas between log directories, as plans name them: started, cancelled, shown.
+"""Moves of replicas between log directories: started, cancelled and listed.
 
 Kafka: org.apache.kafka.tools.reassign.ReassignPartitionsCommand: executeMoves,
 findLogDirMoveStates, replicaMoveStatesToString.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from ottla.cli.options.failures import ToolError
-from ottla.cli.reassign.plans import joined
+from ottla.cli.reassign.plans import joined, plural
 from ottla.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -47,10 +47,10 @@ def replicas_in(assignment: Mapping[TopicPartition, Sequence[int]]) -> list[Repl
     return [(partition, one) for partition, replicas in assignment.items() for one in replicas]
 
 
-def start_moves(admin: Admin, wanted: Places, timeout_ms: int) -> None:
-    """Move replicas to these directories; those that a broker does not have yet once it has."""
+def start_moves(admin: Admin, targets: Places, timeout_ms: int) -> None:
+    """Move replicas to directories; a replica that its broker does not have yet is retried."""
     deadline = time.monotonic() + timeout_ms / 1000
-    waiting = dict(wanted)
+    waiting = dict(targets)
     while waiting:
         started = _start(admin, waiting)
         for replica in sorted(started):
@@ -60,18 +60,18 @@ def start_moves(admin: Admin, wanted: Places, timeout_ms: int) -> None:
                 f"{partition} with broker {broker} "
             )
         if waiting and time.monotonic() >= deadline:
-            plural = "" if len(waiting) == 1 else "s"
             names = joined(_name(replica) for replica in sorted(waiting))
             raise TimedOut(
-                f"Timed out before log directory move{plural} could be started for: {names}"
+                f"Timed out before log directory move{plural(waiting)} could be started "
+                f"for: {names}"
             )
         if waiting:
             time.sleep(_PAUSE_S)
 
 
-def _start(admin: Admin, wanted: Places) -> list[Replica]:
+def _start(admin: Admin, targets: Places) -> list[Replica]:
     started = []
-    for replica, error in admin.alter_replica_log_dirs(wanted).items():
+    for replica, error in admin.alter_replica_log_dirs(targets).items():
         if error is None:
             started.append(replica)
         elif error.code is not ErrorCode.REPLICA_NOT_AVAILABLE:
@@ -84,9 +84,9 @@ def _name(replica: Replica) -> str:
     return f"{partition}-{broker}"
 
 
-def moves_under_way(admin: Admin, wanted: Places) -> Places:
+def moves_under_way(admin: Admin, targets: Places) -> Places:
     """Return those replicas that move to any directory, each with the one it is in."""
-    places = admin.describe_replica_log_dirs(wanted) if wanted else {}
+    places = admin.describe_replica_log_dirs(targets) if targets else {}
     return {
         replica: place.current_path
         for replica, place in places.items()
@@ -94,29 +94,29 @@ def moves_under_way(admin: Admin, wanted: Places) -> Places:
     }
 
 
-def state_lines(admin: Admin, wanted: Places) -> list[str]:
+def state_lines(admin: Admin, targets: Places) -> list[str]:
     """Return the state of each replica with a directory."""
-    places = admin.describe_replica_log_dirs(wanted) if wanted else {}
-    return [_state(replica, places[replica], wanted[replica]) for replica in sorted(wanted)]
+    places = admin.describe_replica_log_dirs(targets) if targets else {}
+    return [_state(replica, places[replica], targets[replica]) for replica in sorted(targets)]
 
 
-def _state(replica: Replica, place: ReplicaPlace, wanted: str) -> str:
+def _state(replica: Replica, place: ReplicaPlace, target: str) -> str:
     partition, broker = replica
     if place.current_path is None:
         return (
             f"Partition {partition} is not found in any live log dir on broker {broker}. There is "
             "likely an offline log directory on the broker."
         )
-    if place.future_path == wanted:
+    if place.future_path == target:
         return f"Reassignment of replica {_name(replica)} is still in progress."
     if place.future_path is not None:
         return (
             f"Partition {partition} on broker {broker} is being moved to log dir "
-            f"{place.future_path} instead of {wanted}."
+            f"{place.future_path} instead of {target}."
         )
-    if place.current_path == wanted:
+    if place.current_path == target:
         return f"Reassignment of replica {_name(replica)} completed successfully."
     return (
         f"Partition {partition} on broker {broker} is not being moved from log dir "
-        f"{place.current_path} to {wanted}."
+        f"{place.current_path} to {target}."
     )

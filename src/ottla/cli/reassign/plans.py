@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.cli.options.failures import ToolError
+from ottla.cli.options.java_numbers import java_integer
 from ottla.cli.options.json_files import (
     json_array,
     json_field,
@@ -21,7 +22,7 @@ from ottla.cli.options.json_files import (
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     Plan = list[tuple[TopicPartition, tuple[int, ...]]]
 
@@ -129,9 +130,9 @@ def parse_brokers(text: str) -> list[int]:
     brokers = []
     for part in text.split(","):
         try:
-            brokers.append(int(part))
+            brokers.append(java_integer(part, 32))
         except ValueError as error:
-            raise ToolError(f'For input string: "{part}"') from error
+            raise ToolError(str(error)) from error
     twice = _repeated(brokers)
     if twice:
         raise ToolError(f"Broker list contains duplicate entries: [{', '.join(map(str, twice))}]")
@@ -159,6 +160,11 @@ def plan_text(
 def joined(values: Iterable[object]) -> str:
     """Join with commas, as Kafka's tool prints replicas and partitions."""
     return ",".join(map(str, values))
+
+
+def plural(values: Collection[object]) -> str:
+    """Return the ending of a noun that counts these values."""
+    return "" if len(values) == 1 else "s"
 
 
 def _repeated(values: Iterable[T]) -> list[T]:

@@ -46,7 +46,7 @@ each partition may have "log_dirs", a path or "any" for each replica. The topics
 {"version": 1, "topics": [{"topic": "foo"}]}.
 """
 
-# What each action requires, and what it also takes.
+# The flags that each action requires, and those that it accepts.
 _REQUIRED = {
     "generate": ("topics_to_move_json_file", "broker_list"),
     "execute": ("reassignment_json_file",),
@@ -76,7 +76,7 @@ _ALWAYS = ("bootstrap_server", "command_config")
 @json_option
 @click.option("--generate", is_flag=True, help="Propose replicas on the brokers given.")
 @click.option("--execute", is_flag=True, help="Start the moves of a plan.")
-@click.option("--verify", is_flag=True, help="Show how far a plan is; remove its throttles.")
+@click.option("--verify", is_flag=True, help="Show the progress of a plan; remove its throttles.")
 @click.option("--cancel", is_flag=True, help="Cancel the moves of a plan.")
 @click.option("--list", "list_", is_flag=True, help="List all moves under way.")
 @click.option("--reassignment-json-file", metavar="FILE", help="The plan.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from ottla.cli.reassign.plans import joined
+from ottla.cli.reassign.plans import joined, plural
 from ottla.clients.admin.configs import ConfigResource, ResourceType
 from ottla.coordinator.runtime.java_hash import in_hash_map_order
 from ottla.quota.replication import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
@@ -50,7 +50,7 @@ def planned_moves(
 
 
 def throttled_replicas(moves: Mapping[TopicPartition, Move]) -> dict[str, dict[str, str]]:
-    """Return both settings of each topic, as lists of partition:broker in the order of text."""
+    """Return both settings of each topic, as sorted lists of partition:broker."""
     leaders: dict[str, set[str]] = {}
     followers: dict[str, set[str]] = {}
     for (topic, partition), move in moves.items():
@@ -90,16 +90,12 @@ def clear_throttles(admin: Admin, plan: Iterable[tuple[TopicPartition, Sequence[
         topics[partition.topic] = None
     rates = dict.fromkeys((LEADER_RATE, FOLLOWER_RATE, DIRECTORY_RATE))
     ids = [str(broker) for broker in sorted(brokers)]
-    click.echo(f"Clearing broker-level throttles on broker{_plural(ids)} {joined(ids)}")
+    click.echo(f"Clearing broker-level throttles on broker{plural(ids)} {joined(ids)}")
     _change(admin, ResourceType.BROKER, dict.fromkeys(ids, rates))
     names = in_hash_map_order(topics)
-    click.echo(f"Clearing topic-level throttles on topic{_plural(names)} {joined(names)}")
+    click.echo(f"Clearing topic-level throttles on topic{plural(names)} {joined(names)}")
     replicas_of = dict.fromkeys((LEADER_REPLICAS, FOLLOWER_REPLICAS))
     _change(admin, ResourceType.TOPIC, dict.fromkeys(names, replicas_of))
-
-
-def _plural(values: Sequence[object]) -> str:
-    return "" if len(values) == 1 else "s"
 
 
 def _change(

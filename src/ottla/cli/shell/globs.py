@@ -59,9 +59,9 @@ def _matches(node: Node, parts: Sequence[str], path: tuple[str, ...]) -> Iterato
 
 
 def compiled(glob: str) -> re.Pattern[str] | None:
-    """Return the expression of one component; None when it names only itself.
+    """Return the regular expression of one component; None for a literal name.
 
-    A component with an open or a nested group names itself too.
+    A component with an unclosed or a nested group is literal, too.
     """
     output = []
     literal, in_group = True, False

@@ -45,14 +45,14 @@ def converse(state: ShellState) -> None:
         if sys.stdout.isatty():
             state.width = shutil.get_terminal_size().columns
         try:
-            _answer(line, state)
+            _run_line(line, state)
         except LeaveShell:
             return
         except KeyboardInterrupt:  # in a long listing
             click.echo("^C")
 
 
-def _answer(line: str, state: ShellState) -> None:
+def _run_line(line: str, state: ShellState) -> None:
     try:
         call = parse_call(split_words(line), interactive=True)
     except ShellError as error:
@@ -107,7 +107,7 @@ def _edit_lines(state: ShellState) -> None:
 
 
 def completions(line: str, state: ShellState) -> list[str]:
-    """Return what may stand for the last word of a line; directories end in a slash."""
+    """Return the completions of the last word of a line; directories end in a slash."""
     words = line.split(" ")
     command, last = words[0], words[-1]
     if len(words) == 1 or (command == "man" and len(words) == 2):

@@ -71,14 +71,16 @@ def read_metadata(path: Path, warn: Callable[[str], object]) -> tuple[MetadataIm
             if not loader.in_transaction:
                 provenance = Provenance(at, batch.max_timestamp)
     if is_empty:
-        raise ShellError(f"{path} has no complete batch: it is no snapshot and no log of metadata")
+        raise ShellError(
+            f"{path} has no complete batch: it is neither a snapshot nor a metadata log"
+        )
     return loader.image, provenance
 
 
 def _apply(
     batch: RecordBatch, at: OffsetAndEpoch, loader: MetadataLoader, warn: Callable[[str], object]
 ) -> None:
-    """Apply the records one by one: the first part of the log may be in a snapshot only."""
+    """Apply the records one by one: earlier records may be in a snapshot only."""
     for record in batch.records():
         try:
             loader.load_batch([decode_record(record.value)], at, MetadataDelta())

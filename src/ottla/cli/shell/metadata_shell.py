@@ -54,7 +54,7 @@ class ShellCommand(click.Command):
         return HELP + EXAMPLES
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read --snapshot and the command's words, which may stand on both sides of it."""
+        """Read --snapshot and the command's words, before or after it."""
         snapshot: str | None = None
         words: list[str] = []
         rest = iter(args)

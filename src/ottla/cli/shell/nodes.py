@@ -18,7 +18,7 @@ class Leaf(NamedTuple):
 
 
 class ShellDirectory(NamedTuple):
-    """A node with children, which are made when they are looked up.
+    """A node with children, which are created on lookup.
 
     `child` returns None for an unknown name.
     """
@@ -52,7 +52,7 @@ def directory_of(children: Mapping[str, Callable[[], Node]]) -> ShellDirectory:
 
 
 def tree_lines(node: Node, indentation: str = "") -> Iterator[str]:
-    """Yield the lines of a node and of all below it."""
+    """Yield the lines of a node and of all its descendants."""
     if isinstance(node, Leaf):
         yield indentation + node.text
         return

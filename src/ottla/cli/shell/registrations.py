@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.config.broker.endpoints import SecurityProtocol
 from ottla.metadata.partition import LeaderRecoveryState
+from ottla.security.acl import Operation, PatternType, Permission, ResourceType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from enum import IntEnum
 
     from ottla.metadata.broker import (
         BrokerRegistration,
@@ -28,36 +30,6 @@ if TYPE_CHECKING:
         UserScramCredentialRecord,
     )
 
-_RESOURCES: Final = (
-    "UNKNOWN",
-    "ANY",
-    "TOPIC",
-    "GROUP",
-    "CLUSTER",
-    "TRANSACTIONAL_ID",
-    "DELEGATION_TOKEN",
-    "USER",
-)
-_PATTERNS: Final = ("UNKNOWN", "ANY", "MATCH", "LITERAL", "PREFIXED")
-_OPERATIONS: Final = (
-    "UNKNOWN",
-    "ANY",
-    "ALL",
-    "READ",
-    "WRITE",
-    "CREATE",
-    "DELETE",
-    "ALTER",
-    "DESCRIBE",
-    "CLUSTER_ACTION",
-    "DESCRIBE_CONFIGS",
-    "ALTER_CONFIGS",
-    "IDEMPOTENT_WRITE",
-    "CREATE_TOKENS",
-    "DESCRIBE_TOKENS",
-    "TWO_PHASE_COMMIT",
-)
-_PERMISSIONS: Final = ("UNKNOWN", "ANY", "DENY", "ALLOW")
 _ANY_LEVEL: Final = 0x7FFF
 
 
@@ -105,11 +77,11 @@ def partition_text(partition: PartitionRegistration) -> str:
 def acl_text(acl: AccessControlEntryRecord) -> str:
     """Return an access control entry."""
     return (
-        f"StandardAcl[resourceType={_name(_RESOURCES, acl.resource_type)}, "
-        f"resourceName={acl.resource_name}, patternType={_name(_PATTERNS, acl.pattern_type)}, "
+        f"StandardAcl[resourceType={_name(ResourceType, acl.resource_type)}, "
+        f"resourceName={acl.resource_name}, patternType={_name(PatternType, acl.pattern_type)}, "
         f"principal={acl.principal}, host={acl.host}, "
-        f"operation={_name(_OPERATIONS, acl.operation)}, "
-        f"permissionType={_name(_PERMISSIONS, acl.permission_type)}]"
+        f"operation={_name(Operation, acl.operation)}, "
+        f"permissionType={_name(Permission, acl.permission_type)}]"
     )
 
 
@@ -159,5 +131,5 @@ def _truth(value: bool) -> str:
     return "true" if value else "false"
 
 
-def _name(names: tuple[str, ...], code: int) -> str:
-    return names[code] if 0 <= code < len(names) else names[0]
+def _name(codes: type[IntEnum], code: int) -> str:
+    return codes(code if code in list(codes) else 0).name

@@ -1,4 +1,4 @@
-"""`ottla cluster health`: what is wrong with a cluster, in one screen.
+"""`ottla cluster health`: a summary of the problems of a cluster.
 
 Kafka: none; its users combine kafka-topics, kafka-metadata-quorum and kafka-log-dirs.
 """
@@ -25,7 +25,7 @@ _WIDTH = 36
 
 
 class ClusterHealth(NamedTuple):
-    """The state of a cluster; the lists name what is wrong."""
+    """The state of a cluster; the lists name problems."""
 
     cluster_id: str
     active_controller: int
@@ -56,7 +56,7 @@ class ClusterHealth(NamedTuple):
         )
 
     def document(self) -> dict[str, object]:
-        """Return what --json prints."""
+        """Return the document of --json."""
         return {"healthy": self.is_healthy, **self._asdict()}
 
     def lines(self) -> list[str]:
@@ -92,7 +92,7 @@ def _names(names: Iterable[object]) -> str:
 
 
 def examine(admin: Admin) -> ClusterHealth:
-    """Ask the cluster for everything; raises KafkaError."""
+    """Query the cluster; raises KafkaError."""
     cluster = admin.describe_cluster(include_fenced_brokers=True)
     quorum = admin.describe_metadata_quorum()
     alive = [node.node_id for node in cluster.brokers if node.node_id not in cluster.fenced]
@@ -152,7 +152,7 @@ def _offline_directories(admin: Admin, brokers: list[int]) -> list[str]:
 def _under_min_isr(
     admin: Admin, behind: list[tuple[TopicPartition, PartitionDescription]]
 ) -> list[str]:
-    """Ask for min.insync.replicas only of topics that may be below it."""
+    """Return partitions below min.insync.replicas; only incomplete topics are queried."""
     from ottla.clients.admin.configs import ConfigResource, ResourceType
 
     names = dict.fromkeys(name.topic for name, _ in behind)

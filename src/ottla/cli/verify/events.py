@@ -1,4 +1,4 @@
-"""Events of the two verifiable tools: one line of JSON each, flushed to standard output.
+"""Events of the verifiable tools: one line of JSON each, flushed to standard output.
 
 Kafka: the ProducerEvent and ConsumerEvent classes of org.apache.kafka.tools.Verifiable*.
 """
@@ -40,9 +40,9 @@ class StopRequest:
     def listen(self) -> None:
         """Install the signal handlers."""
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._came)
+            signal.signal(number, self._receive)
 
-    def _came(self, number: int, _frame: object) -> None:
+    def _receive(self, number: int, _frame: object) -> None:
         self.number = number
 
     @property

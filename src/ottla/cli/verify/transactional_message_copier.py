@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _POLL_S: Final = 0.2
 _UNKNOWN: Final = 0x7FFF_FFFF_FFFF_FFFF
-"""What remains to be copied, as long as a member of a group has no partitions."""
+"""The number of remaining records while a group member has no partitions."""
 _ABORTED_IN: Final = 3
 
 _REQUIRED: Final = (
@@ -105,7 +105,7 @@ def _consumer_settings(flags: dict[str, Any]) -> dict[str, Any]:
 
 
 class Copier(RebalanceListener):
-    """Copies what there is between two clients."""
+    """Copies the records of a consumer with a transactional producer."""
 
     def __init__(self, consumer: Consumer, producer: Producer, flags: dict[str, Any]) -> None:
         self._consumer = consumer
@@ -114,7 +114,7 @@ class Copier(RebalanceListener):
         self._limit: int = flags["max_messages"] if flags["max_messages"] >= 0 else _UNKNOWN
         self._remaining = self._limit
         self._consumed = 0
-        """Since the last rebalance."""
+        """Records since the last rebalance."""
         self._total = 0
 
     def report(self, stage: str) -> None:
@@ -132,13 +132,13 @@ class Copier(RebalanceListener):
         click.echo(json_text(document))
 
     def on_partitions_assigned(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """Count what is left in the partitions."""
+        """Count the remaining records of the partitions."""
         self._remaining = sum(self._left_in(one) for one in partitions)
         self._consumed = 0
         self.report("RebalanceComplete")
 
     def run(self, stop: StopRequest) -> None:
-        """Copy until nothing remains, or a signal comes. Raises KafkaError."""
+        """Copy until nothing remains or a signal is received. Raises KafkaError."""
         self._producer.init_transactions()
         self._begin()
         while self._remaining > 0 and not stop.number:
