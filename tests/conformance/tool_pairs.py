@@ -43,10 +43,12 @@ CLASSES = {
     "metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
     "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "storage": "kafka.tools.StorageTool",
+    "share-consumer-perf-test": "org.apache.kafka.tools.ShareConsumerPerformance",
     "share-groups": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
     "streams-groups": "org.apache.kafka.tools.streams.StreamsGroupCommand",
     "topics": "org.apache.kafka.tools.TopicCommand",
     "transactions": "org.apache.kafka.tools.TransactionsCommand",
+    "verifiable-share-consumer": "org.apache.kafka.tools.VerifiableShareConsumer",
 }
 
 LOCAL_TOOLS = ("storage",)
@@ -62,6 +64,8 @@ _TRACE = re.compile(
 _WRAPPED = re.compile(
     r"^(java\.util\.concurrent\.ExecutionException|java\.lang\.RuntimeException): "
 )
+_PROGRAM = r"(?:kafka|verifiable)-[\w.-]+"
+"""The name of a tool that parses its flags with argparse4j."""
 _EXCEPTION = re.compile(r"^[\w.$]+(Exception|Error): ")
 
 
@@ -161,11 +165,11 @@ def said(out: str, err: str, status: int) -> Said:
 def _lines(text: str) -> list[str]:
     text = re.sub(r"^Option [^\n]*Description +$.*", "", text, flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r"^Usage: ottla.*?^Error: ", "", text, flags=re.MULTILINE | re.DOTALL)
-    text = re.sub(r"^usage: .*?^(?=kafka-[\w.-]+:\s)", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(rf"^usage: .*?^(?={_PROGRAM}:\s)", "", text, flags=re.MULTILINE | re.DOTALL)
     text = re.sub(
         r"^Command line error: (.*)\. Type --help for help\.$", r"\1", text, flags=re.MULTILINE
     )
-    parser = re.search(r"^kafka-[\w.-]+:\s+error:\s+(.*)", text, re.MULTILINE | re.DOTALL)
+    parser = re.search(rf"^{_PROGRAM}:\s+error:\s+(.*)", text, re.MULTILINE | re.DOTALL)
     if parser is not None:  # argparse4j wraps and pads lines
         return [re.sub(r"\s+", " ", parser[1]).replace("-- ", "--").strip()]
     kept: list[str] = []
@@ -236,6 +240,7 @@ _CHANGING = (
     (re.compile(r"^\d+ *(\t\d+ *\t-1 *\t)"), r"N\1"),
     (re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "UUID"),
 )
+_OFFSETS = re.compile(r'(?<="offsets": \[)[\d, ]+(?=\])')  # Java prints sets, in no order
 _NAMES = re.compile(r"((?:Valid [a-z]+ are|options|scenarios): )(\[*[\w-]+\]?, .*)")
 _OF_A_CLUSTER = (
     (re.compile(r"\b(Leader|Replicas|Isr): [\d,]+"), r"\1: N"),  # placed at random
@@ -279,6 +284,9 @@ def _blank(line: str, words: dict[str, str]) -> str:
     for pattern, blank in _CHANGING:
         line = pattern.sub(blank, line)
     line = _NAMES.sub(_sorted_names, line)
+    if line.startswith('{"timestamp":') and '"record_data"' not in line:
+        line = json.dumps(json.loads(line), sort_keys=True)  # Java's order varies from JVM to JVM
+    line = _OFFSETS.sub(lambda found: ", ".join(sorted(found[0].split(", "))), line)
     line = line.replace(words["x"], "*" * len(words["x"])).replace(words["f"], "DIRECTORY")
     for address in f"{words['b']},{words['c']}".split(","):
         line = number(address.rpartition(":")[2]).sub("PORT", line)

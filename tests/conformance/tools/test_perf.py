@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from ottla import Admin, ConfigResource, ResourceType
 from ottla.cli.main import SERVER_HINT
 from tests.conformance.clients.node_process import running_node
 
@@ -28,6 +29,7 @@ TOOLS = {
     "producer-perf-test": "ProducerPerformance",
     "consumer-perf-test": "ConsumerPerformance",
     "end-to-end-latency": "EndToEndLatency",
+    "share-consumer-perf-test": "ShareConsumerPerformance",
     "verifiable-producer": "VerifiableProducer",
     "verifiable-consumer": "VerifiableConsumer",
     "replica-verification": "ReplicaVerificationTool",
@@ -215,6 +217,49 @@ def test_consumer_perf_test(
         "consumer-perf-test",
         *(*address(real_kafka), "--topic", "read", *wanted, *arguments),
     )
+
+
+SHARED: list[tuple[str, ...]] = [
+    ("--num-records", "50"),
+    ("--messages", "50", "--hide-header", "--show-consumer-stats", "--threads", "2"),
+    (
+        "--num-records",
+        "90",
+        "--timeout",
+        "600",
+        "--date-format",
+        "yy/M/d",
+        "--consumer.config",
+        "FILE",
+    ),
+    ("--num-records", "0", "--command-property", "client.id=x", "--show-consumer-stats"),
+]
+
+
+def test_share_consumer_perf_test(real_kafka: RealKafka, tmp_path: Path) -> None:
+    """Titles, sums and warnings are the same, of each member too."""
+    name = "share-consumer-perf-test"
+    ours("verifiable-producer", *address(real_kafka), "--topic", "shared", "--max-messages", "50")
+    groups = [f"{mark}{number}" for mark in "jo" for number in range(len(SHARED))]
+    with Admin(bootstrap_servers=real_kafka.bootstrap) as admin:
+        resources = [ConfigResource(ResourceType.GROUP, f"perf-{group}") for group in groups]
+        admin.alter_configs({one: {"share.auto.offset.reset": "earliest"} for one in resources})
+    for number, words in enumerate(SHARED):
+        flags = (*address(real_kafka), "--topic", "shared", *with_file(words, tmp_path), "--group")
+        theirs = java(real_kafka, name, *flags, f"perf-j{number}")
+        mine = ours(name, *flags, f"perf-o{number}")
+        assert _counted(mine.lines) == _counted(theirs.lines), words
+        assert mine.status == theirs.status == 0
+
+
+def _counted(lines: list[str]) -> list[str]:
+    """Blank times and rates; whichever member reads the records, the sum is that of the group."""
+    found = []
+    for line in lines:
+        cells = line.split(", ")
+        records = cells[5] if len(cells) == 7 and not line.startswith("Share consumer") else ""
+        found.append(" ".join([*blanked([line]), records]))
+    return found
 
 
 def test_end_to_end_latency(real_kafka: RealKafka, tmp_path: Path) -> None:
@@ -457,6 +502,10 @@ WRONG = [
     ("consumer-perf-test", "--bootstrap-server x:1 --topic y"),
     ("consumer-perf-test", "--bootstrap-server x:1 --topic y --include z --num-records 1"),
     ("consumer-perf-test", "--bootstrap-server x:1 --topic y --messages 1 --num-records 1"),
+    ("share-consumer-perf-test", "--topic x --num-records 1"),
+    ("share-consumer-perf-test", "--bootstrap-server x:1 --num-records 1"),
+    ("share-consumer-perf-test", "--bootstrap-server x:1 --topic y"),
+    ("share-consumer-perf-test", "--bootstrap-server x:1 --topic y --messages 1 --num-records 1"),
     ("end-to-end-latency", "a b c"),
     ("end-to-end-latency", "--bootstrap-server x:1 --topic y"),
     (
