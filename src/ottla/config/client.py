@@ -49,7 +49,7 @@ class ClientConfig(SecuritySettings):
         [], "Names of the providers that resolve ${provider:path:key} in values.", DISTINCT, LOW
     )
     metadata_max_age_ms: Long = key(
-        300_000, "Metadata older than this is fetched again.", at_least(0), LOW
+        300_000, "Metadata older than this is refreshed.", at_least(0), LOW
     )
     metadata_recovery_rebootstrap_trigger_ms: Long = key(
         300_000,
@@ -78,19 +78,19 @@ class ClientConfig(SecuritySettings):
     )
     metrics_sample_window_ms: Long = key(30_000, "Length of a metric's sample.", at_least(0), LOW)
     reconnect_backoff_max_ms: Long = key(
-        1000, "Upper bound of the growing pause before connecting again.", at_least(0), LOW
+        1000, "Upper bound of the exponential backoff before reconnecting.", at_least(0), LOW
     )
-    reconnect_backoff_ms: Long = key(50, "First pause before connecting again.", at_least(0), LOW)
-    request_timeout_ms: Int = key(30_000, "How long a request waits for its answer.", at_least(0))
+    reconnect_backoff_ms: Long = key(50, "Initial backoff before reconnecting.", at_least(0), LOW)
+    request_timeout_ms: Int = key(30_000, "How long a request waits for its response.", at_least(0))
     retry_backoff_max_ms: Long = key(
-        1000, "Upper bound of the growing pause between retries.", at_least(0), LOW
+        1000, "Upper bound of the exponential backoff between retries.", at_least(0), LOW
     )
-    retry_backoff_ms: Long = key(100, "First pause between retries.", at_least(0), LOW)
+    retry_backoff_ms: Long = key(100, "Initial backoff between retries.", at_least(0), LOW)
     sasl_login_refresh_buffer_seconds: Short = key(
         300, "Time before expiry by which a token should be renewed.", between(0, 3600), LOW
     )
     sasl_login_refresh_min_period_seconds: Short = key(
-        60, "Least time between two renewals.", between(0, 900), LOW
+        60, "Minimum time between two renewals.", between(0, 900), LOW
     )
     sasl_login_refresh_window_factor: Double = key(
         0.8, "Part of a token's life after which it is renewed.", between(0.5, 1.0), LOW
@@ -111,9 +111,9 @@ class ClientConfig(SecuritySettings):
         131_072, "Send buffer of sockets; -1 leaves it to the system.", at_least(-1)
     )
     socket_connection_setup_timeout_max_ms: Long = key(
-        30_000, "Upper bound of the growing time limit for connecting."
+        30_000, "Upper bound of the connection setup timeout, which grows with each attempt."
     )
-    socket_connection_setup_timeout_ms: Long = key(10_000, "First time limit for connecting.")
+    socket_connection_setup_timeout_ms: Long = key(10_000, "Initial connection setup timeout.")
 
 
 class ProducerConfig(ClientConfig):
@@ -132,14 +132,12 @@ class ProducerConfig(ClientConfig):
     buffer_memory: Long = key(
         33_554_432, "Bytes of records that may wait to be sent.", at_least(0), HIGH
     )
-    compression_gzip_level: Int = key(-1, "Effort of gzip when the broker compresses.", GZIP_LEVEL)
-    compression_lz4_level: Int = key(9, "Effort of lz4 when the broker compresses.", between(1, 17))
+    compression_gzip_level: Int = key(-1, "Compression level of gzip.", GZIP_LEVEL)
+    compression_lz4_level: Int = key(9, "Compression level of lz4.", between(1, 17))
     compression_type: Text = key(
         "none", "Codec of the batches sent.", one_of("none", "gzip", "snappy", "lz4", "zstd"), HIGH
     )
-    compression_zstd_level: Int = key(
-        3, "Effort of zstd when the broker compresses.", between(-131_072, 22)
-    )
+    compression_zstd_level: Int = key(3, "Compression level of zstd.", between(-131_072, 22))
     connections_max_idle_ms: Long = key(
         540_000, "A connection without traffic for this long is closed."
     )
@@ -148,9 +146,9 @@ class ProducerConfig(ClientConfig):
         True, "Write each record exactly once, in order.", importance=LOW
     )
     enable_metrics_push: Bool = key(
-        True, "Push metrics when the cluster asks for them.", importance=LOW
+        True, "Push metrics when the cluster requests them.", importance=LOW
     )
-    interceptor_classes: Names = key([], "Plug-ins that see every record.", DISTINCT, LOW)
+    interceptor_classes: Names = key([], "Plug-ins that intercept every record.", DISTINCT, LOW)
     key_serializer: ClassName = key(REQUIRED, "Turns a key into bytes.", importance=HIGH)
     linger_ms: Long = key(5, "How long a batch waits for more records.", at_least(0))
     max_block_ms: Long = key(60_000, "How long send and the like may block.", at_least(0))
@@ -204,15 +202,17 @@ class ConsumerConfig(ClientConfig):
     )
     check_crcs: Bool = key(True, "Check the checksum of every batch read.", importance=LOW)
     client_rack: Text = key(
-        "", "The client's rack, for reading from a near replica.", importance=LOW
+        "", "The client's rack, for reading from a nearby replica.", importance=LOW
     )
     connections_max_idle_ms: Long = key(
         540_000, "A connection without traffic for this long is closed."
     )
-    default_api_timeout_ms: Int = key(60_000, "Time limit of calls that name none.", at_least(0))
+    default_api_timeout_ms: Int = key(
+        60_000, "Time limit of calls without an explicit timeout.", at_least(0)
+    )
     enable_auto_commit: Bool = key(True, "Commit positions in the background.")
     enable_metrics_push: Bool = key(
-        True, "Push metrics when the cluster asks for them.", importance=LOW
+        True, "Push metrics when the cluster requests them.", importance=LOW
     )
     exclude_internal_topics: Bool = key(
         True, "Exclude internal topics from subscriptions by pattern."
@@ -234,7 +234,7 @@ class ConsumerConfig(ClientConfig):
     heartbeat_interval_ms: Int = key(
         3000, "Time between heartbeats of a classic member.", importance=HIGH
     )
-    interceptor_classes: Names = key([], "Plug-ins that see every record.", DISTINCT, LOW)
+    interceptor_classes: Names = key([], "Plug-ins that intercept every record.", DISTINCT, LOW)
     internal_throw_on_fetch_stable_offset_unsupported: Bool = key(
         False, "Fail when stable offsets cannot be fetched.", importance=LOW, internal=True
     )
@@ -256,7 +256,7 @@ class ConsumerConfig(ClientConfig):
             "org.apache.kafka.clients.consumer.RangeAssignor",
             "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
         ],
-        "Assignors of a classic group, best first.",
+        "Assignors of a classic group, in order of preference.",
         DISTINCT,
     )
     receive_buffer_bytes: Int = key(
@@ -292,9 +292,11 @@ class AdminConfig(ClientConfig):
     connections_max_idle_ms: Long = key(
         300_000, "A connection without traffic for this long is closed."
     )
-    default_api_timeout_ms: Int = key(60_000, "Time limit of calls that name none.", at_least(0))
+    default_api_timeout_ms: Int = key(
+        60_000, "Time limit of calls without an explicit timeout.", at_least(0)
+    )
     enable_metrics_push: Bool = key(
-        False, "Push metrics when the cluster asks for them.", importance=LOW
+        False, "Push metrics when the cluster requests them.", importance=LOW
     )
     receive_buffer_bytes: Int = key(
         65_536, "Receive buffer of sockets; -1 leaves it to the system.", at_least(-1)

@@ -170,7 +170,7 @@ def key(
 
 
 class Given(dict[str, Any]):
-    """Texts as they were given; printed are their names only, for some are secrets."""
+    """The given texts by name; `repr` shows the names only, because some values are secrets."""
 
     def __repr__(self) -> str:
         return f"Given({', '.join(self)})"

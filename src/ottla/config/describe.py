@@ -66,7 +66,7 @@ class BrokerSources(NamedTuple):
     cluster_changes: Mapping[str, str]
 
 
-# ms before minutes before hours: each of a chain has all of it as synonyms.
+# By precedence: every setting of a chain has the whole chain as synonyms.
 _CHAINS: tuple[tuple[str, ...], ...] = (
     ("log.roll.ms", "log.roll.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),

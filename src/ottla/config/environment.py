@@ -38,7 +38,7 @@ NOT_SETTINGS: Final = frozenset(
         "KAFKA_VERSION",
     }
 )
-# Variables of other images: what they say is so here, or read by the command line.
+# Variables of other images, which have no effect here or are read by the command line.
 _OF_IMAGES: Final = frozenset(
     {"KAFKA_CLUSTER_ID", "KAFKA_ENABLE_KRAFT", "KAFKA_KRAFT_CLUSTER_ID", "KAFKA_KRAFT_MODE"}
 )

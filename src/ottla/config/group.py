@@ -18,7 +18,7 @@ class GroupConfig(ConfigTable):
     """Settings of one group; the broker gives the defaults."""
 
     consumer_assignment_interval_ms: Int = key(
-        1000, "Least time between two assignments of the consumer group.", at_least(0)
+        1000, "Minimum time between two assignments of the consumer group.", at_least(0)
     )
     consumer_heartbeat_interval_ms: Int = key(
         5000, "Heartbeat interval of the consumer group's members.", at_least(1)
@@ -27,7 +27,7 @@ class GroupConfig(ConfigTable):
         45_000, "A consumer without a heartbeat for this long is removed.", at_least(1)
     )
     share_assignment_interval_ms: Int = key(
-        1000, "Least time between two assignments of the share group.", at_least(0)
+        1000, "Minimum time between two assignments of the share group.", at_least(0)
     )
     share_auto_offset_reset: Text = key(
         "latest", "Where the share group starts to read.", SHARE_OFFSET_RESET
@@ -44,7 +44,9 @@ class GroupConfig(ConfigTable):
         one_of("read_committed", "read_uncommitted"),
     )
     share_partition_max_record_locks: Int = key(
-        2000, "Most records of one partition that are out for delivery at once.", at_least(100)
+        2000,
+        "Maximum number of records of one partition that are locked for delivery.",
+        at_least(100),
     )
     share_record_lock_duration_ms: Int = key(
         30_000, "How long a delivered record stays locked for its reader.", at_least(1000)
@@ -54,7 +56,7 @@ class GroupConfig(ConfigTable):
         45_000, "A share consumer without a heartbeat for this long is removed.", at_least(1)
     )
     streams_assignment_interval_ms: Int = key(
-        1000, "Least time between two assignments of the streams group.", at_least(0)
+        1000, "Minimum time between two assignments of the streams group.", at_least(0)
     )
     streams_heartbeat_interval_ms: Int = key(
         5000, "Heartbeat interval of the streams group's members.", at_least(1)

@@ -1,4 +1,4 @@
-"""Settings that librdkafka names otherwise than Kafka, for the error about an unknown name.
+"""Settings with other names in librdkafka than in Kafka, for errors about unknown names.
 
 Kafka: none; the names are those of librdkafka's CONFIGURATION.md.
 """

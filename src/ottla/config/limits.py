@@ -1,4 +1,4 @@
-"""Ottla's own resource limits for untrusted clients, and the detection of lost processes.
+"""Ottla's own resource limits for untrusted clients, and the detection of failed processes.
 
 Kafka: none.
 """
@@ -12,7 +12,7 @@ _MIB = 1024 * 1024
 
 
 class FailureDetectionSettings(ConfigTable):
-    """How soon the death of a process is acted upon."""
+    """Detection of broker and controller failures."""
 
     broker_failure_detection_enable: Bool = key(
         True,
@@ -26,25 +26,25 @@ class LimitSettings(ConfigTable):
 
     decompressed_max_bytes: Int = key(
         100 * _MIB,
-        "Most decompressed bytes of the records of one produced batch.",
+        "Maximum decompressed bytes of the records of one produced batch.",
         between(_MIB, MAX_INT),
         LOW,
     )
     decompression_max_cpu_ms: Int = key(
         1000,
-        "Most CPU time for validating the records of one produced batch.",
+        "Maximum CPU time for validating the records of one produced batch.",
         at_least(1),
         LOW,
     )
     decompression_memory_bytes: Long = key(
         32 * _MIB,
-        "Most memory in which produced batches are decompressed at the same time; others wait.",
+        "Maximum memory for produced batches that are decompressed at the same time; others wait.",
         at_least(16 * _MIB),
         LOW,
     )
     producer_states_max: Int = key(
         1_000_000,
-        "Most idempotent producer states in all partitions; beyond it new ones are refused.",
+        "Maximum number of idempotent producer states in all partitions; more are refused.",
         at_least(1),
         LOW,
     )

@@ -99,7 +99,7 @@ class LoggingSettings(ConfigTable):
 
     @property
     def level_problems(self) -> list[ConfigProblem]:
-        """What is wrong with log.level."""
+        """The problems of log.level."""
         try:
             parse_log_levels(self.log_level)
         except LogLevelError as error:

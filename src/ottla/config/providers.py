@@ -1,6 +1,6 @@
-"""Values that stand elsewhere: `${file:/run/secrets/db:password}` in a local file of settings.
+"""References to values in files and variables: `${file:/run/secrets/db:password}`.
 
-`config.providers` names the providers, `config.providers.<name>.class` says which they are. Only
+`config.providers` names the providers, `config.providers.<name>.class` their classes. Only
 what is given locally is resolved: a node's own file, variables and flags, and a client's settings.
 A value that comes over the network (AlterConfigs) stays as it is (CVE-2024-31141).
 
@@ -110,7 +110,7 @@ _CLASSES: Final = {
 
 
 class Resolved(NamedTuple):
-    """Settings with their values in place, and what could not be resolved."""
+    """Settings with resolved references, and the problems of others."""
 
     values: dict[str, str]
     problems: list[ConfigProblem]

@@ -17,7 +17,7 @@ HIDDEN: Final = "[hidden]"
 class Secret:
     """Holds a text; only `reveal` returns it.
 
-    It is no string, so that neither formatting, joining nor JSON shows it, and it is not pickled.
+    It is not a string, so that formatting, joining and JSON do not reveal it. It cannot be pickled.
     """
 
     __slots__ = ("__text",)

@@ -37,7 +37,7 @@ class SecuritySettings(ConfigTable):
     sasl_jaas_config: Secret | None = key(None, "Login module and its options, in JAAS form.")
     sasl_kerberos_kinit_cmd: Text = key("/usr/bin/kinit", "Command that renews Kerberos tickets.")
     sasl_kerberos_min_time_before_relogin: Long = key(
-        60_000, "Least time between two Kerberos logins, in milliseconds."
+        60_000, "Minimum time between two Kerberos logins, in milliseconds."
     )
     sasl_kerberos_service_name: Text | None = key(None, "Kerberos name under which brokers run.")
     sasl_kerberos_ticket_renew_jitter: Double = key(0.05, "Random part of the time to renewal.")
@@ -57,7 +57,7 @@ class SecuritySettings(ConfigTable):
     sasl_login_refresh_buffer_seconds: Short = key(
         300, "Time before expiry by which a token should be renewed."
     )
-    sasl_login_refresh_min_period_seconds: Short = key(60, "Least time between two renewals.")
+    sasl_login_refresh_min_period_seconds: Short = key(60, "Minimum time between two renewals.")
     sasl_login_refresh_window_factor: Double = key(
         0.8, "Part of a token's life after which it is renewed."
     )
@@ -117,7 +117,7 @@ class SecuritySettings(ConfigTable):
     sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: Long = key(
         100, "First pause between attempts to fetch keys.", importance=LOW
     )
-    sasl_oauthbearer_jwks_endpoint_url: Text | None = key(None, "Where the provider's keys are.")
+    sasl_oauthbearer_jwks_endpoint_url: Text | None = key(None, "URL of the provider's keys.")
     sasl_oauthbearer_jwt_retriever_class: ClassName = key(
         "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever",
         "Plug-in that obtains a token.",
@@ -131,7 +131,7 @@ class SecuritySettings(ConfigTable):
         "scope", "Claim that holds the scope.", importance=LOW
     )
     sasl_oauthbearer_sub_claim_name: Text = key("sub", "Claim that holds the user.", importance=LOW)
-    sasl_oauthbearer_token_endpoint_url: Text | None = key(None, "Where tokens are obtained.")
+    sasl_oauthbearer_token_endpoint_url: Text | None = key(None, "URL that issues tokens.")
     ssl_cipher_suites: Names = key([], "Cipher suites that may be used; all when empty.", DISTINCT)
     ssl_enabled_protocols: Names = key(
         ["TLSv1.2", "TLSv1.3"], "TLS versions that may be used.", DISTINCT

@@ -24,16 +24,14 @@ class TopicSettings(ConfigTable):
         "What happens to old segments: delete, compact, both or none.",
         entries_of("compact", "delete"),
     )
-    compression_gzip_level: Int = key(-1, "Effort of gzip when the broker compresses.", GZIP_LEVEL)
-    compression_lz4_level: Int = key(9, "Effort of lz4 when the broker compresses.", between(1, 17))
+    compression_gzip_level: Int = key(-1, "Compression level of gzip.", GZIP_LEVEL)
+    compression_lz4_level: Int = key(9, "Compression level of lz4.", between(1, 17))
     compression_type: Text = key(
         "producer",
         "Codec of stored batches; producer keeps what the client chose.",
         one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
     )
-    compression_zstd_level: Int = key(
-        3, "Effort of zstd when the broker compresses.", between(-131_072, 22)
-    )
+    compression_zstd_level: Int = key(3, "Compression level of zstd.", between(-131_072, 22))
     delete_retention_ms: Long = key(
         86_400_000, "How long tombstones stay in a compacted topic.", at_least(0)
     )
@@ -63,7 +61,7 @@ class TopicSettings(ConfigTable):
         -2, "Time segments stay on local disk when tiered; -2 follows retention.ms.", at_least(-2)
     )
     max_compaction_lag_ms: Long = key(
-        MAX_LONG, "A record older than this must be compacted soon.", at_least(1)
+        MAX_LONG, "Age at which a record becomes due for compaction.", at_least(1)
     )
     max_message_bytes: Int = key(
         1_048_588, "Largest batch of records, after compression.", at_least(0)
@@ -86,12 +84,14 @@ class TopicSettings(ConfigTable):
         0, "A record stays uncompacted for at least this long.", at_least(0)
     )
     min_insync_replicas: Int = key(
-        1, "Replicas that must have a record before acks=all is answered.", at_least(1)
+        1,
+        "Replicas that must have a record before a produce with acks=all is acknowledged.",
+        at_least(1),
     )
     preallocate: Bool = key(False, "Reserve a segment's whole size when it is created.")
-    remote_log_copy_disable: Bool = key(False, "Copy no more segments to remote storage.")
+    remote_log_copy_disable: Bool = key(False, "Stop copying segments to remote storage.")
     remote_log_delete_on_disable: Bool = key(False, "Delete remote data when tiering is disabled.")
-    remote_storage_enable: Bool = key(False, "Tier this topic.")
+    remote_storage_enable: Bool = key(False, "Enable tiered storage for this topic.")
     retention_bytes: Long = key(-1, "Bytes of a partition to keep; -1 has no limit.")
     retention_ms: Long = key(604_800_000, "Time to keep a segment; -1 has no limit.", at_least(-1))
     segment_bytes: Int = key(1_073_741_824, "Size of a segment.", at_least(1_048_576))

@@ -35,7 +35,7 @@ class ClassicGroupSettings(ConfigTable):
     group_max_session_timeout_ms: Int = key(
         1_800_000, "Largest session timeout a classic member may request."
     )
-    group_max_size: Int = key(MAX_INT, "Most members of a classic group.", at_least(1))
+    group_max_size: Int = key(MAX_INT, "Maximum number of members of a classic group.", at_least(1))
     group_min_session_timeout_ms: Int = key(
         6000, "Smallest session timeout a classic member may request."
     )
@@ -75,7 +75,7 @@ class ConsumerGroupSettings(ConfigTable):
     """Groups of the consumer protocol (KIP-848)."""
 
     group_consumer_assignment_interval_ms: Int = key(
-        1000, "Least time between two assignments of a consumer group.", at_least(0)
+        1000, "Minimum time between two assignments of a consumer group.", at_least(0)
     )
     group_consumer_assignors: Names = key(
         ["uniform", "range"],
@@ -94,7 +94,9 @@ class ConsumerGroupSettings(ConfigTable):
     group_consumer_max_session_timeout_ms: Int = key(
         60_000, "Largest session timeout a consumer group may request.", at_least(1)
     )
-    group_consumer_max_size: Int = key(MAX_INT, "Most members of a consumer group.", at_least(1))
+    group_consumer_max_size: Int = key(
+        MAX_INT, "Maximum number of members of a consumer group.", at_least(1)
+    )
     group_consumer_migration_policy: Text = key(
         "bidirectional",
         "In which direction groups may migrate between the classic and the consumer protocol.",
@@ -126,7 +128,7 @@ class StreamsGroupSettings(ConfigTable):
     """Groups of the streams protocol (KIP-1071)."""
 
     group_streams_assignment_interval_ms: Int = key(
-        1000, "Least time between two assignments of a streams group.", at_least(0)
+        1000, "Minimum time between two assignments of a streams group.", at_least(0)
     )
     group_streams_heartbeat_interval_ms: Int = key(
         5000, "Heartbeat interval given to members of streams groups.", at_least(1)
@@ -143,9 +145,11 @@ class StreamsGroupSettings(ConfigTable):
     group_streams_max_session_timeout_ms: Int = key(
         60_000, "Largest session timeout a streams group may request.", at_least(1)
     )
-    group_streams_max_size: Int = key(MAX_INT, "Most members of a streams group.", at_least(1))
+    group_streams_max_size: Int = key(
+        MAX_INT, "Maximum number of members of a streams group.", at_least(1)
+    )
     group_streams_max_standby_replicas: Int = key(
-        2, "Most standby copies a streams group may request.", at_least(0)
+        2, "Maximum number of standby copies a streams group may request.", at_least(0)
     )
     group_streams_min_assignment_interval_ms: Int = key(
         0, "Smallest assignment interval a streams group may request.", at_least(0)

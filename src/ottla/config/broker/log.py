@@ -33,17 +33,15 @@ from ottla.config.definition import (
 class LogSettings(ConfigTable):
     """How partitions are stored."""
 
-    compression_gzip_level: Int = key(-1, "Effort of gzip when the broker compresses.", GZIP_LEVEL)
-    compression_lz4_level: Int = key(9, "Effort of lz4 when the broker compresses.", between(1, 17))
+    compression_gzip_level: Int = key(-1, "Compression level of gzip.", GZIP_LEVEL)
+    compression_lz4_level: Int = key(9, "Compression level of lz4.", between(1, 17))
     compression_type: Text = key(
         "producer",
         "Codec of stored batches; producer keeps what the client chose.",
         one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
         HIGH,
     )
-    compression_zstd_level: Int = key(
-        3, "Effort of zstd when the broker compresses.", between(-131_072, 22)
-    )
+    compression_zstd_level: Int = key(3, "Compression level of zstd.", between(-131_072, 22))
     cordoned_log_dirs: Names = key(
         [], "Log directories that get no new partitions; * means all of them.", DISTINCT_OR_NULL
     )
@@ -88,7 +86,7 @@ class LogSettings(ConfigTable):
     log_index_size_max_bytes: Int = key(10_485_760, "Size of an offset index.", at_least(4))
     log_initial_task_delay_ms: Long = key(
         30_000,
-        "Wait before retention and checkpoints begin, for tests.",
+        "Delay before retention and checkpoints begin, for tests.",
         at_least(0),
         LOW,
         internal=True,
@@ -146,7 +144,10 @@ class LogSettings(ConfigTable):
         1_048_588, "Largest batch of records, after compression.", at_least(0), HIGH
     )
     min_insync_replicas: Int = key(
-        1, "Replicas that must have a record before acks=all is answered.", at_least(1), HIGH
+        1,
+        "Replicas that must have a record before a produce with acks=all is acknowledged.",
+        at_least(1),
+        HIGH,
     )
     num_recovery_threads_per_data_dir: Int = key(
         2,
@@ -175,7 +176,7 @@ class CleanerSettings(ConfigTable):
         86_400_000, "How long tombstones stay in compacted topics.", at_least(0)
     )
     log_cleaner_enable: Bool = key(True, "Run the log cleaner.")
-    log_cleaner_io_buffer_load_factor: Double = key(0.9, "How full the map of keys may become.")
+    log_cleaner_io_buffer_load_factor: Double = key(0.9, "Maximum load factor of the map of keys.")
     log_cleaner_io_buffer_size: Int = key(
         524_288, "Memory of all cleaners together for reading and writing.", at_least(0)
     )
@@ -183,7 +184,7 @@ class CleanerSettings(ConfigTable):
         1.7976931348623157e308, "Rate that all cleaners together may read and write."
     )
     log_cleaner_max_compaction_lag_ms: Long = key(
-        MAX_LONG, "A record older than this must be compacted soon.", at_least(1)
+        MAX_LONG, "Age at which a record becomes due for compaction.", at_least(1)
     )
     log_cleaner_min_cleanable_ratio: Double = key(
         0.5, "Share of a log that must be dirty before it is cleaned.", between(0, 1)

@@ -24,7 +24,7 @@ class NetworkSettings(ConfigTable):
         HIGH,
     )
     connection_failed_authentication_delay_ms: Int = key(
-        100, "Delay of the answer to a failed login.", at_least(0), LOW
+        100, "Delay of the response to a failed login.", at_least(0), LOW
     )
     connections_max_idle_ms: Long = key(
         600_000, "A connection without traffic for this long is closed."
@@ -35,7 +35,7 @@ class NetworkSettings(ConfigTable):
     early_start_listeners: Names | None = key(
         None, "Listeners that open before the authorizer is ready.", DISTINCT_OR_NULL, HIGH
     )
-    fetch_max_bytes: Int = key(57_671_680, "Most bytes in one fetch response.", at_least(1024))
+    fetch_max_bytes: Int = key(57_671_680, "Maximum bytes of one fetch response.", at_least(1024))
     inter_broker_listener_name: Text | None = key(
         None, "Listener between brokers; instead of security.inter.broker.protocol."
     )
@@ -62,7 +62,7 @@ class NetworkSettings(ConfigTable):
         1000, "Fetch sessions remembered at once.", at_least(0)
     )
     max_request_partition_size_limit: Int = key(
-        2000, "Most partitions in one DescribeTopicPartitions response.", at_least(1)
+        2000, "Maximum number of partitions in one DescribeTopicPartitions response.", at_least(1)
     )
     num_io_threads: Int = key(
         8, "Threads that serve requests, disk work included.", at_least(1), HIGH
@@ -77,12 +77,12 @@ class NetworkSettings(ConfigTable):
         500, "Waiting requests beyond which reading stops.", at_least(1), HIGH
     )
     request_timeout_ms: Int = key(
-        30_000, "How long a request waits for its answer.", importance=HIGH
+        30_000, "How long a request waits for its response.", importance=HIGH
     )
     socket_connection_setup_timeout_max_ms: Long = key(
-        30_000, "Upper bound of the growing time limit for connecting."
+        30_000, "Upper bound of the connection setup timeout, which grows with each attempt."
     )
-    socket_connection_setup_timeout_ms: Long = key(10_000, "First time limit for connecting.")
+    socket_connection_setup_timeout_ms: Long = key(10_000, "Initial connection setup timeout.")
     socket_listen_backlog_size: Int = key(
         50, "Connections that may wait to be accepted.", at_least(1)
     )

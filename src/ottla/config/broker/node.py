@@ -30,7 +30,7 @@ class NodeSettings(ConfigTable):
     )
     auto_create_topics_enable: Bool = key(
         True,
-        "Create a topic when a client asks for the metadata of an unknown one.",
+        "Create a topic when a client requests the metadata of an unknown one.",
         importance=HIGH,
     )
     background_threads: Int = key(

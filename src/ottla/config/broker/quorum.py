@@ -24,7 +24,7 @@ class QuorumSettings(ConfigTable):
     """Quorum of controllers and retention of the metadata log."""
 
     auto_leader_rebalance_enable: Bool = key(
-        True, "Give leadership back to the preferred replicas from time to time.", importance=HIGH
+        True, "Move leadership back to the preferred replicas periodically.", importance=HIGH
     )
     controller_listener_names: Names = key(
         REQUIRED,
@@ -45,19 +45,19 @@ class QuorumSettings(ConfigTable):
         False, "Let a new controller add itself to the voters.", importance=LOW
     )
     controller_quorum_bootstrap_servers: Names = key(
-        [], "host:port addresses at which the quorum is found.", importance=HIGH
+        [], "host:port addresses of controllers to find the quorum with.", importance=HIGH
     )
     controller_quorum_election_backoff_max_ms: Int = key(
-        1000, "Upper bound of the growing pause between lost elections.", at_least(0), HIGH
+        1000, "Upper bound of the exponential backoff between lost elections.", at_least(0), HIGH
     )
     controller_quorum_election_timeout_ms: Int = key(
-        1000, "A candidate that has not won within this time tries again.", at_least(0), HIGH
+        1000, "A candidate that has not won within this time retries.", at_least(0), HIGH
     )
     controller_quorum_fetch_max_bytes: Int = key(
-        1_048_576, "Most bytes of the metadata log in one answer.", at_least(1), LOW
+        1_048_576, "Maximum bytes of the metadata log in one response.", at_least(1), LOW
     )
     controller_quorum_fetch_snapshot_max_bytes: Int = key(
-        1_048_576, "Most bytes of a metadata snapshot in one answer.", at_least(1), LOW
+        1_048_576, "Maximum bytes of a metadata snapshot in one response.", at_least(1), LOW
     )
     controller_quorum_fetch_timeout_ms: Int = key(
         2000,
@@ -87,7 +87,7 @@ class QuorumSettings(ConfigTable):
     )
     internal_metadata_delete_delay_millis: Long = key(
         60_000,
-        "Wait before old metadata segments and snapshots are removed.",
+        "Delay before old metadata segments and snapshots are removed.",
         importance=LOW,
         internal=True,
     )
@@ -99,7 +99,7 @@ class QuorumSettings(ConfigTable):
     )
     leader_imbalance_check_interval_seconds: Long = key(
         300,
-        "How often the controller looks for leaders that are not the preferred ones.",
+        "How often the controller checks for leaders that are not the preferred replicas.",
         at_least(1),
         HIGH,
     )
@@ -121,7 +121,7 @@ class QuorumSettings(ConfigTable):
         1_073_741_824, "Segment size of the metadata log.", at_least(8_388_608), HIGH
     )
     metadata_log_segment_ms: Long = key(
-        604_800_000, "Time before a new segment of the metadata log is begun.", importance=HIGH
+        604_800_000, "Time before a new segment of the metadata log is rolled.", importance=HIGH
     )
     metadata_max_idle_interval_ms: Int = key(
         500, "How often an idle controller writes a no-op record; 0 never.", at_least(0), LOW
@@ -134,7 +134,7 @@ class QuorumSettings(ConfigTable):
     )
     unclean_leader_election_interval_ms: Long = key(
         300_000,
-        "How often the controller looks for partitions that need such an election.",
+        "How often the controller checks for partitions that need an unclean election.",
         at_least(1),
         internal=True,
     )

@@ -35,9 +35,9 @@ class MetricSettings(ConfigTable):
     """Metrics and their reporters."""
 
     kafka_metrics_polling_interval_secs: Int = key(
-        10, "How often metrics reporters of the old kind are polled.", at_least(1), LOW
+        10, "How often Yammer metrics reporters are polled.", at_least(1), LOW
     )
-    kafka_metrics_reporters: Names = key([], "Metrics reporters of the old kind.", DISTINCT, LOW)
+    kafka_metrics_reporters: Names = key([], "Yammer metrics reporters.", DISTINCT, LOW)
     metric_reporters: Names = key(
         ["org.apache.kafka.common.metrics.JmxReporter"],
         "Plug-ins that receive the metrics.",

@@ -58,7 +58,11 @@ class RemoteLogSettings(ConfigTable):
         30_000, "How often segments are checked for copying and deletion.", at_least(1), LOW
     )
     remote_log_manager_task_retry_backoff_max_ms: Long = key(
-        30_000, "Upper bound of the growing pause between retries.", at_least(1), LOW, internal=True
+        30_000,
+        "Upper bound of the exponential backoff between retries.",
+        at_least(1),
+        LOW,
+        internal=True,
     )
     remote_log_manager_task_retry_backoff_ms: Long = key(
         500, "First pause between retries of a remote task.", at_least(1), LOW, internal=True
@@ -74,12 +78,10 @@ class RemoteLogSettings(ConfigTable):
     )
     remote_log_metadata_manager_class_name: Text = key(
         "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager",
-        "Plug-in that keeps the list of remote segments.",
+        "Plug-in that stores the metadata of remote segments.",
         NON_EMPTY,
     )
-    remote_log_metadata_manager_class_path: Text | None = key(
-        None, "Where that plug-in is loaded from."
-    )
+    remote_log_metadata_manager_class_path: Text | None = key(None, "Class path of that plug-in.")
     remote_log_metadata_manager_impl_prefix: Text = key(
         "rlmm.config.", "Prefix of that plug-in's own settings.", NON_EMPTY
     )
@@ -93,10 +95,8 @@ class RemoteLogSettings(ConfigTable):
     remote_log_storage_manager_class_name: Text | None = key(
         None, "Plug-in that stores segments remotely.", NON_EMPTY
     )
-    remote_log_storage_manager_class_path: Text | None = key(
-        None, "Where that plug-in is loaded from."
-    )
+    remote_log_storage_manager_class_path: Text | None = key(None, "Class path of that plug-in.")
     remote_log_storage_manager_impl_prefix: Text = key(
         "rsm.config.", "Prefix of that plug-in's own settings.", NON_EMPTY
     )
-    remote_log_storage_system_enable: Bool = key(False, "Switch tiered storage on.")
+    remote_log_storage_system_enable: Bool = key(False, "Enable tiered storage.")

@@ -33,7 +33,7 @@ class BrokerSecuritySettings(SecuritySettings):
         604_800_000, "Age beyond which a token cannot be renewed.", at_least(1)
     )
     delegation_token_secret_key: Secret | None = key(
-        None, "Secret that signs delegation tokens; the same on all nodes."
+        None, "Secret that signs delegation tokens; identical on all nodes."
     )
     principal_builder_class: ClassName = key(
         "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",

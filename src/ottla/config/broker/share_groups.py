@@ -13,7 +13,7 @@ class ShareGroupSettings(ConfigTable):
     """Groups whose members share partitions record by record."""
 
     group_share_assignment_interval_ms: Int = key(
-        1000, "Least time between two assignments of a share group.", at_least(0)
+        1000, "Minimum time between two assignments of a share group.", at_least(0)
     )
     group_share_assignors: Names = key(
         ["simple"], "The assignor of share groups.", DISTINCT_NON_EMPTY
@@ -50,9 +50,11 @@ class ShareGroupSettings(ConfigTable):
         60_000, "Largest session timeout a share group may request.", at_least(1)
     )
     group_share_max_share_sessions: Int = key(
-        2000, "Most share sessions on one broker.", at_least(1)
+        2000, "Maximum number of share sessions on one broker.", at_least(1)
     )
-    group_share_max_size: Int = key(200, "Most members of a share group.", between(1, 1000))
+    group_share_max_size: Int = key(
+        200, "Maximum number of members of a share group.", between(1, 1000)
+    )
     group_share_min_assignment_interval_ms: Int = key(
         0, "Smallest assignment interval a share group may request.", at_least(0)
     )
@@ -73,7 +75,7 @@ class ShareGroupSettings(ConfigTable):
     )
     group_share_partition_max_record_locks: Int = key(
         2000,
-        "Most records of one partition that are out for delivery at once.",
+        "Maximum number of records of one partition that are locked for delivery.",
         between(100, 10_000),
     )
     group_share_persister_class_name: Text = key(
