@@ -58,7 +58,7 @@ def test_cluster_class() -> None:
 
 
 def test_cluster_directory() -> None:
-    """log.dirs: the data go to data_dir, give that"""
+    """log.dirs: use data_dir for the data directory"""
     Cluster(config={"log.dirs": "data"})
 
 

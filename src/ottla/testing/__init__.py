@@ -1,4 +1,4 @@
-"""What tests of users (and our own) need: a real node in the process, faults, simulated disks.
+"""Fixtures for tests: real nodes in the test's process, faults, simulated nodes and disks.
 
 The public classes are loaded on first use: pytest imports this package in every run.
 """
@@ -45,7 +45,7 @@ _MODULES = {
     "TestTopic": "ottla.testing.topic",
 }
 
-if not TYPE_CHECKING:  # a misspelt name is an error of type checkers, too
+if not TYPE_CHECKING:  # a misspelt name is an error for type checkers, too
 
     def __getattr__(name: str) -> object:
         """Import the module behind a public name on first use (PEP 562)."""

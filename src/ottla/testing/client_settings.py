@@ -1,4 +1,4 @@
-"""Settings that clients need to reach the broker of `--ottla-url`, in the words of each library.
+"""Client settings for the broker of `--ottla-url`, with the names of each library.
 
 Kafka: the files that its tools take as --command-config.
 """

@@ -54,14 +54,14 @@ TEST_DEFAULTS: Mapping[str, str] = {
     "transaction.two.phase.commit.enable": "true",
     "unstable.api.versions.enable": "true",
 }
-"""What tests want: free ports, no waiting for members that never come, few internal files."""
+"""Defaults for tests: free ports, no initial rebalance delay, few internal partitions."""
 QUORUM_DEFAULTS: Mapping[str, str] = {
     "controller.quorum.election.timeout.ms": "400",
     "controller.quorum.fetch.timeout.ms": "1000",
     "broker.session.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "400",
 }
-"""Of several nodes: a failure is noticed, and a killed broker registers again, within 2 s."""
+"""Timeouts of several nodes: a failure is detected, and a killed broker registers again, in 2 s."""
 _OWN_SETTINGS = (
     "node.id",
     "broker.id",
@@ -70,7 +70,7 @@ _OWN_SETTINGS = (
     "controller.quorum.voters",
     "controller.quorum.bootstrap.servers",
 )
-"""What a cluster of several nodes sets itself."""
+"""Settings that a cluster of several nodes sets itself."""
 
 
 class Cluster:
@@ -81,7 +81,7 @@ class Cluster:
     """
 
     client_settings: Mapping[str, str] = MappingProxyType({})
-    """What clients need besides the address: nothing."""
+    """Client settings besides the address: none."""
 
     @raised_at_the_call
     def __init__(
@@ -128,7 +128,7 @@ class Cluster:
         return self._network
 
     def _clock_moved(self) -> None:
-        """Wait until the nodes have done what is due, with their retention."""
+        """Wait until the nodes have executed due timers and retention."""
         running = [one for one in self.nodes if one.is_running and not one.is_paused]
         for one in running:
             one.run(lambda node: node.clock_moved())
@@ -140,12 +140,12 @@ class Cluster:
 
     @property
     def nodes(self) -> tuple[ThreadedNode, ...]:
-        """The nodes that were started, whether they run or not."""
+        """The nodes that were started, running or not."""
         return tuple(self._nodes.values())
 
     @raised_at_the_call
     def node(self, node_id: int) -> ThreadedNode:
-        """Return a node, whether it runs or not."""
+        """Return a node, running or not."""
         if node_id not in self._nodes:
             self._running()
             known = ", ".join(map(str, self._nodes))
@@ -155,7 +155,7 @@ class Cluster:
 
     @property
     def is_running(self) -> bool:
-        """Whether any node was started, and has neither stopped, halted nor been killed since."""
+        """Whether any node runs: started and not stopped, halted or killed since."""
         return any(one.is_running for one in self.nodes)
 
     @property
@@ -203,8 +203,8 @@ class Cluster:
         """Start a node, or all that do not run, at once; returns when they serve requests.
 
         Raises what a node's start raises. Settings that do not exist are refused with ConfigErrors.
-        A first start that fails leaves nothing behind but a data_dir that was given. Of several
-        nodes one serves only when most of them run.
+        A failed first start removes its files, except in a given data_dir. A node of several serves
+        only while a majority runs.
         """
         if node_id is not None and self._nodes:
             self.node(node_id).start()
@@ -230,7 +230,7 @@ class Cluster:
             except PortTaken:
                 if files is None or attempt + 1 == _PORT_ATTEMPTS:
                     raise
-                files.remove()  # another process was faster: nothing was served yet
+                files.remove()  # another process took a port: nothing was served yet
                 self._nodes = {}
             else:
                 return
@@ -288,7 +288,7 @@ class Cluster:
     def shutdown(self) -> None:
         """Stop all nodes cleanly and at once, but keep their data for the next `start`."""
         running = [one for one in self.nodes if one.is_started]
-        if len(running) > 1:  # with one that stops first, the last ones would have no controller
+        if len(running) > 1:  # otherwise the last ones would stop without a controller
             leaving = [left for one in running if (left := one.begin_leave()) is not None]
             wait(leaving, LEAVE_TIMEOUT_S)
         stopped = [(one, one.begin_stop()) for one in running]
@@ -296,13 +296,13 @@ class Cluster:
         for one, done in stopped:
             try:
                 one.end(done)
-            except Exception as error:  # noqa: BLE001 - the other threads are to be ended, too
+            except Exception as error:  # noqa: BLE001 - the other threads must be ended, too
                 errors.append(error)
         if errors:
             raise errors[0]
 
     def heal(self) -> None:
-        """End all faults: nodes are resumed, disks and links work again. Killed nodes stay down."""
+        """End all faults: resume nodes, repair disks and links. Killed nodes stay down."""
         for one in self.nodes:
             one.heal()
         if self._network is not None:
@@ -324,12 +324,12 @@ class Cluster:
 
     @raised_at_the_call
     def pause(self, node_id: int) -> None:
-        """Let a node do nothing until `resume`, as SIGSTOP would: its connections stay open."""
+        """Suspend a node until `resume`, as SIGSTOP would: its connections stay open."""
         self.node(node_id).pause()
 
     @raised_at_the_call
     def resume(self, node_id: int) -> None:
-        """Let a paused node go on."""
+        """Resume a paused node."""
         self.node(node_id).resume()
 
     # State
@@ -348,7 +348,7 @@ class Cluster:
             for one in self.nodes
             if one.is_running and not one.is_paused and one.run(lambda node: node.controller.active)
         ]
-        return max(found)[1] if found else None  # one that was cut off may not know it yet
+        return max(found)[1] if found else None  # an isolated former controller may not know it yet
 
     def leader(self, topic: str, partition: int = 0) -> int | None:
         """Return the node that leads a partition; None while none does.
@@ -385,14 +385,14 @@ def _start_together(nodes: Sequence[ThreadedNode]) -> None:
 def _refuse_own(given: Mapping[str, str], nodes: int) -> None:
     """Raise ClusterError for settings that cannot be given to a cluster."""
     if not {"log.dirs", "log.dir"}.isdisjoint(given):
-        raise ClusterError("log.dirs: the data go to data_dir, give that")
+        raise ClusterError("log.dirs: use data_dir for the data directory")
     for name in _OWN_SETTINGS if nodes > 1 else ():
         if name in given:
             raise ClusterError(f"{name}: a cluster of several nodes sets it itself")
 
 
 class ForeignCluster:
-    """Somebody else's broker, for the same tests: nothing can be started, stopped or killed."""
+    """An external broker (--ottla-url): it cannot be started, stopped or killed."""
 
     is_running = True
 
@@ -403,7 +403,7 @@ class ForeignCluster:
 
     @raised_at_the_call
     def __enter__(self) -> Self:
-        """Ask whether it is there: tests would otherwise wait for it one by one."""
+        """Check that the broker responds: otherwise each test would wait for it."""
         from ottla.clients.blocking import Admin
 
         try:
@@ -417,16 +417,16 @@ class ForeignCluster:
         return None
 
     def check_topic_settings(self, settings: Mapping[str, str]) -> None:
-        """Leave it to the broker, which may have settings that Ottla does not know."""
+        """Accept all names: the broker may have settings that Ottla does not know."""
 
     def _refuse(self, _node_id: int | None = None) -> NoReturn:
-        raise ClusterError(f"{self.bootstrap} is not ours to stop (--ottla-url)")
+        raise ClusterError(f"{self.bootstrap} cannot be controlled by tests (--ottla-url)")
 
     kill = shutdown = restart = start = stop = pause = resume = _refuse
 
 
 def as_text(value: object) -> str:
-    """Return a setting's value as it stands in a file of Kafka."""
+    """Return a setting's value as the text in a properties file."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""The files and ports of a cluster of several real nodes, which are known before the first start.
+"""The files and ports of a cluster of several real nodes, chosen before the first start.
 
 Kafka: org.apache.kafka.common.test.TestKitNodes.
 """
@@ -32,14 +32,14 @@ def node_directory(data_dir: str, node_id: int) -> str:
 
 
 class ClusterFiles:
-    """A directory with one for each node, and the nodes' addresses, which clients have."""
+    """The cluster's directory, with one per node and a file of the nodes' addresses."""
 
     def __init__(self, data_dir: str, nodes: int) -> None:
         self._root = Path(data_dir)
         self._nodes = nodes
 
     def prepare(self, config: Mapping[str, str]) -> tuple[dict[int, str], bool]:
-        """Return `listeners` by node id, and whether the cluster was formatted just now."""
+        """Return `listeners` by node id, and whether this call formatted the cluster."""
         kept = self._root / _ADDRESSES
         if not kept.exists():
             listeners = free_listeners(config["listeners"], self._nodes)
@@ -76,7 +76,7 @@ class ClusterFiles:
             format_node(own, quorum, {path: RealDirectory(path, create=True)}, random_uuid)
 
     def remove(self) -> None:
-        """Remove what `prepare` made."""
+        """Remove the files of `prepare`."""
         for node_id in range(1, self._nodes + 1):
             shutil.rmtree(node_directory(str(self._root), node_id), ignore_errors=True)
         (self._root / _ADDRESSES).unlink(missing_ok=True)
@@ -109,10 +109,10 @@ def free_listeners(listeners: str, nodes: int) -> dict[int, str]:
 
 
 def _free_port(host: str, held: ExitStack) -> int:
-    """Return a port that is free and that no outgoing connection gets by chance.
+    """Return a free port outside the range of ephemeral ports.
 
-    A client that tries the address of a node that is down again and again would once be given just
-    that port, and so be connected to itself.
+    A client that reconnects to a node that is down could get the node's port as its own, and would
+    then be connected to itself.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for _ in range(1000):

@@ -1,6 +1,6 @@
-"""Which records a test expects.
+"""Criteria for the records that a test expects.
 
-Kafka: nothing like it.
+Kafka: none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Data: TypeAlias = bytes | bytearray | memoryview | str | None
 
 
 class Criteria:
-    """Which records count; `...` is any. A value that is neither bytes, str nor None is JSON."""
+    """Criteria of a record; `...` matches any. Values other than bytes, str and None are JSON."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Criteria:
 
 
 def as_bytes(value: Data) -> bytes | None:
-    """Return what goes over the wire."""
+    """Return the bytes that are sent."""
     if value is None or isinstance(value, bytes):
         return value
     return value.encode() if isinstance(value, str) else bytes(value)

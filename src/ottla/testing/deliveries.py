@@ -1,6 +1,6 @@
-"""Deliveries to the share consumers of a test: how often each record came to which group.
+"""Deliveries to the share consumers of a test: how often each group got each record.
 
-Kafka: nothing like it.
+Kafka: none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MAX_LISTED = 20
 
 
 class CountedShareConsumer(ShareConsumer):
-    """A share consumer that reports what it gets."""
+    """A share consumer that reports its records to a callback."""
 
     def __init__(
         self, *topics: str, on_records: Callable[[list[ShareRecord]], None], **settings: Any
@@ -47,7 +47,7 @@ class GroupDeliveries:
             self.counts[key] = max(self.counts.get(key, 0), record.delivery_count)
 
     def check(self, group: str, records: Iterable[ConsumerRecord], times: int) -> None:
-        """Raise AssertionError unless each record was delivered so often."""
+        """Raise AssertionError unless each record was delivered `times` times."""
         wrong = []
         for record in records:
             key = record.topic, record.partition, record.offset

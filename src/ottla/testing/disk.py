@@ -1,9 +1,9 @@
-"""A disk in memory that forgets: what was not synced may be lost, torn or out of order.
+"""A simulated disk in memory: unsynced data may be lost, torn or reordered by a crash.
 
 It implements the log's Directory protocol. A `crash` keeps what was synced and, decided by the
 seed, any part of the rest: single writes may be missing or cut at any byte, lengths may be old,
 names may be missing or still be the old ones, in the order per directory in which they were made.
-Every call that changes something is numbered; faults are asked for by number or by a predicate.
+Every call that changes the disk is numbered; faults are selected by number or by a predicate.
 
 Kafka: none; after FoundationDB's and TigerBeetle's simulated storage.
 """
@@ -27,7 +27,7 @@ UNLIMITED = 1 << 40
 
 
 class SimulatedCrash(BaseException):
-    """The power went; not an OSError, so that nothing on the way handles it."""
+    """A simulated crash; not an OSError, so that no handler of disk errors catches it."""
 
 
 class Call(NamedTuple):
@@ -39,7 +39,7 @@ class Call(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """What happens at a call that `matches`: an errno, or a crash when it is 0."""
+    """The effect on a call that `matches`: an errno, or a crash if it is 0."""
 
     matches: Callable[[Call], bool]
     error_number: int
@@ -138,34 +138,34 @@ class SimulatedFile:
         """Do nothing: a closed file opens itself again."""
 
     def moved(self, path: str) -> None:
-        """Take note of the new name."""
+        """Store the new name."""
         self._path = path
 
 
 class SimulatedOpenDirectory:
     """A directory held open; dead after a crash."""
 
-    __slots__ = ("_disk", "_folder", "_life", "_path")
+    __slots__ = ("_directory", "_disk", "_life", "_path")
 
-    def __init__(self, disk: SimulatedDisk, path: str, folder: DirectoryNode) -> None:
+    def __init__(self, disk: SimulatedDisk, path: str, directory: DirectoryNode) -> None:
         self._disk = disk
         self._path = path
-        self._folder = folder
+        self._directory = directory
         self._life = disk.life
 
     def _file(self, name: str) -> SimulatedFile:
         if self._life != self._disk.life:
             raise OSError(errno.EBADF, "the handle is from before the crash", self._path)
-        entry = self._folder.names.get(name)
-        if self._folder.is_removed or not isinstance(entry, FileNode):
+        entry = self._directory.names.get(name)
+        if self._directory.is_removed or not isinstance(entry, FileNode):
             raise FileNotFoundError(errno.ENOENT, "no such file", name)
         return SimulatedFile(self._disk, f"{self._path}/{name}", entry)
 
     def write_file(self, name: str, data: Buffer) -> None:
         """Make a file, or replace what it holds: each step a call that may fail."""
-        if name not in self._folder.names and not self._folder.is_removed:
+        if name not in self._directory.names and not self._directory.is_removed:
             self._disk.change("create", f"{self._path}/{name}")
-            self._folder.put(name, FileNode())
+            self._directory.put(name, FileNode())
         file = self._file(name)
         file.truncate(0)
         file.write_at(0, data)
@@ -178,14 +178,14 @@ class SimulatedOpenDirectory:
         """Move, over an existing file."""
         self._file(old)
         self._disk.change("rename", f"{self._path}/{new}")
-        self._folder.change([(new, self._folder.names[old]), (old, None)])
+        self._directory.change([(new, self._directory.names[old]), (old, None)])
 
     def sync(self) -> None:
         """Make the names inside durable."""
         if self._life != self._disk.life:
             raise OSError(errno.EBADF, "the handle is from before the crash", self._path)
         self._disk.change("sync_directory", self._path)
-        self._folder.sync()
+        self._directory.sync()
 
     def close(self) -> None:
         """Do nothing: handles are never reused."""
@@ -200,7 +200,7 @@ class SimulatedLock:
         self._life = disk.life
 
     def release(self) -> None:
-        """Let it go; a lock of an earlier life is gone already."""
+        """Release the lock; no-op for a lock from before a crash."""
         if self._life == self._disk.life:
             self._disk.locks.discard(self._path)
 
@@ -213,20 +213,20 @@ class SimulatedDisk:
         self.rng = Random(seed)  # noqa: S311 - repeatable on purpose
         self.capacity_bytes = capacity_bytes
         self.now_ms = 0
-        """What files get as the time of their last change; moved by hand."""
+        """The modification time of changed files, in ms; set by the owner of the disk."""
         self.calls = 0
         """Changing calls so far."""
         self.reads = 0
         self.life = 0
         self.is_down = False
-        """Whether a crash struck that no `crash` or `kill` has followed: nothing works then."""
+        """Whether a crash fault struck without a call of `crash` or `kill`: all calls fail."""
         self.on_crash: Callable[[], None] | None = None
         """Called when a crash strikes, before it is raised."""
         self.on_call: Callable[[str, str, int], None] | None = None
         """Called with kind, path and size of every operation, reads too; the size is that of what
         was written, read or freed."""
         self.cold_probability = 0.0
-        """Of a read that would have to wait for the disk."""
+        """Probability that a read has to wait for the disk."""
         self.locks: set[str] = set()
         self.trace: list[Call] | None = None
         self._faults: list[Fault] = []
@@ -254,7 +254,7 @@ class SimulatedDisk:
         self.fail(lambda call: call.number == number, 0)
 
     def heal(self) -> None:
-        """Forget all faults that did not strike yet."""
+        """Remove all pending faults."""
         self._faults.clear()
 
     def count(self, kind: str, path: str, size: int, freed: int = 0) -> Fault | None:
@@ -308,7 +308,7 @@ class SimulatedDisk:
             self.strike(fault)
 
     def strike(self, fault: Fault) -> None:
-        """Raise what the fault says."""
+        """Raise the error of the fault."""
         if fault.error_number == 0:
             self.is_down = True
             if self.on_crash is not None:
@@ -317,7 +317,7 @@ class SimulatedDisk:
         raise OSError(fault.error_number, f"simulated {errno.errorcode[fault.error_number]}")
 
     def crash(self) -> None:
-        """Cut the power: all handles and locks die, unsynced bytes and names are at risk."""
+        """Simulate a power failure: handles and locks become invalid, unsynced data may be lost."""
         self._root = self._root.after_crash(self.rng)
         self.life += 1
         self.is_down = False
@@ -325,14 +325,14 @@ class SimulatedDisk:
         self._faults.clear()
 
     def kill(self) -> None:
-        """End the process only: handles and locks die, every byte written stays."""
+        """Simulate the end of the process: handles and locks become invalid, written data stays."""
         self.life += 1
         self.is_down = False
         self.locks.clear()
         self._faults.clear()
 
     def erase(self) -> None:
-        """Take another disk, which is empty."""
+        """Replace the disk by an empty one."""
         self.kill()
         self._root = DirectoryNode()
 
@@ -346,18 +346,18 @@ class SimulatedDisk:
 
     def named_content(self, path: str) -> bytes:
         """Return the content of the file that has this name durably; nothing without one."""
-        folder = self._root
+        directory = self._root
         *parents, name = path.split("/")
         for one in parents:
-            entry = folder.durable.get(one)
+            entry = directory.durable.get(one)
             if not isinstance(entry, DirectoryNode):
                 return b""
-            folder = entry
-        file = folder.durable.get(name)
+            directory = entry
+        file = directory.durable.get(name)
         return bytes(file.data) if isinstance(file, FileNode) else b""
 
     def flip_bit(self, path: str, position: int, bit: int) -> None:
-        """Let one bit of a file rot."""
+        """Flip one bit of a file."""
         self._file(path).flip_bit(position, bit)
 
     def used_bytes(self) -> int:
@@ -366,37 +366,37 @@ class SimulatedDisk:
 
     # Directory
 
-    def _folder(self, path: str) -> DirectoryNode:
-        folder = self._root
+    def _directory(self, path: str) -> DirectoryNode:
+        directory = self._root
         for name in path.split("/") if path else ():
-            entry = folder.names.get(name)
+            entry = directory.names.get(name)
             if not isinstance(entry, DirectoryNode):
                 raise FileNotFoundError(errno.ENOENT, "no such directory", path)
-            folder = entry
-        return folder
+            directory = entry
+        return directory
 
     def _parent(self, path: str) -> tuple[DirectoryNode, str]:
         parent, _, name = path.rpartition("/")
-        return self._folder(parent), name
+        return self._directory(parent), name
 
     def _file(self, path: str) -> FileNode:
-        folder, name = self._parent(path)
-        entry = folder.names.get(name)
+        directory, name = self._parent(path)
+        entry = directory.names.get(name)
         if not isinstance(entry, FileNode):
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         return entry
 
     def open(self, path: str, *, create: bool = False) -> SimulatedFile:
-        """Return a handle, making the file when asked to."""
-        folder, name = self._parent(path)
-        if create and name not in folder.names:
+        """Return a handle; with create, missing files are created."""
+        directory, name = self._parent(path)
+        if create and name not in directory.names:
             self.change("create", path)
-            folder.put(name, FileNode())
+            directory.put(name, FileNode())
         return SimulatedFile(self, path, self._file(path))
 
     def open_directory(self, path: str) -> SimulatedOpenDirectory:
         """Return a handle of a directory."""
-        return SimulatedOpenDirectory(self, path, self._folder(path))
+        return SimulatedOpenDirectory(self, path, self._directory(path))
 
     def make_file(self, path: str, size: int) -> None:
         """Make a file of zeros."""
@@ -410,42 +410,42 @@ class SimulatedDisk:
         self.open(path, create=True).write_at(position, data)
 
     def exists(self, path: str) -> bool:
-        """Say whether the name is there."""
+        """Whether the name exists."""
         try:
-            folder, name = self._parent(path)
+            directory, name = self._parent(path)
         except FileNotFoundError:
             return False
-        return name in folder.names
+        return name in directory.names
 
     def is_directory(self, path: str) -> bool:
-        """Say whether the name is a directory."""
-        folder, name = self._parent(path)
-        return isinstance(folder.names.get(name), DirectoryNode)
+        """Whether the name is a directory."""
+        directory, name = self._parent(path)
+        return isinstance(directory.names.get(name), DirectoryNode)
 
     def list(self, path: str = "") -> list[str]:
         """Return the names inside, sorted."""
-        return sorted(self._folder(path).names)
+        return sorted(self._directory(path).names)
 
     def make(self, path: str) -> None:
         """Create a directory."""
-        folder, name = self._parent(path)
-        if name not in folder.names:
+        directory, name = self._parent(path)
+        if name not in directory.names:
             self.change("make", path)
-            folder.put(name, DirectoryNode())
+            directory.put(name, DirectoryNode())
 
     def remove(self, path: str) -> None:
         """Remove a file."""
         self.change("remove", path, len(self._file(path).data))
-        folder, name = self._parent(path)
-        folder.put(name, None)
+        directory, name = self._parent(path)
+        directory.put(name, None)
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory."""
-        folder, name = self._parent(path)
-        entry = folder.names.get(name)
+        directory, name = self._parent(path)
+        entry = directory.names.get(name)
         if entry is not None:
             self.change("remove", path, _length(entry))
-            folder.put(name, None)
+            directory.put(name, None)
             if isinstance(entry, DirectoryNode):
                 entry.is_removed = True
 
@@ -467,14 +467,14 @@ class SimulatedDisk:
         """Give a file a second name."""
         content = self._file(old)
         self.change("link", new)
-        folder, name = self._parent(new)
-        folder.put(name, content)
+        directory, name = self._parent(new)
+        directory.put(name, content)
 
     def sync(self, path: str = "") -> None:
         """Make the names inside durable."""
-        folder = self._folder(path)
+        directory = self._directory(path)
         self.change("sync_directory", path)
-        folder.sync()
+        directory.sync()
 
     def size(self, path: str) -> int:
         """Return a file's length."""
@@ -524,9 +524,9 @@ class SimulatedDisk:
             self.sync(path.rpartition("/")[0])
 
 
-def _used(folder: DirectoryNode) -> int:
+def _used(directory: DirectoryNode) -> int:
     total = 0
-    for entry in folder.names.values():
+    for entry in directory.names.values():
         total += _used(entry) if isinstance(entry, DirectoryNode) else len(entry.data.rstrip(b"\0"))
     return total
 
@@ -537,9 +537,9 @@ def _length(entry: DirectoryNode | FileNode) -> int:
     return len(entry.data)
 
 
-def _paths(folder: DirectoryNode, prefix: str) -> list[str]:
+def _paths(directory: DirectoryNode, prefix: str) -> list[str]:
     found = []
-    for name, entry in folder.names.items():
+    for name, entry in directory.names.items():
         path = f"{prefix}{name}"
         if isinstance(entry, DirectoryNode):
             found += _paths(entry, f"{path}/")

@@ -1,4 +1,4 @@
-"""What the fixtures raise.
+"""Exceptions of the fixtures.
 
 Kafka: none.
 """
@@ -7,4 +7,4 @@ from __future__ import annotations
 
 
 class ClusterError(RuntimeError):
-    """The cluster was asked for something it cannot do; one line."""
+    """A request that the cluster cannot execute; the text is one line."""

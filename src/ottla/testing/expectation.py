@@ -1,6 +1,6 @@
-"""What a test expects of a topic: a number of records and a time limit.
+"""Expectations about a topic: a number of records and a time limit.
 
-Kafka: nothing like it.
+Kafka: none.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ReadableTopic(Protocol):
-    """What an expectation needs of a topic."""
+    """The methods of a topic that an expectation uses."""
 
     def reader(self, *, read_committed: bool) -> Reader:
         """Return a reader from the start of the topic."""
@@ -45,7 +45,7 @@ class Expectation:
 
     @raised_at_the_call
     def within(self, seconds: float) -> Self:
-        """Set the time limit: 0, as without it, looks at the records that are there now."""
+        """Set the time limit; 0, the default, checks the existing records only."""
         if not isinstance(seconds, int | float):
             self._topic.checked(self)  # one error is enough
             raise TypeError(f"within(seconds) takes a number of seconds, not {seconds!r}")
@@ -54,7 +54,7 @@ class Expectation:
 
     @raised_at_the_call
     def at_least(self, count: int) -> list[ConsumerRecord]:
-        """Return the matching records as soon as there are so many; AssertionError at the limit."""
+        """Return the matching records once there are `count`; AssertionError at the limit."""
         self._check_count("at_least", count)
         with self._reader() as reader:
             for found in self._readings(reader):
@@ -64,9 +64,9 @@ class Expectation:
 
     @raised_at_the_call
     def exactly(self, count: int) -> list[ConsumerRecord]:
-        """Return the matching records at the limit, when there were so many and no more.
+        """Return the matching records at the limit if there are exactly `count`.
 
-        It waits until the limit to prove that no more come; AssertionError as soon as one does.
+        Waits until the limit to detect additional records; AssertionError as soon as one arrives.
         """
         self._check_count("exactly", count)
         with self._reader() as reader:

@@ -1,4 +1,4 @@
-"""A cluster's clock that tests move ahead: "eight days later" takes no time.
+"""A cluster's clock that tests can advance without waiting.
 
 Kafka: org.apache.kafka.common.utils.MockTime.
 """
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class ClusterClock:
-    """The clock of all nodes of a `Cluster`; clients have the machine's."""
+    """The clock of all nodes of a `Cluster`; clients use the system clock."""
 
     def __init__(self, moved: Callable[[], None]) -> None:
-        """Take what makes the nodes look at it again."""
+        """Take the callback that notifies the nodes of a change."""
         self._moved = moved
         self._machine = SystemClock()
         self.ahead_ms = 0
-        """How far it is ahead of the machine's."""
+        """Offset from the system clock, in ms."""
 
     def now_ms(self) -> int:
         """Milliseconds since the Unix epoch."""
@@ -40,7 +40,7 @@ class ClusterClock:
         seconds: float = 0,
         milliseconds: float = 0,
     ) -> None:
-        """Let time pass on all nodes: what is due is done, retention among it."""
+        """Advance the time of all nodes: due timers fire, and retention is applied."""
         whole_seconds = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
         step_ms = round(whole_seconds * 1000 + milliseconds)
         if step_ms < 0:

@@ -1,4 +1,4 @@
-"""Disks of real nodes that are full, frozen or lost, as long as a test wants.
+"""Injected disk faults of real nodes: full, frozen or lost disks.
 
 Kafka: none; its tests replace directories by files.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class DiskFaults:
-    """What is wrong with the disks of a node; `heal` ends all of it."""
+    """Faults of the disks of a node; `heal` ends all of them."""
 
     def __init__(self) -> None:
         self._error = 0
@@ -32,7 +32,7 @@ class DiskFaults:
         self._error = errno.ENOSPC
 
     def freeze(self) -> None:
-        """Let flushes wait until `heal`; what is written stays in the page cache."""
+        """Let flushes wait until `heal`; writes stay in the page cache."""
         self._thawed.clear()
 
     def lose(self) -> None:

@@ -1,4 +1,4 @@
-"""Links of real nodes that are cut or slow, as long as a test wants.
+"""Injected faults of real nodes' links: cut and slow links.
 
 A node's loop opens its connections to other nodes, so it holds back their bytes in both directions;
 its listening sockets accept clients, whose bytes they hold back.
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from ottla.types import Buffer
 
 CLIENTS: Final = "clients"
-"""The other end of a link to all that is no node."""
+"""The end of a link for all peers that are not nodes."""
 End = int | str
-_LOOK_AGAIN_S = 0.01
+_POLL_S = 0.01
 _SCRATCH_BYTES = 64 * 1024
 
 
 class NetworkFaults:
-    """What is wrong with the links of a cluster: an end is a node's id, or CLIENTS."""
+    """Faults of the links of a cluster; an end is a node's id, or CLIENTS."""
 
     def __init__(self, node_ids: Iterable[int]) -> None:
         """Take the nodes that have links."""
@@ -44,7 +44,7 @@ class NetworkFaults:
         """By port: the node that listens on it, or that opened a connection from it."""
 
     def cut(self, one: End, other: End, *, one_way: bool = False) -> None:
-        """Let nothing arrive until `heal`: connections stay open and are silent.
+        """Hold all bytes back until `heal`; connections stay open.
 
         With one_way, bytes of the second end still arrive at the first.
         """
@@ -54,12 +54,12 @@ class NetworkFaults:
             self._cut[other, one] = None
 
     def delay(self, one: End, other: End, seconds: float) -> None:
-        """Let bytes between two nodes, or from a node to clients, arrive so much later."""
+        """Delay bytes between two nodes, or from a node to clients."""
         self._check(one, other)
         self._delays_s[one, other] = self._delays_s[other, one] = seconds
 
     def drop(self, one: int, other: int) -> None:
-        """Reset the connections between two nodes, once; they may be opened again at once."""
+        """Reset the current connections between two nodes; new ones may be opened."""
         self._check(one, other)
         for relay in list(self._relays):
             if {relay.source, relay.target} == {one, other}:
@@ -87,9 +87,9 @@ class NetworkFaults:
                         self.cut(one, other)
 
     def heal(self) -> None:
-        """Let everything arrive, also what was held back between nodes.
+        """Deliver everything, including bytes held back between nodes.
 
-        Connections of clients that lost something end.
+        Client connections that lost bytes are closed.
         """
         self._cut.clear()
         self._delays_s.clear()
@@ -102,23 +102,23 @@ class NetworkFaults:
         return (source, target) in self._cut
 
     def delay_s(self, source: End, target: End) -> float:
-        """Return how much later bytes arrive."""
+        """Return the delay of a direction."""
         return self._delays_s.get((source, target), 0.0)
 
     def peer_of(self, port: int) -> End:
-        """Return who has a connection from this port."""
+        """Return the end that a connection from this port belongs to."""
         return self.node_ports.get(port, CLIENTS)
 
     def broke(self, accepted: Accepted) -> None:
-        """Keep a client's connection that lost something, to end it."""
+        """Register a client's connection that lost bytes, to close it."""
         self._broken.append(accepted)
 
     def opened(self, relay: Relay) -> None:
-        """Keep a connection, to reset it."""
+        """Register an open connection."""
         self._relays[relay] = None
 
     def ended(self, relay: Relay) -> None:
-        """Forget a connection."""
+        """Unregister a closed connection."""
         self._relays.pop(relay, None)
 
 
@@ -146,9 +146,9 @@ class Pipe:
             return
         self._waiting.append((self._loop.time() + delay_s, data))
         if len(self._waiting) == 1:
-            self._loop.call_later(_LOOK_AGAIN_S, self._look_again)
+            self._loop.call_later(_POLL_S, self._deliver_due)
 
-    def _look_again(self) -> None:
+    def _deliver_due(self) -> None:
         now_s = self._loop.time()
         while self._waiting and not self._faults.is_cut(*self._ends):
             due_s, data = self._waiting[0]
@@ -157,7 +157,7 @@ class Pipe:
             self._deliver(data)
             del self._waiting[:1]
         if self._waiting:
-            self._loop.call_later(_LOOK_AGAIN_S, self._look_again)
+            self._loop.call_later(_POLL_S, self._deliver_due)
 
     def close(self) -> None:
         """Deliver nothing more."""
@@ -252,7 +252,7 @@ def connecting(
             if target is None or target == node_id:
                 return await super().create_connection(make, host, port, **more)
             while faults.is_cut(node_id, target) or faults.is_cut(target, node_id):  # noqa: ASYNC110 - other threads heal
-                await asyncio.sleep(_LOOK_AGAIN_S)
+                await asyncio.sleep(_POLL_S)
             relay = Relay(self, faults, make(), (node_id, target))
             return await super().create_connection(lambda: relay, host, port, **more)
 
@@ -291,7 +291,7 @@ class _Listening:
 
 
 class Accepted:
-    """A client's connection: a cut one takes bytes and passes none on; `heal` ends it."""
+    """A client's connection; while it is cut, bytes are discarded, and `heal` closes it."""
 
     def __init__(self, sock: socket.socket, faults: NetworkFaults, node_id: int, port: int) -> None:
         self._socket = sock
@@ -307,11 +307,11 @@ class Accepted:
         self.close = sock.close
 
     def __getattr__(self, name: str) -> Any:
-        """Give the socket itself to TLS, which takes it over: faults do not reach its bytes."""
+        """Return the socket's attributes for TLS, which bypasses the faults."""
         return getattr(self._socket, name)
 
     def _is_cut(self, *, out: bool) -> bool:
-        """Whether bytes go nowhere."""
+        """Whether bytes of a direction are discarded."""
         ends = (self._node_id, CLIENTS) if out else (CLIENTS, self._node_id)
         if not self._faults.is_cut(*ends) or self._faults.peer_of(self._port) != CLIENTS:
             return False
@@ -321,7 +321,7 @@ class Accepted:
         return True
 
     def end(self) -> None:
-        """End the connection, seen by both sides."""
+        """Shut the connection down in both directions."""
         with suppress(OSError):  # one side has closed it meanwhile
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -332,7 +332,7 @@ class Accepted:
         return self._socket.fileno()
 
     def send(self, data: Buffer) -> int:
-        """Send what there is room for, all of it into a link that is cut or slow."""
+        """Send what fits into the socket; a cut or slow link accepts all bytes."""
         if self._is_cut(out=True):
             return len(data)
         if not self._faults.delay_s(self._node_id, CLIENTS) and self._out is None:
@@ -351,7 +351,7 @@ class Accepted:
             self.end()
 
     def recv_into(self, buffer: bytearray | memoryview) -> int:
-        """Take bytes; those of a link that is cut are lost."""
+        """Receive bytes; those of a cut link are lost."""
         count = self._socket.recv_into(buffer)
         if count and self._is_cut(out=False):
             raise BlockingIOError

@@ -1,4 +1,4 @@
-"""Files and directories of a simulated disk: what is durable, and what changed since.
+"""Files and directories of a simulated disk: durable state and later changes.
 
 A change keeps what it replaced, so that `sync` costs what was written since the last one and a
 crash can go back to the durable state before it replays any part of the changes.
@@ -82,7 +82,7 @@ class FileNode:
         return data, length
 
     def flip_bit(self, position: int, bit: int) -> None:
-        """Let a durable bit rot."""
+        """Flip a bit of the durable content."""
         self.data[position] ^= 1 << bit
 
     def after_crash(self, rng: Random) -> FileNode:

@@ -1,6 +1,6 @@
-"""What the `kafka` fixtures are: fresh names, topics, waiting on state, settings for any client.
+"""The object of the `kafka` fixtures: unique names, topics, waiting, settings for any client.
 
-Kafka: nothing like it; its users start containers.
+Kafka: none; its users start containers.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Timeouts(TypedDict):
 
 
 _TIMEOUTS: Final[Timeouts] = {"request_timeout_ms": 5000, "default_api_timeout_ms": 15_000}
-"""Of the fixture's clients: nodes of tests answer within seconds or not at all."""
+"""Timeouts of the fixture's clients: nodes of tests respond within seconds or not at all."""
 
 
 class KafkaFactory(Protocol):
@@ -82,7 +82,7 @@ class Kafka:
         self._admin: Admin | None = None
         self._consumers: list[Consumer | ShareConsumer] = []
         self._deliveries: dict[str, GroupDeliveries] = {}
-        self._making = threading.Lock()  # tests have threads: one of two producers was never closed
+        self._making = threading.Lock()  # threads of a test share one producer
 
     def __enter__(self) -> Self:
         return self
@@ -115,7 +115,7 @@ class Kafka:
     def transaction(self, transactional_id: str | None = None) -> Iterator[Producer]:
         """Send records in a transaction: it commits at the block's end, or aborts on an error.
 
-        An id of the test's own is made up unless one is given.
+        A unique id is generated unless one is given.
         """
         from ottla.clients.blocking import Producer
 
@@ -209,7 +209,7 @@ class Kafka:
     ) -> ShareConsumer:
         """Return a native share consumer of a group that reads from the beginning.
 
-        `assert_delivered` knows what it returns. Close it, or use it in `with`; the end of the test
+        `assert_delivered` checks its records. Close it, or use it in `with`; the end of the test
         closes one that is left open.
         """
         from ottla.clients.admin.configs import ConfigResource, ResourceType
@@ -303,7 +303,7 @@ class Kafka:
 
     @raised_at_the_call
     def assert_delivered(self, *topics: str, group: str, times: int = 1) -> None:
-        """Check that consumers of `share_consumer` got each record of the topics so many times."""
+        """Check that consumers of `share_consumer` got each record of the topics `times` times."""
         names = set(map(str, topics))
         records = [r for topic in self.topics if str(topic) in names for r in topic.records()]
         self._deliveries[group].check(group, records, times)
@@ -385,7 +385,7 @@ class Kafka:
     @property
     def _own(self) -> Cluster:
         if isinstance(self.cluster, ForeignCluster):
-            raise ClusterError(f"{self.bootstrap} is not ours to disturb (--ottla-url)")
+            raise ClusterError(f"{self.bootstrap} cannot have faults injected (--ottla-url)")
         return self.cluster
 
     @raised_at_the_call
@@ -410,12 +410,12 @@ class Kafka:
 
     @raised_at_the_call
     def pause(self, node: int = 1) -> None:
-        """Let a node do nothing until `resume`, as SIGSTOP would."""
+        """Suspend a node until `resume`, as SIGSTOP would."""
         self.cluster.pause(node)
 
     @raised_at_the_call
     def resume(self, node: int = 1) -> None:
-        """Let a paused node go on."""
+        """Resume a paused node."""
         self.cluster.resume(node)
 
     def describe(self) -> str:
@@ -423,7 +423,7 @@ class Kafka:
         if not self.cluster.is_running:
             return "the broker is not running"
         if isinstance(self.cluster, Cluster):
-            self.cluster.heal()  # else the report waits for a node that a test has paused
+            self.cluster.heal()  # otherwise the report would wait for a paused node
         lines = []
         try:
             lines.append(f"broker {self.bootstrap}")
@@ -431,7 +431,7 @@ class Kafka:
                 lines += [f"topic {topic!s}:", table(topic.records(), 20)]
             lines += [f"group {group}: lag {self.lag(group)}" for group in self.groups]
         except Exception as error:  # noqa: BLE001 - a report must not hide the test's own failure
-            lines.append(f"(the broker could not be asked: {error})")
+            lines.append(f"(the broker does not respond: {error})")
         return "\n".join(lines)
 
     def remove_exact_topics(self) -> None:

@@ -1,4 +1,4 @@
-"""What real nodes of a `Cluster` take from outside: a clock that moves, links and disks that fail.
+"""The environment of a `Cluster`'s real nodes: an adjustable clock, faulty links and disks.
 
 Kafka: none.
 """
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 
 class Outside:
-    """Shared by the nodes of a cluster."""
+    """The clock and the links that the nodes of a cluster share."""
 
     def __init__(self, clock: ClusterClock, network: NetworkFaults | None) -> None:
-        """Without network faults links are the machine's."""
+        """Without network faults the nodes use the system's network."""
         self._clock = clock
         self._network = network
 
     def environment(self, node_id: int, disk: DiskFaults) -> RealEnvironment:
-        """Return what a node takes from its machine."""
+        """Return the environment of a node."""
         return FaultyEnvironment(self._clock, disk, self._network, node_id)
 
     def new_loop(self, node_id: int) -> asyncio.AbstractEventLoop:
@@ -43,7 +43,7 @@ class Outside:
 
 
 class FaultyEnvironment(RealEnvironment):
-    """The machine, with a cluster's clock, a node's disks and its links."""
+    """The real environment with the cluster's clock and injected disk and link faults."""
 
     def __init__(
         self, clock: ClusterClock, disk: DiskFaults, network: NetworkFaults | None, node_id: int

@@ -1,7 +1,7 @@
 """The pytest plug-in: fixtures `kafka`, `kafka_module`, `kafka_session` and `kafka_cluster`.
 
-Loaded in every pytest run once Ottla is installed, so it imports nothing of Ottla until a fixture
-is asked for.
+Loaded in every pytest run once Ottla is installed, so it imports Ottla on the first use of a
+fixture.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Let the package be imported as it is: pytest would rewrite all of a plug-in's asserts.
 
     That costs every run that imports Ottla, and a node imports on its own thread: two threads that
-    parse at once are an error in Python before 3.11.8. Where pytest keeps its marks otherwise, it
-    goes on rewriting.
+    parse at once are an error in Python before 3.11.8. If pytest stores its marks
+    differently, it continues to rewrite.
     """
     hook = getattr(early_config.pluginmanager, "rewrite_hook", None)
     marked = getattr(hook, "_must_rewrite", None)
@@ -166,7 +166,7 @@ def _opened(request: pytest.FixtureRequest) -> Iterator[Kafka]:
 def _entered(
     opened: ExitStack, make: Callable[[], Cluster | ForeignCluster]
 ) -> Cluster | ForeignCluster:
-    """Start a cluster; what is wrong with its settings fails the test without a traceback."""
+    """Start a cluster; invalid settings fail the test without a traceback."""
     from ottla.config.problems import ConfigErrors
     from ottla.errors import OttlaError
     from ottla.testing.errors import ClusterError
@@ -194,7 +194,7 @@ def _close(fixture: Kafka) -> None:
 def _options(
     config: Mapping[str, object] | None = None, nodes: int = 1, **unknown: object
 ) -> dict[str, Any]:
-    """Return what a cluster of the test's own is made with; empty when the shared one will do."""
+    """Return the arguments of the test's own cluster; empty if the shared one is used."""
     if unknown:
         wrong = ", ".join(unknown)
         pytest.fail(f"@pytest.mark.kafka takes config= and nodes=, not {wrong}", pytrace=False)

@@ -1,6 +1,6 @@
-"""Reads a whole topic, then what is added to it.
+"""Reads a whole topic and its later additions.
 
-Kafka: nothing like it.
+Kafka: none.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ class Reader:
 
     @property
     def records(self) -> list[ConsumerRecord]:
-        """What was read, by partition and offset."""
+        """The records read, by partition and offset."""
         return sorted(self._records, key=lambda record: (record.partition, record.offset))
 
     def catch_up(self) -> None:
-        """Read all that is there now."""
+        """Read to the current end."""
         ends = self._consumer.end_offsets(self._partitions)
         while any(self._consumer.position(one) < ends[one] for one in self._partitions):
             self.wait(1.0)
 
     def wait(self, seconds: float) -> bool:
-        """Read what is added next; False when nothing was within the time."""
+        """Read additional records; False if there are none within the time."""
         added = self._consumer.poll(seconds)
         self._records += added
         return bool(added)

@@ -1,4 +1,4 @@
-"""A node with users and rights, for tests of what programs may do.
+"""A node with users and ACLs, for tests of authorization.
 
 Kafka: none.
 """
@@ -24,24 +24,24 @@ _ADMIN = "admin"
 class SecuredCluster(Cluster):
     """One node whose users log in by SCRAM-SHA-256, and an authorizer that allows what is granted.
 
-    `with SecuredCluster("alice", "bob") as cluster:` makes the users, `grant` gives them rights,
+    `with SecuredCluster("alice", "bob") as cluster:` creates the users, `grant` adds ACLs,
     and `login("alice")` returns the settings of her clients. `login("admin")` may do everything.
     """
 
     def __init__(self, *users: str, config: Mapping[str, object] | None = None) -> None:
-        """Take the names of users; their passwords are drawn."""
+        """Take the names of users; their passwords are random."""
         self._passwords = {user: secrets.token_urlsafe(9) for user in (_ADMIN, *users)}
         super().__init__(config={**_settings(self._passwords[_ADMIN]), **(config or {})})
 
     def start(self, node_id: int | None = None) -> Self:
-        """Start the node and make the users."""
+        """Start the node and create the users."""
         super().start(node_id)
         plain = {**self.login(_ADMIN), "sasl_mechanism": "PLAIN"}
         with Admin(**plain) as admin:
             failed = admin.alter_user_scram_credentials(self._passwords)
         refused = {user: error for user, error in failed.items() if error is not None}
         if refused:
-            raise ClusterError(f"users could not be made: {refused}")
+            raise ClusterError(f"users could not be created: {refused}")
         return self
 
     def login(self, user: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Records as a table, for the texts of failed tests.
 
-Kafka: nothing like it.
+Kafka: none.
 """
 
 from __future__ import annotations

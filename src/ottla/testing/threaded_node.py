@@ -117,7 +117,10 @@ class ThreadedNode:
         return self
 
     def begin_start(self) -> Future[None]:
-        """Begin to start; done when it serves. `started` or `abort_start` must follow."""
+        """Begin the start; the future is done once the node serves.
+
+        `started` or `abort_start` must follow.
+        """
         from ottla.config.broker import parse_broker_config
         from ottla.server.node.node import Node  # here: two threads that import may fail
 
@@ -143,7 +146,7 @@ class ThreadedNode:
         return asyncio.run_coroutine_threadsafe(start(), self._loop)
 
     def started(self) -> None:
-        """Keep the addresses: a restart must find the same, as a real server's would be."""
+        """Store the addresses, so that a restart uses the same ones."""
         node = self._running()
         self.address = node.bootstrap
         self.config["listeners"] = _fixed_ports(self.config["listeners"], node.addresses)
@@ -152,7 +155,7 @@ class ThreadedNode:
             self.config["metrics.listener"] = f"{host}:{port}"
 
     def abort_start(self) -> None:
-        """End a start that failed or takes too long; nothing when none was begun."""
+        """End a start that failed or timed out; no-op if none was begun."""
         if self._node is not None:
             self.kill()
         elif self._loop is not None:
@@ -192,7 +195,7 @@ class ThreadedNode:
             self._end_loop()
 
     def stop(self) -> None:
-        """Stop cleanly, but keep the data for the next `start`; nothing when it does not run."""
+        """Stop cleanly and keep the data for the next `start`; no-op if it does not run."""
         self.end(self.begin_stop())
 
     def kill(self) -> None:
@@ -223,7 +226,7 @@ class ThreadedNode:
 
     @raised_at_the_call
     def pause(self) -> None:
-        """Let the node do nothing until `resume`, as SIGSTOP would: its connections stay open."""
+        """Suspend the node until `resume`, as SIGSTOP would: its connections stay open."""
         node = self._running()
         if self._paused is not None or self._loop is None:
             return
@@ -239,7 +242,7 @@ class ThreadedNode:
         paused.wait(STOP_TIMEOUT_S)
 
     def resume(self) -> None:
-        """Let a paused node go on; nothing when it is not paused."""
+        """Resume a paused node; no-op if it is not paused."""
         paused, self._paused = self._paused, None
         if paused is not None:
             paused.set()
@@ -278,7 +281,7 @@ class ThreadedNode:
 
 
 def _refuse_unknown(config: BrokerConfig) -> None:
-    """Raise ConfigErrors for names that nothing reads; plug-ins may have names of their own."""
+    """Raise ConfigErrors for unknown names; plug-ins may have their own."""
     has_plugins = any(
         definition.type is Type.CLASS or name == "metric.reporters"
         for name, definition in config.keys.items()

@@ -1,4 +1,4 @@
-"""A topic as tests use it: a name that any client takes, with methods to fill and read it.
+"""A topic of a test: a name that any client accepts, with methods to produce and read.
 
 Kafka: the helpers that every test suite writes around its clients.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class TopicClients(Protocol):
-    """What a topic needs of the `kafka` fixture."""
+    """The parts of the `kafka` fixture that a topic uses."""
 
     sent: dict[tuple[str, int, int], tuple[bytes | None, Any]]
     unchecked: list[Expectation]
@@ -162,7 +162,7 @@ class TestTopic(str):
         return Reader(self._kafka.client_settings, self.partitions(), read_committed=read_committed)
 
     def records(self, *, read_committed: bool = False) -> list[ConsumerRecord]:
-        """Return all records that are there now, by partition and offset."""
+        """Return all current records, by partition and offset."""
         with self.reader(read_committed=read_committed) as reader:
             reader.catch_up()
             return reader.records

@@ -1,6 +1,6 @@
-"""Errors of a test's own making are shown at the test's line, without frames of Ottla.
+"""Errors caused by a test are shown at the test's line, without Ottla's frames.
 
-Kafka: nothing like it.
+Kafka: none.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ R = TypeVar("R")
 def raised_at_the_call(function: Callable[P, R]) -> Callable[P, R]:
     """Make pytest show a call's errors at the line of the test that made the call.
 
-    What Ottla does not raise on purpose keeps its frames.
+    Unexpected exceptions keep their frames.
     """
 
     @wraps(function)
