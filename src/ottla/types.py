@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from enum import IntEnum
+from string import ascii_letters, digits
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
+_BASE64_DIGITS = f"{ascii_letters}{digits}-_".encode()
 
 
 class Uuid(bytes):
@@ -32,10 +34,21 @@ class Uuid(bytes):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read the 22-character form; raise ValueError when it is not one."""
+        """Parse the 22-character form; raise ValueError with Kafka's text if it is not valid.
+
+        Padding and set bits after the last byte are accepted, as in Java.
+        """
         if len(text) > 24:
-            raise ValueError(f"input string with prefix `{text[:24]}` is too long to be a UUID")
-        return cls(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+            raise ValueError(
+                f"Input string with prefix `{text[:24]}` is too long to be decoded as a base64 UUID"
+            )
+        raw = _decode_base64(text)
+        if len(raw) != 16:
+            raise ValueError(
+                f"Input string `{text}` decoded as {len(raw)} bytes, which is not equal to the "
+                "expected 16 bytes of a base64-encoded UUID"
+            )
+        return cls(raw)
 
     @classmethod
     def drawn(cls, draw: Callable[[], Buffer]) -> Self:
@@ -53,6 +66,21 @@ class Uuid(bytes):
 
     def __bool__(self) -> bool:
         return self != ZERO_UUID
+
+
+def _decode_base64(text: str) -> bytes:
+    """Decode URL-safe base64, with the error texts of java.util.Base64."""
+    encoded = text.encode("latin-1", "replace")
+    if len(encoded) == 1:
+        raise ValueError("Input byte[] should at least have 2 bytes for base64 bytes")
+    content = encoded.rstrip(b"=")
+    if wrong := content.translate(None, _BASE64_DIGITS):
+        raise ValueError(f"Illegal base64 character {wrong[0]:x}")
+    if content != encoded and len(encoded) % 4:
+        raise ValueError("Input byte array has wrong 4-byte ending unit")
+    if len(content) % 4 == 1:
+        raise ValueError("Last unit does not have enough valid bits")
+    return urlsafe_b64decode(content + b"=" * (-len(content) % 4))
 
 
 ZERO_UUID = Uuid()

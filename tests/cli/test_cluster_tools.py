@@ -16,7 +16,6 @@ from ottla.cli.commands.leader_election import parse_partitions
 from ottla.cli.commands.log_dirs import as_json
 from ottla.cli.commands.metadata_quorum import (
     metadata_quorum,
-    parse_directory_id,
     replication_rows,
     status_lines,
 )
@@ -118,14 +117,6 @@ def test_replication_of_the_quorum() -> None:
     plain = replication_rows(QUORUM, now_ms=5_200, human_readable=False)
     assert plain[1][4] == "4000"
     assert table([("a", "bb"), ("ccc", "d")]) == ["a  \tbb\t", "ccc\td \t"]
-
-
-def test_directory_ids() -> None:
-    """As in Java, ids whose unused last bits are set are accepted."""
-    assert str(parse_directory_id("BBBBBBBBBBBBBBBBBBBBBB")) == "BBBBBBBBBBBBBBBBBBBBBA"
-    for wrong in ("short", "AAAA"):
-        with pytest.raises(ValueError, match=r"enough valid bits|not equal to the expected"):
-            parse_directory_id(wrong)
 
 
 def test_endpoints() -> None:

@@ -5,8 +5,6 @@ Kafka: bin/kafka-metadata-quorum.sh, org.apache.kafka.tools.MetadataQuorumComman
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import time
 from pathlib import Path
@@ -326,26 +324,10 @@ def remove_controller(
     if number < 0:
         fail(f"Invalid negative --controller-id: {number}")
     try:
-        directory_id = parse_directory_id(directory)
+        directory_id = Uuid.parse(directory)
     except ValueError as error:
         fail(f"Failed to parse --controller-directory-id: {error}")
     if not dry_run:
         _run(lambda admin: admin.remove_raft_voter(number, directory_id))
     done = "DRY RUN of removing " if dry_run else "Removed "
     click.echo(f"{done} KRaft controller {number} with directory id {directory_id}")
-
-
-def parse_directory_id(text: str) -> Uuid:
-    """Parse an id; as in Java, unused trailing bits may be set. Raises ValueError."""
-    if len(text) % 4 == 1:
-        raise ValueError("Last unit does not have enough valid bits")
-    try:
-        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    except binascii.Error as error:
-        raise ValueError(str(error)) from error
-    if len(raw) != 16:
-        raise ValueError(
-            f"Input string `{text}` decoded as {len(raw)} bytes, which is not equal to the "
-            "expected 16 bytes of a base64-encoded UUID"
-        )
-    return Uuid(raw)

@@ -357,21 +357,11 @@ def _name_of(admin: Admin, flags: TopicFlags) -> list[str]:
     try:
         topic_id = Uuid.parse(flags.topic_id or "")
     except ValueError as error:
-        raise CommandError(_wrong_id(flags.topic_id or "", error)) from error
+        raise CommandError(str(error)) from error
     found = [topic.name for topic in admin.list_topics() if topic.topic_id == topic_id]
     if not found and not flags.if_exists:
         raise CommandError(f"TopicId '{flags.topic_id}' does not exist as expected")
     return found
-
-
-def _wrong_id(text: str, error: ValueError) -> str:
-    size = re.search(r"not (\d+)", str(error))
-    if size is None:
-        return str(error)
-    return (
-        f"Input string `{text}` decoded as {size[1]} bytes, which is not equal to the expected 16 "
-        "bytes of a base64-encoded UUID"
-    )
 
 
 def _details(admin: Admin, names: list[str]) -> dict[str, list[ShownPartition]]:
