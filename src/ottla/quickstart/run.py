@@ -121,9 +121,7 @@ def _events(
         feed.send_flights(bootstrap, data.flights[1:], progress)  # the first is there already
     seconds = screen.elapsed_seconds - began
     screen.step(f"{len(data.flights):,} flights sent in order of event time in {seconds:.1f} s")
-    expected = count_directly(
-        (one.time_ms, one.carrier, one.departure_delay) for one in data.flights
-    )
+    expected = _counted(data)
     if begin_spark is not None:
         return expected, data
     values = [feed.decode(record) for record in feed.read_all(bootstrap, feed.FLIGHTS)]
@@ -167,9 +165,7 @@ def _spark_half(screen: Screen, bootstrap: str, data: Data, jobs: list[Job]) -> 
     _run_jobs(screen, jobs, len(data.flights))
     records = [feed.decode(record) for record in feed.read_all(bootstrap, feed.WEEKS)]
     weeks = from_records(records)
-    expected = count_directly(
-        (one.time_ms, one.carrier, one.departure_delay) for one in data.flights
-    )
+    expected = _counted(data)
     wrong = differences(expected, weeks)
     nameless = [
         one["carrier"] for one in records if one.get("airline") != data.airlines[one["carrier"]]
