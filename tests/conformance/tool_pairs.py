@@ -281,11 +281,11 @@ def _blanked(answer: Said, words: dict[str, str]) -> Said:
 def _blank(line: str, words: dict[str, str]) -> str:
     if _JSON.match(line):
         line = json.dumps(json.loads(line, object_hook=_sorted_partitions))
+    if line.startswith('{"timestamp":') and '"record_data"' not in line:
+        line = json.dumps(json.loads(line), sort_keys=True)  # Java's order varies from JVM to JVM
     for pattern, blank in _CHANGING:
         line = pattern.sub(blank, line)
     line = _NAMES.sub(_sorted_names, line)
-    if line.startswith('{"timestamp":') and '"record_data"' not in line:
-        line = json.dumps(json.loads(line), sort_keys=True)  # Java's order varies from JVM to JVM
     line = _OFFSETS.sub(lambda found: ", ".join(sorted(found[0].split(", "))), line)
     line = line.replace(words["x"], "*" * len(words["x"])).replace(words["f"], "DIRECTORY")
     for address in f"{words['b']},{words['c']}".split(","):
