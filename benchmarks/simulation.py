@@ -1,7 +1,7 @@
 """Events a second of a simulated node under a steady load, and seeds a minute of the workload.
 
 An event is a message delivered, a timer fired or a file operation.
-Run: python benchmarks/simulation.py
+Run: PYTHONPATH=. python benchmarks/simulation.py
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import gc
 import logging
 import time
 
-from ottla.testing.simulation import SimulatedNode, Workload
+from ottla.testing.simulation import SimulatedNode
+from tests.simulation.nodes.workload import Workload
 
 PRODUCERS = 4
 RECORDS = 2000

@@ -54,7 +54,6 @@ ENTRY_POINTS = {
     "ottla.cli.main",
     "ottla.testing.disk",  # for tests of users and ours: no part of the product imports it
     "ottla.testing.plugin",
-    "ottla.testing.simulation.__main__",
 }
 
 # re2 reads all files in a tenth of re's time, however many words are searched.

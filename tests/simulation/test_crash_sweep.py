@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.testing.simulation import sweep
+from tests.simulation.nodes import sweep
 
 SEED = 0
 STRIDE = 47

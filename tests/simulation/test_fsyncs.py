@@ -27,8 +27,8 @@ from ottla.storage.directories.log_dir import CLEAN_MARKER, LogDirectory
 from ottla.storage.log.inspection import LogInspection, inspect_log
 from ottla.storage.log.repair import lower_checkpoints, truncate_log
 from ottla.testing.disk import SimulatedDisk
-from ottla.testing.simulation import sweep
 from ottla.types import OffsetAndEpoch, TopicPartition
+from tests.simulation.nodes import sweep
 from tests.storage.cleaner.cleaning import COMPACT, CleanerBed, put_keys, records_of
 from tests.storage.logs import NOW_MS, close, end, flush, new_log, put, send
 from tests.storage.sets import A, drain, make, open_set

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla.errors import KafkaError
-from ottla.testing.simulation import SimulatedNode, Workload
-from ottla.testing.simulation.compaction import CompactionWorkload
-from ottla.testing.simulation.retention import RetentionWorkload
+from ottla.testing.simulation import SimulatedNode
+from tests.simulation.nodes.compaction import CompactionWorkload
+from tests.simulation.nodes.retention import RetentionWorkload
+from tests.simulation.nodes.workload import Workload
 
 if TYPE_CHECKING:
     from ottla.clients.producer.producer import AsyncProducer
@@ -43,9 +44,9 @@ def test_the_same_seed_has_the_same_events_whatever_the_hash_seed() -> None:
     """Another process with another PYTHONHASHSEED agrees on every event of a run with crashes."""
     own_seed = os.environ.get("PYTHONHASHSEED")
     there = subprocess.run(
-        [sys.executable, "-c", "from test_node import digests; print(digests())"],
+        [sys.executable, "-c", f"from {__name__} import digests; print(digests())"],
         env={**os.environ, "PYTHONHASHSEED": "2" if own_seed == "1" else "1"},
-        cwd=Path(__file__).parent,
+        cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
         check=True,

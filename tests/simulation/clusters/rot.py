@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ottla.errors import CorruptMessage, KafkaError
 from ottla.raft.log_check import METADATA_LOG
-from ottla.testing.simulation.rot import Bit, flushed_batches, metadata_batches, snapshots
+from tests.simulation.nodes.rot import Bit, flushed_batches, metadata_batches, snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -5,18 +5,14 @@ Kafka: none; after FoundationDB's and TigerBeetle's simulators.
 
 from ottla.testing.simulation.cluster import SimulatedCluster
 from ottla.testing.simulation.loop import Deadlock, Livelock, SimulatedLoop
-from ottla.testing.simulation.model import InvariantViolated
 from ottla.testing.simulation.node import SimulatedNode
 from ottla.testing.simulation.trace import Trace
-from ottla.testing.simulation.workload import Workload
 
 __all__ = [
     "Deadlock",
-    "InvariantViolated",
     "Livelock",
     "SimulatedCluster",
     "SimulatedLoop",
     "SimulatedNode",
     "Trace",
-    "Workload",
 ]

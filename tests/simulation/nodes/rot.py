@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from ottla.storage.batches import BatchHeader
     from ottla.testing.disk import SimulatedDisk
-    from ottla.testing.simulation.model import TopicModel
+    from tests.simulation.nodes.model import TopicModel
 
 _PROTECTED_FROM = 16
 

@@ -23,7 +23,7 @@ from ottla.storage.log.inspection import inspect_log
 from ottla.storage.log.repair import lower_checkpoints, truncate_log
 from ottla.testing.disk import SimulatedCrash
 from ottla.testing.simulation.node import DATA_PATH
-from ottla.testing.simulation.rot import (
+from tests.simulation.nodes.rot import (
     Bit,
     flushed_batches,
     metadata_batches,
@@ -34,8 +34,8 @@ from ottla.testing.simulation.rot import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ottla.testing.simulation.model import GroupModel
-    from ottla.testing.simulation.workload import Workload
+    from tests.simulation.nodes.model import GroupModel
+    from tests.simulation.nodes.workload import Workload
 
 _WAY_OUT = f"ottla log-repair --log-dir {DATA_PATH} --partition {METADATA_LOG}"
 
@@ -51,7 +51,7 @@ class NodeRot:
         self._simulation = workload.simulation
         self._disk = workload.simulation.disk
         self._probability = probability
-        self._rng = Random(f"{workload.seed}/rot")  # noqa: S311 - repeatable on purpose
+        self._rng = Random(f"{workload.seed}/rot")
         self._damaged_snapshots: set[str] = set()
         self._has_damaged_log = False
 

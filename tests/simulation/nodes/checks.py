@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING
 
 from ottla.clients.admin.configs import ConfigResource, ResourceType
 from ottla.errors import KafkaError
-from ottla.testing.simulation.model import InvariantViolated
+from tests.simulation.nodes.model import InvariantViolated
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ottla.clients.consumer.consumer import AsyncConsumer
     from ottla.clients.consumer.offsets import OffsetAndMetadata
-    from ottla.testing.simulation.model import GroupModel, TopicModel
-    from ottla.testing.simulation.workload import Workload
     from ottla.types import TopicPartition
+    from tests.simulation.nodes.model import GroupModel, TopicModel
+    from tests.simulation.nodes.workload import Workload
 
 _READ_LIMIT_S = 120
 _DAMAGED_READ_LIMIT_S = 10

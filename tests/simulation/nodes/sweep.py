@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ottla.testing import disk
-from ottla.testing.simulation.model import InvariantViolated
-from ottla.testing.simulation.workload import Workload
+from tests.simulation.nodes.model import InvariantViolated
+from tests.simulation.nodes.workload import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -121,7 +121,7 @@ def _place(frame: FrameType) -> str:
 
 def _asking(call: Any, skips: Any, name: str) -> Any:
     def asked(self: Any, *args: Any, **options: Any) -> None:
-        frame = sys._getframe(1)  # noqa: SLF001 - the caller is the place
+        frame = sys._getframe(1)
         if frame.f_code.co_filename == disk.__file__ or not options.get("sync", True):
             call(self, *args, **options)  # part of a call that was asked about, or no sync
         elif skips(_place(frame)):

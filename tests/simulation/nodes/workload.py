@@ -25,8 +25,10 @@ from ottla.storage.directories.checkpoints import (
 )
 from ottla.storage.directories.log_dir import CLEAN_MARKER
 from ottla.testing.disk import SimulatedCrash
-from ottla.testing.simulation.checks import Checks
-from ottla.testing.simulation.model import (
+from ottla.testing.simulation.node import SimulatedNode
+from ottla.types import TopicPartition
+from tests.simulation.nodes.checks import Checks
+from tests.simulation.nodes.model import (
     Commit,
     CommitModel,
     GroupModel,
@@ -34,10 +36,8 @@ from ottla.testing.simulation.model import (
     Place,
     TopicModel,
 )
-from ottla.testing.simulation.node import SimulatedNode
-from ottla.testing.simulation.node_rot import NodeRot
-from ottla.testing.simulation.rot import rot
-from ottla.types import TopicPartition
+from tests.simulation.nodes.node_rot import NodeRot
+from tests.simulation.nodes.rot import rot
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -99,7 +99,7 @@ class Workload:
         """
         self.seed = seed
         self.simulation = SimulatedNode(seed, config=_SMALL, keep_lines=keep_lines)
-        self.rng = Random(f"{seed}/workload")  # noqa: S311 - repeatable on purpose
+        self.rng = Random(f"{seed}/workload")
         self.topics: dict[str, TopicModel] = {}
         self.uncertain_topics: set[str] = set()
         """Topics whose creation or deletion was not answered."""

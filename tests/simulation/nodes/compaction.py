@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import KafkaError
 from ottla.testing.simulation.environment import SimulatedClock
-from ottla.testing.simulation.model import InvariantViolated
 from ottla.testing.simulation.node import SimulatedNode
 from ottla.types import TopicPartition
+from tests.simulation.nodes.model import InvariantViolated
 
 if TYPE_CHECKING:
     from ottla.clients.consumer.consumer import AsyncConsumer
@@ -65,7 +65,7 @@ class CompactionWorkload:
         self.simulation = SimulatedNode(seed, config=_CONFIG)
         self.removed_count = 0
         """Acknowledged records that the last check did not find."""
-        self._rng = Random(f"{seed}/compaction")  # noqa: S311 - repeatable on purpose
+        self._rng = Random(f"{seed}/compaction")
         self._clock = SimulatedClock(self.simulation.loop)
         self._steps = steps
         self._stored: dict[int, _Sent] = {}

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import KafkaError
 from ottla.testing.simulation.environment import SimulatedClock
-from ottla.testing.simulation.model import InvariantViolated
 from ottla.testing.simulation.node import SimulatedNode
-from ottla.testing.simulation.rot import Bit, flushed_batches, segments
 from ottla.types import TopicPartition
+from tests.simulation.nodes.model import InvariantViolated
+from tests.simulation.nodes.rot import Bit, flushed_batches, segments
 
 if TYPE_CHECKING:
     from ottla.clients.consumer.consumer import AsyncConsumer
@@ -66,7 +66,7 @@ class RetentionWorkload:
         self.rot_count = 0
         self.expired_count = 0
         """Records that retention removed from sound partitions."""
-        self._rng = Random(f"{seed}/retention")  # noqa: S311 - repeatable on purpose
+        self._rng = Random(f"{seed}/retention")
         self._clock = SimulatedClock(self.simulation.loop)
         self._steps = steps
         self._value_count = 0

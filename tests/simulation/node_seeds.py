@@ -1,6 +1,6 @@
-"""`python -m ottla.testing.simulation seeds|sweep|syncs …`: the long checks of `scripts/simulate`.
+"""The long checks of `scripts/simulate`: seeds, sweep and syncs.
 
-Kafka: none.
+Run: python -m tests.simulation.node_seeds seeds|sweep|syncs …
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import sys
 from collections import Counter
 from hashlib import blake2b
 
-from ottla.testing.simulation import sweep
-from ottla.testing.simulation.compaction import CompactionWorkload
-from ottla.testing.simulation.model import InvariantViolated
-from ottla.testing.simulation.retention import RetentionWorkload
-from ottla.testing.simulation.workload import Workload
+from tests.simulation.nodes import sweep
+from tests.simulation.nodes.compaction import CompactionWorkload
+from tests.simulation.nodes.model import InvariantViolated
+from tests.simulation.nodes.retention import RetentionWorkload
+from tests.simulation.nodes.workload import Workload
 
 SYNC_SEEDS = 12
 SYNC_OPERATIONS = 90
