@@ -263,6 +263,60 @@ def test_a_callback_that_raises_costs_no_record(shared: Shared, kind: type) -> N
     assert {record.delivery_count for record in found} == {1}
 
 
+class TwoAtATime:
+    """Iterates over a member's records, and ends each iteration after two of them."""
+
+    def __init__(self, shared: Shared, topic: str, mode: str) -> None:
+        self.found: list[ShareRecord] = []
+        self._mode = mode
+        self._settings = {
+            "bootstrap.servers": shared.bootstrap,
+            "group.id": topic,
+            "share.acknowledgement.mode": mode,
+        }
+        self._topic = topic
+
+    def _take(self, consumer: ShareConsumer | AsyncShareConsumer, record: ShareRecord) -> bool:
+        self.found.append(record)
+        if self._mode == "explicit":
+            consumer.acknowledge(record)
+        return len(self.found) % 2 == 0
+
+    def read(self, count: int) -> None:
+        with ShareConsumer(self._topic, config=self._settings) as consumer:
+            while len(self.found) < count:
+                for record in consumer:
+                    if self._take(consumer, record):
+                        break
+                assert set(consumer.commit().values()) == {None}
+
+    async def read_async(self, count: int) -> None:
+        async with AsyncShareConsumer(self._topic, config=self._settings) as consumer:
+            while len(self.found) < count:
+                async for record in consumer:
+                    if self._take(consumer, record):
+                        break
+                assert set((await consumer.commit()).values()) == {None}
+
+
+@pytest.mark.parametrize("mode", ["implicit", "explicit"])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_an_iteration_that_ends_early_accepts_what_it_returned(
+    shared: Shared, mode: str, *, is_async: bool
+) -> None:
+    """The records after it are returned by the next iteration, and by no other delivery."""
+    topic = shared.topic(6)
+    reader = TwoAtATime(shared, topic, mode)
+    if is_async:
+        asyncio.run(asyncio.wait_for(reader.read_async(6), 60))
+    else:
+        reader.read(6)
+    assert values(reader.found) == list(range(6))
+    assert {record.delivery_count for record in reader.found} == {1}
+    with shared.consumer(topic) as other:
+        assert other.poll(0.5) == []
+
+
 def test_calls_at_the_wrong_time_and_wrong_settings_are_refused(shared: Shared) -> None:
     """As by Kafka's share consumer."""
     with pytest.raises(ConfigError, match=r"auto.offset.reset cannot be set when using a share"):

@@ -75,13 +75,13 @@ class ShareConsumer(Blocking):
         try:
             self._run_callback()
         except BaseException:
-            self._core.put_back()
+            self._core.put_back(records)
             raise
         return records
 
     def __iter__(self) -> Iterator[ShareRecord]:
         while True:
-            yield from self.poll()
+            yield from self._core.iterate(self.poll())
 
     # ------------------------------------------------------------ acknowledgements
 

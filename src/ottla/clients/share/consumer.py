@@ -33,8 +33,8 @@ class AsyncShareConsumer:
 
     Members share partitions: each record is locked for the member that gets it, until it is
     acknowledged or the lock times out. With share.acknowledgement.mode=implicit the next `poll` or
-    `commit` accepts what the last `poll` returned; with explicit, call `acknowledge` for each
-    record. `close` releases records that were not acknowledged.
+    `commit` accepts what the last `poll` or an iteration has returned; with explicit, call
+    `acknowledge` for each record. `close` releases records that were not acknowledged.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class AsyncShareConsumer:
         try:
             await self._run_callback()
         except BaseException:
-            self._core.put_back()
+            self._core.put_back(records)
             raise
         return records
 
@@ -120,7 +120,7 @@ class AsyncShareConsumer:
 
     async def __aiter__(self) -> AsyncIterator[ShareRecord]:
         while True:
-            for record in await self.poll():
+            for record in self._core.iterate(await self.poll()):
                 yield record
 
     # ------------------------------------------------------------ acknowledgements

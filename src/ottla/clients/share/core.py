@@ -86,6 +86,7 @@ class ShareConsumerCore:
         self._in_flight: dict[PartitionKey, InFlightRecords] = {}
         self._answers: deque[tuple[Acknowledgements, KafkaError | None]] = deque()
         self._unreadable: AcquiredPartitionRecords | None = None
+        self._rest: Iterator[ShareRecord] = iter(())  # of the current iteration
         self._is_woken = False
         self._is_in_callback = False
         client.register(self.group)
@@ -114,6 +115,7 @@ class ShareConsumerCore:
     def begin_poll(self) -> None:
         """Acknowledge what the last poll returned, and request records."""
         self.require_open()
+        self.put_back(self._rest)
         if self.is_explicit and not all(one.is_decided for one in self._in_flight.values()):
             raise IllegalStateError(NOT_ALL)
         self._accept_implicitly()
@@ -140,13 +142,16 @@ class ShareConsumerCore:
             return renewed
         return self._take_buffered()
 
-    def put_back(self) -> None:
-        """Return what this poll has taken with the next one: it ends with a callback's error.
+    def iterate(self, records: list[ShareRecord]) -> Iterator[ShareRecord]:
+        """Return an iterator; the next poll returns the records that it has not returned."""
+        self._rest = iter(records)
+        return self._rest
 
-        Without this the next poll would accept records that the user has never got.
-        """
-        for one in self._in_flight.values():
-            one.put_back()
+    def put_back(self, records: Iterable[ShareRecord]) -> None:
+        """Return records with the next poll; else it would accept what the user has never got."""
+        returned = list(records)
+        for one in self._in_flight.values() if returned else ():
+            one.put_back(returned)
 
     def _take_buffered(self) -> list[ShareRecord]:
         found: list[ShareRecord] = []
@@ -219,6 +224,7 @@ class ShareConsumerCore:
     def begin_commit(self, timeout_ms: float) -> list[Acknowledgements]:
         """Send all decisions, in implicit mode on all records of the last poll."""
         self.require_open()
+        self.put_back(self._rest)
         self._accept_implicitly()
         return self.send_decided(timeout_ms)
 

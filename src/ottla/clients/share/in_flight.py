@@ -124,10 +124,11 @@ class InFlightRecords:
             if record is not None and error is None:
                 self.renewed.append(record)
 
-    def put_back(self) -> None:
-        """Return the records again with the next poll: the one that took them has failed."""
-        self.renewed += self.records.values()
-        self.records = {}
+    def put_back(self, records: Iterable[ShareRecord]) -> None:
+        """Return those of these records that are its own with the next poll."""
+        for record in records:
+            if self.records.get(record.offset) is record:
+                self.renewed.append(self.records.pop(record.offset))
 
     def take_renewed(self) -> list[ShareRecord]:
         """Return the renewed records and those put back, on which the user decides again."""
