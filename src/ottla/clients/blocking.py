@@ -80,8 +80,8 @@ class Producer(Blocking):
         """Queue a record and return its delivery; waits only for unknown topics and for memory.
 
         `delivery.result(timeout)` waits for the record's metadata. on_delivery is called in the
-        producer's own thread. Raises KafkaError after max.block.ms, and for records that cannot be
-        sent.
+        producer's own thread. Raises KafkaError after max.block.ms, for records that cannot be
+        sent, and in on_delivery where it would have to wait.
         """
         if on_delivery is not None:
             check_callback(on_delivery)
@@ -109,6 +109,7 @@ class Producer(Blocking):
 
     def _send_waiting(self, topic: str, fields: tuple[Any, ...]) -> Delivery:
         runtime = self._core.runtime
+        runtime.check_may_wait()
         start_ms = self._core.now_ms()
         while True:
             with runtime.progress:

@@ -131,6 +131,9 @@ def test_what_waits_is_refused_in_a_callback(producer: Producer) -> None:
     assert isinstance(refused, KafkaError)
     assert refused.code == ErrorCode.INVALID_REQUEST
     assert "KafkaProducer.flush() invocation inside a callback" in str(refused)
+    (refused,) = _in_its_thread(producer, lambda: producer.send("unknown", b""))
+    assert isinstance(refused, KafkaError)
+    assert refused.code == ErrorCode.INVALID_REQUEST, "its metadata could not arrive meanwhile"
     (refused,) = _in_its_thread(producer, lambda: producer.partitions_for("t"))
     assert isinstance(refused, KafkaError)
     assert refused.code == ErrorCode.INVALID_REQUEST
