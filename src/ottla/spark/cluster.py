@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ottla.clients.blocking_runtime import BlockingRuntime
-from ottla.clients.consumer.offset_query import RETRIED_CODES, OffsetQuery
+from ottla.clients.consumer.offset_query import OffsetQuery, is_retried
 from ottla.clients.metadata import ClusterMetadata
 from ottla.clients.settings import COMMON, read_settings
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
@@ -244,7 +244,7 @@ def is_retriable(error: KafkaError) -> bool:
     """Whether an error may be temporary: lost connections, moved leaders, retriable codes."""
     if isinstance(error, (CorruptMessage, TopicRecreated)):
         return False
-    return error.is_retriable or error.code in RETRIED_CODES
+    return is_retried(error)
 
 
 def _is_missing(topic: TopicMetadata | None) -> bool:

@@ -13,7 +13,7 @@ from ottla.clients.admin.controllers import ControllerMetadata, refuse_for_contr
 from ottla.clients.arguments import check_timeout
 from ottla.clients.client import ANY_NODE
 from ottla.clients.consumer.coordinator import GROUP, CoordinatorLookup
-from ottla.clients.consumer.offset_query import RETRIED_CODES
+from ottla.clients.consumer.offset_query import is_retried
 from ottla.clients.settings import ADMIN, read_settings, refuse_positional
 from ottla.clients.transport import Runtime
 from ottla.errors import ConfigError, ErrorCode, KafkaError
@@ -158,8 +158,7 @@ class AdminCalls:
         not_retried: Container[ErrorCode] = NOT_RETRIED_HERE,
     ) -> None:
         """Wait for the retry backoff; raise the failure if it is not retriable or time is up."""
-        retriable = failure.is_retriable and failure.code not in not_retried
-        if not retriable and failure.code not in RETRIED_CODES:
+        if not is_retried(failure) or failure.code in not_retried:
             raise failure
         self._check_open()
         pending_error = self._client.pending_error()

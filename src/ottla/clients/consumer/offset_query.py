@@ -18,15 +18,10 @@ if TYPE_CHECKING:
 
     from ottla.clients.client import Client
 
-RETRIED_CODES = frozenset(
-    {
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.UNSTABLE_OFFSET_COMMIT,
-        ErrorCode.BROKER_NOT_AVAILABLE,
-    }
-)
-"""Codes that calls retry although they are not retriable in general."""
+
+def is_retried(error: KafkaError) -> bool:
+    """Whether a call is repeated: also after BROKER_NOT_AVAILABLE, which is not retriable."""
+    return error.is_retriable or error.code == ErrorCode.BROKER_NOT_AVAILABLE
 
 
 class OffsetQuery:
@@ -140,9 +135,7 @@ class OffsetQuery:
         self._client.metadata.mark_stale()
 
     def _failed(self, error: Exception) -> None:
-        if not isinstance(error, KafkaError) or not (
-            error.is_retriable or error.code in RETRIED_CODES
-        ):
+        if not isinstance(error, KafkaError) or not is_retried(error):
             self.result.fail(error)
             return
         self._failure = error

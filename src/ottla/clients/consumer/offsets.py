@@ -30,13 +30,7 @@ if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
 
 FIRST_VERSION_WITH_TOPIC_IDS = 10
-_FETCH_AGAIN = frozenset(
-    {
-        ErrorCode.UNSTABLE_OFFSET_COMMIT,
-        ErrorCode.STALE_MEMBER_EPOCH,
-        ErrorCode.UNKNOWN_MEMBER_ID,
-    }
-)
+_FETCH_AGAIN = frozenset({ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
 """Errors after which committed offsets are fetched again: the next heartbeat settles them."""
 
 
@@ -422,9 +416,8 @@ class Positions:
     def _try_again(self, state: PartitionState, error: Exception) -> None:
         state.retry_at_ms = self.client.now_ms + self._settings.retry_backoff_ms
         self.client.metadata.mark_stale()
-        code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
-        fenced = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH)
-        if not (isinstance(error, KafkaError) and error.is_retriable) and code not in fenced:
+        if not (isinstance(error, KafkaError) and error.is_retriable):
+            code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
             self.errors.add(KafkaError(code, f"{state.topic_partition}: {error}"), state)
 
     def _offset_found(self, state: PartitionState, answer: Any) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.clients.arguments import as_partition, check_timeout, check_topic
-from ottla.clients.consumer.offset_query import RETRIED_CODES, OffsetQuery
+from ottla.clients.consumer.offset_query import OffsetQuery, is_retried
 from ottla.clients.consumer.offsets import (
     OffsetAndMetadata,
     first_commit_error,
@@ -54,7 +54,7 @@ class Deadline:
     ) -> None:
         """Wait for progress or the backoff; raise a fatal error, or after the deadline."""
         self._last = error or self._last
-        if error is not None and not error.is_retriable and error.code not in RETRIED_CODES:
+        if error is not None and not is_retried(error):
             raise error
         pending_error = self._core.client.pending_error()
         if pending_error is not None:

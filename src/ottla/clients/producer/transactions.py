@@ -46,13 +46,6 @@ _TWO_PHASE_INIT: Final = 6
 _OLD_PRODUCE, _OLD_END, _OLD_OFFSETS = 11, 4, 4
 """The last versions of producers without an epoch for each transaction."""
 _FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
-_RETRIED: Final = frozenset(
-    {
-        ErrorCode.CONCURRENT_TRANSACTIONS,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    }
-)
 _NOT_ADDED: Final = frozenset(
     {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 )
@@ -390,7 +383,7 @@ def _named(error: KafkaError) -> KafkaError:
 
 
 def _is_retried(error: BaseException) -> bool:
-    return isinstance(error, KafkaError) and (error.is_retriable or error.code in _RETRIED)
+    return isinstance(error, KafkaError) and error.is_retriable
 
 
 def _worst_code(answer: Any) -> int:
