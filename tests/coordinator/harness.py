@@ -44,9 +44,11 @@ class VirtualClock:
 
     def __init__(self) -> None:
         self.time_ms = 0
+        self.step_ms = 0
+        """How far the wall clock was stepped."""
 
     def now_ms(self) -> int:
-        return EPOCH_MS + self.time_ms
+        return EPOCH_MS + self.time_ms + self.step_ms
 
     def monotonic_ms(self) -> int:
         return self.time_ms

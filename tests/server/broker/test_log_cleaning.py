@@ -172,6 +172,16 @@ def test_a_rate_is_kept_by_pauses() -> None:
     assert len(bed.begun_ms) > 3
 
 
+def test_a_step_of_the_wall_clock_does_not_stop_the_cleaner() -> None:
+    """The pause after a slice is measured by the monotonic clock."""
+    bed = Bed(1)
+    bed.fill()
+    bed.cleaning.start()
+    bed.clock.step_ms = -3_600_000  # during a slice
+    bed.work()
+    assert bed.clean_count == 1
+
+
 def test_many_logs_are_looked_at_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other work of the loop comes in between."""
     monkeypatch.setattr(log_cleaning, "SURVEY_LOGS", 2)

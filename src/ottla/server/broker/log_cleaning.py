@@ -1,7 +1,7 @@
 """When the log cleaner works, and how much of the machine it may use.
 
-As many cleanings run at a time as log.cleaner.threads says, each in slices: between two of them the
-worker is free, and the loop looks whether the cleaning may go on.
+log.cleaner.threads cleanings run at a time, each in slices. Between two slices the worker is free,
+and the loop checks whether the cleaning should continue.
 
 Kafka: LogCleaner.CleanerThread, Throttler.
 """
@@ -30,11 +30,11 @@ SURVEY_LOGS = 256
 """Logs looked at in a turn of the loop: about a millisecond."""
 SURVEY_PAUSE_MS = 5
 THROTTLE_MS = 300
-"""At most so much is done at a time when the rate is limited."""
+"""Longest slice at the rate of log.cleaner.io.max.bytes.per.second; pauses keep the rate."""
 
 
 class CleaningFigures(NamedTuple):
-    """What the last cleanings did, for Kafka's metrics; the largest of all cleaners."""
+    """Results of the cleaners' last cleanings, for Kafka's metrics; the maximum of all cleaners."""
 
     recopy_percent: int = 0
     max_clean_s: int = 0
@@ -54,7 +54,7 @@ class LogCleaning:
         run_on_volume: RunOnVolume,
         new_uuid: Callable[[], Uuid],
     ) -> None:
-        """Take the settings in force at each step; new_uuid is the source of secret seeds."""
+        """Take settings(), which returns those in force; new_uuid is the source of secret seeds."""
         self.cleaner = LogCleaner(logs)
         self._settings = settings
         self._clock = clock
@@ -64,7 +64,7 @@ class LogCleaning:
         self._is_stopped = True
         self._cleaners: list[_Cleaner] = []
         self.dead_count = 0
-        """Cleaners that an error of the program ended."""
+        """Cleaners ended by an unexpected error; they do not start again, as in Kafka."""
 
     def start(self) -> None:
         """Begin to look for logs to clean."""
@@ -72,17 +72,17 @@ class LogCleaning:
         self.settings_changed(self._settings())
 
     def stop(self) -> None:
-        """No slice begins any more."""
+        """Begin no further slice."""
         self._is_stopped = True
 
     def settings_changed(self, config: BrokerConfig) -> None:
-        """Start as many cleaners as there should be; those that are too many end by themselves."""
-        wanted = config.log_cleaner_threads if config.log_cleaner_enable else 0
-        while len(self._cleaners) < wanted and not self._is_stopped:
+        """Start missing cleaners; surplus ones end after their slice."""
+        count = config.log_cleaner_threads if config.log_cleaner_enable else 0
+        while len(self._cleaners) < count and not self._is_stopped:
             one = _Cleaner(self)
             self._cleaners.append(one)
             one.look(0)
-        del self._cleaners[wanted:]
+        del self._cleaners[count:]
 
     @property
     def config(self) -> BrokerConfig:
@@ -91,19 +91,24 @@ class LogCleaning:
 
     @property
     def now_ms(self) -> int:
-        """The wall clock."""
+        """The wall clock: records are as old as their timestamps say."""
         return self._clock.now_ms()
+
+    @property
+    def monotonic_ms(self) -> int:
+        """The clock that measures slices: a step of the wall clock must not pause a cleaner."""
+        return self._clock.monotonic_ms()
 
     @contextmanager
     def watch(self) -> Iterator[None]:
-        """Count a cleaner that an error of the program ends."""
+        """Count a cleaner that an unexpected error ends."""
         try:
             yield
         except BaseException:
             self.dead_count += 1
             raise
 
-    def is_over(self, one: _Cleaner) -> bool:
+    def should_end(self, one: _Cleaner) -> bool:
         """Whether a cleaner should end."""
         return self._is_stopped or one not in self._cleaners
 
@@ -119,8 +124,8 @@ class LogCleaning:
     @property
     def bytes_per_s(self) -> float:
         """The rate at which one cleaner may read and write."""
-        most = self.config.log_cleaner_io_max_bytes_per_second
-        return max(most, 1.0) / max(len(self._cleaners), 1)
+        total = self.config.log_cleaner_io_max_bytes_per_second
+        return max(total, 1.0) / max(len(self._cleaners), 1)
 
     def begin(self, survey: Survey) -> Cleaning | None:
         """Begin to clean what a survey found."""
@@ -176,7 +181,7 @@ class _Cleaner:
 
     def _look(self) -> None:
         owner = self._owner
-        if owner.is_over(self):
+        if owner.should_end(self):
             return
         survey = self._survey = self._survey or owner.cleaner.survey(owner.now_ms)
         if survey.step(SURVEY_LOGS):
@@ -192,14 +197,14 @@ class _Cleaner:
 
     def _run(self, cleaning: Cleaning) -> None:
         owner = self._owner
-        if owner.is_over(self):
+        if owner.should_end(self):
             owner.cleaner.abort(cleaning)
             return
         size = int(min(SLICE_BYTES, max(owner.bytes_per_s * THROTTLE_MS / 1000, 1)))
-        begin_ms, before = owner.now_ms, cleaning.stats.total_bytes
+        begin_ms, before = owner.monotonic_ms, cleaning.stats.total_bytes
 
         def done(error: Exception | None) -> None:
-            elapsed_ms = owner.now_ms - begin_ms
+            elapsed_ms = owner.monotonic_ms - begin_ms
             allowed_ms = (cleaning.stats.total_bytes - before) * 1000 / owner.bytes_per_s
             self._done(cleaning, error, max(int(allowed_ms) - elapsed_ms, 0))
 
