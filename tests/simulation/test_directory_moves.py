@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from ottla import KafkaError, NewTopic, TopicPartition
 from ottla.clients.admin.configs import ConfigResource, ResourceType
 from ottla.errors import ErrorCode
 from ottla.testing.simulation import SimulatedCluster
+from ottla.types import FileSlice
 from tests.simulation.test_cluster_replication import (
     SETTINGS,
     _in_sync,
@@ -140,6 +142,33 @@ def test_a_move_flushes_nothing_on_the_loop() -> None:
         is_over.set()
         sent = sum([await one for one in load])
         assert len(set(await _values(cluster, sent))) == sent
+
+    cluster.run(work())
+
+
+def test_a_read_that_fails_ends_the_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one on the loop; the move is reported as failed, and the next one is not held up."""
+    cluster = SimulatedCluster(42, nodes=1, config=CONFIG)
+
+    async def work() -> None:
+        await cluster.start()
+        await _create(cluster, 1)
+        await _produce(cluster, 0, 10)
+        node = cluster[1]
+        assert node.node is not None
+        moves, target = node.node.broker.moves, _other(_place(node))
+
+        def fail(_slice: FileSlice) -> bytes:
+            raise OSError(errno.EIO, "the disk fails")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(FileSlice, "read", fail)
+            assert await _move(cluster, node, target) is None
+            await _until(lambda: moves.failed_count == 1)
+        assert len(moves) == 0
+        assert await _move(cluster, node, target) is None
+        await _until(partial(_has_moved, node, target))
+        assert await _values(cluster, 10) == [b"%d" % number for number in range(10)]
 
     cluster.run(work())
 

@@ -1,8 +1,8 @@
-"""Moves of replicas between this broker's log directories: requested, driven, ended.
+"""Moves of replicas between this broker's log directories: requests, progress, completion.
 
-A few moves copy at a time; the others wait. Reads and flushes run in workers of their own, appends
-on the loop in pieces of at most 128 batches and 256 KiB, or of one batch, with a pause after each:
-requests go first.
+A limited number of moves copy at a time; the others are queued. Reads and flushes run in workers of
+their own. Appends run on the loop in pieces of at most 128 batches and 256 KiB, or of one batch,
+with a pause after each: requests go first.
 
 Kafka: kafka.server.{ReplicaAlterLogDirsManager, ReplicaAlterLogDirsThread},
 ReplicaManager.alterReplicaLogDirs.
@@ -37,16 +37,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.replication")
 _PAUSE_MS: Final = 1
-"""After each piece that was appended."""
-_WAIT_MS: Final = 100
-"""Between two looks at a move that waits for the controller or for the throttle."""
+"""Pause after each appended piece."""
+_POLL_INTERVAL_MS: Final = 100
+"""Interval of polls of a move that waits for the controller or for the throttle."""
 _TAIL_BYTES: Final = 65_536
-"""So much is read on the loop when that completes the copy: it was appended just now."""
+"""Limit of a read on the loop that completes the copy: just appended, it is in the page cache."""
 _TAIL_PIECES: Final = 8
+"""Such reads in one turn."""
 
 
 def concurrent_moves(config: BrokerConfig) -> int:
-    """Return how many moves copy at a time, by num.replica.alter.log.dirs.threads."""
+    """Return num.replica.alter.log.dirs.threads, by default one for each directory."""
     return max(config.num_replica_alter_log_dirs_threads or len(config.data_directories), 1)
 
 
@@ -76,7 +77,7 @@ class DirectoryMoves:
         self._clock = clock
         self._timer = timer
         self._on_exchanged = on_exchanged
-        self._most = concurrent_moves(config)
+        self._max_copying = concurrent_moves(config)
         self._moves: dict[TopicPartition, DirectoryMove] = {}
         self._queue: deque[DirectoryMove] = deque()
         self._copying: set[DirectoryMove] = set()
@@ -89,11 +90,11 @@ class DirectoryMoves:
 
     @property
     def max_lag(self) -> int:
-        """The most records that a future log misses."""
+        """The largest lag of a future log behind its partition's log, in records."""
         return max((move.lag for move in self._moves.values()), default=0)
 
     def close(self) -> None:
-        """Stop all moves; the future logs stay for the next start."""
+        """Stop all moves; the next start continues them from their future logs."""
         self._is_closed = True
 
     # Requests
@@ -103,8 +104,8 @@ class DirectoryMoves:
 
         Raises KafkaError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR for an offline directory or
         replica, INVALID_REPLICA_ASSIGNMENT for a cordoned directory (KIP-1066),
-        REPLICA_NOT_AVAILABLE for a replica that is not here; the directory is then used when it
-        is created.
+        REPLICA_NOT_AVAILABLE for a replica that this broker does not have; the directory is then
+        used when the replica is created.
         """
         log_dir = self._target(name, path)
         partition = self._replicas.find(*name)
@@ -169,13 +170,13 @@ class DirectoryMoves:
             )
 
     def is_exchange_due(self, name: TopicPartition, image: PartitionRegistration) -> bool:
-        """Whether the metadata have a replica where it moves to already."""
+        """Whether the metadata already name the directory to which a replica moves."""
         target = self._logs.futures.log_dir_of(name)
         assigned = image.directory_of(self._metadata.node_id)
         return target is not None and name in self._moves and target.directory_id == assigned
 
     def forget(self, name: TopicPartition) -> None:
-        """End the move of a partition that is deleted with its future log."""
+        """End the move of a partition; its future log stays."""
         move = self._moves.pop(name, None)
         if move is not None:
             self._logs.flushes.release(move.partition.log)
@@ -224,7 +225,7 @@ class DirectoryMoves:
         return "" if log_dir is None else log_dir.path
 
     def _start_next(self) -> None:
-        while self._queue and len(self._copying) < self._most:
+        while self._queue and len(self._copying) < self._max_copying:
             move = self._queue.popleft()
             self._copying.add(move)
             self._later(move, _PAUSE_MS)
@@ -244,7 +245,7 @@ class DirectoryMoves:
         return not self._is_closed and self._moves.get(move.partition.topic_partition) is move
 
     def _turn(self, move: DirectoryMove, read: Read | None = None, data: bytes = b"") -> None:
-        """Append one piece of a move that was read for it."""
+        """Continue a move, with the data that was read for it; an error ends the move."""
         if not self._is_current(move):
             return
         name = move.partition.topic_partition
@@ -266,9 +267,11 @@ class DirectoryMoves:
             if move.future.failure is not None and log_dir is not None:
                 self._logs.fail(log_dir, move.future.failure)
             self._failed(move, str(error))
+        except OSError as error:
+            self._failed(move, f"its log cannot be read: {error}")
 
     def _failed(self, move: DirectoryMove, why: str) -> None:
-        """End a move after an error; the next start continues it."""
+        """End a move after an error; the next request or the next start continues it."""
         self.failed_count += 1
         name = move.partition.topic_partition
         text = "replica %s was not moved to another log directory: %s; request the move again"
@@ -292,7 +295,7 @@ class DirectoryMoves:
                 return
             elif need is Need.ASSIGNMENT:
                 self._assign(move)
-                self._later(move, _WAIT_MS)
+                self._later(move, _POLL_INTERVAL_MS)
                 return
             else:
                 break
@@ -302,7 +305,7 @@ class DirectoryMoves:
         """Read in a worker, unless the throttle is exceeded."""
         now_ms = self._clock.monotonic_ms()
         if self._quota.is_exceeded(now_ms):
-            self._later(move, _WAIT_MS)
+            self._later(move, _POLL_INTERVAL_MS)
             return
         self._quota.record(read.piece.size, now_ms)
         read.piece.file.pin()
@@ -319,10 +322,10 @@ class DirectoryMoves:
         self._run_on_volume(move.partition.log.directory.volume, read.piece.read, done)
 
     def _flush(self, move: DirectoryMove) -> bool:
-        """Make the future log durable, in a worker; True when it is.
+        """Return whether the future log is durable; begin its flush in a worker otherwise.
 
-        For the exchange it has to be durable as far as the partition's log is, of which no flush
-        begins until then.
+        Before the exchange it must be as durable as the partition's log, whose flushes are held
+        until then.
         """
         if move.state is MoveState.ASSIGNED:
             self._logs.flushes.hold(move.partition.log)
