@@ -72,7 +72,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> FakeDisk:
 
 def look(cluster: Cluster) -> None:
     """Look at the space now rather than within a second."""
-    cluster.run(lambda node: node._maintenance._space.look_now())
+    cluster.run(lambda node: node._maintenance._space.measure_now())
 
 
 def commit(peer: Peer, offset: int) -> int:
@@ -275,13 +275,13 @@ def test_a_look_that_hangs_is_not_joined_by_others() -> None:
     replicas = ReplicaSet(1, logs)
     watch = SpaceWatch(replicas, 1001)
     for _ in range(3):
-        watch.look(lambda _volume, measure, done: waiting.append((measure, done)))
+        watch.measure(lambda _volume, measure, done: waiting.append((measure, done)))
     assert len(waiting) == 1
     measure, done = waiting.pop()
     done(measure(), None)
     assert replicas.is_short_of_space
     assert logs.log_dir_of(TopicPartition("t", 0)) is None
-    watch.look(lambda _volume, measure, done: waiting.append((measure, done)))
+    watch.measure(lambda _volume, measure, done: waiting.append((measure, done)))
     _, done = waiting.pop()
     done(None, RuntimeError())
     assert replicas.is_short_of_space
@@ -289,7 +289,7 @@ def test_a_look_that_hangs_is_not_joined_by_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("left_bytes", "pause_ms"),
+    ("left_bytes", "interval_ms"),
     [
         (GIBIBYTE, 1000),
         (100_000_000, 400),
@@ -299,14 +299,14 @@ def test_a_look_that_hangs_is_not_joined_by_others() -> None:
         (-1, 1000),
     ],
 )
-def test_looks_come_sooner_the_nearer_the_reserve_is(left_bytes: int, pause_ms: int) -> None:
+def test_measurements_are_more_frequent_near_the_reserve(left_bytes: int, interval_ms: int) -> None:
     """A second while there is room, 50 ms just above the reserve, a second when it is reached."""
     log_dir = LogDirectory("/d", SimulatedDisk(capacity_bytes=1000 + left_bytes))
     logs = LogSet([log_dir], config_for=lambda _: LogConfig(), rng=Random(1))
     logs.load(1)
     watch = SpaceWatch(ReplicaSet(1, logs), 1000)
-    watch.look_now()
-    assert watch.pause_ms == pause_ms
+    watch.measure_now()
+    assert watch.interval_ms == interval_ms
 
 
 def test_a_producer_is_told_the_cause(disk: FakeDisk, caplog: pytest.LogCaptureFixture) -> None:

@@ -164,7 +164,7 @@ def test_reporters_come_and_go_while_the_node_runs() -> None:
 
 
 def test_a_slow_receiver_holds_only_so_many_messages() -> None:
-    """What waits for a receiver is bounded; clients beyond are told to come later."""
+    """What waits for a receiver is bounded; further ones are throttled."""
     jobs: list[Any] = []
     telemetry = Telemetry(1000, lambda run, done: jobs.append((run, done)))
     context = TelemetryContext("c", "127.0.0.1", 1, "s", "1", "PLAINTEXT")

@@ -1,6 +1,6 @@
-"""The channel to any broker: what coordinators ask of the leaders of partitions and of each other.
+"""The channel to any broker: requests of coordinators to partition leaders and to each other.
 
-A request to this broker is answered here, without a connection.
+A request to this broker itself needs no connection.
 
 Kafka: org.apache.kafka.server.util.InterBrokerSendThread and its users.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         WriteTxnMarkersRequest,
         WriteTxnMarkersResponse,
     )
-    from ottla.protocol.schema import Request, Response
+    from ottla.protocol.schema import Request
     from ottla.server.broker.metadata import BrokerMetadata
     from ottla.types import TopicPartition
 
@@ -41,7 +41,7 @@ class BrokerChannel:
     def answer_locally(
         self, request_type: type[Request], answer: Callable[[Any], Pending[Any]]
     ) -> None:
-        """Set what answers this broker's own requests of a type."""
+        """Set the function that answers this broker's requests of a type to itself."""
         self._local[request_type] = answer
 
     def send_markers(
@@ -57,18 +57,16 @@ class BrokerChannel:
         return None if found is None else found.leader
 
     def send(self, broker_id: int, request: Request) -> Pending[Any]:
-        """Send a request; fails with KafkaError when the broker cannot be asked or does not answer.
+        """Send a request; fails with KafkaError when the broker is unreachable or does not answer.
 
-        BROKER_NOT_AVAILABLE for a broker that is not there, else as `NodeChannel.send`.
+        BROKER_NOT_AVAILABLE for an unknown or fenced broker, else as `NodeChannel.send`.
         """
         if broker_id == self._node_id:
             return self._local[type(request)](request)
         broker = self._metadata.image.cluster.brokers.get(broker_id)
         node = None if broker is None or broker.fenced else broker.node(self._listener)
         if node is None:
-            answer: Pending[Response] = Pending()
-            answer.fail(KafkaError(ErrorCode.BROKER_NOT_AVAILABLE))
-            return answer
+            return Pending.failed(KafkaError(ErrorCode.BROKER_NOT_AVAILABLE))
         address = node.host, node.port
         return self._nodes.send(broker_id, address, request, timeout_ms=self._timeout_ms)
 

@@ -35,7 +35,7 @@ KEY_TYPES: Final = {
 
 
 class Coordinator(Protocol):
-    """What the registry asks of a coordinator; partitions are those of its internal topic."""
+    """What the registry needs of a coordinator; partitions are those of its internal topic."""
 
     def partition_for(self, key: str) -> int:
         """Return the partition that owns a group, a transactional id or a share partition."""
@@ -47,13 +47,13 @@ class Coordinator(Protocol):
         """Unload a partition that another node leads, or that was deleted (without an epoch)."""
 
     def on_high_watermark(self, partition: int, offset: int) -> None:
-        """Take note of what is committed."""
+        """Complete operations up to a committed offset."""
 
     def on_topics_deleted(self, topics: Iterable[tuple[str, Uuid]]) -> None:
         """Forget what belongs to deleted topics, given by name and id."""
 
     def on_topics_changed(self, names: Iterable[str]) -> None:
-        """Take note of topics that are new, deleted, or have other partitions or racks."""
+        """Apply that topics are new, deleted, or have other partitions or racks."""
 
     def close(self) -> None:
         """Unload all partitions; pending responses fail with NOT_COORDINATOR."""
@@ -67,7 +67,7 @@ class FoundCoordinator(NamedTuple):
 
 
 class Coordinators:
-    """Passes on what happens to partitions of internal topics."""
+    """Passes events of partitions of internal topics on to their coordinators."""
 
     def __init__(self, by_topic: Mapping[str, Coordinator]) -> None:
         self._by_topic = dict(by_topic)
@@ -91,7 +91,7 @@ class Coordinators:
         return TopicPartition(topic, self._by_topic[topic].partition_for(transactional_id))
 
     def commit_listener(self, topic: str) -> Callable[[Partition], None] | None:
-        """Return what a partition calls when its high watermark moved; None for users' topics."""
+        """Return the listener of a partition's high watermark; None for users' topics."""
         coordinator = self._by_topic.get(topic)
         if coordinator is None:
             return None
@@ -114,13 +114,13 @@ class Coordinators:
             coordinator.on_resigned(index, leader_epoch)
 
     def topic_deleted(self, name: str, topic_id: Uuid) -> None:
-        """Tell the coordinators that a topic was deleted; its own shards end with their logs."""
+        """Notify the other coordinators of a deleted topic; its own shards end with their logs."""
         for topic, coordinator in self._by_topic.items():
             if topic != name:
                 coordinator.on_topics_deleted([(name, topic_id)])
 
     def topics_changed(self, names: Iterable[str]) -> None:
-        """Tell the coordinators which topics are new, deleted, or have other partitions."""
+        """Notify the coordinators of topics that are new, deleted, or have other partitions."""
         changed = tuple(names)
         for coordinator in self._by_topic.values():
             coordinator.on_topics_changed(changed)

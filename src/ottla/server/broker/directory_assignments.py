@@ -1,7 +1,7 @@
 """Reports to the controller the log directory of each replica of this broker (KIP-858).
 
-One request is in flight; what comes meanwhile goes out with the next one. What is refused or gets
-no answer is sent again after a growing pause, as long as this broker has the replica.
+At most one request is in flight; later reports are sent with the next one. Refused or unanswered
+ones are retried with an increasing backoff, as long as this broker has the replica.
 
 Kafka: org.apache.kafka.server.AssignmentsManager.
 """
@@ -27,8 +27,8 @@ log = logging.getLogger("ottla.replication")
 MAX_PARTITIONS: Final = 2250
 """In one request."""
 _DIRECTORIES_FROM: Final = 1
-_FIRST_PAUSE_MS: Final = 100
-_LAST_PAUSE_MS: Final = 10_000
+_FIRST_BACKOFF_MS: Final = 100
+_MAX_BACKOFF_MS: Final = 10_000
 _Directory = AssignReplicasToDirsRequest.DirectoryData
 _Topic = _Directory.TopicData
 _Partition = _Topic.PartitionData
@@ -47,7 +47,7 @@ class DirectoryAssignments:
         send: Callable[[AssignReplicasToDirsRequest], Pending[Any]],
         call_later: Callable[[int, Callable[[], None]], object],
     ) -> None:
-        """Take this broker's image; call_later(delay_ms, callback) calls back after a while."""
+        """Take the applied image; call_later(delay_ms, callback) calls back after the delay."""
         self._node_id = node_id
         self._image = image
         self._broker_epoch = broker_epoch
@@ -56,7 +56,7 @@ class DirectoryAssignments:
         self._waiting: dict[Key, Uuid] = {}
         self._sent: dict[Key, Uuid] = {}
         self._failures = 0
-        self._is_pausing = False
+        self._is_backing_off = False
         self._on_accepted: dict[Key, tuple[Uuid, Callable[[], None]]] = {}
 
     @property
@@ -73,8 +73,8 @@ class DirectoryAssignments:
     ) -> None:
         """Report that a replica lies in a directory; `wake` sends it.
 
-        on_accepted() is called once the controller has that, unless it is reported to lie in
-        another one before.
+        on_accepted() is called once the controller has accepted this directory, unless another
+        one is reported first.
         """
         key = topic_id, index
         self._on_accepted.pop(key, None)
@@ -84,11 +84,11 @@ class DirectoryAssignments:
             self._waiting[key] = directory_id
 
     def wake(self) -> None:
-        """Send what waits, unless a request is in flight or a pause lasts.
+        """Send waiting reports, unless a request is in flight or a retry is due later.
 
         Nothing is sent before the cluster's metadata.version records directories.
         """
-        if self._sent or self._is_pausing or not self._waiting:
+        if self._sent or self._is_backing_off or not self._waiting:
             return
         if not self.is_recorded:
             return
@@ -137,20 +137,22 @@ class DirectoryAssignments:
             failed = {key: one for key, one in sent.items() if key not in assigned}
         else:
             failed = sent
-        self._tell_accepted({key: one for key, one in sent.items() if key not in failed})
+        self._notify_accepted({key: one for key, one in sent.items() if key not in failed})
         if not failed:
             self._failures = 0
             self.wake()
             return
-        pause_ms = min(_FIRST_PAUSE_MS << min(self._failures, 10), _LAST_PAUSE_MS)
+        backoff_ms = min(_FIRST_BACKOFF_MS << min(self._failures, 10), _MAX_BACKOFF_MS)
         self._failures += 1
         self._waiting = failed | self._waiting
-        self._is_pausing = True
+        self._is_backing_off = True
         text = "AssignReplicasToDirs is sent again for %d partitions in %d ms: %s"
-        log.info(text, len(failed), pause_ms, code.name, extra={"event": "directory.not_assigned"})
-        self._call_later(pause_ms, self._retry)
+        log.info(
+            text, len(failed), backoff_ms, code.name, extra={"event": "directory.not_assigned"}
+        )
+        self._call_later(backoff_ms, self._retry)
 
-    def _tell_accepted(self, accepted: dict[Key, Uuid]) -> None:
+    def _notify_accepted(self, accepted: dict[Key, Uuid]) -> None:
         for key, directory_id in accepted.items():
             expected = self._on_accepted.get(key)
             if expected is not None and expected[0] == directory_id:
@@ -158,7 +160,7 @@ class DirectoryAssignments:
                 expected[1]()
 
     def _retry(self) -> None:
-        self._is_pausing = False
+        self._is_backing_off = False
         self.wake()
 
 

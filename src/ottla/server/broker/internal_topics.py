@@ -38,9 +38,9 @@ class InternalTopicDefinition(NamedTuple):
 
 
 def internal_topic_settings(name: str, config: BrokerConfig) -> InternalTopicDefinition | None:
-    """Return how to create an internal topic; None for a name that is none.
+    """Return how to create an internal topic; None for the name of another topic.
 
-    Whoever asks for its metadata may be the first, also where no coordinator needs it yet.
+    A Metadata request may create it before a coordinator needs it.
     """
     make = _SETTINGS.get(name)
     return None if make is None else make(config)

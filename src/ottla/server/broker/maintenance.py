@@ -1,4 +1,4 @@
-"""What a broker does by the clock: retention, expiry, flushes, checkpoints, removal of files.
+"""Periodic tasks of a broker: retention, expiry, flushes, checkpoints, removal of files.
 
 Kafka: the scheduled tasks of kafka.log.LogManager and kafka.server.ReplicaManager.
 """
@@ -63,7 +63,7 @@ class Maintenance:
     ) -> None:
         """on_failure(error) is called when no directory is left, or the metadata's is gone.
 
-        on_offline(log_dir) is called once of each other directory that goes offline.
+        on_offline(log_dir) is called once for each other directory that goes offline.
         """
         self._replicas = replicas
         self._logs = replicas.logs
@@ -84,7 +84,7 @@ class Maintenance:
         self._check: RetentionCheck | None = None
         self._expiry: ProducerExpiry | None = None
         self._checked_step: ClockStep | None = None
-        """The step of the clock that the check under way knew of when it began."""
+        """The clock step that was known when the running check began."""
 
     def start(self) -> None:
         """Begin; retention first waits for log.initial.task.delay.ms."""
@@ -100,11 +100,11 @@ class Maintenance:
         self._every(config.producer_id_expiration_check_interval_ms, self._expire_producers)
         self._every(config.log_flush_scheduler_interval_ms, self._flush_due)
         self._cleaning.start()
-        self._space.look_now()
-        self._look_at_space(0)
+        self._space.measure_now()
+        self._measure_space(0)
 
     def stop(self) -> None:
-        """No task begins any more (KAFKA-13315)."""
+        """Begin no further task (KAFKA-13315)."""
         self._is_stopped = True
         self._cleaning.stop()
 
@@ -125,11 +125,11 @@ class Maintenance:
         delay_ms = interval_ms if first_ms is None else first_ms
         self._timer.add(self._clock.monotonic_ms() + delay_ms, run)
 
-    def _look_at_space(self, _now_ms: int) -> None:
+    def _measure_space(self, _now_ms: int) -> None:
         if not self._is_stopped:
-            self._space.look(self._run_on_volume)
-            next_ms = next_aligned_tick(self._clock.monotonic_ms(), self._space.pause_ms)
-            self._timer.add(next_ms, self._look_at_space)
+            self._space.measure(self._run_on_volume)
+            next_ms = next_aligned_tick(self._clock.monotonic_ms(), self._space.interval_ms)
+            self._timer.add(next_ms, self._measure_space)
 
     def _submit(self, jobs: Iterable[StorageJob]) -> None:
         for job in jobs:
@@ -144,7 +144,7 @@ class Maintenance:
     def _collect(self, job: CheckpointJob) -> None:
         """Collect the offsets of a checkpoint in slices, then write it."""
         if self._is_stopped:
-            return  # the shutdown writes all of them
+            return  # the shutdown writes all checkpoints
         if job.collect(LOGS_IN_A_TURN):
             next_ms = self._clock.monotonic_ms() + SLICE_PAUSE_MS
             self._timer.add(next_ms, lambda _now_ms: self._collect(job))
@@ -161,7 +161,7 @@ class Maintenance:
         self._submit(self._logs.removals.take_due(self._clock.now_ms()))
 
     def _watch_directories(self) -> None:
-        """Say once that a directory went offline; a node that can serve nothing more halts."""
+        """Report each directory that went offline once; without a usable one the node halts."""
         for log_dir in self._logs.directories:
             if log_dir.is_online or log_dir.path in self._offline:
                 continue
@@ -213,7 +213,7 @@ class Maintenance:
             next_ms = self._clock.monotonic_ms() + SLICE_PAUSE_MS
             self._timer.add(next_ms, lambda _now_ms: self._go_on_with_retention())
         elif self._steps.step == self._checked_step and not self._logs.is_holding_back:
-            self._steps.forget()  # a step that came meanwhile is news to the first slices
+            self._steps.forget()  # not a step during the check: its first slices did not know it
 
     def _expire_producers(self) -> None:
         if self._expiry is None:
@@ -221,7 +221,7 @@ class Maintenance:
             self._go_on_with_expiry()
 
     def _go_on_with_expiry(self) -> None:
-        """Run the next slice, as of a retention check."""
+        """Run the next slice, like that of a retention check."""
         expiry, self._expiry = self._expiry, None
         if expiry is None or self._is_stopped:
             return
@@ -231,11 +231,11 @@ class Maintenance:
             self._timer.add(next_ms, lambda _now_ms: _attempt(self._go_on_with_expiry))
 
     def _report_damage(self, damaged: PartitionLog, error: CorruptMessage) -> None:
-        """Say once of each log that retention cannot read it; the others have theirs."""
+        """Report a log that retention cannot read, once; the other logs are still checked."""
         if damaged.topic_partition not in self._damaged:
             self._damaged.add(damaged.topic_partition)
             log.error(
-                "retention cannot read the log of %s, which keeps all it has: %s; "
+                "retention cannot read the log of %s and deletes nothing of it: %s; "
                 "stop the node and run ottla log-repair",
                 damaged.topic_partition,
                 error,
@@ -243,7 +243,7 @@ class Maintenance:
             )
 
     def _watch_clock(self) -> None:
-        """Say once that the clock stepped; retention holds back until its effect is over."""
+        """Report a step of the clock once; retention slows down until the step has no effect."""
         if self._steps.look(self._clock.now_ms(), self._clock.monotonic_ms()):
             assert self._steps.step is not None
             log.warning(
@@ -260,16 +260,16 @@ class Maintenance:
 
 
 def _attempt(task: Callable[[], None]) -> None:
-    """Do it; what goes wrong is said, and the next task is done all the same."""
+    """Run a task and log its error: the other tasks must still run."""
     try:
         task()
     except (KafkaError, OSError) as error:
-        text = "maintenance: %s; it is tried again, check the disk"
+        text = "maintenance: %s; the task runs again, check the disk"
         log.error(text, error, extra={"event": "maintenance.failed"})  # noqa: TRY400 - the text says all
 
 
 def _offline_text(log_dir: LogDirectory) -> str:
-    """Say in one line which directory failed, why, and what to do."""
+    """Return one line: which directory failed, why, and what to do."""
     error = log_dir.failure
     number = None if error is None else error.errno
     advice = _WHAT_TO_DO.get(number or 0, "check the disk, then start again")

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.metadata")
 _SHOWN_NAMES = 10
 _UNREGISTERED = (
-    "broker %d was unregistered while it runs: it leads and replicates nothing more; stop it, or "
-    "restart it to register it again"
+    "broker %d was unregistered while it runs: it no longer leads or replicates partitions; stop "
+    "it, or restart it to register it again"
 )
 _TABLES: Mapping[int, type[ConfigTable]] = {
     ConfigResourceType.TOPIC: TopicConfig,
@@ -37,7 +37,7 @@ _TABLES: Mapping[int, type[ConfigTable]] = {
 
 
 class MetadataLog:
-    """Writes the lines of committed changes; a snapshot, which lists everything, is one line."""
+    """Writes a line for each committed change, and one for a snapshot, which has everything."""
 
     def __init__(self, node_id: int) -> None:
         self._node_id = node_id
@@ -88,15 +88,15 @@ class MetadataLog:
     def _leaders(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Write a line of the partitions this node begins to lead, and one of those it resigned."""
         leads: list[str] = []
-        leads_not: list[str] = []
+        resigned: list[str] = []
         for topic_id, partitions in delta.partitions_changed.items():
             topic = image.topics.by_id[topic_id]
             for index, before in partitions.items():
                 was_leader = before is not None and before.leader == self._node_id
                 is_leader = topic.partitions[index].leader == self._node_id
                 if is_leader != was_leader:
-                    (leads if is_leader else leads_not).append(f"{topic.name}-{index}")
-        for text, names in (("leads", leads), ("no longer leads", leads_not)):
+                    (leads if is_leader else resigned).append(f"{topic.name}-{index}")
+        for text, names in (("leads", leads), ("no longer leads", resigned)):
             if names:
                 extra = {"event": "partition.leader"}
                 log.info("%s partitions %s", text, _some(names), extra=extra)

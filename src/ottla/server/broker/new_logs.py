@@ -1,9 +1,9 @@
 """Creates the logs of new partitions: few on the event loop, many in workers.
 
 A topic of a thousand partitions is some seven thousand new files. On a busy disk each may wait for
-the file system's journal; votes, heartbeats and clients must not wait as well.
+the file system's journal; votes, heartbeats and clients must not wait for them.
 
-Kafka: no counterpart: a broker's other threads go on while one makes logs.
+Kafka: none; a broker's other threads continue while one creates logs.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ if TYPE_CHECKING:
 LOGS_OF_THE_LOOP: Final = 20
 """New logs up to this number are created at once: clients write as soon as a topic exists."""
 LOGS_AT_ONCE: Final = 200
+"""New logs in one batch of jobs: changes of other partitions are applied in between."""
 
 
 class NewLogs:
-    """Partitions that wait for their logs; a partition's name is made once at a time."""
+    """Partitions that wait for their logs; no two logs of one name are created at the same time."""
 
     def __init__(
         self,
@@ -41,7 +42,10 @@ class NewLogs:
         run_on_volume: RunOnVolume,
         on_created: Callable[[Iterable[Key], MetadataImage], None],
     ) -> None:
-        """on_created(keys, image): these can be hosted now, whether or not they have logs."""
+        """on_created(keys, image) is called for partitions to be hosted now, with or without a log.
+
+        Hosting creates a missing log.
+        """
         self._replicas = replicas
         self._logs = replicas.logs
         self._run_on_volume = run_on_volume

@@ -1,4 +1,4 @@
-"""A partition as clients of one listener see it: who can be reached there, who is offline.
+"""A partition as clients of one listener see it: leader, reachable and offline replicas.
 
 Kafka: org.apache.kafka.metadata.KRaftMetadataCache.
 """

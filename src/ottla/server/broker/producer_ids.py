@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ProducerIdManager:
-    """A block of ids and the requests that wait for the next one."""
+    """The current block of ids, and the requests that wait for the next block."""
 
     def __init__(
         self, node_id: int, broker_epoch: Callable[[], int], controller: ControllerChannel
@@ -33,12 +33,15 @@ class ProducerIdManager:
         self._waiting: deque[Pending[int]] = deque()
 
     def next_id(self) -> Pending[int]:
-        """Return the next id; fails with COORDINATOR_LOAD_IN_PROGRESS without a block."""
+        """Return the next id.
+
+        Fails with COORDINATOR_LOAD_IN_PROGRESS, which clients retry, when no block is allocated.
+        """
         pending: Pending[int] = Pending()
         self._waiting.append(pending)
         self._serve()
         if len(self._waiting) == 1 and not pending.done:
-            self._ask()
+            self._request_block()
         return pending
 
     def _serve(self) -> None:
@@ -46,7 +49,7 @@ class ProducerIdManager:
             self._next += 1
             self._waiting.popleft().complete(self._next - 1)
 
-    def _ask(self) -> None:
+    def _request_block(self) -> None:
         request = AllocateProducerIdsRequest(
             broker_id=self._node_id, broker_epoch=self._broker_epoch()
         )
@@ -63,4 +66,4 @@ class ProducerIdManager:
         self._end = self._next + response.producer_id_len
         self._serve()
         if self._waiting:
-            self._ask()
+            self._request_block()

@@ -34,7 +34,7 @@ RECONFIGURED_IN_A_TURN: Final = 500
 """At five to ten microseconds each."""
 TURN_MS: Final = 10
 """Time budget of one turn of the loop: making a log may wait for the disk."""
-_NOT_REMOVED = "a partition is not removed: %s; check the disk, a restart removes it again"
+_NOT_REMOVED = "a partition is not removed: %s; check the disk, a restart removes it"
 
 
 class MetadataPublisher:
@@ -112,7 +112,7 @@ class MetadataPublisher:
         for topic_id, partitions in delta.partitions_changed.items():
             topic = image.topics.by_id.get(topic_id)
             current = {} if topic is None else topic.partitions
-            if any(_is_placed_anew(before, current.get(i)) for i, before in partitions.items()):
+            if any(_has_new_replicas(before, current.get(i)) for i, before in partitions.items()):
                 ids[topic_id] = None
         for broker_id, known in delta.brokers_changed.items():
             now = image.cluster.brokers.get(broker_id)
@@ -173,7 +173,7 @@ class MetadataPublisher:
         self._replication.wake()
 
     def close(self) -> None:
-        """Change no more partitions; what was deleted must not be there at the next start."""
+        """Apply no further change; logs of deleted topics must not be there at the next start."""
         while self._dropped:
             self._drop_some()
         self._changed.clear()
@@ -188,7 +188,7 @@ class MetadataPublisher:
             log.exception(text, what, extra={"event": "metadata.not_applied"})
 
     def _drop_topic(self, topic: TopicImage) -> None:
-        """Serve a topic's partitions no longer; `_drop_some` deletes their logs."""
+        """Stop serving a topic's partitions; `_drop_some` deletes their logs."""
         self._broker.quotas.replication.set_replicas(topic.name, {})
         for index in sorted(topic.partitions):
             partition = self._replicas.find(topic.name, index)
@@ -199,7 +199,7 @@ class MetadataPublisher:
         self._coordinators.topic_deleted(topic.name, topic.topic_id)
 
     def _drop_some(self) -> None:
-        """Delete logs of deleted topics: each is a renamed directory, so many in a turn."""
+        """Delete logs of deleted topics, some in a turn: each deletion renames a directory."""
         now_ms = self._clock.now_ms()
         for name in list(islice(self._dropped, PARTITIONS_IN_A_TURN)):
             del self._dropped[name]
@@ -223,7 +223,7 @@ class MetadataPublisher:
     def _host_partition(self, topic: TopicImage, index: int, now_ms: int, *, is_new: bool) -> None:
         image = topic.partitions[index]
         name = topic.name
-        if TopicPartition(name, index) in self._dropped:  # of a deleted topic of the name
+        if TopicPartition(name, index) in self._dropped:  # of a deleted topic with this name
             del self._dropped[TopicPartition(name, index)]
             self._drop(name, index, now_ms)
         if self._node_id not in image.replicas:
@@ -236,7 +236,7 @@ class MetadataPublisher:
         except KafkaError as error:
             if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
                 raise
-            if str(error) not in self._reported:  # one log that cannot be opened stops no other
+            if str(error) not in self._reported:  # each change of the partition opens it again
                 self._reported.add(str(error))
                 text = "a partition is not served: %s"
                 if "ottla log-repair" not in str(error):
@@ -280,7 +280,7 @@ class MetadataPublisher:
         self._replicas.resign(partition, image.leader, image.leader_epoch)
 
     def _drop_moved(self, topic: TopicImage, index: int, now_ms: int) -> None:
-        """Remove a partition that other brokers hold now."""
+        """Remove a partition that is no longer assigned to this broker."""
         logs, partition = self._replicas.logs, TopicPartition(topic.name, index)
         held = logs.get(partition) or logs.futures.get(partition)
         if held is not None and held.topic_id == topic.topic_id:
@@ -350,8 +350,8 @@ class MetadataPublisher:
         self._to_reconfigure.update(dict.fromkeys(self._metadata.image.topics.by_name))
 
 
-def _is_placed_anew(
+def _has_new_replicas(
     before: PartitionRegistration | None, after: PartitionRegistration | None
 ) -> bool:
-    """Whether a partition is new or has other replicas."""
+    """Whether a partition is new, deleted, or has other replicas."""
     return before is None or after is None or before.replicas != after.replicas

@@ -1,7 +1,7 @@
-"""Replication on one broker: fetchers for each other broker that leads, and the in-sync sets.
+"""Replication on one broker: fetchers for each leader, and changes of the in-sync sets.
 
-Each of `num.replica.fetchers` has an own connection to the leader, and its share of the partitions
-by a hash of their names, as in Kafka.
+A leader has num.replica.fetchers fetchers, each with its own connection. A hash of the partition's
+name selects the fetcher, as in Kafka.
 
 Kafka: kafka.server.{AbstractFetcherManager, ReplicaManager, RemoteLeaderEndPoint}.
 """
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from ottla.types import TopicPartition
 
 TRUNCATIONS_AT_ONCE: Final = 20
-"""Logs that are truncated in one go: some milliseconds."""
+"""Logs that are truncated in one turn: some milliseconds."""
 TRUNCATION_MS: Final = 5
-"""After so long the others are truncated in a later turn: one may read a producer snapshot."""
+"""Time budget of one turn: a truncation may read a producer snapshot."""
 
 
 class RegisteredBrokers:
@@ -78,7 +78,7 @@ class RegisteredBrokers:
 
 
 class Replication:
-    """Drives the fetchers: sends their requests, hands them the responses, wakes them in time."""
+    """Drives the fetchers: sends their requests, passes on the responses, polls them when due."""
 
     def __init__(  # noqa: PLR0913 - its environment, by name
         self,
@@ -93,7 +93,7 @@ class Replication:
         limit: FollowerLimit,
         run_on_volume: RunOnVolume,
     ) -> None:
-        """Take the channel to the active controller; new_nodes(number) makes a fetcher's own."""
+        """Take the active controller's channel; new_nodes(number) makes a fetcher's channel."""
         config = metadata.config
         self._metadata = metadata
         self._replicas = replicas
@@ -139,7 +139,7 @@ class Replication:
         )
 
     def start(self) -> None:
-        """Begin to look for followers that lag."""
+        """Begin to check for followers that lag."""
         self._check_lag(0)
 
     def _check_lag(self, _now_ms: int) -> None:
@@ -158,13 +158,13 @@ class Replication:
 
     @property
     def max_lag(self) -> int:
-        """The most records that a log of this broker misses up to its leader's high watermark."""
+        """The largest lag of a log behind its leader's high watermark, in records."""
         return max(
             (lag for fetcher in self._fetchers.values() for lag in fetcher.lags.values()), default=0
         )
 
     def follow(self, partition: Partition, leader_id: int, leader_epoch: int) -> None:
-        """Replicate a partition from its leader; -1 while there is none. `wake` begins."""
+        """Replicate a partition from its leader (-1: none); the next `wake` sends requests."""
         self.leave(partition)
         if leader_id < 0:
             return
@@ -193,7 +193,7 @@ class Replication:
         return fetcher
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """Share the partitions out again when the number of fetchers has changed."""
+        """Redistribute the partitions when the number of fetchers has changed."""
         if config.num_replica_fetchers == self._fetcher_count:
             return
         self._fetcher_count = config.num_replica_fetchers
@@ -214,7 +214,7 @@ class Replication:
             self._changed[fetcher] = None
 
     def wake(self) -> None:
-        """Send what the changes since the last call ask for."""
+        """Send the requests that are due after the changes since the last call."""
         self.directories.wake()
         changed, self._changed = self._changed, {}
         for fetcher in changed:
@@ -279,22 +279,22 @@ class Replication:
         self._truncate(fetcher)
 
     def _truncate(self, fetcher: ReplicaFetcher) -> None:
-        """Truncate some logs now and the others later: requests are served meanwhile."""
+        """Truncate some logs now and the others in later turns: requests are served in between."""
         if self._is_closed:
             return
         now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
         is_lowering = self._replicas.logs.checkpoints.is_lowering
         for _ in range(TRUNCATIONS_AT_ONCE):
-            are_left = fetcher.truncate(1, now_ms, wall_ms, is_lowering)
-            if not are_left or self._clock.monotonic_ms() >= now_ms + TRUNCATION_MS:
+            has_more = fetcher.truncate(1, now_ms, wall_ms, is_lowering)
+            if not has_more or self._clock.monotonic_ms() >= now_ms + TRUNCATION_MS:
                 break
-        if are_left:
+        if has_more:
             self._call_later(0, lambda: self._truncate(fetcher))
         else:
             self._drive(fetcher)
 
     def _drive_later(self, fetcher: ReplicaFetcher) -> None:
-        """Look again when the fetcher has something to do; of several times the last counts."""
+        """Poll the fetcher at its next deadline; the latest call replaces earlier ones."""
         task = self._tasks.pop(fetcher, None)
         if task is not None:
             task.cancel()
@@ -303,20 +303,20 @@ class Replication:
             self._tasks[fetcher] = self._timer.add(due_ms, lambda _now_ms: self._drive(fetcher))
 
     def close(self) -> None:
-        """Send nothing more."""
+        """Close the connections and send no further request."""
         self._is_closed = True
         for nodes in self._nodes:
             nodes.close()
 
 
 def fetcher_number(partition: TopicPartition, count: int) -> int:
-    """Return which of so many fetchers of a leader replicates a partition."""
+    """Return which of `count` fetchers of a leader replicates a partition."""
     topic, index = partition
     return java_index(31 * string_hash(topic) + index, count)
 
 
 class FollowerFetch(FlatRequest):
-    """The request, and how its response is read."""
+    """A follower's Fetch in flat values, with the reader of its response."""
 
     __slots__ = ("_values",)
     message_key = FetchRequest.message_key

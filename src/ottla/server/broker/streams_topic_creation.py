@@ -28,7 +28,7 @@ _MAX_ERRORS: Final = 1000
 
 
 class StreamsTopicCreation:
-    """Asks the controller for each topic once at a time; keeps errors for a time."""
+    """Sends at most one request for a topic at a time; keeps errors for a limited time."""
 
     def __init__(
         self, metadata: BrokerMetadata, controller: ControllerChannel, clock: Clock
@@ -38,12 +38,15 @@ class StreamsTopicCreation:
         self._clock = clock
         self._creating: set[str] = set()
         self._errors: dict[str, tuple[str, int]] = {}
-        """By topic: the text, and until when (monotonic time) the topic is not tried again."""
+        """By topic: the text, and the monotonic time in ms until which the topic is not retried."""
 
     def create(
         self, topics: Mapping[str, InternalTopic], requester: Requester, error_ttl_ms: int
     ) -> None:
-        """Begin to create topics in the name of a member, and in its mutation quota."""
+        """Begin to create topics with the rights and the mutation quota of a member.
+
+        A topic that fails is not retried for error_ttl_ms.
+        """
         failed = self.errors(topics)
         missing = [name for name in topics if name not in self._creating and name not in failed]
         if not missing:
@@ -58,7 +61,7 @@ class StreamsTopicCreation:
         created.on_done(lambda done: self._created(missing, done, error_ttl_ms))
 
     def errors(self, names: Iterable[str]) -> dict[str, str]:
-        """Return why topics could not be created lately."""
+        """Return the errors of topics that could not be created, until they are retried."""
         now_ms = self._clock.monotonic_ms()
         found = {name: self._errors[name] for name in names if name in self._errors}
         return {name: text for name, (text, until_ms) in found.items() if now_ms < until_ms}
@@ -67,21 +70,21 @@ class StreamsTopicCreation:
         self, names: Sequence[str], created: Pending[CreateTopicsResponse], ttl_ms: int
     ) -> None:
         self._creating.difference_update(names)
+        now_ms = self._clock.monotonic_ms()
+        self._errors = {key: one for key, one in self._errors.items() if now_ms < one[1]}
         if created.error is not None:
             for name in names:
-                self._keep(name, str(created.error), ttl_ms)
+                self._keep(name, str(created.error), now_ms + ttl_ms)
             return
         for topic in created.value.topics:
             if topic.error_code:
                 text = topic.error_message or ErrorCode(topic.error_code).text
-                self._keep(topic.name, text, ttl_ms)
+                self._keep(topic.name, text, now_ms + ttl_ms)
 
-    def _keep(self, name: str, text: str, ttl_ms: int) -> None:
-        now_ms = self._clock.monotonic_ms()
-        self._errors = {key: one for key, one in self._errors.items() if now_ms < one[1]}
+    def _keep(self, name: str, text: str, until_ms: int) -> None:
         while len(self._errors) >= _MAX_ERRORS:
             del self._errors[next(iter(self._errors))]
-        self._errors[name] = (text, now_ms + ttl_ms)
+        self._errors[name] = (text, until_ms)
         log.warning(
             "Internal topic %s of a streams group was not created: %s; members retry",
             name,

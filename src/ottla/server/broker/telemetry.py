@@ -1,4 +1,4 @@
-"""Clients' own metrics: who is asked for which, how often, and who receives them (KIP-714).
+"""Clients' own metrics: subscriptions, push intervals and receivers (KIP-714).
 
 Kafka: org.apache.kafka.server.ClientMetricsManager, ClientMetricsInstance, ClientTelemetry.
 
@@ -33,19 +33,22 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.telemetry")
 MAX_INSTANCES: Final = 16_384
 MAX_WAITING: Final = 64
-"""Messages that wait for a slow receiver; what comes beyond is told to come later."""
+"""Messages that wait for a slow receiver; further ones get THROTTLING_QUOTA_EXCEEDED."""
 DEFAULT_INTERVAL_MS: Final = 300_000
 ALL_METRICS: Final = "*"
 ACCEPTED: Final = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY)
-_LARGEST_PLAIN_BYTES: Final = 100 * 1024 * 1024
-_BEFORE: Final = -1
+_MAX_DECOMPRESSED_BYTES: Final = 100 * 1024 * 1024
+_NEVER_MS: Final = -1
 _MATCH_TIMEOUT_S: Final = 0.01
-_ASK_AGAIN: Final = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-"""After these a client asks at once what has changed."""
+_SUBSCRIPTION_ERRORS: Final = (
+    ErrorCode.UNKNOWN_SUBSCRIPTION_ID,
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+)
+"""Errors after which a client requests its subscription again at once."""
 
 
 class TelemetryContext(NamedTuple):
-    """Which client sends metrics, and how."""
+    """The client that sends metrics, and its connection."""
 
     client_id: str
     client_address: str
@@ -57,7 +60,7 @@ class TelemetryContext(NamedTuple):
 
 
 class TelemetryPayload(NamedTuple):
-    """What a client measured: OTLP metrics, decompressed."""
+    """Metrics of a client: OTLP, decompressed."""
 
     client_instance_id: Uuid
     is_terminating: bool
@@ -66,7 +69,7 @@ class TelemetryPayload(NamedTuple):
 
 
 class TelemetrySubscription(NamedTuple):
-    """One subscription as its settings say it."""
+    """One subscription, read from its settings."""
 
     metrics: tuple[str, ...]
     interval_ms: int
@@ -74,7 +77,7 @@ class TelemetrySubscription(NamedTuple):
 
 
 class ClientInstance:
-    """What is remembered of one client; times are monotonic ms."""
+    """The state kept of one client; times are monotonic ms."""
 
     __slots__ = (
         "context",
@@ -98,19 +101,19 @@ class ClientInstance:
         self.version = version
         self.is_terminating = False
         self.last_error = ErrorCode.NONE
-        self.last_get_ms = self.last_push_ms = _BEFORE
+        self.last_get_ms = self.last_push_ms = _NEVER_MS
 
     def may_get(self, now_ms: int) -> bool:
-        """Whether the interval is over since anything was asked, or the last push went wrong."""
+        """Whether a subscription is due: after the interval, or after a subscription error."""
         last_ms = max(self.last_get_ms, self.last_push_ms)
-        if last_ms != _BEFORE and now_ms - last_ms < self.interval_ms:
-            return self.last_error in _ASK_AGAIN
+        if last_ms != _NEVER_MS and now_ms - last_ms < self.interval_ms:
+            return self.last_error in _SUBSCRIPTION_ERRORS
         self.last_get_ms = now_ms
         return True
 
     def may_push(self, now_ms: int) -> bool:
-        """Whether metrics are due: once after each question, then every interval."""
-        is_first = self.last_push_ms == _BEFORE or self.last_get_ms > self.last_push_ms
+        """Whether metrics are due: once after each subscription, then every interval."""
+        is_first = self.last_push_ms == _NEVER_MS or self.last_get_ms > self.last_push_ms
         if not is_first and now_ms - self.last_push_ms < self.interval_ms:
             return False
         self.last_push_ms = now_ms
@@ -123,7 +126,7 @@ class Telemetry:
     def __init__(
         self, max_bytes: int, run_in_worker: RunInWorker, receivers: Sequence[Any] = ()
     ) -> None:
-        """Take telemetry.max.bytes, the largest message, and where receivers run."""
+        """max_bytes is telemetry.max.bytes, the limit of a message; receivers run in the worker."""
         self.max_bytes = max_bytes
         self._receivers = receivers
         self._run_in_worker = run_in_worker
@@ -135,15 +138,15 @@ class Telemetry:
 
     @property
     def has_receiver(self) -> bool:
-        """Whether anybody wants clients' metrics: else clients are not told of this part."""
+        """Whether clients' metrics are received; otherwise their APIs are not advertised."""
         return bool(self._receivers)
 
     def receive_with(self, receivers: Sequence[Any]) -> None:
-        """Take other receivers."""
+        """Replace the receivers."""
         self._receivers = receivers
 
     def update(self, image: MetadataImage, name: str) -> None:
-        """Take over the settings of a subscription, or that it is gone."""
+        """Apply the settings of a subscription, or its deletion."""
         stored = image.configs.of(ConfigResourceType.CLIENT_METRICS, name)
         self._version += 1
         subscription = read_subscription(stored) if stored else None
@@ -195,7 +198,7 @@ class Telemetry:
     def check_push(
         self, request: PushTelemetryRequest, instance: ClientInstance, now_ms: int
     ) -> None:
-        """Raise KafkaError when a client's message may not come now, or not like this."""
+        """Raise KafkaError for a message that is early, too large or of another subscription."""
         if instance.is_terminating:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         if not instance.may_push(now_ms) and not request.terminating:
@@ -212,7 +215,7 @@ class Telemetry:
     def export(
         self, request: PushTelemetryRequest, instance: ClientInstance
     ) -> Pending[PushTelemetryResponse]:
-        """Hand the metrics to all receivers; INVALID_RECORD when one of them failed."""
+        """Pass the metrics to all receivers; INVALID_RECORD when one of them fails."""
         pending: Pending[PushTelemetryResponse] = Pending()
         receivers = tuple(self._receivers)
         message = bytes(request.metrics)
@@ -221,12 +224,12 @@ class Telemetry:
             codec = Compression(request.compression_type)
             data = message
             if codec is not Compression.NONE:
-                data = bytes(decompress(codec, message, _LARGEST_PLAIN_BYTES))
+                data = bytes(decompress(codec, message, _MAX_DECOMPRESSED_BYTES))
             payload = TelemetryPayload(request.client_instance_id, request.terminating, data)
             for receiver in receivers:
                 receiver.export_metrics(instance.context, payload)
 
-        def done(_nothing: None, error: Exception | None) -> None:
+        def done(_none: None, error: Exception | None) -> None:
             self._waiting -= 1
             if error is not None:
                 client = instance.context.client_address
@@ -245,8 +248,8 @@ class Telemetry:
 def read_subscription(stored: Mapping[str, str]) -> TelemetrySubscription | None:
     """Return a subscription from its stored settings; None when its match is invalid.
 
-    They were checked when they were stored, yet Java's expressions are not all Python's. Of an
-    attribute that is named twice the last expression counts, as in Kafka.
+    They were checked when they were stored, but not every regular expression of Java is one of
+    Python. The last expression of an attribute counts, as in Kafka.
     """
     config = ClientMetricsConfig(ClientMetricsConfig.read(stored).values, stored)
     patterns: dict[str, regex.Pattern[str]] = {}
@@ -268,11 +271,11 @@ def _matches(one: TelemetrySubscription, instance_id: Uuid, context: TelemetryCo
         "client_source_address": context.client_address,
         "client_source_port": str(context.client_port),
     }
-    return all(_fits(pattern, values[name]) for name, pattern in one.patterns)
+    return all(_is_match(pattern, values[name]) for name, pattern in one.patterns)
 
 
-def _fits(pattern: regex.Pattern[str], value: str) -> bool:
-    """Whether a value matches; one that takes too long to tell does not: the loop has to go on."""
+def _is_match(pattern: regex.Pattern[str], value: str) -> bool:
+    """Whether a value matches; a match that takes too long does not: it would block the loop."""
     try:
         return pattern.fullmatch(value, timeout=_MATCH_TIMEOUT_S) is not None
     except TimeoutError:

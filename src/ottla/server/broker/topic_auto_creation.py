@@ -1,4 +1,4 @@
-"""Creates the topics that clients name and that do not exist yet.
+"""Creates topics on first use: those that clients name, and internal ones.
 
 Kafka: kafka.server.AutoTopicCreationManager.
 """
@@ -25,20 +25,21 @@ if TYPE_CHECKING:
     from ottla.server.controller.channel import ControllerChannel, Requester
 
 log: Final = logging.getLogger("ottla.broker")
+_EVENT: Final = {"event": "topic.not_created"}
 _CREATED: Final = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
-_BROKER_DEFAULT = -1
-"""num_partitions and replication_factor of a request that leaves both to the broker."""
+_BROKER_DEFAULT: Final = -1
+"""num_partitions or replication_factor of a request that leaves it to the cluster's settings."""
 
 
 class TopicAutoCreation:
-    """Asks the controller for each topic once at a time."""
+    """Sends at most one request for a topic at a time."""
 
     def __init__(self, metadata: BrokerMetadata, controller: ControllerChannel) -> None:
         self._metadata = metadata
         self._controller = controller
         self._creating: set[str] = set()
         self._failures: dict[str, str | None] = {}
-        """What was reported of internal topics: clients that wait for them ask every second."""
+        """Last reported errors of internal topics: clients that need them retry every second."""
 
     def create(self, names: Sequence[str], requester: Requester | None = None) -> None:
         """Begin to create topics, counted in the mutation quota of the requester."""
@@ -55,13 +56,13 @@ class TopicAutoCreation:
             created.on_done(lambda done: self._created(missing, done))
 
     def _created(self, names: Sequence[str], created: Pending[CreateTopicsResponse]) -> None:
-        """Report what could not be created: the clients that need it are only told to retry."""
+        """Report what could not be created: clients get only retriable errors."""
         self._creating.difference_update(names)
         if created.error is not None:
             text = (
                 "Auto topic creation failed for %s: %s; clients retry, see the controller's lines"
             )
-            log.warning(text, ", ".join(names), created.error)
+            log.warning(text, ", ".join(names), created.error, extra=_EVENT)
             return
         for topic in created.value.topics:
             code = ErrorCode(topic.error_code)
@@ -77,7 +78,7 @@ class TopicAutoCreation:
         if code is ErrorCode.INVALID_REPLICATION_FACTOR and name in REPLICATION_FACTORS:
             advice = f"set {REPLICATION_FACTORS[name]} to the number of brokers, then restart"
         text = "Auto topic creation failed for %s with error '%s': %s; %s"
-        log.warning(text, name, code.name, message, advice)
+        log.warning(text, name, code.name, message, advice, extra=_EVENT)
 
     def _creatable(self, name: str) -> CreateTopicsRequest.CreatableTopic:
         topic = CreateTopicsRequest.CreatableTopic

@@ -71,7 +71,7 @@ class _Acknowledgements(Pending[None]):
     def __init__(self, deadline_ms: int) -> None:
         super().__init__()
         self._waiting: dict[int, tuple[_PartitionResult, LeaderState]] = {}
-        """The results that are missing, by positions given out here."""
+        """The missing results, by the positions passed to `LeaderState.acknowledge`."""
         self.deadline_ms = deadline_ms
         self.is_over = False
 
@@ -84,17 +84,17 @@ class _Acknowledgements(Pending[None]):
             leading.acknowledge(required_offset, self, position)
 
     def acknowledged(self, position: int, code: ErrorCode) -> None:
-        """Take a result."""
+        """Set the result of one partition."""
         waiting = self._waiting.pop(position, None)
         if waiting is None:
-            return  # too late
+            return  # after the timeout
         waiting[0].error_code = int(code)
         if not self._waiting:
             self.is_over = True
             self.complete(None)
 
     def expire(self) -> None:
-        """End the wait: the coordinator sends again what is missing."""
+        """End the wait with REQUEST_TIMED_OUT: the coordinator repeats the missing markers."""
         self.is_over = True
         waiting, self._waiting = self._waiting, {}
         for result, leading in waiting.values():
@@ -124,7 +124,7 @@ class MarkerWriter:
     def write(self, request: WriteTxnMarkersRequest) -> Pending[WriteTxnMarkersResponse]:
         """Write all markers of a request; done when each is acknowledged or refused.
 
-        A marker without partitions is left out of the answer, as by Kafka. A request with many
+        A marker without partitions is left out of the response, as in Kafka. A request with many
         partitions, as Kafka's coordinators send it, takes several turns of the loop.
         """
         response = WriteTxnMarkersResponse(markers=[])
@@ -201,7 +201,9 @@ class MarkerWriter:
             result.error_code = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         elif participant is None:
             self._append(partition, encoded, result, writing.awaited)
-            if self._replicas.overdue_flushes:  # a marker that is lost is not repeated
+            if (
+                self._replicas.overdue_flushes
+            ):  # an acknowledged marker that is lost is not repeated
                 for wait in self._replicas.logs.flushes.wait_for_overdue().values():
                     writing.answer.add(_taken(wait, result))
         else:
@@ -255,7 +257,7 @@ def _taken(step: Pending[None], result: _PartitionResult) -> Pending[None]:
 
 
 def _code_of(error: Exception) -> ErrorCode:
-    """Return what the other coordinator tries again on: as for a partition led elsewhere."""
+    """Return a code that the other coordinator retries, as for a partition led elsewhere."""
     code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
     if code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
         return ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -1,4 +1,4 @@
-"""Answers AddPartitionsToTxn: of clients, of other brokers and of this one for its producers.
+"""Answers AddPartitionsToTxn: of clients, and of brokers on behalf of their producers.
 
 Kafka: KafkaApis.handleAddPartitionsToTxnRequest.
 """
@@ -30,6 +30,7 @@ _Result = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
 _BATCHED_VERSION: Final = 2
 """The transaction version of producers for whom brokers add partitions."""
 _ADDED_COST_RECORDS: Final = 10
+"""Cost of adding to a transaction in the unit of `SharedTurns`: records replayed by a load."""
 _PARTITIONS_AS_A_RECORD: Final = 10
 """Partitions that are verified in the time in which a load replays a record."""
 
@@ -44,7 +45,7 @@ class TransactionPartitions:
         self._has_partition = has_partition
 
     def answer(self, request: AddPartitionsToTxnRequest) -> Pending[AddPartitionsToTxnResponse]:
-        """Answer what a broker asks for producers, so many transactions in a turn."""
+        """Answer a broker's request for its producers; many transactions take several turns."""
         return gather_begun(
             self._transactions.turns.run(self._add_each(request.transactions)),
             lambda parts: AddPartitionsToTxnResponse(

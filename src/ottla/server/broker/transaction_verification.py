@@ -1,6 +1,7 @@
-"""Asks transaction coordinators whether partitions belong to transactions, before the first append.
+"""Verifies with transaction coordinators that partitions belong to transactions (KIP-890).
 
-Verification (KIP-890) or, for producers of transaction version 2, adding of the partition.
+This precedes the first append of a transaction to a partition. For producers of transaction version
+2 the request also adds the partition to the transaction.
 
 Kafka: AddPartitionsToTxnManager, ReplicaManager.maybeSendPartitionsToTransactionCoordinator.
 """
@@ -40,15 +41,15 @@ _MISSING: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 class _QuestionKey(NamedTuple):
-    """What one question to a coordinator is about."""
+    """The transaction that one request to a coordinator concerns."""
 
     transactional_id: str
     producer: ProducerKey
     support: TransactionSupport
 
 
-# Older clients retry these codes wrongly; NOT_ENOUGH_REPLICAS makes all of them try again
-_TRY_AGAIN: Final = frozenset(
+# older clients do not retry these codes correctly; all of them retry NOT_ENOUGH_REPLICAS
+_RETRIED_AS_NOT_ENOUGH_REPLICAS: Final = frozenset(
     {
         ErrorCode.CONCURRENT_TRANSACTIONS,
         ErrorCode.NETWORK_EXCEPTION,
@@ -61,20 +62,20 @@ _TRY_AGAIN: Final = frozenset(
 
 
 class VerificationFailed(KafkaError):
-    """The coordinator's refusal: the log was not asked. A message of its own is answered, too."""
+    """The coordinator's refusal, before the log; a message of its own is part of the response."""
 
 
 class _Question:
-    """Partitions of a transaction that its coordinator is asked about at once."""
+    """Partitions of a transaction that are verified with one request."""
 
     __slots__ = ("answers", "deadline_ms", "key")
 
     def __init__(self, key: _QuestionKey, deadline_ms: int) -> None:
         self.key = key
         self.answers: dict[TopicPartition, tuple[Verification, Pending[Verification]]] = {}
-        """The guard of each partition, and its waiting requests."""
+        """The guard of each partition, and the produce request that waits for it."""
         self.deadline_ms = deadline_ms
-        """Until then it is asked again while the previous transaction is not complete."""
+        """Until then (monotonic) CONCURRENT_TRANSACTIONS is retried."""
 
     def request(self) -> AddPartitionsToTxnRequest:
         """Return the request to the coordinator."""
@@ -95,7 +96,7 @@ class _Question:
         return AddPartitionsToTxnRequest(transactions=[transaction])
 
     def take(self, partition: TopicPartition, code: ErrorCode) -> None:
-        """Answer the requests that wait for a partition."""
+        """Complete the produce request that waits for a partition."""
         guard, answer = self.answers.pop(partition)
         if code is ErrorCode.NONE:
             answer.complete(guard)
@@ -121,7 +122,7 @@ class TransactionVerification:
         self._clock = clock
         self._config = config
         self.times_ms = Recent()
-        """How long coordinators took to answer."""
+        """Response times of coordinators."""
         self.failed_count = 0
         self._unsent: dict[_QuestionKey, _Question] = {}
 
@@ -135,8 +136,8 @@ class TransactionVerification:
     ) -> Pending[Verification] | None:
         """Return the guard to append a batch with, once the coordinator knows the partition.
 
-        None where the transaction goes on in this partition, or nothing is to be verified. The
-        question leaves with `send`, together with those about other partitions. Raises
+        None for a later batch of a verified transaction, or when verification is disabled. `send`
+        sends the request, together with those about other partitions. Raises
         INVALID_PRODUCER_EPOCH for a producer that the log knows to be fenced, and
         NOT_LEADER_OR_FOLLOWER.
         """
@@ -169,13 +170,13 @@ class TransactionVerification:
         return answer
 
     def send(self) -> None:
-        """Ask what was begun: one question for each transaction."""
+        """Send the requests that were begun, one for each transaction."""
         unsent, self._unsent = self._unsent, {}
         for question in unsent.values():
             self._ask(question)
 
     def _ask(self, question: _Question) -> None:
-        """Ask once; an answer of CONCURRENT_TRANSACTIONS is asked for again for a short time."""
+        """Send a request; CONCURRENT_TRANSACTIONS is retried for a short time."""
         begin_ms = self._clock.monotonic_ms()
         self._send(question.key.transactional_id, question.request()).on_done(
             lambda done: self._take(question, _codes(done), begin_ms)
@@ -203,9 +204,7 @@ class TransactionVerification:
         owner = self._coordinator_of(transactional_id)
         leader = None if owner is None else self._channel.leader_of(owner)
         if leader is None or leader < 0:
-            missing: Pending[AddPartitionsToTxnResponse] = Pending()
-            missing.fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
-            return missing
+            return Pending.failed(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return self._channel.send(leader, request)
 
 
@@ -224,7 +223,7 @@ def _codes(done: Pending[AddPartitionsToTxnResponse]) -> _Codes:
 
 
 def _refusal(code: ErrorCode, support: TransactionSupport) -> VerificationFailed:
-    """Return what the producer is answered."""
+    """Return the error for the producer."""
     if code is ErrorCode.PRODUCER_FENCED:
         return VerificationFailed(ErrorCode.INVALID_PRODUCER_EPOCH)
     if code is ErrorCode.TRANSACTION_ABORTABLE and support is TransactionSupport.DEFAULT:
@@ -233,7 +232,7 @@ def _refusal(code: ErrorCode, support: TransactionSupport) -> VerificationFailed
         return VerificationFailed(code, "Partition was not added to the transaction")
     if code is ErrorCode.CONCURRENT_TRANSACTIONS and support is TransactionSupport.ADDS_PARTITIONS:
         return VerificationFailed(code)
-    if code in _TRY_AGAIN:
+    if code in _RETRIED_AS_NOT_ENOUGH_REPLICAS:
         return VerificationFailed(
             ErrorCode.NOT_ENOUGH_REPLICAS,
             "Unable to verify the partition has been added to the transaction. Underlying error: "
