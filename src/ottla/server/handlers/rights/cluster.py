@@ -52,7 +52,7 @@ def require(ctx: Context, operation: Operation) -> None:
     ApiKey.PUSH_TELEMETRY,
 )
 def for_all(_ctx: Context, _request: Any) -> None:
-    """No right: whoever may connect may send these."""
+    """No right: every client that may connect may send these."""
 
 
 @guards(
@@ -62,7 +62,7 @@ def for_all(_ctx: Context, _request: Any) -> None:
     ApiKey.DESCRIBE_DELEGATION_TOKEN,
 )
 def delegation_tokens(_ctx: Context, _request: Any) -> None:
-    """None here: whether the login may use tokens at all comes first, so the handlers check."""
+    """None here: the handlers check first whether the login may use tokens at all, then rights."""
 
 
 @guards(ApiKey.DESCRIBE_CLUSTER)
@@ -103,7 +103,8 @@ def describe_client_quotas(ctx: Context, _request: Any) -> Denied | None:
 def describe_user_scram_credentials(ctx: Context, request: Any) -> Denied | None:
     """DESCRIBE on the cluster; the refusal names no user, as in Kafka.
 
-    Kafka never answers who asks for all users (users=null) without the right; here it is refused.
+    A request for all users (users=null) without the right gets no response from Kafka; here it is
+    refused.
     """
     if may(ctx, Operation.DESCRIBE):
         return None

@@ -5,6 +5,7 @@ Kafka: kafka.server.KafkaApis.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.controller.topic_names import is_topic_name
@@ -22,7 +23,7 @@ from ottla.security.acl import Operation, ResourceType
 from ottla.server.broker.internal_topics import INTERNAL_TOPICS
 from ottla.server.handlers.rights.cluster import may
 from ottla.server.handlers.rights.topics import DENIED as TOPIC_DENIED
-from ottla.server.handlers.rights.topics import may_topic, reduce
+from ottla.server.handlers.rights.topics import may_topic, reduce, split
 from ottla.server.requests.guards import Denied, guards
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 _DENIED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
 _HIDDEN: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-_HIDDEN_TEXT: Final = (
+HIDDEN_TEXT: Final = (
     "The group has described topic(s) that the client is not authorized to describe."
 )
 _HIDDEN_STREAMS_TEXT: Final = (
@@ -67,7 +68,7 @@ def member(ctx: Context, request: Any) -> Denied | None:
 
 
 def without_text(ctx: Context, code: ErrorCode) -> Denied:
-    """Return a refusal of the whole request that has a code only, as Kafka's members get it."""
+    """Return a refusal of the whole request with a code but no text, as Kafka's members get it."""
     response: Any = response_class(ctx.api_key)(error_code=int(code))
     if hasattr(response, "error_message"):
         response.error_message = None
@@ -122,14 +123,7 @@ def find_coordinator(ctx: Context, request: Any) -> Finish | Denied | None:
     return reduce(
         request.coordinator_keys,
         is_allowed,
-        lambda key: FindCoordinatorResponse.Coordinator(
-            key=key,
-            node_id=-1,
-            host="",
-            port=-1,
-            error_code=int(code),
-            error_message="",
-        ),
+        lambda key: _no_coordinator(key, code, ""),
         "coordinators",
     )
 
@@ -138,14 +132,14 @@ def _no_share_coordinators(ctx: Context, request: Any) -> Denied:
     code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     if ctx.api_version < _KEYS_FROM:
         raise KafkaError(code)
-    coordinator = FindCoordinatorResponse.Coordinator
-    refused = [
-        coordinator(
-            key=key, node_id=-1, host="", port=-1, error_code=int(code), error_message=code.text
-        )
-        for key in request.coordinator_keys
-    ]
+    refused = [_no_coordinator(key, code, code.text) for key in request.coordinator_keys]
     return Denied(FindCoordinatorResponse(coordinators=refused))
+
+
+def _no_coordinator(key: str, code: ErrorCode, text: str) -> FindCoordinatorResponse.Coordinator:
+    return FindCoordinatorResponse.Coordinator(
+        key=key, node_id=-1, host="", port=-1, error_code=int(code), error_message=text
+    )
 
 
 def _topic_of(ctx: Context, one: Any) -> str | None:
@@ -194,23 +188,20 @@ def offset_fetch(ctx: Context, request: Any) -> Finish | None:
         lambda one: group(group_id=one.group_id, topics=[], error_code=int(_DENIED)),
         "groups",
     )
-    of_all = {one.group_id for one in request.groups if one.topics is None}
-    refused = {
-        one.group_id: [topic for topic in one.topics if not _may_describe(ctx, topic)]
-        for one in request.groups
-        if one.topics is not None
-    }
+    refused: dict[str, deque[list[Any] | None]] = {}  # a request may name a group several times
     for one in request.groups:
-        denied = refused.get(one.group_id)
-        if denied:
-            one.topics = [topic for topic in one.topics if topic not in denied]
+        denied = None
+        if one.topics is not None:
+            one.topics, denied = split(one.topics, lambda topic: _may_describe(ctx, topic))
+        refused.setdefault(one.group_id, deque()).append(denied)
 
     def finish(response: Any) -> Any:
         for one in response.groups:
-            if one.group_id in of_all:
+            denied = refused[one.group_id].popleft()
+            if denied is None:
                 one.topics = [topic for topic in one.topics if _may_describe(ctx, topic)]
             elif not one.error_code:
-                one.topics = [*one.topics, *map(_unfetched, refused[one.group_id])]
+                one.topics = [*one.topics, *map(_unfetched, denied)]
         return response if add is None else add(response)
 
     return finish
@@ -236,7 +227,7 @@ def _unfetched(one: Any) -> Any:
 
 
 def _one_group(ctx: Context, request: Any) -> Finish | None:
-    """Handle versions with one group."""
+    """Reduce a request of the versions with one group."""
     if request.topics is None:
 
         def leave_out(response: Any) -> Any:
@@ -293,7 +284,7 @@ def consumer_group_describe(ctx: Context, request: Any) -> Finish:
 
     def finish(response: Any) -> Any:
         response.groups = [
-            one if _may_see(ctx, one) else undescribed(one.group_id, _HIDDEN, _HIDDEN_TEXT)
+            one if _may_see(ctx, one) else undescribed(one.group_id, _HIDDEN, HIDDEN_TEXT)
             for one in response.groups
         ]
         return response if add is None else add(response)

@@ -17,8 +17,8 @@ from ottla.protocol.apis.delete_share_group_offsets import DeleteShareGroupOffse
 from ottla.protocol.apis.describe_share_group_offsets import DescribeShareGroupOffsetsResponse
 from ottla.security.acl import Operation
 from ottla.server.handlers.rights.cluster import may
-from ottla.server.handlers.rights.groups import may_group, without_text
-from ottla.server.handlers.rights.topics import may_topic, reduce
+from ottla.server.handlers.rights.groups import HIDDEN_TEXT, may_group, without_text
+from ottla.server.handlers.rights.topics import may_topic, reduce, split
 from ottla.server.requests.guards import Denied, guards
 from ottla.types import ZERO_UUID
 
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
 _DENIED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
 _HIDDEN: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-_HIDDEN_TEXT: Final = (
-    "The group has described topic(s) that the client is not authorized to describe."
-)
 
 
 @guards(ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE)
@@ -53,7 +50,7 @@ def share_group_describe(ctx: Context, request: Any) -> Finish:
 
     def finish(response: Any) -> Any:
         response.groups = [
-            one if _may_see(ctx, one) else undescribed(one.group_id, _HIDDEN, _HIDDEN_TEXT)
+            one if _may_see(ctx, one) else undescribed(one.group_id, _HIDDEN, HIDDEN_TEXT)
             for one in response.groups
         ]
         return response if add is None else add(response)
@@ -101,13 +98,11 @@ def _cut_topics(ctx: Context, requested: Any) -> list[Any]:
     group = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
     topic = group.DescribeShareGroupOffsetsResponseTopic
     partition = topic.DescribeShareGroupOffsetsResponsePartition
-    denied = [
-        one
-        for one in requested.topics or ()
-        if not may_topic(ctx, Operation.DESCRIBE, one.topic_name)
-    ]
-    if denied:
-        requested.topics = [one for one in requested.topics if one not in denied]
+    if requested.topics is None:
+        return []
+    requested.topics, denied = split(
+        requested.topics, lambda one: may_topic(ctx, Operation.DESCRIBE, one.topic_name)
+    )
     return [
         topic(
             topic_name=one.topic_name,

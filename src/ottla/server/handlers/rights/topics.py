@@ -1,14 +1,14 @@
 """Rights of APIs about topics: records, offsets, and topics themselves.
 
-A topic without the right is answered as one that does not exist would be: with the error of the
-right. Metadata and DescribeTopicPartitions filter in their own handlers.
+A topic without the right gets the error of the right, whether or not it exists. Metadata and
+DescribeTopicPartitions filter in their own handlers.
 
 Kafka: kafka.server.{KafkaApis, ControllerApis}.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.errors import ErrorCode
 from ottla.protocol.api_keys import ApiKey
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ottla.server.requests.context import Context
     from ottla.server.requests.guards import Finish
 
+T = TypeVar("T")
 _DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 DENIED: Final = int(_DENIED)
 _WHOLE_ERROR_FROM, _IDS_FROM = 7, 13
@@ -44,15 +45,23 @@ def may_topic(ctx: Context, operation: Operation, name: str) -> bool:
     return ctx.authorize(operation, ResourceType.TOPIC, name)
 
 
+def split(items: Iterable[T], is_allowed: Callable[[T], bool]) -> tuple[list[T], list[T]]:
+    """Return the allowed items and the denied ones, in order."""
+    allowed: list[T] = []
+    denied: list[T] = []
+    for one in items:
+        (allowed if is_allowed(one) else denied).append(one)
+    return allowed, denied
+
+
 def reduce(
     items: list[Any], is_allowed: Callable[[Any], bool], refusal: Callable[[Any], Any], out: str
 ) -> Finish | None:
     """Leave the allowed items in the list; return what adds the refusals to the response."""
-    decided = [(one, is_allowed(one)) for one in items]
-    denied = [one for one, is_one_allowed in decided if not is_one_allowed]
+    allowed, denied = split(items, is_allowed)
     if not denied:
         return None
-    items[:] = [one for one, is_one_allowed in decided if is_one_allowed]
+    items[:] = allowed
 
     def finish(response: Any) -> Any:
         getattr(response, out).extend(refusal(one) for one in denied)
@@ -63,7 +72,7 @@ def reduce(
 
 @guards(ApiKey.METADATA, ApiKey.DESCRIBE_TOPIC_PARTITIONS)
 def filtered_by_handler(_ctx: Context, _request: Any) -> None:
-    """No right as a whole: the handlers ask for each topic."""
+    """No right on the whole request: the handlers check each topic."""
 
 
 @guards(ApiKey.PRODUCE)
@@ -74,10 +83,9 @@ def produce(ctx: Context, request: ProduceValues) -> Finish | Denied | None:
         if name is None or not ctx.authorize(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
             code = int(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             return _produce_refused(ctx, request.acks, _refusals(request.partitions, code))
-    denied = [part for part in request.partitions if not _may_write(ctx, part[0])]
+    allowed, denied = split(request.partitions, lambda part: _may_write(ctx, part[0]))
     if not denied:
         return None
-    allowed = [part for part in request.partitions if part not in denied]
     request.partitions[:] = allowed
     refusals = _refusals(denied, DENIED)
     if not allowed:
@@ -111,16 +119,16 @@ def _refusals(partitions: Iterable[Any], code: int) -> list[Any]:
 
 def _produce_refused(ctx: Context, acks: int, refusals: list[Any]) -> Denied:
     if acks == 0:
-        ctx.connection.finish()  # the only way to tell
+        ctx.connection.finish()  # the only way to report it
         return Denied(None)
     return Denied(refusals)
 
 
 @guards(ApiKey.FETCH)
 def fetch(ctx: Context, request: Any) -> Denied | None:
-    """CLUSTER_ACTION for a follower and for the metadata log; a consumer's topics are asked later.
+    """CLUSTER_ACTION at a controller, for the metadata log; on a broker the handler checks rights.
 
-    Partitions stay in sessions, so the handler asks for each that it reads.
+    Partitions stay in sessions, so the handler checks each one that it reads.
     """
     if ctx.listener != "controller" or may(ctx, Operation.CLUSTER_ACTION):
         return None
@@ -271,7 +279,7 @@ def create_partitions(ctx: Context, request: Any) -> Finish | None:
 def delete_topics(ctx: Context, request: Any) -> Finish | None:
     """DELETE on the cluster, or DESCRIBE and DELETE on the topic.
 
-    Who may not describe a topic that is given by its id does not learn its name.
+    The refusal of a topic given by its id names it only to a client that may describe it.
     """
     if ctx.is_allowed(Operation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME):
         return None

@@ -1,0 +1,112 @@
+"""Guards of requests with many topics, or with a group named twice: one pass, no right missed."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.errors import ErrorCode
+from ottla.protocol.apis.describe_share_group_offsets import DescribeShareGroupOffsetsRequest
+from ottla.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from ottla.protocol.produce_values import ProduceValues
+from ottla.server.handlers.rights.groups import offset_fetch
+from ottla.server.handlers.rights.share_groups import describe_share_group_offsets
+from ottla.server.handlers.rights.topics import produce
+from ottla.types import ZERO_UUID
+
+COUNT = 400
+FetchGroup = OffsetFetchRequest.OffsetFetchRequestGroup
+FetchTopic = FetchGroup.OffsetFetchRequestTopics
+ShareGroup = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
+ShareTopic = ShareGroup.DescribeShareGroupOffsetsRequestTopic
+Answered = OffsetFetchResponse.OffsetFetchResponseGroup
+
+
+class Name(str):
+    """A name of a topic that counts how often it is compared with an equal or another one."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Name.compared += 1
+        return str.__eq__(self, other)  # type: ignore[no-any-return] # of two texts
+
+    __hash__ = str.__hash__
+
+
+@pytest.fixture
+def ctx(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return the context of a client that has no right to topics whose names begin with `x`."""
+    monkeypatch.setattr(Name, "compared", 0)
+    return SimpleNamespace(
+        api_version=8,
+        authorize=lambda _operation, _kind, name: not name.startswith("x"),
+        broker=SimpleNamespace(topic_name=str),
+    )
+
+
+def names() -> list[Name]:
+    """Return the names of many topics, every second one without a right."""
+    return [Name(f"{'x' if number % 2 else 'a'}{number}") for number in range(COUNT)]
+
+
+def test_produced_partitions_are_compared_with_no_others(ctx: Any) -> None:
+    """Half of them are denied; the others are left in the request, in order."""
+    parts: list[Any] = [(name, 0, memoryview(b"")) for name in names()]
+    request = ProduceValues(None, 1, 1000, list(parts))
+    produce(ctx, request)
+    assert Name.compared < COUNT
+    assert request.partitions == parts[::2]
+
+
+def test_fetched_topics_are_compared_with_no_others(ctx: Any) -> None:
+    """The same for a group's offsets."""
+    topics = [FetchTopic(name=name, topic_id=ZERO_UUID, partition_indexes=[0]) for name in names()]
+    group = FetchGroup(group_id="g", topics=list(topics))
+    offset_fetch(ctx, OffsetFetchRequest(groups=[group]))
+    assert Name.compared < COUNT
+    assert group.topics == topics[::2]
+
+
+def test_topics_of_share_groups_are_compared_with_no_others(ctx: Any) -> None:
+    """The same for the offsets of a share group."""
+    topics = [ShareTopic(topic_name=name, partitions=[0]) for name in names()]
+    group = ShareGroup(group_id="g", topics=list(topics))
+    describe_share_group_offsets(ctx, DescribeShareGroupOffsetsRequest(groups=[group]))
+    assert Name.compared < COUNT
+    assert group.topics == topics[::2]
+
+
+def test_a_group_that_is_named_twice_keeps_no_denied_topic(ctx: Any) -> None:
+    """Each of the two answers has its own refusals."""
+    requested = [["x1"], ["a1"], None]
+    groups = [
+        FetchGroup(
+            group_id="g",
+            topics=None
+            if topics is None
+            else [
+                FetchTopic(name=name, topic_id=ZERO_UUID, partition_indexes=[0]) for name in topics
+            ],
+        )
+        for topics in requested
+    ]
+    finish = offset_fetch(ctx, OffsetFetchRequest(groups=groups))
+    assert [[one.name for one in group.topics or ()] for group in groups] == [[], ["a1"], []]
+    everything = [SimpleNamespace(name=name, topic_id=ZERO_UUID) for name in ("x2", "a2")]
+    response: Any = SimpleNamespace(
+        groups=[
+            Answered(group_id="g", topics=[]),
+            Answered(group_id="g", topics=[]),
+            Answered(group_id="g", topics=list(everything)),
+        ]
+    )
+    assert finish is not None
+    refused, allowed, rest = finish(response).groups
+    code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    assert [(one.name, one.partitions[0].error_code) for one in refused.topics] == [("x1", code)]
+    assert not allowed.topics
+    assert [one.name for one in rest.topics] == ["a2"]
