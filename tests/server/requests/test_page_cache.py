@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -71,3 +72,37 @@ def test_files_stay_open_while_they_are_read() -> None:
     done(None, OSError("shown when it is sent"))
     assert pending.value == "answer"
     assert events == ["pin", "read 5+1048576", "read 1048581+451424", "unpin"]
+
+
+def test_a_file_that_cannot_be_opened_holds_no_other_open() -> None:
+    """The others are read and released; sending the slice reports the error."""
+    events: list[str] = []
+
+    class File:
+        volume = "/d/"
+
+        def __init__(self, name: str) -> None:
+            self._name = name
+
+        def pin(self) -> None:
+            if self._name == "lost":
+                raise OSError(errno.EMFILE, "no descriptor left")
+            events.append(f"pin {self._name}")
+
+        def unpin(self) -> None:
+            events.append(f"unpin {self._name}")
+
+        def read(self, position: int, size: int) -> bytes:
+            events.append(f"read {self._name}")
+            return b""
+
+    def run(_volume: object, job: Any, done: Any) -> None:
+        job()
+        done(None, None)
+
+    files: list[Any] = [File("first"), File("lost"), File("last")]
+    slices = [FileSlice(file, 0, 10) for file in files]
+    assert page_cache.when_warm(slices, "answer", run).value == "answer"
+    assert events == [
+        "pin first", "pin last", "read first", "read last", "unpin first", "unpin last",
+    ]  # fmt: skip

@@ -1,6 +1,6 @@
-"""Reads ahead, in a worker, what a fetch is to send and the page cache does not hold.
+"""Reads slices of files into the page cache, in a worker, before a fetch sends them.
 
-Sending a file waits for the disk where its pages are not in memory, and the loop must not wait.
+Sending pages that are not in memory waits for the disk, and the loop must not wait.
 
 Kafka: its request handler threads, which wait in sendfile for the disk themselves.
 """
@@ -25,20 +25,31 @@ CHUNK_BYTES = 1024 * 1024
 
 
 def when_warm(slices: Sequence[FileSlice], answer: T, run_on_volume: RunOnVolume) -> Pending[T]:
-    """Return the answer once its slices were read; a disk that fails then shows when it is sent."""
+    """Return the answer once its slices were read; sending them reports a failing disk."""
     pending: Pending[T] = Pending()
-    files: list[File] = [one.file for one in slices]  # type: ignore[misc] # a log's own files
-    for file in files:
-        file.pin()
+    pinned = [one for one in slices if _is_pinned(_file(one))]
 
     def done(_none: object) -> None:
-        for file in files:
-            file.unpin()
+        for one in pinned:
+            _file(one).unpin()
         pending.complete(answer)
 
-    reads = [(file.volume, partial(_read, one)) for file, one in zip(files, slices, strict=True)]
+    reads = [(_file(one).volume, partial(_read, one)) for one in pinned]
     run_reads(reads, run_on_volume).on_done(done)
     return pending
+
+
+def _file(one: FileSlice) -> File:
+    return one.file  # type: ignore[return-value] # a log's own file
+
+
+def _is_pinned(file: File) -> bool:
+    """Pin a file; False when it cannot be opened."""
+    try:
+        file.pin()
+    except OSError:
+        return False
+    return True
 
 
 def _read(one: FileSlice) -> None:

@@ -1,8 +1,8 @@
 """A share fetch that waits for records it may acquire, and the acquisition itself.
 
-It reads the log where records may be acquired; what is read is not acquired yet, so that fetches of
-other members do not wait for this one. With enough bytes, or at the deadline, all is acquired that
-is still there.
+It reads the log where records may be acquired. A read acquires nothing, so that fetches of other
+members do not wait for this one. With enough bytes, or at the deadline, the fetch acquires the
+records that are still available.
 
 Kafka: kafka.server.share.{DelayedShareFetch, ShareFetchUtils}.
 """
@@ -61,6 +61,7 @@ class FetchedRecords:
 class _Read:
     """What the log has from the next offset of a share partition on."""
 
+    name: object
     partition: SharePartition
     offset: int
     begin_ms: int
@@ -68,7 +69,7 @@ class _Read:
     error: KafkaError | None = None
 
     def end(self) -> None:
-        """Take note that the fetch occupies the share partition no longer."""
+        """Record how long the fetch has occupied the share partition."""
         end_ms = self.partition.environment.clock.monotonic_ms()
         self.partition.measures.fetched(self.begin_ms, end_ms)
 
@@ -81,7 +82,7 @@ class _Read:
 
 
 class DelayedShareFetch(DelayedOperation):
-    """Waits for the share partitions of one request; answer gets what each of them gave."""
+    """Waits for the share partitions of one request; `answer` has a result for each."""
 
     def __init__(
         self,
@@ -102,7 +103,7 @@ class DelayedShareFetch(DelayedOperation):
         self.answer: Pending[dict[object, FetchedRecords]] = Pending()
 
     def failed(self, name: object, error: KafkaError) -> None:
-        """Take note that a share partition could not be loaded."""
+        """Set the error of a share partition that could not be loaded."""
         self.failures[name] = error
         self._partitions.pop(name, None)
 
@@ -128,7 +129,7 @@ class DelayedShareFetch(DelayedOperation):
             for one in reads
             if one.found is not None
             and isinstance(one.found[0], FileSlice)
-            and not one.found[0].file.is_cached(*one.found[0][1:3])  # type: ignore[attr-defined] # a log's own file
+            and _is_cold(one.found[0])
         ]
         if cold:
             when_warm(cold, None, self._run_on_volume).on_done(lambda _: self._acquire(reads))
@@ -138,15 +139,15 @@ class DelayedShareFetch(DelayedOperation):
     def _read(self) -> list[_Read]:
         """Read the log of the share partitions from which records may be acquired."""
         ready = [
-            one
-            for one in self._partitions.values()
+            (name, one)
+            for name, one in self._partitions.items()
             if one.phase is Phase.FENCED or (one.phase is Phase.ACTIVE and one.can_acquire)
         ]
         left = self._limits.max_bytes
-        reads = []
-        for one in ready:
+        reads: list[_Read] = []
+        for name, one in ready:
             begin_ms = one.environment.clock.monotonic_ms()
-            read = _Read(one, one.next_fetch_offset(), begin_ms)
+            read = _Read(name, one, one.next_fetch_offset(), begin_ms)
             reads.append(read)
             if one.phase is Phase.FENCED:
                 read.error = KafkaError(_DROPPED)
@@ -175,13 +176,12 @@ class DelayedShareFetch(DelayedOperation):
         results: dict[object, FetchedRecords] = {
             name: FetchedRecords(error=error) for name, error in self.failures.items()
         }
-        names = {id(one): name for name, one in self._partitions.items()}
         left = self._limits.max_records
         for read in reads:
             result = self._acquire_one(read, left)
             read.end()
             left -= _count(result.acquired)
-            results[names[id(read.partition)]] = result
+            results[read.name] = result
         self.answer.complete(results)
 
     def _acquire_one(self, read: _Read, max_records: int) -> FetchedRecords:
@@ -210,8 +210,16 @@ class DelayedShareFetch(DelayedOperation):
         return FetchedRecords(_cut(records, fetched.batches, acquired), acquired)
 
 
+def _is_cold(records: FileSlice) -> bool:
+    """Whether a read would wait for the disk, or fail: a worker's error does not end a turn."""
+    try:
+        return not records.file.is_cached(*records[1:])  # type: ignore[attr-defined] # a log's own file
+    except OSError:
+        return True
+
+
 def _reader(records: FileSlice | bytes) -> Callable[[int, int], bytes]:
-    """Return what reads a part of what was found."""
+    """Return a function that reads a part of the records."""
     if isinstance(records, FileSlice):
         return lambda position, size: records.file.read(records.position + position, size)
     return lambda position, size: records[position : position + size]

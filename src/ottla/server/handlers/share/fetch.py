@@ -38,7 +38,7 @@ from ottla.server.share.delayed_fetch import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from ottla.replication.share.partition import SharePartition
     from ottla.server.requests.context import Context
@@ -75,7 +75,7 @@ def _failed_fetch(code: ErrorCode) -> ShareFetchResponse:
 def share_fetch(
     ctx: Context, request: ShareFetchRequest
 ) -> ShareFetchResponse | Pending[ShareFetchResponse]:
-    """Acknowledge what the request brings, then acquire records or wait for some."""
+    """Apply the acknowledgements of the request, then acquire records or wait for some."""
     try:
         _check_enabled(ctx)
         group_id, member_id = check_member(request.group_id, request.member_id)
@@ -105,7 +105,7 @@ def share_fetch(
 
 
 def _check_renewal(ctx: Context, request: ShareFetchRequest) -> None:
-    """INVALID_REQUEST for a renewal of locks that fetches, too."""
+    """Raise INVALID_REQUEST for a renewal of locks that also fetches."""
     if ctx.api_version < _RENEW_FROM or not request.is_renew_ack:
         return
     names = {
@@ -121,7 +121,7 @@ def _check_renewal(ctx: Context, request: ShareFetchRequest) -> None:
 
 
 def _after(ctx: Context, wait_ms: int, response: ShareFetchResponse) -> Pending[ShareFetchResponse]:
-    """Answer after a time: a client that is refused must not ask again at once."""
+    """Answer after a time: a refused client would repeat its request at once."""
     answer: Pending[ShareFetchResponse] = Pending()
     due_ms = ctx.broker.clock.monotonic_ms() + wait_ms
 
@@ -206,7 +206,7 @@ def _fetch(
 
 
 def _rotated(partitions: list[TopicIdPartition], epoch: int) -> list[TopicIdPartition]:
-    """Begin with another partition each time, so that each is first at some time."""
+    """Begin with another partition in each epoch: the limits of a fetch favour the first ones."""
     start = epoch % len(partitions) if partitions else 0
     return partitions[start:] + partitions[:start]
 
@@ -214,7 +214,7 @@ def _rotated(partitions: list[TopicIdPartition], epoch: int) -> list[TopicIdPart
 def _load(
     ctx: Context, delayed: DelayedShareFetch, opened: Mapping[object, SharePartition]
 ) -> None:
-    """Load share partitions that are new here; the fetch looks again when they are."""
+    """Load share partitions that are not loaded yet; each one that is checks the fetch again."""
     share = ctx.broker.share
 
     def loaded(name: object, partition: SharePartition, error: Exception | None) -> None:
@@ -239,17 +239,16 @@ def _fetch_response(
     acknowledged: Mapping[TopicIdPartition, KafkaError | None],
 ) -> ShareFetchResponse:
     topics: dict[Uuid, list[PartitionData]] = {}
-    leaders: dict[int, int] = {}
+    leaders: set[int] = set()
     is_first = request.share_session_epoch == INITIAL_EPOCH
-    names = [one for one in fetched if _is_named(session, one, fetched[one], is_first=is_first)]
-    names += [one for one in acknowledged if one not in names]
-    for one in names:
+    named = [one for one in fetched if is_first or _is_named(session, one, fetched[one])]
+    for one in dict.fromkeys((*named, *acknowledged)):
         result = fetched.get(one) or FetchedRecords()
         data = _partition_data(one, result, acknowledged.get(one))
         leader = _leader(ctx, one, result.error)
         if leader is not None:
             data.current_leader.leader_id, data.current_leader.leader_epoch = leader
-            leaders[leader[0]] = leader[0]
+            leaders.add(leader[0])
         topics.setdefault(one.topic_id, []).append(data)
     return ShareFetchResponse(
         acquisition_lock_timeout_ms=ctx.broker.share.settings(
@@ -260,14 +259,11 @@ def _fetch_response(
     )
 
 
-def _is_named(
-    session: ShareSession, one: TopicIdPartition, result: FetchedRecords, *, is_first: bool
-) -> bool:
-    has_records = bool(result.acquired)
-    has_error = result.error is not None
-    if is_first:
-        return True
-    return session.must_respond(one, has_records=has_records, has_error=has_error)
+def _is_named(session: ShareSession, one: TopicIdPartition, result: FetchedRecords) -> bool:
+    """Whether a later response of a session names a partition: only where it has news."""
+    return session.must_respond(
+        one, has_records=bool(result.acquired), has_error=result.error is not None
+    )
 
 
 def _partition_data(
@@ -296,21 +292,21 @@ def _partition_data(
 def _leader(
     ctx: Context, one: TopicIdPartition, error: KafkaError | None
 ) -> tuple[int, int] | None:
-    """Return the leader that a client is referred to, where this broker is not it."""
+    """Return the leader that a client is referred to where another broker leads."""
     if error is None or error.code not in _LED_ELSEWHERE:
         return None
     replica = ctx.broker.replicas.by_topic_id.get(one.topic_id, {}).get(one.partition)
     return current_leader(ctx, one.topic_id, one.partition, replica)
 
 
-def _endpoints(ctx: Context, leaders: Iterable[int], endpoint: type[Any]) -> list[Any]:
-    ids = set(leaders)
-    if not ids:
+def _endpoints(ctx: Context, leaders: set[int], endpoint: type[Any]) -> list[Any]:
+    """Return the addresses of leaders that clients are referred to."""
+    if not leaders:
         return []
     return [
         endpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
         for node in ctx.broker.nodes(ctx.listener_name)
-        if node.node_id in ids
+        if node.node_id in leaders
     ]
 
 
@@ -350,7 +346,7 @@ def _acknowledge_response(
     ctx: Context, group_id: str, results: Mapping[TopicIdPartition, KafkaError | None]
 ) -> ShareAcknowledgeResponse:
     topics: dict[Uuid, list[AcknowledgedPartition]] = {}
-    leaders: dict[int, int] = {}
+    leaders: set[int] = set()
     for one, error in results.items():
         data = AcknowledgedPartition(
             partition_index=one.partition,
@@ -361,7 +357,7 @@ def _acknowledge_response(
         leader = _leader(ctx, one, error)
         if leader is not None:
             data.current_leader.leader_id, data.current_leader.leader_epoch = leader
-            leaders[leader[0]] = leader[0]
+            leaders.add(leader[0])
         topics.setdefault(one.topic_id, []).append(data)
     return ShareAcknowledgeResponse(
         acquisition_lock_timeout_ms=ctx.broker.share.settings(group_id).record_lock_duration_ms,
