@@ -49,9 +49,14 @@ def _describe(
     ctx: Context, log_dir: LogDirectory, requested: set[tuple[str, int]] | None
 ) -> Result:
     if not log_dir.is_online:
-        return Result(
-            error_code=int(ErrorCode.KAFKA_STORAGE_ERROR), log_dir=log_dir.path, topics=[]
-        )
+        return _undescribed(log_dir, ErrorCode.KAFKA_STORAGE_ERROR)
+    try:
+        total_bytes, usable_bytes = log_dir.directory.total_space(), log_dir.directory.free_space()
+    except OSError as error:
+        text = "log directory %s is not described: %s; check the disk"
+        extra = {"event": "log_dir.not_described", "client": ctx.client}
+        log.warning(text, log_dir.path, error, extra=extra)
+        return _undescribed(log_dir, ErrorCode.UNKNOWN_SERVER_ERROR)
     logs = ctx.broker.logs
     chosen = [
         one
@@ -61,10 +66,14 @@ def _describe(
     return Result(
         log_dir=log_dir.path,
         topics=_by_topic(ctx.broker, chosen),
-        total_bytes=log_dir.directory.total_space(),
-        usable_bytes=log_dir.directory.free_space(),
+        total_bytes=total_bytes,
+        usable_bytes=usable_bytes,
         is_cordoned=log_dir.path in logs.cordoned,
     )
+
+
+def _undescribed(log_dir: LogDirectory, code: ErrorCode) -> Result:
+    return Result(error_code=int(code), log_dir=log_dir.path, topics=[])
 
 
 def _by_topic(broker: Broker, logs: Iterable[PartitionLog]) -> list[TopicResult]:
@@ -88,7 +97,7 @@ def _by_topic(broker: Broker, logs: Iterable[PartitionLog]) -> list[TopicResult]
 def alter_replica_log_dirs(
     ctx: Context, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
-    """Begin to move replicas; of several directories for one replica the last counts."""
+    """Begin to move replicas; the last directory named for a replica counts."""
     requested = {
         TopicPartition(topic.name, index): one.path
         for one in request.dirs
