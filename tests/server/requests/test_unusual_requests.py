@@ -123,7 +123,7 @@ def test_ids_go_before_names(peer: Peer) -> None:
     ]
     assert [one.topic_authorized_operations for one in found] == [
         0b110111111000,
-        operations.NOT_ASKED,
+        operations.OMITTED,
     ]
 
 

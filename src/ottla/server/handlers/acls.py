@@ -21,20 +21,16 @@ if TYPE_CHECKING:
     from ottla.server.requests.context import Context
 
 
-def _disabled() -> KafkaError:
-    return KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
-
-
 @handles(DescribeAclsRequest)
 def describe_acls(ctx: Context, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    """List the entries that a filter fits, by resource."""
+    """List the entries that match a filter, by resource."""
     if ctx.broker.authorizer is None:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
-    wanted = checked_filter(request)
+    acl_filter = checked_filter(request)
     by_resource: dict[tuple[int, str, int], list[Acl]] = {}
     for record in ctx.broker.image.acls.by_id.values():
         acl = acl_of(record)
-        if wanted.fits(acl):
+        if acl_filter.fits(acl):
             key = acl.resource_type, acl.resource_name, acl.pattern_type
             by_resource.setdefault(key, []).append(acl)
     resource = DescribeAclsResponse.DescribeAclsResource
@@ -62,7 +58,7 @@ def describe_acls(ctx: Context, request: DescribeAclsRequest) -> DescribeAclsRes
 
 @handles(CreateAclsRequest)
 def create_acls(ctx: Context, request: CreateAclsRequest) -> Pending[CreateAclsResponse]:
-    """Store entries; answered when that is committed, entry by entry."""
+    """Store entries; answered for each entry when they are committed."""
     response = CreateAclsResponse
     return per_item_errors(
         _sent(ctx, request),
@@ -74,7 +70,7 @@ def create_acls(ctx: Context, request: CreateAclsRequest) -> Pending[CreateAclsR
 
 @handles(DeleteAclsRequest)
 def delete_acls(ctx: Context, request: DeleteAclsRequest) -> Pending[DeleteAclsResponse]:
-    """Remove what filters fit; answered when that is committed, filter by filter."""
+    """Remove the entries that match filters; answered for each filter when that is committed."""
     response = DeleteAclsResponse
     return per_item_errors(
         _sent(ctx, request),
@@ -88,7 +84,6 @@ def delete_acls(ctx: Context, request: DeleteAclsRequest) -> Pending[DeleteAclsR
 
 def _sent(ctx: Context, request: CreateAclsRequest | DeleteAclsRequest) -> Pending[Any]:
     if ctx.broker.authorizer is None:
-        refused: Pending[Any] = Pending()
-        refused.fail(_disabled())
-        return refused
+        error = KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
+        return Pending.failed(error)
     return ctx.controller.send(request, ctx.requester())

@@ -13,8 +13,8 @@ from ottla.protocol.apis.describe_cluster import DescribeClusterRequest, Describ
 from ottla.protocol.apis.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from ottla.purgatory.pending import Pending
 from ottla.security.acl import CLUSTER_NAME, ResourceType
+from ottla.server.requests import operations
 from ottla.server.requests.api import handles
-from ottla.server.requests.operations import NOT_ASKED
 from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def describe_cluster(ctx: Context, request: DescribeClusterRequest) -> DescribeC
         else _controllers(ctx),
         cluster_authorized_operations=ctx.operations(ResourceType.CLUSTER, CLUSTER_NAME)
         if request.include_cluster_authorized_operations
-        else NOT_ASKED,
+        else operations.OMITTED,
     )
 
 

@@ -59,7 +59,7 @@ def alter_configs(
 def incremental_alter_configs(
     ctx: Context, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse | Pending[IncrementalAlterConfigsResponse]:
-    """Set, delete, append to, subtract from settings (KIP-339), also of loggers (KIP-412)."""
+    """Set, delete, append to or subtract from settings (KIP-339), also of loggers (KIP-412)."""
     own = {
         place: Outcome(**_error(error), **_named(request.resources[place]))
         for place, error in _refused(ctx, request.resources).items()
@@ -77,7 +77,7 @@ def incremental_alter_configs(
         responses = _merged(request.resources, own, got.responses)
         return IncrementalAlterConfigsResponse(responses=responses)
 
-    if ctx.listener == "controller":  # a standby one, as in Kafka, answers so for its loggers, too
+    if ctx.listener == "controller":  # as in Kafka, a standby's refusal covers its loggers
         return _or_failed(request, ctx.controller.send(forwarded, ctx.requester()).then(merged))
     return _forward(ctx, forwarded).then(merged)
 

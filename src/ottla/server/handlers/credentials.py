@@ -50,7 +50,7 @@ def describe_user_scram_credentials(
 def alter_user_scram_credentials(
     ctx: Context, request: AlterUserScramCredentialsRequest
 ) -> Pending[AlterUserScramCredentialsResponse]:
-    """Set and remove credentials; answered when that is committed, user by user."""
+    """Set and remove credentials; answered for each user when that is committed."""
     response = AlterUserScramCredentialsResponse
     names = dict.fromkeys(one.name for one in request.deletions)
     names.update(dict.fromkeys(one.name for one in request.upsertions))

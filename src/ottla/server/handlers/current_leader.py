@@ -1,4 +1,4 @@
-"""Who leads a partition, for clients whose metadata is old (KIP-951).
+"""The current leader of a partition, for clients with stale metadata (KIP-951).
 
 Kafka: KafkaApis.getCurrentLeader.
 """

@@ -1,6 +1,7 @@
 """CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken, DescribeDelegationToken.
 
-A token is never asked for where others can read it, nor by a client that has only a token.
+Tokens are served only on connections that are encrypted or authenticated, and not to clients that
+logged in with a token.
 
 Kafka: the token requests of kafka.server.{KafkaApis, ControllerApis} (KIP-48, KIP-373).
 """
@@ -65,7 +66,7 @@ def create_delegation_token(
 def renew_delegation_token(
     ctx: Context, request: RenewDelegationTokenRequest
 ) -> RenewDelegationTokenResponse | Pending[Any]:
-    """Let a token expire later."""
+    """Extend a token's expiry."""
     if not _may_use_tokens(ctx):
         code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
         return RenewDelegationTokenResponse(error_code=int(code), expiry_timestamp_ms=_NO_TIME)
@@ -76,7 +77,7 @@ def renew_delegation_token(
 def expire_delegation_token(
     ctx: Context, request: ExpireDelegationTokenRequest
 ) -> ExpireDelegationTokenResponse | Pending[Any]:
-    """Let a token expire earlier, or now."""
+    """Shorten a token's expiry, or expire it now."""
     if not _may_use_tokens(ctx):
         code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
         return ExpireDelegationTokenResponse(error_code=int(code), expiry_timestamp_ms=_NO_TIME)
@@ -87,7 +88,7 @@ def expire_delegation_token(
 def describe_delegation_token(
     ctx: Context, request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:
-    """Describe the client's own tokens, and those of others that it may see."""
+    """Describe the client's own tokens, and those of others that it may describe."""
     if not _may_use_tokens(ctx):
         code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
         return DescribeDelegationTokenResponse(error_code=int(code), tokens=[])
@@ -122,7 +123,7 @@ def _may_use_tokens(ctx: Context) -> bool:
     if ctx.principal.token_authenticated:
         return False
     if ctx.is_forwarded:
-        return True  # the broker has seen the client's connection
+        return True  # the forwarding broker has checked the client's connection
     protocol = ctx.broker.metadata.config.security_protocols[ctx.listener_name]
     if protocol is SecurityProtocol.SSL:
         return ctx.principal != ANONYMOUS

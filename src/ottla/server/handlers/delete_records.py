@@ -1,6 +1,6 @@
 """DeleteRecords: move log start offsets; answered when no live replica has the records (KIP-107).
 
-Followers take the new start over from the answer to a fetch, and report it with the next one.
+Followers apply the new start from the response to a fetch, and report it with the next one.
 
 Kafka: KafkaApis.handleDeleteRecordsRequest, ReplicaManager.deleteRecords,
 kafka.server.DelayedDeleteRecords.
@@ -42,7 +42,7 @@ def delete_records(
 ) -> DeleteRecordsResponse | Pending[DeleteRecordsResponse]:
     """Move log start offsets up; -1 means the high watermark.
 
-    For a partition named several times the last entry counts.
+    The last entry of a partition counts.
     """
     requested: dict[str, dict[int, RequestedPartition]] = {}
     for topic in request.topics:
@@ -88,7 +88,7 @@ def _delete_before(
 def _when_replicated(
     ctx: Context, timeout_ms: int, response: DeleteRecordsResponse, awaited: list[_Awaited]
 ) -> Pending[DeleteRecordsResponse]:
-    """Answer when the followers have deleted the records, too, or when the time is over."""
+    """Answer when all followers have deleted the records, or after the timeout."""
     waits = DeletionWaits(response, awaited, ctx.broker.clock.monotonic_ms() + timeout_ms)
     for position, one in enumerate(awaited):
         one.leading.deletions.add(one.offset, waits, position)
@@ -111,7 +111,7 @@ class DeletionWaits:
         self.is_over = False
 
     def acknowledged(self, position: int, code: ErrorCode) -> None:
-        """Take the result for one partition: all live replicas have deleted, or it moved away."""
+        """Set the result of one partition: all replicas have deleted, or another broker leads."""
         one = self._open.pop(position, None)
         if one is None:
             return
@@ -122,7 +122,7 @@ class DeletionWaits:
             self.answer.complete(self._response)
 
     def expire(self) -> None:
-        """Answer REQUEST_TIMED_OUT, and how far it was, where a follower is late."""
+        """Answer REQUEST_TIMED_OUT, with the current low watermark, for late followers."""
         waiting, self._open = self._open, {}
         self.is_over = True
         for one in waiting.values():

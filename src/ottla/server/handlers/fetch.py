@@ -1,4 +1,4 @@
-"""Fetch: read logs from given offsets; wait when there is too little.
+"""Fetch: read logs from given offsets; wait while there are fewer bytes than min_bytes.
 
 Kafka: KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages. Hot path:
 benchmarks/against_kafka.
@@ -39,7 +39,7 @@ def fail_request(_request: FetchValues, error: KafkaError) -> FetchAnswer:
 
 @handles(FetchRequest, form=Form(read_fetch, write_fetch, fail_request), listener="broker")
 def fetch(ctx: Context, request: FetchValues) -> FetchAnswer | Pending[FetchAnswer]:
-    """Answer at once when min_bytes are there, something is wrong, or the client does not wait."""
+    """Answer at once with min_bytes, after an error, or when the client does not wait."""
     session = ctx.broker.fetch_sessions.session_of(request, ctx.api_version, ctx.now_ms)
     read = _read(ctx, request, session)
     if read.run():
@@ -53,16 +53,16 @@ def _read(ctx: Context, request: FetchValues, session: FetchSession | None) -> F
 
 
 def _answer(ctx: Context, read: FetchRead) -> FetchAnswer | Pending[FetchAnswer]:
-    """Answer at once, or when what the disk must give was read."""
+    """Answer at once, or after a worker has read what is not in the page cache."""
     if read.cold is not None:
         return when_warm(read.cold, read.response(), ctx.broker.run_on_volume)
     return read.response()
 
 
 def _gather(ctx: Context, request: FetchValues, read: FetchRead) -> Pending[FetchAnswer]:
-    """Answer a follower when appends pause for a moment: a fetch costs as much as some appends.
+    """Answer a follower after a turn without appends: a fetch costs as much as several appends.
 
-    What it had fetched before is acknowledged by now, so that producers are about to send more.
+    Its previous fetch has just been acknowledged, so producers are about to send more.
     """
     pending: Pending[FetchAnswer] = Pending()
     ctx.broker.replicas.when_quiet(_again(ctx, request, read, pending))
@@ -72,7 +72,7 @@ def _gather(ctx: Context, request: FetchValues, read: FetchRead) -> Pending[Fetc
 def _again(
     ctx: Context, request: FetchValues, read: FetchRead, pending: Pending[FetchAnswer]
 ) -> Callable[[], None]:
-    """Return what reads once more and completes the answer."""
+    """Return a function that reads again and completes the answer."""
     session = read.session
     epoch = 0 if session is None else session.epoch
 
@@ -84,7 +84,7 @@ def _again(
             again = _read(ctx, request, session)
             again.run_again(read)
             answered = _answer(ctx, again)
-        except Exception as error:  # noqa: BLE001 - it is not the fault of the producer that wakes us up
+        except Exception as error:  # noqa: BLE001 - the producer whose append completes the fetch must not get it
             pending.fail(error)
             return
         if isinstance(answered, Pending):
@@ -114,5 +114,5 @@ def _wait(ctx: Context, request: FetchValues, read: FetchRead) -> Pending[FetchA
 
 
 def _overtaken(session: FetchSession) -> FetchAnswer:
-    """Return the response to a client that has continued its session while a request waited."""
+    """Return the response to a request that waited while its session continued."""
     return FetchAnswer(int(ErrorCode.INVALID_FETCH_SESSION_EPOCH), session.session_id, ())

@@ -1,6 +1,6 @@
 """The APIs of classic groups and FindCoordinator.
 
-Kafka: KafkaApis.handleJoinGroupRequest and its neighbours; the decisions are in
+Kafka: KafkaApis.handleJoinGroupRequest and others; the decisions are in
 coordinator.group.
 """
 
@@ -26,6 +26,7 @@ from ottla.protocol.apis.txn_offset_commit import TxnOffsetCommitRequest, TxnOff
 from ottla.security.acl import Operation, ResourceType
 from ottla.server.broker.coordinators import KEY_TYPES, SHARE_KEY
 from ottla.server.requests.api import handles
+from ottla.server.requests.operations import with_group_operations
 
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
@@ -73,9 +74,7 @@ def _coordinator(ctx: Context, key_type: int, key: str) -> Coordinator:
         return _not_found(key, ErrorCode.INVALID_REQUEST, "")
     leader = _coordinator_node(ctx, found, key)
     if leader is None:
-        return _not_found(
-            key, ErrorCode.COORDINATOR_NOT_AVAILABLE, ""
-        )  # without a message from version 4 on
+        return _not_found(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "")  # as Kafka from version 4
     return Coordinator(
         key=key, node_id=leader.node_id, host=leader.host, port=leader.port, error_message=""
     )
@@ -174,16 +173,8 @@ def describe_groups(
 ) -> Pending[DescribeGroupsResponse]:
     """Describe states and members."""
     answer = ctx.broker.groups.describe_groups(request, _context(ctx))
-    if not request.include_authorized_operations:
-        return answer
-    return answer.then(lambda response: _with_operations(ctx, response))
-
-
-def _with_operations(ctx: Context, response: DescribeGroupsResponse) -> DescribeGroupsResponse:
-    for group in response.groups:
-        if not group.error_code:
-            group.authorized_operations = ctx.operations(ResourceType.GROUP, group.group_id)
-    return response
+    is_with_operations = request.include_authorized_operations
+    return with_group_operations(ctx, answer) if is_with_operations else answer
 
 
 @handles(DeleteGroupsRequest)

@@ -1,7 +1,7 @@
 """Cluster membership: AddRaftVoter, RemoveRaftVoter and UnregisterBroker.
 
-A broker sends what its clients ask of the quorum on to the active controller. On a controller's
-listener its own member of the quorum answers: NOT_LEADER_OR_FOLLOWER where it does not lead.
+A broker forwards these requests to the active controller. On a controller's listener the node's own
+member of the quorum answers; NOT_LEADER_OR_FOLLOWER where it does not lead.
 
 Kafka: KafkaApis.forwardToController, ControllerApis.{handleAddRaftVoter, handleRemoveRaftVoter,
 handleUnregisterBroker} (KIP-853).

@@ -49,14 +49,14 @@ def metadata(
         topics=[],
         cluster_authorized_operations=_cluster_operations(ctx)
         if request.include_cluster_authorized_operations
-        else operations.NOT_ASKED,
+        else operations.OMITTED,
     )
     has_operations = request.include_topic_authorized_operations
     return answer(ctx, response, _topics(ctx, request), has_operations=has_operations)
 
 
 def _cluster_operations(ctx: Context) -> int:
-    """Return what the client may do with the cluster; nothing for who may not describe it."""
+    """Return the operations that the client may do; none without DESCRIBE on the cluster."""
     if not ctx.authorize(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return 0
     return ctx.operations(ResourceType.CLUSTER, CLUSTER_NAME)
@@ -143,7 +143,7 @@ def _may_describe(ctx: Context, name: str) -> bool:
 
 
 def _denied(name: str | None = None, topic_id: Uuid = ZERO_UUID) -> TopicResponse:
-    """Answer for a topic that the client may not describe, also where there is none."""
+    """Answer for a topic that the client may not describe, whether or not it exists."""
     code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     is_internal = name in INTERNAL_TOPICS
     return TopicResponse(
@@ -154,7 +154,7 @@ def _denied(name: str | None = None, topic_id: Uuid = ZERO_UUID) -> TopicRespons
 def _create_missing(
     ctx: Context, request: MetadataRequest, names: list[str]
 ) -> list[TopicResponse]:
-    """Answer unknown names; start to create them, so that the client's retry finds them."""
+    """Answer unknown names, and begin to create them: the client's retry finds them."""
     if not names:
         return []
     codes = {name: _code_of_missing(name) for name in names}

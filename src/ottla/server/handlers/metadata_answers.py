@@ -1,7 +1,7 @@
-"""Responses to Metadata, encoded topic by topic: what has not changed is encoded once.
+"""Responses to Metadata, encoded topic by topic; the bytes of unchanged topics are reused.
 
 Each topic keeps its bytes for every listener and version until one of its partitions or any broker
-changes. Where thousands of partitions are to be encoded, that takes several turns of the loop.
+changes. Thousands of partitions are encoded in several turns of the loop.
 
 Kafka: KafkaApis.handleTopicMetadataRequest, KRaftMetadataCache.getTopicMetadata.
 """
@@ -106,7 +106,7 @@ def answer(
     *,
     has_operations: bool,
 ) -> EncodedTopics | Pending[EncodedTopics]:
-    """Return the response with these topics; later, if many have changed.
+    """Return the response with these topics; after several turns if many have changed.
 
     TopicResponse stands for a topic that does not exist.
     """
@@ -134,7 +134,7 @@ class _Encoding:
         self.pending: Pending[EncodedTopics] = Pending()
 
     def run(self) -> None:
-        """Encode as much as one turn of the loop may take."""
+        """Encode PARTITIONS_PER_TURN partitions, and the others in later turns."""
         count = 0
         for encoded_count in self._steps:
             count += encoded_count
@@ -153,7 +153,7 @@ class _Encoding:
             bits = (
                 ctx.operations(ResourceType.TOPIC, topic.name)
                 if self._has_operations
-                else operations.NOT_ASKED
+                else operations.OMITTED
             )
             key = ctx.listener_name, ctx.api_version, bits
             known = topic.encoded.get(key)
@@ -200,11 +200,11 @@ def _describe(ctx: Context, index: int, partition: PartitionRegistration) -> Par
         offline_replicas=view.offline_replicas,
     )
     if ctx.api_version < _WHOLE_LISTS_FROM:
-        _leave_out_unreachable(ctx, described)
+        _omit_unreachable(ctx, described)
     return described
 
 
-def _leave_out_unreachable(ctx: Context, described: PartitionResponse) -> None:
+def _omit_unreachable(ctx: Context, described: PartitionResponse) -> None:
     """List only brokers with an endpoint here: version 0 clients look up each of them."""
     brokers, listener = ctx.broker.image.cluster.brokers, ctx.listener_name
     replicas = reachable(brokers, described.replica_nodes, listener)

@@ -55,7 +55,7 @@ def list_offsets(
 ) -> ListOffsetsResponse | Pending[ListOffsetsResponse]:
     """Find offsets by timestamp or by the special timestamps -1 to -6.
 
-    What a search by time needs from the disk is read by a worker first.
+    A worker first reads what a search by time needs from the disk.
     """
     searches = _searches(ctx, request)
     if not searches:
@@ -76,7 +76,7 @@ def _searches(ctx: Context, request: ListOffsetsRequest) -> list[tuple[Partition
 
 
 def _read_ahead(ctx: Context, searches: list[tuple[PartitionLog, int]]) -> Pending[None]:
-    """Let a worker read the largest timestamps of segments, then the places of the records."""
+    """Read the largest timestamps of segments in workers, then the positions of the records."""
     pending: Pending[None] = Pending()
     run_on_volume = ctx.broker.run_on_volume
     reads = [read for log, _ in searches if (read := largest_timestamps(log)) is not None]
@@ -165,7 +165,7 @@ def _is_special(timestamp: int, version: int) -> bool:
 
 
 def _readable_end(partition: Partition, request: ListOffsetsRequest) -> int:
-    """Return the end of what is readable: only for consumers it is not that of the log."""
+    """Return the end of the readable records: for consumers what is committed, else the log end."""
     log = partition.log
     if request.replica_id != _CONSUMER:
         return log.log_end_offset
@@ -173,7 +173,7 @@ def _readable_end(partition: Partition, request: ListOffsetsRequest) -> int:
 
 
 def _check_available(partition: Partition, request: ListOffsetsRequest) -> None:
-    """Refuse while a new leader does not know yet how far its log is committed (KIP-207)."""
+    """Refuse while a new leader does not know its high watermark yet (KIP-207)."""
     leading = partition.leading
     if (
         request.replica_id == _CONSUMER

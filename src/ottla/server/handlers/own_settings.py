@@ -1,6 +1,6 @@
 """A broker's check of changes to its own settings, before they go to the active controller.
 
-Only the broker knows whether it can run with them, and Kafka's clients send changes of one broker's
+Only the broker itself can check whether it can run with them; clients send changes of a broker's
 settings to that broker.
 
 Kafka: kafka.server.ConfigAdminManager.preprocess, validateResourceNameIsCurrentNodeId.
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 
 def refused(ctx: Context, resources: Iterable[Incremental | Replacing]) -> dict[int, KafkaError]:
-    """Return why changes are refused, by their place among the resources.
+    """Return the errors of refused changes, by the position of their resource.
 
-    A resource that is named twice is left to the controller, which refuses it first.
+    The controller refuses a resource that is named twice.
     """
     listed = [(ConfiguredResource(one.resource_type, one.resource_name), one) for one in resources]
     times = Counter(key for key, _ in listed)
@@ -75,7 +75,7 @@ def _refusal(
 
 
 def check_this_node(node_id: int, name: str, what: str) -> None:
-    """Raise KafkaError for the name of another node; `what` says what is unexpected."""
+    """Raise KafkaError for the name of another node; `what` names the id in the text."""
     try:
         named = int(name)
     except ValueError:

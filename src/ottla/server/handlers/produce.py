@@ -110,7 +110,7 @@ def _append(
     position: int,
     is_usual: bool,  # noqa: FBT001 - on the hot path
 ) -> PartitionAnswer:
-    """Append one partition's records; note in `later` or `awaited` what is not over then."""
+    """Append one partition's records; add unfinished steps to `later` or `awaited`."""
     topic, index, records = part
     replicas = ctx.broker.replicas
     if type(topic) is str:
@@ -149,7 +149,7 @@ def _verified(
 ) -> Pending[Verification] | None:
     """Return the guard of a transaction's first batch in a partition (KIP-890); None later.
 
-    A transactional batch without a producer id is appended as it is: it begins nothing.
+    A transactional batch without a producer id is appended as it is: it begins no transaction.
     """
     batch = RecordBatch(records)
     if not batch.has_producer_id:
@@ -181,9 +181,9 @@ def _unacknowledged(ctx: Context, answers: list[PartitionAnswer]) -> list[Partit
 
 
 def _refuse_request(request: ProduceValues) -> None:
-    """Raise what Kafka refuses the whole request for, before it looks at any partition.
+    """Raise the errors for which Kafka refuses the whole request, before it handles a partition.
 
-    That is a first batch that cannot be read, and a transactional one without a transactional id.
+    These are an unreadable first batch, and a transactional one without a transactional id.
     """
     for _, _, records in request.partitions:
         if _flags(records) & TRANSACTIONAL_FLAG and request.transactional_id is None:
@@ -210,7 +210,7 @@ def _check_unusual(
     *,
     is_internal: bool,
 ) -> None:
-    """Check in Kafka's order what most requests need not be checked for."""
+    """Check, in Kafka's order, what the fast path of a usual request has excluded."""
     if not records:
         raise UnreadableRecords(ErrorCode.INVALID_RECORD)
     flags = _flags(records)
@@ -232,7 +232,7 @@ def _append_checked_now(
     later: list[_Later],
     awaited: list[Awaited],
 ) -> list[_Later]:
-    """Append what is checked by now, as by a coordinator on this broker; return the others."""
+    """Append what is already checked, as by a coordinator on this broker; return the others."""
     left = []
     for one in later:
         if not one.check.done:
@@ -246,7 +246,7 @@ def _append_checked_now(
 
 
 def _checked_again(ctx: Context, one: _Later, large: OffloadRequired) -> _Later:
-    """Return a large batch of a verified transaction, which a worker checks now."""
+    """Give a large batch of a verified transaction to a worker."""
     transaction = TransactionAppend(one.check.value)  # type: ignore[arg-type] # of a verification
     return one._replace(check=_checked(ctx, large), transaction=transaction)
 
@@ -258,7 +258,7 @@ def _when_over(
     later: list[_Later],
     awaited: list[Awaited],
 ) -> Pending[list[PartitionAnswer] | None]:
-    """Answer when no partition has a step left: check, append, replication, flush."""
+    """Answer when all steps of all partitions are complete: check, append, replication, flush."""
     steps = Steps(lambda: answers if request.acks else _unacknowledged(ctx, answers))
 
     def append(one: _Later) -> None:

@@ -1,6 +1,7 @@
-"""What a produce request is answered for one partition, and when.
+"""The responses to produce requests for each partition, and the waits before them.
 
-With acks=all not before the high watermark covers the records, and not before a flush that is due.
+A response to acks=all waits until the high watermark covers the records; every response waits for a
+flush that is due.
 
 Kafka: KafkaApis.handleProduceRequest, ProduceResponse.
 """
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     Awaited: TypeAlias = tuple[int, LeaderState, int]
     """An append with acks=all: position in the request, leader, required high watermark."""
 
-# Kafka answers the log's start with all other errors of an append
+# Kafka's response to all other errors of an append has the log start offset
 _WITHOUT_LOG_START = frozenset(
     {
         ErrorCode.CORRUPT_MESSAGE,
@@ -55,12 +56,12 @@ def failed(
         message = error.message
         record_errors = [*error.record_errors]
     if error.code is ErrorCode.KAFKA_STORAGE_ERROR and error.message != error.code.text:
-        message = error.message  # the disk reserve, which Kafka has not
+        message = error.message  # the disk reserve, which Kafka does not have
     if isinstance(error, UnreadableRecords | VerificationFailed):
         if error.message != error.code.text:
             message = error.message
     elif partition is not None and error.code not in _WITHOUT_LOG_START:
-        partition.failed_append_count += 1  # Kafka leaves out what clients must expect
+        partition.failed_append_count += 1  # Kafka does not count errors that clients must expect
         log_start_offset = partition.log.log_start_offset
     topic, index, _ = part
     code, leader = int(error.code), None
@@ -93,9 +94,9 @@ def fail_request(request: ProduceValues, error: KafkaError) -> list[PartitionAns
 
 
 def without_repeats(partitions: list[PartitionRecords]) -> list[PartitionRecords]:
-    """Keep the last of what is sent twice for one partition, where the first stood, as Kafka.
+    """Keep the last records of a partition at the position of its first, as in Kafka.
 
-    Partitions of one topic are answered together, wherever they stood.
+    The partitions of one topic are answered together, wherever they are in the request.
     """
     requested = {part[:2]: part for part in partitions}
     topics: dict[str | Uuid, list[PartitionRecords]] = {}
@@ -130,7 +131,7 @@ class ReplicationWaits(Pending[list["PartitionAnswer"]]):
         self._ctx = ctx
         self._answers = answers
         self._open: dict[int, LeaderState] = {}
-        """Who acknowledges, by positions in the request."""
+        """The leaders that acknowledge, by positions in the request."""
         self.deadline_ms = deadline_ms
         self.is_over = False
 
@@ -142,7 +143,7 @@ class ReplicationWaits(Pending[list["PartitionAnswer"]]):
             leading.acknowledge(required_offset, self, position)
 
     def acknowledged(self, position: int, code: ErrorCode) -> None:
-        """Take the result for the partition at this position of the request."""
+        """Set the result of the partition at this position of the request."""
         leading = self._open.pop(position, None)
         if leading is None:
             return
@@ -178,7 +179,7 @@ def when_safe(
     answers: list[PartitionAnswer],
     awaited: list[Awaited],
 ) -> Pending[Any]:
-    """Return what is complete once appends are replicated and logs flushed that have to be."""
+    """Return a Pending of the replication of appends and of the flushes that are due."""
     steps: Steps[None] = Steps(_nothing)
     if awaited:
         broker, timeout_ms = ctx.broker, request.timeout_ms
@@ -194,7 +195,7 @@ def when_safe(
 
 
 def _when_flushed(ctx: Context, answers: list[PartitionAnswer]) -> Pending[None]:
-    """Complete once the logs that have to be flushed are; failures are in the answers then."""
+    """Complete when the logs that are due are flushed, with failures in the answers."""
     replicas = ctx.broker.replicas
     if not replicas.overdue_flushes:
         return Pending.of(None)
@@ -212,7 +213,7 @@ def _nothing() -> None:
 def _mark_unflushed(
     ctx: Context, answers: list[PartitionAnswer], waits: dict[TopicPartition, Pending[Any]]
 ) -> None:
-    """Answer with the error of the flush where a flush has failed."""
+    """Set the error of a failed flush in the answer of its partition."""
     for number, (topic, index, error_code, *_) in enumerate(answers):
         name = topic if isinstance(topic, str) else ctx.broker.topic_name(topic)
         wait = waits.get(TopicPartition(name or "", index))

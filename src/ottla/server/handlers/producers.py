@@ -33,7 +33,7 @@ PRODUCERS_IN_A_TURN: Final = 1_000
 def describe_producers(
     ctx: Context, request: DescribeProducersRequest
 ) -> DescribeProducersResponse | Pending[DescribeProducersResponse]:
-    """Describe the producer state of the requested partitions, some producers in a turn."""
+    """Describe the producers of partitions, PRODUCERS_IN_A_TURN in one turn of the loop."""
     response = DescribeProducersResponse(
         topics=[
             TopicResponse(
@@ -76,7 +76,7 @@ def _describe(ctx: Context, topic: str, response: PartitionResponse) -> Iterator
         return
     try:
         partition = ctx.broker.replicas.get(topic, response.partition_index)
-        partition.check_epoch()  # followers describe what they have, too
+        partition.check_epoch()  # followers describe their state as well
     except KafkaError as error:
         response.error_code = int(error.code)
         return

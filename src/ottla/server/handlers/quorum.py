@@ -1,9 +1,9 @@
 """Requests between members of the quorum: Vote, epochs, the Fetch of the metadata log.
 
-They come from other controllers and from brokers on the controller's listener; Kafka demands
-CLUSTER_ACTION on the cluster for each.
+They come from other controllers and from brokers on the controller's listener, and need
+CLUSTER_ACTION on the cluster.
 
-Kafka: ControllerApis.handleVote and its neighbours, KafkaRaftClient (KIP-595, KIP-630).
+Kafka: ControllerApis.handleVote and others, KafkaRaftClient (KIP-595, KIP-630).
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def describe_client_quotas(
 def alter_client_quotas(
     ctx: Context, request: AlterClientQuotasRequest
 ) -> Pending[AlterClientQuotasResponse]:
-    """Set and remove quotas; answered when that is committed, entry by entry."""
+    """Set and remove quotas; answered for each entry when that is committed."""
     response = AlterClientQuotasResponse
     return per_item_errors(
         ctx.controller.send(request, ctx.requester()),

@@ -3,7 +3,7 @@
 The controller decides all of them: controller.partitions. AlterPartition and AssignReplicasToDirs
 come from brokers, on the controller's listener.
 
-Kafka: ControllerApis.handleAlterPartitionRequest and its neighbours.
+Kafka: ControllerApis.handleAlterPartitionRequest and others.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
 from ottla.server.broker.internal_topics import INTERNAL_TOPICS
 from ottla.server.handlers.rights.groups import topology_topics
 from ottla.server.requests.api import handles
+from ottla.server.requests.operations import with_group_operations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,7 +75,7 @@ def _problem_of_names(names: list[str]) -> str | None:
 
 
 def _with_topics(ctx: Context, result: HeartbeatResult) -> StreamsGroupHeartbeatResponse:
-    """Begin to create the missing topics, in the name of the member; report what is in the way."""
+    """Begin to create the missing topics with the member's rights; report errors in the status."""
     response, missing = result
     if not missing:
         return response
@@ -120,15 +121,5 @@ def streams_group_describe(
         groups = [undescribed(name, code) for name in request.group_ids]
         return Pending.of(StreamsGroupDescribeResponse(groups=groups))
     answer = ctx.broker.groups.streams.describe(request)
-    if not request.include_authorized_operations:
-        return answer
-    return answer.then(lambda response: _with_operations(ctx, response))
-
-
-def _with_operations(
-    ctx: Context, response: StreamsGroupDescribeResponse
-) -> StreamsGroupDescribeResponse:
-    for group in response.groups:
-        if not group.error_code:
-            group.authorized_operations = ctx.operations(ResourceType.GROUP, group.group_id)
-    return response
+    is_with_operations = request.include_authorized_operations
+    return with_group_operations(ctx, answer) if is_with_operations else answer

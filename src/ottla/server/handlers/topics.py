@@ -1,6 +1,6 @@
 """CreateTopics, DeleteTopics and CreatePartitions.
 
-Kafka: ControllerApis.createTopics and its neighbours; the decisions are in controller.topics.
+Kafka: ControllerApis.createTopics and others; the decisions are in controller.topics.
 """
 
 from __future__ import annotations

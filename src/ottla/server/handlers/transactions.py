@@ -1,6 +1,6 @@
 """The APIs of transactional producers, and the markers that coordinators send each other.
 
-Kafka: KafkaApis.handleInitProducerIdRequest and its neighbours; the decisions are in
+Kafka: KafkaApis.handleInitProducerIdRequest and others; the decisions are in
 coordinator.transaction.
 """
 
@@ -54,7 +54,7 @@ def _code_in_version(code: ErrorCode, version: int, fenced_from: int) -> int:
 def init_producer_id(
     ctx: Context, request: InitProducerIdRequest
 ) -> InitProducerIdResponse | Pending[InitProducerIdResponse]:
-    """Return a producer id and epoch; those of a transactional id fence the ones before."""
+    """Return a producer id and epoch; a transactional id fences its earlier producers."""
     has_id = request.producer_id != NO_PRODUCER_ID
     if has_id != (request.producer_epoch != _NO_EPOCH):
         return _no_producer(ErrorCode.INVALID_REQUEST)

@@ -2,7 +2,7 @@
 
 A handler is a plain function `(ctx, request) -> response | Pending[response] | None`, bound to
 its API by `@handles`. It returns None where the client gets no response (acks=0). Requests and
-responses are message objects of the codec, unless `@handles` names an own `Form`.
+responses are message objects of the codec, unless `@handles` names another `Form`.
 
 Kafka: kafka.server.KafkaApis.handle, org.apache.kafka.common.protocol.ApiKeys.
 """
@@ -69,7 +69,7 @@ HANDLER_MODULES = (
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How the messages of an API are read, written and made of an error."""
+    """How the messages of an API are read and written, and the response of an error."""
 
     read: Callable[[Reader, int], Any]
     """(reader, version) → request; CorruptMessage when there is none."""
@@ -122,8 +122,8 @@ def handles(
 def served_apis(listener: str = "broker", *, unstable: bool = False) -> Mapping[int, Api]:
     """Return the APIs served on a kind of listener ("broker", "controller"), by key.
 
-    Versions that are still being developed are among them only with `unstable`. Made once:
-    ApiVersions and Envelope ask for it with each request.
+    Unstable versions are included only with `unstable`. The result is kept: ApiVersions and
+    Envelope need it with each request.
     """
     for name in HANDLER_MODULES:
         import_module(f"ottla.server.handlers.{name}")

@@ -1,4 +1,4 @@
-"""What a handler knows about the request at hand.
+"""The context of a request: what a handler knows about it.
 
 Kafka: org.apache.kafka.common.requests.RequestContext.
 """
@@ -62,9 +62,9 @@ class Context:
         self.client_id = client_id or ""
         self.now_ms = broker.clock.now_ms()
         self.quota_use: QuotaUse | None = None
-        """What the request costs its client, where a quota limits that."""
+        """The cost of the request, where a quota limits its client."""
         self.guard: RequestGuard | None = None
-        """What checks the rights to a forwarded request if this node decides it."""
+        """Checks the rights to a forwarded request if this node decides it."""
         self.started_s = 0.0
         """When handling began, where requests are timed."""
 
@@ -100,7 +100,7 @@ class Context:
 
     @property
     def controller(self) -> ControllerChannel:
-        """Who decides: the active controller, or on a controller's listener this node's own."""
+        """The active controller, or on a controller's listener this node's own."""
         broker = self.broker
         return broker.own_controller if self.listener == "controller" else broker.controller
 
@@ -112,7 +112,7 @@ class Context:
         )
 
     def is_allowed(self, operation: int, resource_type: int, name: str) -> bool:
-        """Whether the client may do an operation, without an entry in the log where it may not."""
+        """Whether the client may do an operation; a denial is not logged."""
         if self.broker.authorizer is None:
             return True
         decide, who = self.broker.authorizer.decide, str(self.principal)
@@ -126,7 +126,7 @@ class Context:
         )
 
     def operations(self, resource_type: ResourceType, name: str) -> int:
-        """Return what the client may do with a resource, as bits (KIP-430)."""
+        """Return the operations that the client may do with a resource, as bits (KIP-430)."""
         if self.broker.authorizer is None:
             return _ALL[resource_type]
         may, who, host = self.broker.authorizer.decide, str(self.principal), self.client
@@ -137,10 +137,10 @@ class Context:
         )
 
     def requester(self, *, strict_from: int = 0) -> Requester:
-        """Return for whom the controller is asked.
+        """Return the client as the controller needs it.
 
-        Of topic changes over the mutation quota, versions below strict_from are throttled, not
-        refused.
+        Topic changes over the mutation quota are throttled in versions below strict_from, and
+        refused from strict_from on.
         """
         is_strict = self.api_version >= strict_from
         return Requester(

@@ -1,8 +1,8 @@
-"""Batches that would hold the loop: workers check them within a bounded amount of memory.
+"""Batches too large to be checked on the loop: workers check them in a bounded amount of memory.
 
-A job is granted the memory that its codec needs for its window (`large_batches.memory_bytes`);
-jobs beyond the node's `decompression.memory.bytes` wait in order of arrival. Nothing of the log is
-touched here: the caller appends the checked batch.
+A job is granted the memory that its codec needs for its window (`large_batches.memory_bytes`); jobs
+beyond the node's `decompression.memory.bytes` wait in order of arrival. The caller appends the
+checked batch.
 
 Kafka: none; there every request is checked on one of num.io.threads threads.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.decompression")
 MAX_WAITING_BYTES = 256 * 1024 * 1024
+"""Bytes of waiting batches; further ones are refused."""
 
 
 class _Job(NamedTuple):
@@ -49,7 +51,7 @@ class Decompression:
         run_in_worker: RunInWorker,
         cpu_s: Callable[[], float],
     ) -> None:
-        """`cpu_s` is asked on the worker's thread for the time that this thread used."""
+        """`cpu_s` returns the CPU seconds of the calling thread; it is called in the worker."""
         self._limits = DecompressionLimits(
             settings.decompressed_max_bytes,
             settings.decompression_max_cpu_ms,
@@ -64,20 +66,20 @@ class Decompression:
         self._granted_bytes = 0
         self.running_count = 0
         self.checked_count = 0
-        """Batches that workers have checked, good and bad."""
+        """Batches that workers have checked, valid and invalid."""
         self.refused_count = 0
-        """Those of them that cost more than the limits."""
+        """Checked batches that exceeded the limits of time or size."""
 
     @property
     def waiting_count(self) -> int:
-        """Batches that no worker has begun with."""
+        """Batches that wait for a worker."""
         return len(self._waiting)
 
     def check(self, large: OffloadRequired, *, now_ms: int, client: str) -> Pending[CheckedBatch]:
-        """Return the batch once a worker has checked it, or what `validate` raises for records.
+        """Return the batch once a worker has checked it; fails as `validate` for invalid records.
 
-        DecompressionLimitExceeded (INVALID_RECORD) when it costs more than the limits;
-        REQUEST_TIMED_OUT, on which clients retry, when too many bytes of batches wait.
+        DecompressionLimitExceeded (INVALID_RECORD) over the limits; REQUEST_TIMED_OUT, which
+        clients retry, when too many bytes of batches wait.
         """
         memory_bytes = large_batches.memory_bytes(large, self._limits)
         job = _Job(large, now_ms, client, Pending(), memory_bytes)
@@ -90,7 +92,7 @@ class Decompression:
         return job.pending
 
     def _start(self) -> None:
-        """Begin with those that there is memory for; one batch always may run."""
+        """Start jobs while there is memory; one always runs, however much it needs."""
         while self._waiting and (
             not self.running_count
             or self._granted_bytes + self._waiting[0].memory_bytes <= self._memory_bytes
@@ -99,18 +101,14 @@ class Decompression:
             self._waiting_bytes -= len(job.large.view)
             self._granted_bytes += job.memory_bytes
             self.running_count += 1
-            self._run(job)
-
-    def _run(self, job: _Job) -> None:
-        def check() -> CheckedBatch:
-            return large_batches.check_large_batch(
-                job.large, now_ms=job.now_ms, limits=self._limits, cpu_s=self._cpu_s
+            check = partial(
+                large_batches.check_large_batch,
+                job.large,
+                now_ms=job.now_ms,
+                limits=self._limits,
+                cpu_s=self._cpu_s,
             )
-
-        def done(checked: CheckedBatch | None, error: Exception | None) -> None:
-            self._done(job, checked, error)
-
-        self._run_in_worker(check, done)
+            self._run_in_worker(check, partial(self._done, job))
 
     def _done(self, job: _Job, checked: CheckedBatch | None, error: Exception | None) -> None:
         if self._is_closed:
@@ -134,6 +132,6 @@ class Decompression:
             job.pending.fail(error or KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
     def close(self) -> None:
-        """Append nothing any more; pending checks are not answered."""
+        """Complete no further check: the logs are about to be closed."""
         self._is_closed = True
         self._waiting.clear()

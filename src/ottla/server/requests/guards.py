@@ -1,11 +1,11 @@
-"""Authorization of requests: which right each API needs, and what a denial looks like.
+"""Authorization of requests: the right that each API needs, and the form of a denial.
 
 A guard runs before the handler of its API, and only where an authorizer is configured. It returns
-None where all is allowed, `Denied` with the whole response, or a function that completes the
-response of the request that it has reduced to what is allowed. KafkaError denies the request as a
-whole. An API without a guard is denied. A request that a broker forwards is guarded where it is
-decided: by the active controller of this node (`ForwardedGuard`), or by another node, which has the
-client's principal and address in the envelope.
+None when everything is allowed, `Denied` with the whole response, or, after it has reduced the
+request to what is allowed, a function that adds the refusals to the response. KafkaError denies
+the whole request. An API without a guard is denied. A request that a broker forwards is guarded
+where it is decided: by the active controller of this node (`ForwardedGuard`), or by another node,
+which has the client's principal and address in the envelope.
 
 Kafka: kafka.server.AuthHelper and the checks in KafkaApis and ControllerApis.
 """
@@ -62,7 +62,7 @@ FORWARDED: Final = frozenset(
         ApiKey.REMOVE_RAFT_VOTER,
     }
 )
-"""What a broker sends on to the active controller, which checks the rights of the client."""
+"""APIs that a broker forwards to the active controller, which checks the rights of the client."""
 _guards: dict[int, Guard] = {}
 
 
@@ -108,29 +108,26 @@ class ForwardedGuard:
         self._ctx = ctx
 
     def decide(self, request: Any, send: Callable[[Any], Pending[Any]]) -> Pending[Any]:
-        """Send what the client may ask for; add what it may not to the answer.
+        """Send the allowed part of a request; add the refusals to the response.
 
-        The request stays whole: another node may have to decide it in the end.
+        The request itself is not changed: it may have to be sent to another node.
         """
         reduced = copy(request)
         for field in type(request).fields:
             value = getattr(request, field.name)
             if isinstance(value, list):
                 setattr(reduced, field.name, list(value))
-        answer: Pending[Any] = Pending()
         try:
             finish = guard_of(self._ctx.api_key)(self._ctx, reduced)
         except KafkaError as error:
-            answer.fail(error)
-            return answer
+            return Pending.failed(error)
         if isinstance(finish, Denied):
-            answer.complete(finish.response)
-            return answer
+            return Pending.of(finish.response)
         return send(reduced) if finish is None else send(reduced).then(finish)
 
 
 def call_guarded(ctx: Context, api: Api, request: Any) -> Any:
-    """Call an API's handler with what its guard allows."""
+    """Call an API's handler with the part of a request that its guard allows."""
     if api.key in FORWARDED and ctx.listener != "controller":
         ctx.guard = ForwardedGuard(ctx)
         return api.handler(ctx, request)

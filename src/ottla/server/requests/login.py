@@ -1,8 +1,8 @@
-"""The login of a connection on a SASL listener: its frames come here before any request is served.
+"""The login of a connection on a SASL listener, which precedes every request.
 
-Nothing but ApiVersions, SaslHandshake and SaslAuthenticate is read from a client without a login.
-After the login the connection's frames go to the listener's own handler, so requests cost nothing
-more; only a session that ends (KIP-368) stays here and is checked at each request.
+Only ApiVersions, SaslHandshake and SaslAuthenticate are read from a client without a login. After
+the login the connection's frames go directly to the listener's handler, unless the session has a
+lifetime (KIP-368): that is checked at each request.
 
 Kafka: org.apache.kafka.common.network.SaslChannelBuilder, SaslServerAuthenticator, KafkaChannel.
 """
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.login")
 _MIN_REAUTHENTICATION_MS: Final = 1000
-"""A client may not log in again more often."""
+"""Minimum time between two logins of a connection."""
 _KEY_BYTES: Final = 2
 _HANDSHAKE: Final = int(ApiKey.SASL_HANDSHAKE)
 _IN_LOGIN: Final = frozenset({LoginState.INITIAL, LoginState.HANDSHAKE})
@@ -50,10 +50,10 @@ _authenticate_form = codec_form(SaslAuthenticateRequest, ApiKey.SASL_AUTHENTICAT
 
 
 class LoginPolicy(NamedTuple):
-    """What the logins of one listener share."""
+    """Settings that the logins of one listener share."""
 
     new_server: Callable[[SaslServer | None], SaslServer]
-    """Begins a login; the argument is the one that is repeated."""
+    """Begins a login; the argument is the previous one of a reauthentication."""
     max_receive_bytes: int
     failure_delay_ms: int
 
@@ -71,20 +71,20 @@ class SaslLogins:
         named: Callable[[Connection, str], None],
         run: Run,
     ) -> None:
-        """policy() is asked for each connection: settings may change.
+        """policy() is called for each login: settings may change.
 
         named(connection, mechanism) may change the principal; ValueError refuses the connection.
+        run(job, done) runs a step that may wait in a worker.
         """
         self.policy = policy
         self.named = named
         self.pending = pending
         self.run = run
-        """Has a worker take a step that may wait."""
         self.loop = loop
         self.clock = clock
 
     def accepted(self, connection: Connection, listener: Listener) -> None:
-        """Let a new connection log in first."""
+        """Begin the login of a new connection."""
         ConnectionLogin(self, connection, listener).begin()
 
 
@@ -105,7 +105,7 @@ class ConnectionLogin:
         self._limit: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
-        """Take the connection's frames, for a limited time."""
+        """Receive the connection's frames, for a limited time."""
         self._connection.serve(self, self._policy.max_receive_bytes)
         self._limit = self._logins.loop.call_later(FRAME_GRACE_MS / 1000, self._too_slow)
 
@@ -126,7 +126,7 @@ class ConnectionLogin:
         self._listener.connection_closed(connection)
 
     def handle_frame(self, connection: Connection, frame: memoryview) -> None:
-        """Take one frame: a step of the login, or a request of a session that ends."""
+        """Handle one frame: a step of the login, or a request of a session with a lifetime."""
         if self._session is not None and not self._continues(frame):
             if not connection.is_closed:
                 self._listener.handle_frame(connection, frame)
@@ -141,7 +141,7 @@ class ConnectionLogin:
             self._log(str(error))
             connection.close()
 
-    # A session that ends
+    # A session with a lifetime
 
     def _continues(self, frame: memoryview) -> bool:
         """Whether the frame belongs to a login; requests after the session's end are refused."""
@@ -178,25 +178,25 @@ class ConnectionLogin:
             request = _authenticate_form.read(header[4], version)
             now_ms = self._logins.clock.now_ms()
             step = partial(server.authenticate, bytes(request.auth_bytes), now_ms)
-            self._take(step, partial(self._respond, header))
+            self._run_step(step, partial(self._respond, header))
         else:
             text = f"unexpected request with api key {key} in state {server.state.value}"
             raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, text)
 
     def _raw(self, frame: memoryview) -> None:
-        """Take a message without a header."""
+        """Evaluate a message without a request header (SaslHandshake version 0)."""
         step = partial(self._server.evaluate_or_fail, bytes(frame), self._logins.clock.now_ms())
-        self._take(step, self._respond_raw)
+        self._run_step(step, self._respond_raw)
 
     def _respond_raw(self, answer: bytes | None) -> None:
-        """Answer such a message; a failure is answered by closing, as in Kafka."""
+        """Answer such a message; on a failure the connection is closed, as in Kafka."""
         if answer is None:
             self._finish([], closes=True)
             return
         self._finish([len(answer).to_bytes(4, "big"), answer], closes=False)
 
-    def _take(self, step: Callable[[], Any], respond: Callable[[Any], None]) -> None:
-        """Take a step of the mechanism, in a worker where it may wait; one at a time."""
+    def _run_step(self, step: Callable[[], Any], respond: Callable[[Any], None]) -> None:
+        """Run a step of the mechanism, in a worker where it may wait; one at a time."""
         if not self._server.waits:
             respond(step())
             return
@@ -217,7 +217,7 @@ class ConnectionLogin:
         self._finish(items, closes=self._server.state is LoginState.FAILED)
 
     def _finish(self, items: list[SendItem], *, closes: bool) -> None:
-        """Answer a step; the answer of a failed login is late, and the connection's last."""
+        """Answer a step; after a failed login with a delay, as the last response."""
         connection, server = self._connection, self._server
         if closes:
             self._log(server.failure or "unknown")

@@ -1,10 +1,30 @@
-"""The number that stands for operations which a request did not ask for.
+"""Authorized operations in descriptions: bits of AclOperation, on request (KIP-430).
 
 Kafka: org.apache.kafka.common.acl.AclOperation, MetadataResponse.AUTHORIZED_OPERATIONS_OMITTED.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-NOT_ASKED: Final = -0x8000_0000
+from ottla.security.acl import ResourceType
+
+if TYPE_CHECKING:
+    from ottla.purgatory.pending import Pending
+    from ottla.server.requests.context import Context
+
+T = TypeVar("T")
+OMITTED: Final = -0x8000_0000
+"""The value for operations that were not requested."""
+
+
+def with_group_operations(ctx: Context, answer: Pending[T]) -> Pending[T]:
+    """Return a response that describes groups, with the operations that the client may do."""
+
+    def fill(response: Any) -> Any:
+        for group in response.groups:
+            if not group.error_code:
+                group.authorized_operations = ctx.operations(ResourceType.GROUP, group.group_id)
+        return response
+
+    return answer.then(fill)

@@ -1,9 +1,9 @@
-"""Log lines about every request, on demand: API, version, client and size, never the content.
+"""Log lines of all requests, on demand: API, version, client and size, never the content.
 
 Kafka: kafka.network.RequestChannel's request log (kafka.request.logger).
 
-A listener gets the log around its dispatcher only while `ottla.requests` has level DEBUG, so that
-requests cost the same as without it otherwise.
+A listener has this handler before its dispatcher only while `ottla.requests` has level DEBUG: at
+other levels requests cost nothing more.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger("ottla.requests")
 
 
 def requests_are_logged() -> bool:
-    """Whether the level of the logger asks for a line for each request."""
+    """Whether the level of the logger enables a line for each request."""
     return log.isEnabledFor(logging.DEBUG)
 
 

@@ -1,7 +1,7 @@
-"""What a request costs a client that a quota limits, and how long that client is muted for it.
+"""The cost of requests of clients with quotas, and the throttle time that follows from it.
 
-A response leaves at once and names the throttle time; the connection is muted meanwhile, so that a
-client that does not wait finds its next request read late.
+A response is sent at once and contains the throttle time; the connection is muted for this time, so
+the next request of a client that does not wait is read late.
 
 Kafka: KafkaApis with ClientQuotaManager.throttle, RequestHandlerHelper (KIP-13, KIP-124, KIP-219).
 """
@@ -56,10 +56,10 @@ class QuotaUse:
         """The meter of the client's request time, if that is limited."""
 
     def begin(self, ctx: Context, request: Any) -> Any:
-        """Return the request as it is to be handled.
+        """Return the request for the handler.
 
-        A consumer's fetch reads no more than an idle client may have at once, so that it does not
-        wait after each response.
+        A consumer's fetch is limited to the bytes that the quota allows an idle client at once:
+        more would throttle it after each response.
         """
         if ctx.api_key != _FETCH or type(request) is not FetchValues or request.replica_id >= 0:
             return request
@@ -115,7 +115,7 @@ class QuotaUse:
     def _answer_fetch(
         self, ctx: Context, request: FetchValues, response: FetchAnswer, now_ms: int
     ) -> None:
-        """Record the response's bytes; when they are too many, answer without records instead."""
+        """Record the response's bytes; over the quota, answer without records instead."""
         quota = ctx.broker.quotas.fetched
         frame = self._frame(ctx, response, 0)
         throttle_ms = self._record_time(ctx, now_ms)
@@ -142,7 +142,7 @@ class QuotaUse:
     def _send(
         self, ctx: Context, frame: bytes | Sequence[SendItem], throttle_ms: int, now_ms: int
     ) -> None:
-        """Send, and record the time of that too: it can only delay a later request."""
+        """Send, and record the time of that as well: it can only throttle a later request."""
         timed = self._timed
         started_s = 0.0 if timed is None else self._elapsed_s()
         if throttle_ms:
@@ -158,7 +158,7 @@ class QuotaUse:
 
 
 def _without_records(ctx: Context, request: FetchValues, unsent: FetchAnswer) -> FetchAnswer:
-    """Return the response of a throttled fetch, and undo what the unsent one has noted."""
+    """Return the response of a throttled fetch, and undo the effects of the unsent one."""
     ctx.broker.fetch_sessions.take_back(request, unsent)
     for fetched in unsent.partitions:
         replica = ctx.broker.replicas.find_key(fetched.key)

@@ -1,6 +1,6 @@
 """How long requests take: samples that the dispatchers of a node append to lists.
 
-The lists are emptied into distributions ten times a second (`server/metrics/requests.py`).
+The lists are emptied into distributions four times a second (`server/metrics/requests.py`).
 
 Kafka: kafka.network.RequestChannel.updateRequestMetrics. Hot path: benchmarks/metrics.py.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Wait(NamedTuple):
-    """A request that was answered later."""
+    """A request that was not answered at once; times from the start of its handling."""
 
     key: int
     version: int

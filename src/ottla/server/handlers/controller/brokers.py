@@ -1,6 +1,6 @@
-"""Registration, heartbeats and what else a broker itself requests of the controller.
+"""Registration, heartbeats and other requests of nodes to the controller.
 
-Kafka: ControllerApis.handleBrokerRegistration, handleBrokerHeartBeatRequest and their neighbours.
+Kafka: ControllerApis.handleBrokerRegistration, handleBrokerHeartBeatRequest and others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @handles(BrokerHeartbeatRequest)
 def heartbeat(ctx: Context, request: BrokerHeartbeatRequest) -> Pending[Any]:
-    """Let the active controller decide; the connection shows when the broker's process ends."""
+    """Let the active controller decide; the connection is watched for the end of the process."""
     ctx.broker.failure_detection.heard(ctx.connection, request.broker_id)
     return ctx.controller.send(request)
 

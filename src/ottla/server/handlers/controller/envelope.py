@@ -28,8 +28,8 @@ _ADDRESS_BYTES: Final = (4, 16)
 _VERSION_BYTES: Final = 2
 
 
-class _Observed:
-    """The node's own controller; notes when it is not the active one."""
+class _ObservedController:
+    """The node's own controller; remembers that it was not the active one."""
 
     def __init__(self, controller: ControllerChannel) -> None:
         self._controller = controller
@@ -47,7 +47,7 @@ class _Observed:
 
 
 class ForwardedContext(Context):
-    """What handlers know of a request inside an envelope."""
+    """The context of a request inside an envelope."""
 
     __slots__ = ("_client", "_controller", "_principal")
 
@@ -57,7 +57,7 @@ class ForwardedContext(Context):
         super().__init__(outer.broker, outer.connection, outer.listener, api, header)
         self._principal = principal
         self._client = client
-        self._controller = _Observed(outer.controller)
+        self._controller = _ObservedController(outer.controller)
 
     @property
     def principal(self) -> Principal:
@@ -71,7 +71,7 @@ class ForwardedContext(Context):
 
     @property
     def is_forwarded(self) -> bool:
-        """A broker sends it to another controller where this one is a standby."""
+        """A broker repeats the request at another controller where this one is a standby."""
         return True
 
     @property
@@ -81,13 +81,13 @@ class ForwardedContext(Context):
 
     @property
     def is_refused(self) -> bool:
-        """Whether another controller must be asked."""
+        """Whether another controller must decide."""
         return self._controller.is_standby
 
 
 @handles(EnvelopeRequest)
 def envelope(ctx: Context, request: EnvelopeRequest) -> EnvelopeResponse | Pending[Any]:
-    """Handle the request inside; NOT_CONTROLLER tells the broker to ask another controller."""
+    """Handle the request inside; on NOT_CONTROLLER the broker sends it to another controller."""
     principal, client = _sender(request)
     header = split_header(memoryview(request.request_data))
     api = served_apis(ctx.listener).get(header[0])

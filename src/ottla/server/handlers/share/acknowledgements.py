@@ -34,7 +34,7 @@ def check_member(group_id: str | None, member_id: str | None) -> tuple[str, str]
 
 
 def partition_error(ctx: Context, one: TopicIdPartition) -> ErrorCode | None:
-    """Return why a client may not use a partition: unknown ids, rights, unknown partitions."""
+    """Return why a client may not use a partition: unknown id, missing right, no such partition."""
     name = ctx.broker.topic_name(one.topic_id)
     if name is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
@@ -55,7 +55,7 @@ def acknowledge_all(
     requested = _requested(request.topics)
     left = len(requested) + 1
 
-    def one_is_over() -> None:
+    def part_done() -> None:
         nonlocal left
         left -= 1
         if not left:
@@ -65,7 +65,7 @@ def acknowledge_all(
         if error is not None and not isinstance(error, KafkaError):
             error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         results[one] = error
-        one_is_over()
+        part_done()
 
     for one, batches in requested.items():
         code = partition_error(ctx, one)
@@ -77,7 +77,7 @@ def acknowledge_all(
         key = SharePartitionKey(group_id, one.topic_id, one.partition)
         done = ctx.broker.share.acknowledge(key, member_id, batches)
         done.on_done(lambda result, one=one: finish(one, result.error))  # type: ignore[misc] # the loop's value
-    one_is_over()
+    part_done()
     return answer
 
 

@@ -21,8 +21,8 @@ from ottla.protocol.apis.share_group_heartbeat import (
     ShareGroupHeartbeatResponse,
 )
 from ottla.purgatory.pending import Pending
-from ottla.security.acl import ResourceType
 from ottla.server.requests.api import handles
+from ottla.server.requests.operations import with_group_operations
 
 if TYPE_CHECKING:
     from ottla.server.requests.context import Context
@@ -59,15 +59,5 @@ def share_group_describe(
         return Pending.of(ShareGroupDescribeResponse(groups=groups))
     context = RequestContext(ctx.client_id, ctx.client_host, ctx.api_version)
     answer = ctx.broker.groups.share.describe(request, context)
-    if not request.include_authorized_operations:
-        return answer
-    return answer.then(lambda response: _with_operations(ctx, response))
-
-
-def _with_operations(
-    ctx: Context, response: ShareGroupDescribeResponse
-) -> ShareGroupDescribeResponse:
-    for group in response.groups:
-        if not group.error_code:
-            group.authorized_operations = ctx.operations(ResourceType.GROUP, group.group_id)
-    return response
+    is_with_operations = request.include_authorized_operations
+    return with_group_operations(ctx, answer) if is_with_operations else answer
