@@ -19,22 +19,28 @@ _ONE = ("",)
 _CLEANER = ("kafka.log", "LogCleaner")
 _CHOICE = ("kafka.log", "LogCleanerManager")
 _BUFFER = gauge(
-    *_CLEANER, "max-buffer-utilization-percent", "How full the map of keys was, the last time."
+    *_CLEANER,
+    "max-buffer-utilization-percent",
+    "How full the map of keys was in the last cleaning.",
 )
 _RECOPY = gauge(
     *_CLEANER, "cleaner-recopy-percent", "Bytes written of those read, in the last cleanings."
 )
 _TIME = gauge(*_CLEANER, "max-clean-time-secs", "How long the last cleaning took.")
 _DELAY = gauge(
-    *_CLEANER, "max-compaction-delay-secs", "How much longer than allowed a record has waited."
+    *_CLEANER,
+    "max-compaction-delay-secs",
+    "How much longer than max.compaction.lag.ms a record has waited.",
 )
-_DEAD = gauge(*_CLEANER, "DeadThreadCount", "Cleaners that ended by an error of the program.")
+_DEAD = gauge(*_CLEANER, "DeadThreadCount", "Cleaners ended by an unexpected error.")
 _DIRTY = gauge(*_CHOICE, "max-dirty-percent", "The dirty share of the dirtiest log.")
-_SINCE = gauge(*_CHOICE, "time-since-last-run-ms", "Since a cleaner looked at the logs.")
+_SINCE = gauge(
+    *_CHOICE, "time-since-last-run-ms", "Time since a cleaner last searched for a log to clean."
+)
 _UNCLEANABLE = gauge(
     *_CHOICE, "uncleanable-partitions-count", "Partitions whose log cannot be cleaned."
 )
-_UNCLEANABLE_BYTES = gauge(*_CHOICE, "uncleanable-bytes", "Their bytes that should be.")
+_UNCLEANABLE_BYTES = gauge(*_CHOICE, "uncleanable-bytes", "Bytes in them that should be cleaned.")
 
 
 def cleaner_series(cleaning: LogCleaning, directories: Sequence[LogDirectory]) -> Iterator[Series]:

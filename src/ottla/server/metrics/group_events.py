@@ -84,7 +84,7 @@ class GroupEvents:
             count = sum(map(event.count, shards))
             increase = count - self._counts[position]
             self._counts[position] = count
-            if increase > 0:  # a shard that has left takes its count with it
+            if increase > 0:  # the count of a shard that moves away is gone
                 self._rates[position].record(increase, now_ms)
 
     def collect(self) -> Iterator[Series]:

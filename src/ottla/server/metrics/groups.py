@@ -2,8 +2,8 @@
 
 Apache Kafka has no such metrics; separate exporters request the offsets over the network. Here the
 offsets are in memory. The lag in time is the age of the first record that the group has not
-consumed. Its batch header is read once for each committed offset; within a batch the time is
-interpolated.
+consumed. Its batch header is read once for each committed offset, and each read ends a slice: it
+may wait for the disk. Within a batch the time is interpolated.
 
 Kafka: GroupMetadataManager's gauges; kafka_exporter and kafka-lag-exporter for the lag.
 """
@@ -18,6 +18,7 @@ from ottla.coordinator.group.consumer.group import ConsumerState
 from ottla.coordinator.group.share.group import ShareGroupState
 from ottla.coordinator.group.streams.group import StreamsState
 from ottla.coordinator.runtime.active import ShardState
+from ottla.errors import CorruptMessage
 from ottla.metrics.families import Series, client_gauge, gauge, label_text, own
 from ottla.server.metrics.group_events import GroupEvents
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 _ONE = ("",)
 _A_SLICE = 50
-"""Offsets between two turns of the loop; each may read a batch header."""
+"""Offsets between two turns of the loop, as long as no batch header is read."""
 _LOG_APPEND_TIME = 0x08
 
 _LAG = own("kafka_consumergroup_lag", "Records between committed offset and high watermark.")
@@ -99,11 +100,16 @@ class _Entry:
         """The partition's log: another one after a move between log directories."""
         return self._replica.log
 
-    def age_ms(self, offset: int, now_ms: int) -> int | None:
-        """Return the age of the record at an offset; None when it is unknown."""
-        if offset != self.offset:
-            self.offset = offset
-            self.timestamp_ms = _timestamp_ms(self.log, offset)
+    def move_to(self, offset: int) -> bool:
+        """Read the time of the record at another offset; return whether there was a read."""
+        if offset == self.offset:
+            return False
+        self.offset = offset
+        self.timestamp_ms = _timestamp_ms(self.log, offset)
+        return True
+
+    def age_ms(self, now_ms: int) -> int | None:
+        """Return the age of the record at `offset`; None when it is unknown."""
         return None if self.timestamp_ms is None else max(0, now_ms - self.timestamp_ms)
 
 
@@ -151,16 +157,16 @@ class GroupMetrics:
                 known = entries.get(group_id, {})
                 seen[group_id] = here = {}
                 offsets = list((shard.offsets.by_group.get(group_id) or {}).items())
-                for start in range(0, len(offsets), _A_SLICE):
-                    for partition, committed in offsets[start : start + _A_SLICE]:
-                        try:
-                            entry = known[partition]
-                        except KeyError:
-                            entry = self._find(group_id, partition)
-                        here[partition] = entry
-                        if entry is not None:
-                            self._add(rows, entry, committed.offset)
-                    yield None
+                for number, (partition, committed) in enumerate(offsets, 1):
+                    try:
+                        entry = known[partition]
+                    except KeyError:
+                        entry = self._find(group_id, partition)
+                    here[partition] = entry
+                    has_read = entry is not None and self._add(rows, entry, committed.offset)
+                    if has_read or number % _A_SLICE == 0:
+                        yield None
+                yield None
         if self._entries is entries:  # else metadata changed between two slices
             self._entries = seen
         yield from _lag_series(rows)
@@ -181,19 +187,22 @@ class GroupMetrics:
             return None
         return _Entry(group_id, partition, replica)
 
-    def _add(self, rows: _Rows, entry: _Entry, offset: int) -> None:
+    def _add(self, rows: _Rows, entry: _Entry, offset: int) -> bool:
+        """Add the row of an offset; return whether a batch header was read for it."""
         lag = max(0, entry.log.high_watermark - offset)
         rows.labels.append(entry.label)
         rows.lags.append(lag)
         rows.offsets.append(offset)
         rows.lag_sums[entry.sum_key] += lag
         rows.offset_sums[entry.sum_key] += offset
-        age_ms = entry.age_ms(offset, self._clock.now_ms()) if lag else 0
+        has_read = bool(lag) and entry.move_to(offset)
+        age_ms = entry.age_ms(self._clock.now_ms()) if lag else 0
         if age_ms is not None:
             rows.timed_labels.append(entry.label)
             rows.millis.append(age_ms)
+        return has_read
 
-    def _group_series(self) -> Iterator[Series]:
+    def _group_series(self) -> Iterator[Series | None]:
         shards = self.shards()
         ids = [group_id for shard in shards for group_id in shard.groups.ids()]
         live = [group for shard in shards for group in shard.classic.live.values()]
@@ -209,10 +218,10 @@ class GroupMetrics:
         offset_count = sum(
             len(offsets) for shard in shards for offsets in shard.offsets.by_group.values()
         )
-        sizes = {group.group_id: len(group.members) for group in live}
-        sizes.update((group.group_id, len(group.members)) for group in consumer)
-        sizes.update((group.group_id, len(group.members)) for group in streams)
-        sizes.update((group.group_id, len(group.members)) for group in share)
+        sizes: dict[str, int] = {}
+        for groups in (live, consumer, streams, share):
+            yield None
+            sizes.update((group.group_id, len(group.members)) for group in groups)
         labels = tuple(label_text(consumergroup=group_id) for group_id in sizes)
         yield Series(_MEMBERS, labels, list(sizes.values()))
         yield Series(_GROUPS, _ONE, (len(ids),))
@@ -243,15 +252,15 @@ def _lag_series(rows: _Rows) -> Iterator[Series]:
 
 def _timestamp_ms(log: PartitionLog, offset: int) -> int | None:
     """Return the time of the record at an offset; None when it is unknown."""
-    wanted = max(offset, log.log_start_offset)
+    first = max(offset, log.log_start_offset)
     try:
-        header = log.segments[log.segments.number_for(wanted)].batch_at(wanted)
-    except (OSError, IndexError):
+        header = log.segments[log.segments.number_for(first)].batch_at(first)
+    except (OSError, IndexError, CorruptMessage):  # reported by the requests that read the log
         return None
     if header is None or header.max_timestamp < 0:
         return None
     if header.attributes & _LOG_APPEND_TIME or header.base_timestamp < 0:
         return header.max_timestamp
     span = header.last_offset - header.base_offset
-    share = max(0, wanted - header.base_offset) / span if span else 0.0
+    share = max(0, first - header.base_offset) / span if span else 0.0
     return header.base_timestamp + int(share * (header.max_timestamp - header.base_timestamp))

@@ -1,7 +1,7 @@
 """Metrics of the event loop: its lag and its idle share.
 
-A callback ten times a second records its own delay and the CPU time of the loop's thread. Without
-the metrics endpoint it does not run.
+A callback every BEAT_S seconds records its own delay and the CPU time of the loop's thread. It runs
+only with the metrics endpoint.
 
 Kafka: SocketServer NetworkProcessorAvgIdlePercent and KafkaRequestHandlerPool
 RequestHandlerAvgIdlePercent. One loop is network thread and request handler, so both figures
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from ottla.server.system.turns import TurnWatch
 
 BEAT_S = 0.25
+"""Interval of the measurements; a longer one would miss short stalls."""
 _BEATS_A_TICK = 20
 _MINUTES_KEPT = 10
-_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _ONE = ("",)
 
 _LAG = families.own(
@@ -67,8 +67,7 @@ _SLOWEST_TURN = families.own(
 )
 _SHARES = (0.5, 0.99)
 _SHARE_LABELS = tuple(families.label_text(quantile=str(one)) for one in _SHARES)
-_TURN_LABELS = bucket_labels(BOUNDS_S)
-_LAG_LABELS = bucket_labels(_BOUNDS)
+_BUCKET_LABELS = bucket_labels(BOUNDS_S)
 _RECENT_LABELS = quantile_labels(QUANTILES)
 
 
@@ -92,7 +91,7 @@ class LoopWatch:
         self._handle: asyncio.TimerHandle | None = None
         self._due_s = 0.0
         self._beats = 0
-        self._lag = Buckets(_BOUNDS)
+        self._lag = Buckets(BOUNDS_S)
         self._recent = Recent(int(_MINUTES_KEPT * 60 / BEAT_S))
         self._start_s = 0.0
         self._start_cpu_s = 0.0
@@ -131,7 +130,7 @@ class LoopWatch:
     def _turn_series(self) -> Iterator[Series]:
         turns = self._turns
         counts = tuple(accumulate(turns.counts))
-        yield Series(_TURNS, _TURN_LABELS, (*counts, turns.total_s, counts[-1]))
+        yield Series(_TURNS, _BUCKET_LABELS, (*counts, turns.total_s, counts[-1]))
         yield Series(_TURN_QUANTILES, _SHARE_LABELS, [turns.quantile_s(one) for one in _SHARES])
         slowest = turns.slowest
         label = families.label_text(callback=slowest.name)
@@ -154,7 +153,7 @@ class LoopWatch:
         """Yield lag and idle shares; on the loop's thread."""
         now_s = self._stopwatch.elapsed_s()
         counts = self._lag.cumulative()
-        yield Series(_LAG, _LAG_LABELS, (*counts, self._lag.total, counts[-1]))
+        yield Series(_LAG, _BUCKET_LABELS, (*counts, self._lag.total, counts[-1]))
         recent = self._recent
         values = (*recent.quantiles(), recent.total, recent.count)
         yield Series(_RECENT_LAG, _RECENT_LABELS, values)

@@ -95,13 +95,13 @@ _EXPIRES = own(
 _CLOSED = own(
     "kafka_server_socket_server_metrics_connection_close", "Connections closed.", Kind.COUNTER
 )
-_UNFOLDED = own(
+_LARGE_CHECKED = own(
     "ottla_large_batches_checked", "Batches that workers checked, not the loop.", Kind.COUNTER
 )
-_UNFOLD_REFUSED = own(
+_LARGE_REFUSED = own(
     "ottla_large_batches_over_limits", "Large batches over the decompression limits.", Kind.COUNTER
 )
-_UNFOLD_WAITING = own("ottla_large_batches_waiting", "Batches that wait for a worker.")
+_LARGE_WAITING = own("ottla_large_batches_waiting", "Batches that wait for a worker.")
 _PRODUCERS = own("ottla_producer_states", "Idempotent producers remembered in all partitions.")
 _PRODUCERS_REFUSED = own(
     "ottla_producer_states_refused",
@@ -238,9 +238,9 @@ class NodeMetrics:
 
     def _limits(self) -> Iterator[Series]:
         decompression = self._broker.decompression
-        yield Series(_UNFOLDED, _ONE, (decompression.checked_count,))
-        yield Series(_UNFOLD_REFUSED, _ONE, (decompression.refused_count,))
-        yield Series(_UNFOLD_WAITING, _ONE, (decompression.waiting_count,))
+        yield Series(_LARGE_CHECKED, _ONE, (decompression.checked_count,))
+        yield Series(_LARGE_REFUSED, _ONE, (decompression.refused_count,))
+        yield Series(_LARGE_WAITING, _ONE, (decompression.waiting_count,))
         producers = self._broker.logs.producers
         yield Series(_PRODUCERS, _ONE, (producers.count,))
         yield Series(_PRODUCERS_REFUSED, _ONE, (producers.refused_count,))

@@ -1,8 +1,8 @@
-"""Metrics of this node's topics and partitions: a few milliseconds for ten thousand partitions.
+"""Metrics of this node's topics and partitions: some milliseconds for ten thousand partitions.
 
 Label texts are built when the set of partitions changes, values that depend only on metadata when
 metadata change, and all others in one comprehension for each family. Messages and bytes are counted
-by the partitions, where clients and coordinators append: what followers copy is not among them.
+by the partitions, where clients and coordinators append; copies by followers do not count.
 
 Kafka: kafka.cluster.Partition, UnifiedLog, ReplicaManager and BrokerTopicMetrics; and what
 kafka_exporter reports about topics.
@@ -113,7 +113,7 @@ TRAFFIC = (
     _traffic(
         "FailedProduceRequestsPerSec",
         "failed_append_count",
-        "Appends refused but for what clients must expect.",
+        "Appends refused by errors that clients do not expect.",
     ),
 )
 
@@ -166,7 +166,7 @@ class PartitionMetrics:
         self._standing: _Standing | None = None
         self._meters = [Meter(now_s) for _ in TRAFFIC]
         self._is_stale = True
-        """Whether metadata changed since the last scrape; partitions do not change otherwise."""
+        """Whether metadata have changed since the last scrape: only then partitions change."""
         self._exchange_count = replicas.exchange_count
 
     def metadata_changed(self) -> None:

@@ -22,27 +22,27 @@ if TYPE_CHECKING:
 
 _A_SLICE = 100
 """Clients between two turns of the loop."""
-_PAUSES = "Mean pause of throttled requests over the window, in milliseconds."
+_THROTTLE_TIME = "Mean throttle time of throttled requests over the window, in milliseconds."
 
 
 class _Kind(NamedTuple):
     """The families of one kind of quota."""
 
     use: Family
-    pause: Family
+    throttle_time: Family
 
 
 _PRODUCE = _Kind(
     client_gauge("Produce", "byte-rate", "Bytes a second that limited clients produce."),
-    client_gauge("Produce", "throttle-time", _PAUSES),
+    client_gauge("Produce", "throttle-time", _THROTTLE_TIME),
 )
 _FETCH = _Kind(
     client_gauge("Fetch", "byte-rate", "Bytes a second that limited clients fetch."),
-    client_gauge("Fetch", "throttle-time", _PAUSES),
+    client_gauge("Fetch", "throttle-time", _THROTTLE_TIME),
 )
 _REQUEST = _Kind(
     client_gauge("Request", "request-time", "Share of the loop's time, in percent."),
-    client_gauge("Request", "throttle-time", _PAUSES),
+    client_gauge("Request", "throttle-time", _THROTTLE_TIME),
 )
 _LEADER = client_gauge(
     "LeaderReplication", "byte-rate", "Bytes a second sent to followers, of listed replicas."
@@ -89,4 +89,6 @@ class QuotaMetrics:
         labels = [label_text(user=one.entity.user, client_id=one.entity.client_id) for one in found]
         if labels:
             yield Series(kind.use, labels, [round(one.rate, 3) for one in found])
-            yield Series(kind.pause, labels, [round(one.throttle_time_ms, 3) for one in found])
+            yield Series(
+                kind.throttle_time, labels, [round(one.throttle_time_ms, 3) for one in found]
+            )

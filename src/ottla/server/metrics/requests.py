@@ -1,7 +1,7 @@
 """Metrics of requests by API: times, counts and errors, as the node's dispatchers record them.
 
 Without the metrics endpoint nothing is recorded. With it, a request costs two reads of a clock and
-one append to a list (`server/requests/timing.py`); ten times a second the lists are moved into
+one append to a list (`server/requests/timing.py`); four times a second the lists are moved into
 distributions. There are no queues between threads, so queue times are zero. Decoding is not timed.
 
 Kafka: kafka.network.RequestMetrics, RequestChannel.updateRequestMetrics. Hot path:
@@ -100,7 +100,7 @@ class RequestMetrics:
         yield Series(_LOCAL, labels, _columns(one.local for _, one in shown))
         yield Series(_REMOTE, labels, _columns(one.remote for _, one in shown))
         for family in _ON_ONE_LOOP:
-            yield Series(family, labels, _nothing(one.total.count for _, one in shown))
+            yield Series(family, labels, _zeros(one.total.count for _, one in shown))
         requests, errors = self.requests, self.times.errors
         failed = errors[_FETCH, int(ErrorCode.UNKNOWN_SERVER_ERROR)]
         yield Series(_FAILED_FETCHES, ("",), (failed,))
@@ -135,6 +135,7 @@ def _columns(all_recent: Iterable[Recent]) -> list[float]:
     return columns
 
 
-def _nothing(counts: Iterable[int]) -> list[float]:
+def _zeros(counts: Iterable[int]) -> list[float]:
+    """Return the columns of a time that is always zero."""
     zeros = [0.0] * (len(QUANTILES) + 1)
     return [value for count in counts for value in (*zeros, count)]

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from ottla.server.share.partitions import SharePartitions
 
 _ONE: Final = ("",)
+_A_SLICE: Final = 500
+"""Share partitions between two turns of the loop."""
 _QUANTILES: Final = quantile_labels(QUANTILES)
 _CACHE: Final = ("kafka.server", "ShareSessionCache")
 _SESSIONS = gauge(*_CACHE, "ShareSessionsCount", "Share sessions kept.")
@@ -44,8 +46,8 @@ _LOCK_TIMES = summary(*_PARTITION, "FetchLockTimeMs", "How long a fetch took fro
 _LOCK_RATIOS = summary(*_PARTITION, "FetchLockRatio", "Percentage of the time in fetches.")
 
 
-def share_series(share: SharePartitions) -> Iterator[Series]:
-    """Yield the series of one broker."""
+def share_series(share: SharePartitions) -> Iterator[Series | None]:
+    """Yield the series of one broker, and None where the loop may take a turn."""
     yield Series(_SESSIONS, _ONE, (len(share.sessions),))
     yield Series(_PARTITIONS, _ONE, (share.sessions.partition_count,))
     yield Series(_EVICTIONS, _ONE, (share.sessions.eviction_count,))
@@ -57,15 +59,15 @@ def share_series(share: SharePartitions) -> Iterator[Series]:
             labels = quantile_labels(QUANTILES, group=group_id)
             yield Series(family, labels, (*recent.quantiles(), recent.total, recent.count))
     partitions = list(share)
-    names = [
-        {
-            "group": one.key.group_id,
-            "topic": share.topic_name(one.key.topic_id),
-            "partition": one.key.partition,
-        }
-        for one in partitions
-    ]
+    names = []
+    for number, one in enumerate(partitions, 1):
+        key = one.key
+        topic = share.topic_name(key.topic_id)
+        names.append({"group": key.group_id, "topic": topic, "partition": key.partition})
+        if number % _A_SLICE == 0:
+            yield None
     labels = tuple(label_text(**one) for one in names)
+    yield None
     yield Series(_LOCKS, labels, [one.lock_timeout_count for one in partitions])
     yield Series(_RECORDS, labels, [one.in_flight_count for one in partitions])
     yield Series(_BATCHES, labels, [len(one.batches) for one in partitions])

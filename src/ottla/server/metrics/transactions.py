@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 _ONE: Final = ("",)
 LATE_MS: Final = 5 * 60_000
-"""How much longer than transaction.max.timeout.ms an open transaction takes that is late."""
+"""Time after transaction.max.timeout.ms from which an open transaction counts as late."""
 _QUANTILES: Final = quantile_labels(QUANTILES)
 _MARKERS: Final = ("kafka.coordinator.transaction", "TransactionMarkerChannelManager")
 _UNKNOWN = gauge(
     *_MARKERS, "UnknownDestinationQueueSize", "Markers of partitions that have no leader."
 )
 _APPEND = gauge(
-    *_MARKERS, "LogAppendRetryQueueSize", "Ended transactions that the log did not take yet."
+    *_MARKERS, "LogAppendRetryQueueSize", "Ended transactions whose record is not appended yet."
 )
 _VERIFICATION: Final = ("kafka.server", "AddPartitionsToTxnManager")
 _TIME = summary(
