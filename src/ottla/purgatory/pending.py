@@ -90,6 +90,17 @@ class Pending(Generic[T]):
         else:
             self._callbacks.append(callback)
 
+    def pass_to(self, other: Pending[T]) -> None:
+        """Complete another one with the same value or error."""
+
+        def forward(done: Pending[T]) -> None:
+            if done.error is not None:
+                other.fail(done.error)
+            else:
+                other.complete(done.value)
+
+        self.on_done(forward)
+
     def then(self, function: Callable[[T], U]) -> Pending[U]:
         """Return a Pending of function(value); errors, function's own included, pass through."""
         result: Pending[U] = Pending()

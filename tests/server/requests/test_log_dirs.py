@@ -31,7 +31,8 @@ def test_a_directory_whose_space_cannot_be_read_hides_no_other() -> None:
         cordoned=frozenset(),
     )
     ctx: Any = SimpleNamespace(broker=SimpleNamespace(logs=logs), client="10.0.0.1")
-    lost, good = describe_log_dirs(ctx, DescribeLogDirsRequest(topics=None)).results
+    answer: Any = describe_log_dirs(ctx, DescribeLogDirsRequest(topics=None))
+    lost, good = answer.results
     assert (lost.log_dir, lost.error_code) == ("/lost", ErrorCode.UNKNOWN_SERVER_ERROR)
     assert (good.log_dir, good.error_code, good.total_bytes, good.usable_bytes) == (
         "/good",

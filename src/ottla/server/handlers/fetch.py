@@ -88,7 +88,7 @@ def _again(
             pending.fail(error)
             return
         if isinstance(answered, Pending):
-            answered.then(pending.complete)
+            answered.pass_to(pending)
         else:
             pending.complete(answered)
 

@@ -7,7 +7,7 @@ ReplicaManager.{describeLogDirs, alterReplicaLogDirs}.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.alter_replica_log_dirs import (
@@ -16,15 +16,16 @@ from ottla.protocol.apis.alter_replica_log_dirs import (
 )
 from ottla.protocol.apis.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from ottla.server.requests.api import handles
+from ottla.server.requests.slices import in_slices
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator
 
+    from ottla.purgatory.pending import Pending
     from ottla.server.broker.broker import Broker
     from ottla.server.requests.context import Context
     from ottla.storage.directories.log_dir import LogDirectory
-    from ottla.storage.log.partition_log import PartitionLog
 
 Result = DescribeLogDirsResponse.DescribeLogDirsResult
 TopicResult = Result.DescribeLogDirsTopic
@@ -32,22 +33,31 @@ PartitionResult = TopicResult.DescribeLogDirsPartition
 AlteredTopic = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
 Altered = AlteredTopic.AlterReplicaLogDirPartitionResult
 log = logging.getLogger("ottla.replication")
+PARTITIONS_IN_A_TURN: Final = 500
+"""At up to 10 µs each."""
 
 
 @handles(DescribeLogDirsRequest)
-def describe_log_dirs(ctx: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+def describe_log_dirs(
+    ctx: Context, request: DescribeLogDirsRequest
+) -> DescribeLogDirsResponse | Pending[DescribeLogDirsResponse]:
     """Report the partitions, their sizes and the disk space of each log directory."""
     requested = None
     if request.topics is not None:
         requested = {(one.topic, index) for one in request.topics for index in one.partitions}
-    return DescribeLogDirsResponse(
-        results=[_describe(ctx, log_dir, requested) for log_dir in ctx.broker.logs.directories]
+    directories = ctx.broker.logs.directories
+    response = DescribeLogDirsResponse(results=[_describe(ctx, one) for one in directories])
+    steps = (
+        step
+        for log_dir, result in zip(directories, response.results, strict=True)
+        if not result.error_code
+        for step in _fill(ctx.broker, log_dir, result, requested)
     )
+    return in_slices(ctx, steps, PARTITIONS_IN_A_TURN, response)
 
 
-def _describe(
-    ctx: Context, log_dir: LogDirectory, requested: set[tuple[str, int]] | None
-) -> Result:
+def _describe(ctx: Context, log_dir: LogDirectory) -> Result:
+    """Describe a directory without its partitions."""
     if not log_dir.is_online:
         return _undescribed(log_dir, ErrorCode.KAFKA_STORAGE_ERROR)
     try:
@@ -57,18 +67,12 @@ def _describe(
         extra = {"event": "log_dir.not_described", "client": ctx.client}
         log.warning(text, log_dir.path, error, extra=extra)
         return _undescribed(log_dir, ErrorCode.UNKNOWN_SERVER_ERROR)
-    logs = ctx.broker.logs
-    chosen = [
-        one
-        for one in logs.table.logs_in(log_dir)
-        if requested is None or one.topic_partition in requested
-    ]
     return Result(
         log_dir=log_dir.path,
-        topics=_by_topic(ctx.broker, chosen),
+        topics=[],
         total_bytes=total_bytes,
         usable_bytes=usable_bytes,
-        is_cordoned=log_dir.path in logs.cordoned,
+        is_cordoned=log_dir.path in ctx.broker.logs.cordoned,
     )
 
 
@@ -76,12 +80,24 @@ def _undescribed(log_dir: LogDirectory, code: ErrorCode) -> Result:
     return Result(error_code=int(code), log_dir=log_dir.path, topics=[])
 
 
-def _by_topic(broker: Broker, logs: Iterable[PartitionLog]) -> list[TopicResult]:
+def _fill(
+    broker: Broker,
+    log_dir: LogDirectory,
+    result: Result,
+    requested: set[tuple[str, int]] | None,
+) -> Iterator[None]:
+    """Add the partitions of a directory, one in a step; logs may be deleted in between."""
     topics: dict[str, TopicResult] = {}
-    for one in logs:
+    for one in list(broker.logs.table.logs_in(log_dir)):
+        yield
+        if requested is not None and one.topic_partition not in requested:
+            continue
         name, index = one.topic_partition
         is_future = one.is_future
-        topic = topics.setdefault(name, TopicResult(name=name, partitions=[]))
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = TopicResult(name=name, partitions=[])
+            result.topics.append(topic)
         topic.partitions.append(
             PartitionResult(
                 partition_index=index,
@@ -90,7 +106,6 @@ def _by_topic(broker: Broker, logs: Iterable[PartitionLog]) -> list[TopicResult]
                 is_future_key=is_future,
             )
         )
-    return list(topics.values())
 
 
 @handles(AlterReplicaLogDirsRequest)

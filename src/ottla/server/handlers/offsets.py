@@ -6,7 +6,7 @@ Kafka: KafkaApis.handleListOffsetRequest, handleOffsetForLeaderEpochRequest.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -24,16 +24,21 @@ from ottla.protocol.offset_timestamps import (
 )
 from ottla.purgatory.pending import Pending
 from ottla.server.requests.api import handles
+from ottla.server.requests.slices import in_slices
 from ottla.storage.log.timestamp_reads import largest_timestamps, place_of_timestamp
 from ottla.storage.log_set.jobs import run_reads
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ottla.replication.partition import Partition
     from ottla.server.requests.context import Context
     from ottla.storage.log.partition_log import PartitionLog
 
     RequestedPartition = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
 
+PARTITIONS_IN_A_TURN: Final = 500
+"""At up to 10 µs each."""
 _LOWEST_VERSION_OF = {
     MAX_TIMESTAMP: 7,
     EARLIEST_LOCAL_TIMESTAMP: 8,
@@ -60,7 +65,17 @@ def list_offsets(
     searches = _searches(ctx, request)
     if not searches:
         return _answer(ctx, request)
-    return _read_ahead(ctx, searches).then(lambda _none: _answer(ctx, request))
+    answer: Pending[ListOffsetsResponse] = Pending()
+
+    def when_read(_none: object) -> None:
+        result = _answer(ctx, request)
+        if isinstance(result, Pending):
+            result.pass_to(answer)
+        else:
+            answer.complete(result)
+
+    _read_ahead(ctx, searches).on_done(when_read)
+    return answer
 
 
 def _searches(ctx: Context, request: ListOffsetsRequest) -> list[tuple[PartitionLog, int]]:
@@ -98,33 +113,39 @@ def _read_ahead(ctx: Context, searches: list[tuple[PartitionLog, int]]) -> Pendi
     return pending
 
 
-def _answer(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
+def _answer(
+    ctx: Context, request: ListOffsetsRequest
+) -> ListOffsetsResponse | Pending[ListOffsetsResponse]:
+    response = ListOffsetsResponse(topics=[])
+    return in_slices(ctx, _list_all(ctx, request, response), PARTITIONS_IN_A_TURN, response)
+
+
+def _list_all(
+    ctx: Context, request: ListOffsetsRequest, response: ListOffsetsResponse
+) -> Iterator[None]:
+    """Add one partition to the response in a step."""
     requested: dict[str, list[RequestedPartition]] = {}
     for topic in request.topics:
         requested.setdefault(topic.name, []).extend(topic.partitions)
-    return ListOffsetsResponse(
-        topics=[
-            TopicResponse(name=name, partitions=_list_topic(ctx, request, name, partitions))
-            for name, partitions in requested.items()
-            if partitions
-        ]
-    )
+    for name, partitions in requested.items():
+        if partitions:
+            answered = TopicResponse(name=name, partitions=[])
+            response.topics.append(answered)
+            for one in _list_topic(ctx, request, name, partitions):
+                answered.partitions.append(one)
+                yield
 
 
 def _list_topic(
     ctx: Context, request: ListOffsetsRequest, topic: str, requested: list[RequestedPartition]
-) -> list[PartitionResponse]:
+) -> Iterator[PartitionResponse]:
     """Answer each partition once; duplicates are refused."""
-    by_index = {one.partition_index: one for one in requested}
-    if len(by_index) == len(requested):
-        return [_list_partition(ctx, request, topic, one) for one in requested]
     times = Counter(one.partition_index for one in requested)
-    return [
-        _list_partition(ctx, request, topic, one)
-        if times[index] == 1
-        else _unknown(index, ErrorCode.INVALID_REQUEST)
-        for index, one in by_index.items()
-    ]
+    for index, one in {one.partition_index: one for one in requested}.items():
+        if times[index] == 1:
+            yield _list_partition(ctx, request, topic, one)
+        else:
+            yield _unknown(index, ErrorCode.INVALID_REQUEST)
 
 
 def _unknown(index: int, code: ErrorCode) -> PartitionResponse:
@@ -209,19 +230,17 @@ def _find(
 @handles(OffsetForLeaderEpochRequest)
 def offset_for_leader_epoch(
     ctx: Context, request: OffsetForLeaderEpochRequest
-) -> OffsetForLeaderEpochResponse:
+) -> OffsetForLeaderEpochResponse | Pending[OffsetForLeaderEpochResponse]:
     """Return the end offset of each leader epoch, for truncation detection (KIP-320)."""
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            EpochTopicResult(
-                topic=topic.topic,
-                partitions=[
-                    _epoch_end(ctx, topic.topic, requested) for requested in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+    response = OffsetForLeaderEpochResponse(
+        topics=[EpochTopicResult(topic=topic.topic, partitions=[]) for topic in request.topics]
     )
+    steps = (
+        answered.partitions.append(_epoch_end(ctx, topic.topic, requested))
+        for topic, answered in zip(request.topics, response.topics, strict=True)
+        for requested in topic.partitions
+    )
+    return in_slices(ctx, steps, PARTITIONS_IN_A_TURN, response)
 
 
 def _epoch_end(

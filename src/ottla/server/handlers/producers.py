@@ -5,7 +5,6 @@ Kafka: KafkaApis.handleDescribeProducersRequest, UnifiedLog.activeProducers (KIP
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ottla.controller.topic_names import check_topic_name
@@ -14,12 +13,13 @@ from ottla.protocol.apis.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
 )
-from ottla.purgatory.pending import Pending
 from ottla.server.requests.api import handles
+from ottla.server.requests.slices import in_slices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ottla.purgatory.pending import Pending
     from ottla.server.requests.context import Context
     from ottla.storage.producers.entry import ProducerEntry
 
@@ -46,22 +46,13 @@ def describe_producers(
             for topic in request.topics
         ]
     )
-    answer: Pending[DescribeProducersResponse] = Pending()
     steps = (
         step
         for topic in response.topics
         for partition in topic.partitions
         for step in _describe(ctx, topic.name, partition)
     )
-
-    def run() -> None:
-        if sum(1 for _ in islice(steps, PRODUCERS_IN_A_TURN)) == PRODUCERS_IN_A_TURN:
-            ctx.broker.replicas.call_soon(run)
-        else:
-            answer.complete(response)
-
-    run()
-    return response if answer.done else answer
+    return in_slices(ctx, steps, PRODUCERS_IN_A_TURN, response)
 
 
 def _describe(ctx: Context, topic: str, response: PartitionResponse) -> Iterator[None]:

@@ -1,0 +1,151 @@
+"""Requests about thousands of partitions: no turn of the loop handles more than a slice."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
+from ottla.protocol.apis.list_offsets import ListOffsetsRequest
+from ottla.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from ottla.purgatory.pending import Pending
+from ottla.server.handlers import log_dirs, offsets
+from ottla.server.requests.slices import in_slices
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+COUNT = 2000
+_Offsets = ListOffsetsRequest.ListOffsetsTopic
+_Epochs = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+
+
+class Bed:
+    """A broker with many partitions; turns of its loop that are taken one by one."""
+
+    def __init__(self) -> None:
+        self.turns: list[Callable[[], None]] = []
+        self.calls: list[int] = []
+        self._count = 0
+        directory = SimpleNamespace(total_space=lambda: 2, free_space=lambda: 1)
+        log_dir = SimpleNamespace(path="/d", is_online=True, directory=directory)
+        logs = [_Log(self, index) for index in range(COUNT)]
+        self.ctx: Any = SimpleNamespace(
+            api_version=10,
+            client="10.0.0.1",
+            broker=SimpleNamespace(
+                replicas=SimpleNamespace(
+                    get=self._get, find=lambda *_name: None, call_soon=self.turns.append
+                ),
+                logs=SimpleNamespace(
+                    directories=[log_dir],
+                    table=SimpleNamespace(logs_in=lambda _dir: logs),
+                    cordoned=frozenset(),
+                ),
+            ),
+        )
+
+    def count(self) -> None:
+        """Count the work for one partition."""
+        self._count += 1
+
+    def _get(self, _topic: str, _index: int) -> Any:
+        self.count()
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def finish(self, answer: Any) -> Any:
+        """Take all turns; return the response."""
+        while True:
+            self.calls.append(self._count)
+            self._count = 0
+            if not self.turns:
+                return answer.value
+            self.turns.pop()()
+
+
+class _Log:
+    """A log whose size is counted when it is read."""
+
+    is_future = False
+
+    def __init__(self, bed: Bed, index: int) -> None:
+        self._bed = bed
+        self.topic_partition = TopicPartition("t", index)
+
+    @property
+    def size_bytes(self) -> int:
+        """The index, as a size that differs between logs."""
+        self._bed.count()
+        return self.topic_partition.partition
+
+
+def test_offsets_are_listed_in_slices() -> None:
+    """In the order of the request."""
+    bed = Bed()
+    partitions = [
+        _Offsets.ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(COUNT)
+    ]
+    topics = [_Offsets(name="t", partitions=partitions)]
+    answer = offsets.list_offsets(bed.ctx, ListOffsetsRequest(replica_id=-1, topics=topics))
+    (topic,) = bed.finish(answer).topics
+    assert [one.partition_index for one in topic.partitions] == list(range(COUNT))
+    assert max(bed.calls) <= offsets.PARTITIONS_IN_A_TURN < sum(bed.calls)
+
+
+def test_offsets_by_time_are_listed_in_slices() -> None:
+    """Also after the reads of workers."""
+    bed = Bed()
+    partitions = [
+        _Offsets.ListOffsetsPartition(partition_index=index, timestamp=5) for index in range(COUNT)
+    ]
+    topics = [_Offsets(name="t", partitions=partitions)]
+    answer = offsets.list_offsets(bed.ctx, ListOffsetsRequest(replica_id=-1, topics=topics))
+    (topic,) = bed.finish(answer).topics
+    assert len(topic.partitions) == COUNT
+    assert max(bed.calls) <= offsets.PARTITIONS_IN_A_TURN < sum(bed.calls)
+
+
+def test_ends_of_epochs_are_found_in_slices() -> None:
+    """For truncation detection of consumers with many partitions."""
+    bed = Bed()
+    partitions = [
+        _Epochs.OffsetForLeaderPartition(partition=index, current_leader_epoch=-1, leader_epoch=0)
+        for index in range(COUNT)
+    ]
+    topics = [_Epochs(topic="t", partitions=partitions)]
+    request = OffsetForLeaderEpochRequest(replica_id=-1, topics=topics)
+    (topic,) = bed.finish(offsets.offset_for_leader_epoch(bed.ctx, request)).topics
+    assert [one.partition for one in topic.partitions] == list(range(COUNT))
+    assert max(bed.calls) <= offsets.PARTITIONS_IN_A_TURN < sum(bed.calls)
+
+
+def test_log_directories_are_described_in_slices() -> None:
+    """A directory with many partitions, as monitoring requests it."""
+    bed = Bed()
+    answer = log_dirs.describe_log_dirs(bed.ctx, DescribeLogDirsRequest(topics=None))
+    (result,) = bed.finish(answer).results
+    assert [one.partition_size for one in result.topics[0].partitions] == list(range(COUNT))
+    assert max(bed.calls) <= log_dirs.PARTITIONS_IN_A_TURN < sum(bed.calls)
+
+
+def test_few_steps_are_answered_at_once() -> None:
+    """Without a Pending."""
+    assert in_slices(Bed().ctx, iter(range(3)), 4, "response") == "response"
+
+
+def test_an_error_of_a_later_slice_fails_the_request() -> None:
+    """The client gets an answer, as after an error of the first one."""
+    bed = Bed()
+
+    def steps() -> Any:
+        yield from range(5)
+        raise RuntimeError("a defect")
+
+    answer = in_slices(bed.ctx, steps(), 4, "response")
+    assert isinstance(answer, Pending)
+    with pytest.raises(RuntimeError, match="a defect"):
+        bed.finish(answer)
