@@ -1,4 +1,4 @@
-"""One node: a combined broker and controller on the running event loop.
+"""One node: a broker, a controller or both, on the running event loop.
 
 The constructor builds all parts from the bottom up, each complete: resources, controller, logs,
 broker, listeners. `start` only starts them.
@@ -308,7 +308,7 @@ class Node:
 
     @property
     def addresses(self) -> dict[str, tuple[str, int]]:
-        """By listener: the host that is advertised and the port that was bound."""
+        """By listener: the advertised host and the bound port."""
         return self._resources.ports.addresses
 
     @property
@@ -325,7 +325,7 @@ class Node:
 
     @property
     def banner(self) -> Banner:
-        """What a person is shown at start."""
+        """The text that a start prints."""
         names = self._metadata.image.topics.by_name
         return Banner(
             node_id=self.config.node_id,
@@ -348,10 +348,11 @@ class Node:
     async def start(self) -> None:
         """Start the parts; return when requests are served.
 
-        Raises KafkaError, OSError for the disk; the resources are released then.
+        Raises KafkaError, TlsError for the metrics endpoint, OSError for the disk; the resources
+        are released then.
         """
-        self.http.start()
         try:
+            self.http.start()
             self._listeners.start(self._resources.early_listeners(self.config))
             is_ready = self.controller.start()
             self._tick_controller(0)
@@ -361,7 +362,7 @@ class Node:
                 self.controller.add_listener(self._registration.metadata_changed)
             if self.config.is_broker:
                 await self._register()
-                # only a newer image than all that this broker did says which logs are ours
+                # the registration's image is newer than all changes that this broker has applied
                 await self._load_logs()
                 await self._join_cluster()
         except BaseException:
@@ -404,7 +405,7 @@ class Node:
         return self._quorum_channel.why_no_leader(self.controller.quorum.voters)
 
     async def _register(self) -> None:
-        """Introduce this broker to the cluster; return when its own image knows it."""
+        """Register this broker; return when its own image has the registration."""
         identity = self._resources.identity
         self._logs.open()
         self.controller.add_listener(lambda _delta, _image: self._lifecycle.image_changed())
@@ -424,9 +425,9 @@ class Node:
         )
 
     async def _load_logs(self) -> None:
-        """Load the logs; those whose topic the cluster does not know any more are set aside.
+        """Load the logs in workers; logs of topics that no longer exist are set aside.
 
-        Workers do it: recovery may take minutes, and the quorum needs this node's answers.
+        Recovery may take minutes, in which the quorum needs this node's responses.
         """
         topics = self._metadata.image.topics
 
@@ -449,12 +450,14 @@ class Node:
             await asyncio.sleep(0)
         loaded_logs = [*self._logs, *self._logs.futures]
         for found in [one for one in loaded_logs if one.topic_id not in topics.by_id]:
-            self._logs.delete(found.topic_partition, now_ms=self.clock.now_ms())  # while it loaded
+            self._logs.delete(
+                found.topic_partition, now_ms=self.clock.now_ms()
+            )  # deleted meanwhile
         self.http.recovered()
         log_recovered(log_dirs, self._logs, self.clock.monotonic_ms() - begin_ms)
 
     async def _join_cluster(self) -> None:
-        """Take over the metadata, and be unfenced."""
+        """Apply the metadata, and wait until the broker is unfenced."""
         self._metadata.settings.on_change(self._reconfigured)
         self.controller.add_listener(self._publisher.metadata_changed)
         self.controller.add_listener(lambda _delta, _image: self._lifecycle.metadata_published())
@@ -467,7 +470,7 @@ class Node:
     # While it runs
 
     def _reconfigured(self, config: BrokerConfig) -> None:
-        """Act on settings that were changed while the node runs."""
+        """Apply settings that were changed while the node runs."""
         self._listeners.apply(config)
         self._lifecycle.cordon(self._cordoned_ids(config))
         self._resources.reporters.apply(config, self.broker.telemetry)
@@ -497,13 +500,13 @@ class Node:
         deadline_ms = None
         try:
             deadline_ms = self.controller.tick(now_ms)
-        finally:  # a fault of ours must not end all ticks
+        finally:  # an unexpected error must not end all ticks
             next_ms = now_ms + CONTROLLER_TICK_MS if deadline_ms is None else deadline_ms
             self._resources.timer.add(max(next_ms, now_ms + 1), self._tick_controller)
 
     def _halt(self, error: Exception) -> None:
-        """Stop serving: the metadata's or the last disk failed, nothing may be promised now."""
-        text = "halting: %s; the node serves nothing until the cause is removed and it is restarted"
+        """Stop serving: the disk of the metadata, or the last disk, has failed."""
+        text = "halting: %s; the node serves no requests; remove the cause and restart it"
         log.critical(text, error, extra={"event": "node.halted"})
         self.failure = error
         self.http.failed(error)
@@ -512,7 +515,7 @@ class Node:
         self._waits.fail(error)
 
     def clock_moved(self) -> None:
-        """Do what is due after the environment's clock was moved ahead."""
+        """Run the timers that are due after the environment's clock was moved ahead."""
         self._resources.timer.catch_up()
 
     @property
@@ -523,9 +526,9 @@ class Node:
     # Stop
 
     async def leave(self) -> None:
-        """Leave the cluster in order, once; `stop` does so, too.
+        """Request a controlled shutdown, once; `stop` calls this first.
 
-        Where all nodes stop together, all leave first: a controlled shutdown needs a controller.
+        Nodes that stop together all leave first: a controlled shutdown needs a controller.
         """
         if self._is_left:
             return
@@ -543,7 +546,7 @@ class Node:
             await let_others_leave(self._metadata.image)
 
     async def stop(self) -> None:
-        """Stop serving, flush and close the logs, leave the clean marker."""
+        """Stop serving, flush and close the logs, write the clean shutdown marker."""
         resources, begin_ms = self._resources, self.clock.monotonic_ms()
         await self.leave()
         self._listeners.close()
@@ -571,7 +574,7 @@ class Node:
         log.info("stopped in %d ms", stopped_ms - begin_ms, extra={"event": "node.stopped"})
 
     async def _resign(self) -> None:
-        """Let the other controllers elect a leader at once; those that are down do not count."""
+        """Let the other controllers elect a leader at once; unreachable ones are not waited for."""
         with suppress(KafkaError):
             await self._waits.completed(self.controller.resign(), RESIGNATION_LIMIT_MS)
 
