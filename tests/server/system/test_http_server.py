@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import uvicorn
 from starlette.requests import Request
 
 from ottla.config.log_lines import LoggingSettings
@@ -197,3 +198,23 @@ def test_untrusted_clients_and_the_library_write_no_lines_of_their_own(
         logging.getLogger("ottla").setLevel(level)
         for logger, handlers, propagate in before:
             logger.handlers[:], logger.propagate = handlers, propagate
+
+
+def test_a_server_that_cannot_start_is_stopped_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its loop is closed by then; the node that stops must not meet that."""
+
+    async def fail(*_arguments: object, **_options: object) -> None:
+        raise RuntimeError("no memory left")
+
+    monkeypatch.setattr(uvicorn.Server, "startup", fail)
+    caplog.set_level(logging.ERROR, logger="ottla.http")
+    monkeypatch.setattr(logging.getLogger("ottla"), "propagate", True)
+    failed = HttpServer("127.0.0.1", 0)
+    failed.node_started()
+    failed.start(lambda: application)
+    assert failed._thread is not None
+    failed._thread.join(WAIT_S)
+    failed.stop()
+    assert "metrics and probes are no longer served" in caplog.text

@@ -1,9 +1,9 @@
 """An HTTP server with its own thread and event loop.
 
-A node that recovers keeps its loop busy for as long as its disks need, and a scrape of ten
-thousand partitions is megabytes of text: neither must wait for the other. The socket is bound at
-once, so that a taken port is told before anything else; the library is imported on the thread,
-and only after the node has started or START_DELAY_S have passed.
+A node that recovers keeps its loop busy as long as its disks need, and a scrape of ten thousand
+partitions is megabytes of text: neither must wait for the other. The socket is bound at once, so
+that a port in use is reported first; the library is imported on the thread, after the node has
+started or START_DELAY_S have passed.
 
 Kafka: none; the JVM's exporters bring their own server, as Connect brings Jetty.
 """
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.http")
 START_DELAY_S = 1.0
-"""How long a starting node has the processor for itself; connections wait in the backlog."""
+"""Delay of the import, which would slow the start down; connections wait in the backlog."""
 STOP_LIMIT_S = 2.0
 _BACKLOG = 128
 _KEEP_ALIVE_S = 12
-"""Below usual scrape intervals, lest a connection ends just as the next request is sent."""
+"""Less than usual scrape intervals: a connection must not end just as a request is sent."""
 
 
 class HttpServer:
@@ -57,7 +57,7 @@ class HttpServer:
         self._thread.start()
 
     def node_started(self) -> None:
-        """Serve from now on."""
+        """Begin to serve at once."""
         self._may_begin.set()
 
     def stop(self) -> None:
@@ -77,7 +77,7 @@ class HttpServer:
             try:
                 asyncio.run(self._serve(make_app, context))
             except Exception:
-                text = "metrics and probes are not served any more; restart the node to serve them"
+                text = "metrics and probes are no longer served; restart the node to serve them"
                 log.exception(text, extra={"event": "http.failed"})
 
     async def _serve(self, make_app: Callable[[], ASGIApp], context: ssl.SSLContext | None) -> None:
@@ -110,9 +110,11 @@ class HttpServer:
             self._loop, self._stopped = asyncio.get_running_loop(), stopped
             if self._is_stopping:
                 return
-        await server.startup(sockets=[self._socket])
-        await stopped.wait()  # instead of the library's own loop, which wakes ten times a second
-        server.should_exit = True
-        await server.shutdown(sockets=[self._socket])
-        with self._lock:
-            self._loop = None
+        try:
+            await server.startup(sockets=[self._socket])
+            await stopped.wait()  # the library's own loop would wake ten times a second
+            server.should_exit = True
+            await server.shutdown(sockets=[self._socket])
+        finally:
+            with self._lock:
+                self._loop = None
