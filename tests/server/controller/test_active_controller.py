@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.network.node_channel import NodeChannel
+from ottla.protocol.apis.add_raft_voter import AddRaftVoterRequest
 from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.protocol.codec import decode_at, encode_into
+from ottla.purgatory.timing_wheel import TimingWheel
 from ottla.security.principal import ANONYMOUS
-from ottla.server.controller.active_controller import enveloped
+from ottla.server.controller.active_controller import ActiveController, enveloped
 from ottla.server.controller.channel import Requester
+from ottla.server.controller.quorum_requests import answer_of
 from ottla.server.system.timers import LoopTimer
 from ottla.testing.simulation import SimulatedCluster
 from ottla.testing.simulation.environment import SimulatedClock
 from ottla.testing.simulation.node import CONTROLLER_PORT
+from tests.coordinator.harness import VirtualClock
 
 if TYPE_CHECKING:
     from ottla.protocol.apis.envelope import EnvelopeRequest, EnvelopeResponse
@@ -161,3 +166,30 @@ def test_without_a_majority_a_request_is_given_up_in_time() -> None:
         cluster[1].kill(power=False)
 
     cluster.run(work())
+
+
+def test_a_request_that_cannot_be_decided_holds_up_no_other() -> None:
+    """After a failure of the disk; all requests that wait for a controller get an error."""
+    driver: Any = SimpleNamespace(failure=OSError("the disk fails"))
+    unknown = SimpleNamespace(leader_id=-1, endpoints=())
+    controller: Any = SimpleNamespace(
+        active=False,
+        failure=None,
+        driver=SimpleNamespace(node=SimpleNamespace(role=SimpleNamespace(leader=unknown))),
+        apis=SimpleNamespace(
+            send=lambda request, _requester: answer_of(driver, request, "c", 0, "")
+        ),
+    )
+    timer, clock = TimingWheel(0), VirtualClock()
+    config: Any = SimpleNamespace(
+        node_id=1, controller_listener_names=(), controller_socket_timeout_ms=1000
+    )
+    loop: Any = None
+    channel = ActiveController("test", controller, config, loop=loop, clock=clock, timer=timer)
+    pending = [channel.send(AddRaftVoterRequest(listeners=[])) for _ in range(2)]
+    assert not any(one.done for one in pending)
+    controller.failure = driver.failure
+    clock.time_ms = 1000
+    timer.advance(1000)
+    codes = [one.error.code for one in pending if isinstance(one.error, KafkaError)]
+    assert codes == [ErrorCode.BROKER_NOT_AVAILABLE] * 2

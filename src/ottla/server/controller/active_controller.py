@@ -1,7 +1,7 @@
 """Sends a broker's requests to the active controller, on its own node or another, with retries.
 
-A request of the broker itself is sent as it is; one that a client sent travels in an Envelope with
-the client's principal, and is decided by the same handlers there.
+A request of the broker itself is sent directly; a client's request is sent in an Envelope with the
+client's principal, and decided by the same handlers there.
 
 Kafka: NodeToControllerChannelManagerImpl, ForwardingManagerImpl (KIP-590).
 """
@@ -69,7 +69,7 @@ class ActiveController:
     ) -> None:
         """Take this node's member of the quorum, which knows the leader.
 
-        Without an answer for retry_timeout_ms a request fails with REQUEST_TIMED_OUT.
+        A request without a response for retry_timeout_ms fails with REQUEST_TIMED_OUT.
         """
         self._controller = controller
         self._node_id: int = config.node_id
@@ -113,9 +113,7 @@ class ActiveController:
         leader = self._controller.driver.node.role.leader
         address = address_on(leader.endpoints, self._listener)
         if leader.leader_id in (-1, self._node_id) or address is None:
-            unknown: Pending[Any] = Pending()
-            unknown.fail(KafkaError(ErrorCode.NOT_CONTROLLER))
-            return unknown
+            return Pending.failed(KafkaError(ErrorCode.NOT_CONTROLLER))
         return self._send_to(leader.leader_id, address, waiting)
 
     def _send_to(self, node_id: int, address: Address, waiting: _Waiting) -> Pending[Any]:
@@ -160,7 +158,7 @@ class ActiveController:
 
 
 def enveloped(request: Request, requester: Requester) -> EnvelopeRequest:
-    """Return a client's request as it is forwarded."""
+    """Return the envelope of a client's request."""
     version = requester.api_version
     frame = encode_request(request, version, 0, requester.client_id)
     kind, name, by_token = requester.principal

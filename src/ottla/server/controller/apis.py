@@ -1,4 +1,4 @@
-"""The APIs that a controller decides, as a channel of the node that it runs on.
+"""The APIs that a controller decides, as the `ControllerChannel` of its own node.
 
 Requests are answered by the active controller only: NOT_CONTROLLER elsewhere.
 
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     Operation: TypeAlias = Callable[[Any], Result]
     Mutation: TypeAlias = Callable[[Any, RecordPermits | None], Result]
     TokenOperation: TypeAlias = Callable[[Any, Principal, int], Result]
-    Placed: TypeAlias = Callable[..., Result]
+    BrokerOperation: TypeAlias = Callable[..., Result]
 
 
 class ControllerApis:
@@ -88,7 +88,7 @@ class ControllerApis:
             RenewDelegationTokenRequest: controller.tokens.renew,
             ExpireDelegationTokenRequest: controller.tokens.expire,
         }
-        self._placed: Mapping[type[Request], Placed] = {
+        self._broker_operations: Mapping[type[Request], BrokerOperation] = {
             BrokerRegistrationRequest: controller.register_broker,
             BrokerHeartbeatRequest: controller.broker_heartbeat,
         }
@@ -102,16 +102,16 @@ class ControllerApis:
         operation = self._operations.get(kind)
         if operation is not None:
             return self._runtime.write(lambda: operation(request))
-        placed = self._placed.get(kind)
-        if placed is not None:
+        broker_operation = self._broker_operations.get(kind)
+        if broker_operation is not None:
             now_ms = self._clock.monotonic_ms()
             return self._runtime.write(
-                lambda: placed(request, next_offset=self._next_offset, now_ms=now_ms)
+                lambda: broker_operation(request, next_offset=self._next_offset, now_ms=now_ms)
             )
         token_operation = self._token_operations.get(kind)
         if token_operation is not None and requester is not None:
-            who, today_ms = requester.principal, self._clock.now_ms()
-            return self._runtime.write(lambda: token_operation(request, who, today_ms))
+            principal, wall_ms = requester.principal, self._clock.now_ms()
+            return self._runtime.write(lambda: token_operation(request, principal, wall_ms))
         mutation = self._mutations[kind]
         if requester is not None:
             return self._mutate(mutation, request, requester)
@@ -139,7 +139,7 @@ class ControllerApis:
 def _operations(
     controller: Controller, quorum: QuorumView, clock: Clock
 ) -> Mapping[type[Request], Operation]:
-    """Return what needs nothing but its request."""
+    """Return the operations that need only the request."""
     reassignments, configs = controller.reassignments, controller.configs
     return {
         AlterPartitionRequest: controller.alter_partition.alter,

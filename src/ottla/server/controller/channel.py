@@ -1,6 +1,6 @@
 """How a broker reaches the active controller: a request goes out, a response comes back.
 
-Nothing is shared with the controller but messages: it may run on this node
+Only messages are exchanged with the controller: it may run on this node
 (`server/controller/apis.py`) or on another one (`server/controller/active_controller.py`).
 
 Kafka: NodeToControllerChannelManager, ForwardingManager.
@@ -40,11 +40,11 @@ class Requester(NamedTuple):
 
 
 class ControllerChannel(Protocol):
-    """What handlers and the broker itself know of a controller."""
+    """The interface of a controller for handlers and for the broker itself."""
 
     def send(self, request: Request, requester: Requester | None = None) -> Pending[Any]:
         """Send a request; complete with its response when the decision is committed.
 
-        None stands for the broker itself, which has no quota. Fails with KafkaError,
-        NOT_CONTROLLER where no active controller is reached.
+        None stands for the broker itself, which has no quota. Fails with KafkaError;
+        NOT_CONTROLLER without an active controller.
         """

@@ -1,4 +1,4 @@
-"""The controller of a node: its member of the quorum and the shard on top.
+"""The controller of a node: its member of the quorum, and the controller shard.
 
 Kafka: kafka.server.ControllerServer, SharedServer.
 
@@ -86,15 +86,13 @@ class ControllerNode:
         directory is the root of the metadata log directory; loader gets what is committed;
         run_in_worker(job, done) calls done(result, error) on the loop, call_soon(callback) calls
         back in the loop's next turn, send(node id, endpoints, request) reaches the other members of
-        the quorum. broker_refusal is asked
-        before settings of brokers change; None where the node is no broker. controller_listeners
-        are the addresses at which this controller serves; None where the node is no controller,
-        which then only observes the quorum.
-        on_failure(error) is called once when the disk has failed or a record cannot be applied:
-        the node must then halt.
+        the quorum. broker_refusal is called before settings of brokers change; None where the node
+        is no broker. controller_listeners are this controller's addresses; None where the node is
+        no controller and only observes the quorum. on_failure(error) is called once when the disk
+        has failed or a record cannot be applied: the node must then halt.
 
-        CorruptMessage or UnsupportedVersion when what lies on the disk cannot be trusted or
-        understood, KafkaError INCONSISTENT_VOTER_SET for a quorum this node cannot serve.
+        CorruptMessage or UnsupportedVersion for files that are damaged or of a newer version,
+        KafkaError INCONSISTENT_VOTER_SET for a quorum that this node cannot serve.
         """
         self._clock = clock
         self._loader = loader
@@ -152,10 +150,10 @@ class ControllerNode:
         self._snapshot_id = snapshot[0] if snapshot is not None and snapshot[0].offset else None
         """Id of the snapshot to start from; None on a new node, whose snapshot is empty."""
         self._is_stopped = False
-        self._tick_at = _QuorumTimer(self._runtime.driver, clock, timer)
+        self._quorum_timer = _QuorumTimer(self._runtime.driver, clock, timer)
 
     def _due(self, due_ms: int) -> None:
-        self._tick_at.due(due_ms)
+        self._quorum_timer.due(due_ms)
 
     @property
     def image(self) -> MetadataImage:
@@ -214,8 +212,8 @@ class ControllerNode:
     def start(self) -> Pending[None]:
         """Take part in the quorum.
 
-        Complete when everything committed is applied: by a standby what its leader says, by the
-        active controller all of its log.
+        Complete when all committed records are applied: up to the leader's high watermark, or by
+        the active controller up to the end of its log.
         """
         if self._snapshot_id is not None:
             self._runtime.snapshot_loaded(self._snapshot_id)
@@ -250,7 +248,7 @@ class ControllerNode:
         return self._runtime.driver.stop()
 
     def close(self) -> None:
-        """Stop applying committed records; the log stays as it is."""
+        """Stop applying committed records; the log is not changed."""
         self._runtime.close()
 
     def stop(self) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.controller")
 PROBE_TIMEOUT_S: Final = 1.0
 PROBE_PAUSES_S: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.0)
-"""Pauses after probes that were accepted: a process that ends may still listen briefly."""
+"""Pauses after accepted probes: a process that ends may still listen briefly."""
 
 
 class ProbeResult(Enum):
@@ -53,7 +53,7 @@ class LostBrokers(Protocol):
 
 
 class FailureDetection:
-    """Knows the connections over which brokers send heartbeats to this controller."""
+    """Tracks the connections of brokers' heartbeats, and probes brokers that lose them."""
 
     def __init__(
         self,

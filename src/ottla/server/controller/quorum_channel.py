@@ -1,4 +1,4 @@
-"""The requests of this member of the quorum to the others.
+"""Requests of this member of the quorum to the other members.
 
 Kafka: org.apache.kafka.raft.KafkaNetworkChannel.
 """
@@ -40,7 +40,7 @@ log = logging.getLogger("ottla.raft")
 
 
 class QuorumAccess(NamedTuple):
-    """Who asks, and where the quorum is found."""
+    """The identity of this member, and the addresses of the quorum."""
 
     node_id: int
     cluster_id: str
@@ -70,7 +70,7 @@ class QuorumChannel:
             "quorum", client_id, loop=loop, clock=clock, timer=timer, security=security
         )
         self.foreign_controllers: set[Address] = set()
-        """Where nodes of another cluster answered."""
+        """Addresses at which nodes of another cluster answered."""
 
     def send(
         self, node_id: int, endpoints: tuple[VoterAddress, ...], request: Request
@@ -84,9 +84,7 @@ class QuorumChannel:
                 raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, text)
             outgoing, read = self._prepared(request)
         except KafkaError as error:
-            failed: Pending[Response] = Pending()
-            failed.fail(error)
-            return failed
+            return Pending.failed(error)
 
         def checked(got: Any) -> Response:
             response = read(got)
@@ -99,7 +97,7 @@ class QuorumChannel:
         ).then(checked)
 
     def _found_foreign(self, address: Address) -> None:
-        """Log a node of another cluster, once an address."""
+        """Log a node of another cluster, once for each address."""
         if address not in self.foreign_controllers:
             self.foreign_controllers.add(address)
             text = (
@@ -125,7 +123,7 @@ class QuorumChannel:
         ), lambda got: responses.from_message(got, listener)
 
     def _address(self, node_id: int, endpoints: tuple[VoterAddress, ...]) -> Address | None:
-        """Return where a node is reached, None when that is not known."""
+        """Return the address of a node, None when it is unknown."""
         number = FIRST_BOOTSTRAP_ID - node_id
         if 0 <= number < len(self._settings.bootstrap):
             return self._settings.bootstrap[number]
@@ -147,7 +145,7 @@ class QuorumChannel:
         )
 
     def close(self) -> None:
-        """Close all connections; what waits fails, and so does all that is sent later."""
+        """Close all connections; waiting and later requests fail."""
         self._nodes.close()
 
 

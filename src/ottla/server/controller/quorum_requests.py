@@ -1,4 +1,4 @@
-"""What other members of the quorum request of this node: served by its state machine.
+"""Requests of other members of the quorum, served by this node's state machine.
 
 Kafka: ControllerApis.handleRaftRequest.
 """
@@ -19,9 +19,12 @@ if TYPE_CHECKING:
 def answer_of(
     driver: RaftDriver, message: RequestMessage, cluster_id: str, version: int, listener: str
 ) -> Pending[Any]:
-    """Hand a message to the machine; complete with the response, also for one that is refused."""
+    """Pass a message to the machine; complete with its response or refusal.
+
+    Fails with BROKER_NOT_AVAILABLE after a failure of the disk.
+    """
     if driver.failure is not None:
-        raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE)
+        return Pending.failed(KafkaError(ErrorCode.BROKER_NOT_AVAILABLE))
     try:
         request = requests.from_message(message, cluster_id=cluster_id)
     except KafkaError as error:
@@ -33,7 +36,7 @@ def answer_of(
 
 
 class QuorumRequests:
-    """Hands messages to the driver."""
+    """Passes messages to the driver."""
 
     __slots__ = ("_cluster_id", "_driver")
 
@@ -42,8 +45,5 @@ class QuorumRequests:
         self._cluster_id = cluster_id
 
     def serve(self, message: RequestMessage, version: int, listener: str) -> Pending[Any]:
-        """Complete with the response to a message that came on a listener in a version.
-
-        KafkaError BROKER_NOT_AVAILABLE after a failure of the disk.
-        """
+        """Complete with the response to a message of a version and a listener, as `answer_of`."""
         return answer_of(self._driver, message, self._cluster_id, version, listener)

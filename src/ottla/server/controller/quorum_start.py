@@ -1,4 +1,4 @@
-"""How a controller comes back: it takes its place in the quorum with the voters that its log names.
+"""The start of a member of the quorum: its log, its election state, and the voters of its log.
 
 Kafka: org.apache.kafka.raft.KafkaRaftClient.initialize, KRaftControlRecordStateMachine.
 """
@@ -105,7 +105,7 @@ def check_voters(voters: VoterSet, key: ReplicaKey) -> None:
 def _voters_of(
     log: ReplicatedLog, snapshot: Snapshot | None, static_voters: VoterSet
 ) -> VoterHistory:
-    """Return the voters and the kraft.version by offset, also what is not committed yet."""
+    """Return the voters and the kraft.version by offset, uncommitted changes included."""
     voters, position = VoterHistory(static_voters), 0
     if snapshot is not None:
         position, content = snapshot[0].offset, snapshot[1]
@@ -121,7 +121,7 @@ def _voters_of(
 def own_endpoints(
     listeners: Mapping[str, ListenerAddress] | None,
 ) -> tuple[VoterAddress, ...]:
-    """Return where this node serves as a controller, as it is to be reached."""
+    """Return the addresses at which other nodes reach this controller."""
     return tuple(
         VoterAddress(name, address.host, address.port)
         for name, address in (listeners or {}).items()

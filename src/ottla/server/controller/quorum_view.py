@@ -1,4 +1,4 @@
-"""What this node knows of the quorum, and its answer to DescribeQuorum.
+"""The quorum as this node's member knows it, and the response to DescribeQuorum.
 
 Kafka: org.apache.kafka.raft.KafkaRaftClient.handleDescribeQuorumRequest.
 """
@@ -84,7 +84,7 @@ class QuorumView:
         return type(self._raft.role).__name__.lower()
 
     def _port(self, voter: Voter, end: VoterAddress) -> int:
-        """Return where a voter listens; this node's port 0 stands for the port it was given."""
+        """Return the port of a voter; of this node the bound one where its settings have port 0."""
         own = self._listeners.get(end.listener_name)
         if end.port or own is None or voter.voter_id != self._raft.node_id:
             return end.port
@@ -100,20 +100,19 @@ class QuorumView:
             (topic.topic_name, [p.partition_index for p in topic.partitions])
             for topic in request.topics
         ]
-        if requested == [(METADATA_TOPIC, [0])] and not isinstance(self._raft.role, Leader):
-            refused = _refused(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            topic = Topic(topic_name=METADATA_TOPIC, partitions=[refused])
-            return DescribeQuorumResponse(error_message="", topics=[topic], nodes=[])
-        if requested == [(METADATA_TOPIC, [0])]:
-            partition = _described(self._raft, self.log_end_offset, clock)
+        role, is_metadata = self._raft.role, requested == [(METADATA_TOPIC, [0])]
+        if is_metadata and isinstance(role, Leader):
+            partition = _described(self._raft, role, self.log_end_offset, clock)
             return DescribeQuorumResponse(
                 error_message="",
                 topics=[Topic(topic_name=METADATA_TOPIC, partitions=[partition])],
                 nodes=[self._described_node(voter) for voter in self.voters],
             )
-        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if is_metadata:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         topics = [
-            Topic(topic_name=name, partitions=[_refused(index, unknown) for index in indexes])
+            Topic(topic_name=name, partitions=[_refused(index, code) for index in indexes])
             for name, indexes in requested
         ]
         return DescribeQuorumResponse(error_message="", topics=topics, nodes=[])
@@ -130,15 +129,12 @@ class QuorumView:
         )
 
 
-def _described(raft: RaftNode, log_end_offset: int, clock: Clock) -> Partition:
-    """Describe the quorum as its leader knows it; of itself it knows everything now."""
-    role, now_ms = raft.role, clock.now_ms()
-    voters: list[ReplicaState] = []
-    observers: list[ReplicaState] = []
-    if isinstance(role, Leader):
-        ahead_ms = now_ms - clock.monotonic_ms()
-        voters = [_replica(one, ahead_ms) for one in role.replicas.values()]
-        observers = [_replica(one, ahead_ms) for one in role.active_observers(clock.monotonic_ms())]
+def _described(raft: RaftNode, role: Leader, log_end_offset: int, clock: Clock) -> Partition:
+    """Describe the quorum as its leader knows it; the leader itself is always caught up."""
+    now_ms, monotonic_ms = clock.now_ms(), clock.monotonic_ms()
+    ahead_ms = now_ms - monotonic_ms
+    voters = [_replica(one, ahead_ms) for one in role.replicas.values()]
+    observers = [_replica(one, ahead_ms) for one in role.active_observers(monotonic_ms)]
     for one in voters:
         if one.replica_id == raft.node_id:
             one.log_end_offset = log_end_offset
@@ -155,7 +151,7 @@ def _described(raft: RaftNode, log_end_offset: int, clock: Clock) -> Partition:
 
 
 def _replica(replica: Replica, ahead_ms: int) -> ReplicaState:
-    """Describe a replica; ahead_ms is what wall time is ahead of monotonic time."""
+    """Describe a replica; ahead_ms is the wall time minus the monotonic time."""
     fetched_ms, caught_up_ms = replica.last_fetch_ms, replica.last_caught_up_ms
     return ReplicaState(
         replica_id=replica.key.node_id,

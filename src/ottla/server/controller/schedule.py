@@ -32,13 +32,10 @@ class _Task:
 
     def run(self, runtime: ControllerRuntime, now_ms: int) -> None:
         runtime.write(self.operation)
-        self.due_ms = self._later(now_ms)
+        self.schedule(now_ms)
 
-    def start(self, now_ms: int) -> None:
-        self.due_ms = self._later(now_ms)
-
-    def _later(self, now_ms: int) -> int:
-        return next_aligned_tick(now_ms, self.period_ms)
+    def schedule(self, now_ms: int) -> None:
+        self.due_ms = next_aligned_tick(now_ms, self.period_ms)
 
 
 class Schedule:
@@ -59,7 +56,7 @@ class Schedule:
             period_ms = config.leader_imbalance_check_interval_seconds * 1000
             self._tasks.append(_Task(elections.balance_leaders, period_ms))
         self._lost_brokers: dict[int, int] = {}
-        """When their sessions would expire, in monotonic ms."""
+        """When the sessions of lost brokers would expire, in monotonic ms."""
         self._fencing: set[int] = set()
         """Brokers with an expired session that are being fenced."""
 
@@ -68,7 +65,7 @@ class Schedule:
         self._lost_brokers.clear()
         self._runtime.controller.leadership.lost_brokers.clear()
         for task in self._tasks:
-            task.start(now_ms)
+            task.schedule(now_ms)
 
     def await_lost_broker(self, broker_id: int, due_ms: int) -> None:
         """Allow unclean elections of a lost broker's partitions when its session would expire."""
@@ -109,7 +106,7 @@ class Schedule:
         return heartbeats.next_expiry_ms(self._watched())
 
     def _watched(self) -> list[int]:
-        """Return the brokers whose sessions may expire: not those that are being fenced."""
+        """Return the brokers whose sessions may expire, without those that are being fenced."""
         unfenced = self._runtime.controller.cluster.unfenced_ids()
         return [broker_id for broker_id in unfenced if broker_id not in self._fencing]
 
