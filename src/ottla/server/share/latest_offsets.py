@@ -1,10 +1,11 @@
-"""The high watermarks of partitions, wherever they are led: for the lag of share groups.
+"""The high watermarks of partitions on all leaders, for the lag of share groups.
 
 Kafka: org.apache.kafka.server.util.PartitionMetadataClient, NetworkPartitionMetadataClient.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.errors import ErrorCode
@@ -43,7 +44,8 @@ def latest_offsets(
             by_leader.setdefault(leader, []).append(one)
     steps = Steps(lambda: found)
     for leader, led in by_leader.items():
-        steps.add(broker.channel.send(leader, _request(led)).then(_Answer(found, led).take))
+        found.update(dict.fromkeys(led, ErrorCode.UNKNOWN_SERVER_ERROR))  # until it answers
+        steps.add(broker.channel.send(leader, _request(led)).then(partial(_take, found)))
     return steps.begin()
 
 
@@ -66,18 +68,9 @@ def _request(partitions: list[TopicPartition]) -> ListOffsetsRequest:
     )
 
 
-class _Answer:
-    """Takes the offsets out of one leader's response; partitions that it leaves out failed."""
-
-    def __init__(
-        self, found: dict[TopicPartition, int | ErrorCode], led: list[TopicPartition]
-    ) -> None:
-        self._found = found
-        found.update(dict.fromkeys(led, ErrorCode.UNKNOWN_SERVER_ERROR))
-
-    def take(self, response: Any) -> None:
-        for topic in response.topics:
-            for one in topic.partitions:
-                code = ErrorCode(one.error_code)
-                name = TopicPartition(topic.name, one.partition_index)
-                self._found[name] = code or one.offset
+def _take(found: dict[TopicPartition, int | ErrorCode], response: Any) -> None:
+    """Take the offsets out of one leader's response."""
+    for topic in response.topics:
+        for one in topic.partitions:
+            name = TopicPartition(topic.name, one.partition_index)
+            found[name] = ErrorCode(one.error_code) or one.offset

@@ -1,4 +1,4 @@
-"""Where a share group begins to read a partition: share.auto.offset.reset.
+"""The first offset of a share group in a partition: share.auto.offset.reset.
 
 Kafka: SharePartition.startOffsetDuringInitialization, ShareGroupAutoOffsetResetStrategy,
 ShareFetchUtils.offsetFor*.
@@ -22,7 +22,7 @@ _DURATION: Final = re.compile(
 
 
 def reset_offset(replica: Partition, settings: ShareSettings, now_ms: int) -> int:
-    """Return the first offset to deliver; OFFSET_NOT_AVAILABLE without a record that young."""
+    """Return the first offset to deliver; OFFSET_NOT_AVAILABLE without a record of that time."""
     replica.check_leader()
     log = replica.log
     strategy = settings.auto_offset_reset.lower()

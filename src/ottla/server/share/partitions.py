@@ -63,17 +63,19 @@ class SharePartitions:
         clock: Clock,
     ) -> None:
         self.coordinator = coordinator
-        """Of the share partitions whose state is kept here, by whomever they are led."""
+        """Coordinates the states of share partitions whose leaders are any brokers."""
         self.load_times_ms = Recent()
         self.acknowledged: Counter[AcknowledgeType] = Counter()
         """Batches of acknowledgements, and single ones, by type."""
         self.fetch_ratios: dict[str, Recent] = {}
-        """By group: what percentage of its partitions a fetch got records of."""
+        """By group: percentage of the partitions of a fetch that had records."""
         self.acquire_times_ms: dict[str, Recent] = {}
-        """By group: how long fetches waited for records."""
+        """By group: wait of fetches for records, in ms."""
         self._metadata = metadata
         self._replicas = replicas
         self._partitions: dict[SharePartitionKey, SharePartition] = {}
+        self._keys_of: dict[TopicIdPartition, dict[SharePartitionKey, None]] = {}
+        """By partition: a change of one leader must not look at all share partitions."""
         self._environment = ShareEnvironment(
             timer=timer,
             clock=clock,
@@ -133,7 +135,7 @@ class SharePartitions:
     # ---------------------------------------------------------------- share partitions
 
     def find(self, key: SharePartitionKey) -> SharePartition | None:
-        """Return a share partition that is in use and led in the same epoch."""
+        """Return a share partition in use; None once its leader epoch is over."""
         found = self._partitions.get(key)
         if found is not None and not self._is_led(found):
             self.drop(key)
@@ -162,19 +164,20 @@ class SharePartitions:
         found = SharePartition(key, replica, replica.leader_epoch, self._environment)
         found.on_lock_expiry = acknowledging.expire_lock
         self._partitions[key] = found
+        self._keys_of.setdefault(_partition_of(key), {})[key] = None
         return found
 
     def fetched(self, group_id: str, ratio: float, waited_ms: int) -> None:
-        """Take note of which part of its partitions a fetch got records, and how long it waited.
+        """Record the percentage of its partitions of which a fetch got records, and its wait in ms.
 
-        Of so many groups only: a client names them.
+        At most _MEASURED_GROUPS groups are measured: clients choose their names.
         """
         if group_id in self.fetch_ratios or len(self.fetch_ratios) < _MEASURED_GROUPS:
             self.fetch_ratios.setdefault(group_id, Recent()).add(ratio)
             self.acquire_times_ms.setdefault(group_id, Recent()).add(waited_ms)
 
     def failed(self, key: SharePartitionKey, error: Exception | None) -> None:
-        """Take note of an error; the next fetch begins the share partition again after some."""
+        """Apply an error: after some errors the next fetch loads the share partition again."""
         if isinstance(error, KafkaError) and error.code in _DROPPED_AFTER:
             self.drop(key)
 
@@ -182,21 +185,21 @@ class SharePartitions:
         """End a share partition and answer the fetches that wait for it."""
         found = self._partitions.pop(key, None)
         if found is not None:
+            keys = self._keys_of[_partition_of(key)]
+            del keys[key]
+            if not keys:
+                del self._keys_of[_partition_of(key)]
             found.fence()
             self._wake(key)
 
     def leader_changed(self, replica: Partition) -> None:
         """End the share partitions of a partition that has another leader, or is gone."""
-        index = replica.topic_partition.partition
-        for key in [
-            key
-            for key, one in self._partitions.items()
-            if key.topic_id == replica.topic_id and key.partition == index and not self._is_led(one)
-        ]:
-            self.drop(key)
+        for key in list(self._keys_of.get(_name_of(replica), ())):
+            if not self._is_led(self._partitions[key]):
+                self.drop(key)
 
     def clear(self) -> None:
-        """End all share partitions and sessions: share groups are not enabled any more."""
+        """End all share partitions and sessions: share groups were disabled."""
         self.sessions.clear()
         for key in list(self._partitions):
             self.drop(key)
@@ -209,9 +212,7 @@ class SharePartitions:
         """Apply a member's acknowledgements; fails with KafkaError."""
         partition = self.find(key)
         if partition is None:
-            pending: Pending[None] = Pending()
-            pending.fail(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-            return pending
+            return Pending.failed(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         self.acknowledged.update(AcknowledgeType(kind) for batch in batches for kind in batch.types)
         done = acknowledging.acknowledge(partition, member_id, batches)
         done.on_done(lambda result: self.failed(key, result.error))
@@ -219,7 +220,7 @@ class SharePartitions:
         return done
 
     def end_session(self, key: MemberKey) -> None:
-        """Release what a member has acquired, and forget its session."""
+        """Release the records that a member has acquired, and remove its session."""
         session = self.sessions.remove(key)
         for one in () if session is None else session.partitions:
             self._release(key, one)
@@ -244,5 +245,12 @@ class SharePartitions:
         self.fetches.check_and_complete(key)
 
     def _high_watermark_moved(self, replica: Partition) -> None:
-        index = replica.topic_partition.partition
-        self.fetches.check_and_complete(TopicIdPartition(replica.topic_id, index))
+        self.fetches.check_and_complete(_name_of(replica))
+
+
+def _partition_of(key: SharePartitionKey) -> TopicIdPartition:
+    return TopicIdPartition(key.topic_id, key.partition)
+
+
+def _name_of(replica: Partition) -> TopicIdPartition:
+    return TopicIdPartition(replica.topic_id, replica.topic_partition.partition)

@@ -1,8 +1,7 @@
 """Sends requests about the state of share partitions to their share coordinators.
 
-The coordinator of a share partition is the leader of a partition of `__share_group_state`, as the
-metadata say; this broker's own is called without a connection. What a coordinator cannot do now is
-tried again a few times.
+The coordinator of a share partition is the leader of a partition of `__share_group_state`; this
+broker's own needs no connection. Retriable errors are retried a few times.
 
 Kafka: org.apache.kafka.server.share.persister.{DefaultStatePersister, PersisterStateManager}.
 """
@@ -46,7 +45,7 @@ _NO_LEADER: Final = -1
 
 
 class _Api(NamedTuple):
-    """The messages of an API: a request's topics, a response with results."""
+    """The message classes of an API of the share coordinator."""
 
     request: type[Any]
     topic: type[Any]
@@ -127,7 +126,7 @@ class StatePersister:
         return _Call(self, _WRITE, request).begin()
 
     def delete(self, request: delete_api.DeleteShareGroupStateRequest) -> Pending[Any]:
-        """Forget the states of share partitions."""
+        """Delete the states of share partitions."""
         return _Call(self, _DELETE, request).begin()
 
     def read_summary(self, request: summary_api.ReadShareGroupStateSummaryRequest) -> Pending[Any]:
@@ -135,7 +134,7 @@ class StatePersister:
         return _Call(self, _SUMMARY, request).begin()
 
     def serve_locally(self, coordinator: ShareCoordinator) -> None:
-        """Answer this broker's own requests by its coordinator."""
+        """Let this broker's coordinator answer its own requests."""
         for api, serve in (
             (_INITIALIZE, coordinator.initialize),
             (_READ, coordinator.read),
@@ -147,7 +146,7 @@ class StatePersister:
             self.channel.answer_locally(api.request, answer)
 
     def coordinator_of(self, key: ShareKey) -> int:
-        """Return the broker that coordinates a share partition; -1 where none does now."""
+        """Return the broker that coordinates a share partition, -1 for none."""
         partition = TopicPartition(SHARE_STATE_TOPIC, self.partition_for(str(key)))
         leader = self.channel.leader_of(partition)
         if leader is None:
@@ -156,7 +155,7 @@ class StatePersister:
 
 
 class _Call:
-    """A request while parts of it are on their way."""
+    """A request whose parts are sent to several coordinators."""
 
     def __init__(self, persister: StatePersister, api: _Api, request: Any) -> None:
         self._persister = persister
@@ -174,7 +173,7 @@ class _Call:
         self._answer: Pending[Any] = Pending()
 
     def begin(self) -> Pending[Any]:
-        """Send what is left, each coordinator its share partitions."""
+        """Send the remaining share partitions to their coordinators."""
         self._attempt += 1
         by_broker: dict[int, dict[ShareKey, Any]] = {}
         for key, part in self._left.items():
@@ -185,7 +184,7 @@ class _Call:
                 self._failed(parts, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
             else:
                 self._send(broker_id, parts)
-        self._one_is_over()
+        self._part_done()
         return self._answer
 
     def _again(self, _now_ms: int) -> None:
@@ -212,7 +211,7 @@ class _Call:
         self._persister.channel.send(broker_id, request).on_done(answered)
 
     def _take(self, parts: dict[ShareKey, Any], response: Any) -> None:
-        """Keep the results, except those that are tried again."""
+        """Store the results; retriable errors stay open."""
         for topic in response.results:
             for result in topic.partitions:
                 key = ShareKey(self._group_id, topic.topic_id, result.partition)
@@ -221,7 +220,7 @@ class _Call:
                 self._results[key] = result
                 if result.error_code not in _RETRIED:
                     self._left.pop(key, None)
-        self._one_is_over()
+        self._part_done()
 
     def _failed(self, parts: dict[ShareKey, Any], error: KafkaError) -> None:
         for key in parts:
@@ -231,9 +230,9 @@ class _Call:
                 error_message=error.code.text,
                 **self._api.unknown,
             )
-        self._one_is_over()
+        self._part_done()
 
-    def _one_is_over(self) -> None:
+    def _part_done(self) -> None:
         self._open -= 1
         if self._open:
             return
