@@ -45,11 +45,11 @@ def test_one_a_second_and_a_count(clock: Clock) -> None:
     assert [limit.admits(kind()) for _ in range(4)] == [True, False, False, False]
     clock.now_ms += 999
     assert not limit.admits(kind())
-    assert limit.take_left_out() == []
+    assert limit.take_suppressed() == []
     clock.now_ms += 1
     assert limit.admits(kind())
-    assert limit.take_left_out() == [(kind(), 4)]
-    assert limit.take_left_out() == []
+    assert limit.take_suppressed() == [(kind(), 4)]
+    assert limit.take_suppressed() == []
 
 
 def test_kinds_and_clients_are_apart(clock: Clock) -> None:
@@ -74,24 +74,24 @@ def test_who_came_to_rest_is_told_of_and_forgotten(clock: Clock) -> None:
     clock.now_ms += 500
     limit.admits(kind("c"))
     clock.now_ms += 500
-    assert limit.take_left_out() == [(kind("a"), 1)]
+    assert limit.take_suppressed() == [(kind("a"), 1)]
     assert len(limit) == 1
-    assert limit.take_left_out(all_of_them=True) == []
+    assert limit.take_suppressed(all_of_them=True) == []
     assert len(limit) == 0
 
 
 def test_memory_is_bounded_and_no_count_is_lost(clock: Clock) -> None:
     """A flood from everywhere pushes out the oldest kinds, which are told of."""
     limit = LineLimit(clock, max_kinds=10)
-    written = left_out = 0
+    written = suppressed = 0
     for number in range(1000):
         for _ in range(3):
             written += limit.admits(kind(str(number % 40)))
             assert len(limit) <= 10
-        left_out += sum(count for _, count in limit.take_left_out())
-    left_out += sum(count for _, count in limit.take_left_out(all_of_them=True))
-    assert written + left_out == 3000
-    assert left_out == 2000
+        suppressed += sum(count for _, count in limit.take_suppressed())
+    suppressed += sum(count for _, count in limit.take_suppressed(all_of_them=True))
+    assert written + suppressed == 3000
+    assert suppressed == 2000
 
 
 @pytest.fixture

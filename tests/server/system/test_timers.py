@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.server.system.timers import MEETING_MS, next_aligned_tick
+from ottla.server.system.timers import ALIGNMENT_MS, next_aligned_tick
 
 
 @pytest.mark.parametrize("interval_ms", [250, 500, 1000, 1100, 2000, 300_000])
@@ -12,12 +12,12 @@ from ottla.server.system.timers import MEETING_MS, next_aligned_tick
 def test_intervals_end_on_a_common_grid(now_ms: int, interval_ms: int) -> None:
     """At most one step of the grid early, and then always at its multiples."""
     first_ms = next_aligned_tick(now_ms, interval_ms)
-    assert first_ms % MEETING_MS == 0
+    assert first_ms % ALIGNMENT_MS == 0
     assert now_ms < first_ms
-    assert now_ms + interval_ms - MEETING_MS < first_ms <= now_ms + interval_ms
+    assert now_ms + interval_ms - ALIGNMENT_MS < first_ms <= now_ms + interval_ms
     assert next_aligned_tick(first_ms + 1, interval_ms) - first_ms in (
         interval_ms,
-        interval_ms - interval_ms % MEETING_MS,
+        interval_ms - interval_ms % ALIGNMENT_MS,
     )
 
 

@@ -27,7 +27,7 @@ _UNCOMMITTED: Final = FetchIsolation.HIGH_WATERMARK
 
 
 class ConsumerRead(FetchRead):
-    """Reads what is committed; refers the client to a nearer replica where there is one."""
+    """Reads committed records; refers the client to a nearer replica where there is one."""
 
     __slots__ = ("_rack_id",)
 
@@ -40,13 +40,13 @@ class ConsumerRead(FetchRead):
         FetchRead.__init__(self, ctx, request, session, isolation, is_checked)
 
     def _session_fetched(self, _session: FetchSession) -> None:
-        """Nothing depends on how often consumers fetch."""
+        """Record nothing: only the fetches of followers matter for the ISR."""
 
     def _is_unchanged(self, cached: CachedPartition) -> bool:
         return cached.is_unchanged()
 
     def _lacks_right(self, key: PartitionKey) -> bool:
-        """Whether the client may not read a topic; an unknown topic id is not found instead."""
+        """Whether the client may not read a topic; an unknown topic id is an error of the read."""
         ctx = self._ctx
         name = key[0] or ctx.broker.topic_name(key[1])
         return name is not None and not ctx.authorize(Operation.READ, ResourceType.TOPIC, name)
@@ -54,16 +54,15 @@ class ConsumerRead(FetchRead):
     def _read_checked(
         self, key: PartitionKey, replica: Partition, requested: PartitionFetch, max_bytes: int
     ) -> Found | None:
-        """Read for a client that knows the epoch of what it read last, that is old, or elsewhere.
+        """Read for a client that sends its last fetched epoch, an old version, or a rack.
 
-        Where its log leaves ours it is answered that instead (KIP-595), and where another replica
-        is nearer that one (KIP-392): None.
+        None where the answer is the diverging epoch (KIP-595) or a nearer replica (KIP-392).
         """
         epoch, offset, last_fetched_epoch, _, _ = requested
         if self._prefers_other(key, replica, epoch, offset):
             return None
         if self._ctx.api_version < _FOLLOWERS_FROM:
-            replica.check_leader(max(NO_EPOCH, epoch))  # as below zero
+            replica.check_leader(max(NO_EPOCH, epoch))  # all negative epochs mean none
         if last_fetched_epoch >= 0:
             replica.check_epoch(max(NO_EPOCH, epoch))
             diverging = replica.diverging_epoch(last_fetched_epoch, offset)
@@ -75,7 +74,7 @@ class ConsumerRead(FetchRead):
     def _prefers_other(
         self, key: PartitionKey, replica: Partition, epoch: int, offset: int
     ) -> bool:
-        """Answer which replica to read from, when it is not this one."""
+        """Whether another replica is nearer; it is then the answer."""
         broker = self._ctx.broker
         selector = broker.replica_selector
         if selector is None or not self._rack_id or self._ctx.api_version < _FOLLOWERS_FROM:

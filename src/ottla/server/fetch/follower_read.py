@@ -1,4 +1,4 @@
-"""A fetch by a follower: up to the log end; it tells the leader how far the follower is.
+"""A fetch by a follower: up to the log end; its offset is the follower's position.
 
 Kafka: ReplicaManager.readFromLog with FetchParams.isFromFollower, Partition.fetchRecords.
 Hot path: benchmarks/against_kafka/replicated.py.
@@ -26,7 +26,7 @@ _SMALL_BYTES: Final = 64 * 1024
 
 
 class FollowerRead(FetchRead):
-    """Reads all there is, less what a throttle withholds, and notes the follower's position."""
+    """Reads up to the log end, unless throttled, and records the follower's position."""
 
     __slots__ = ("_limit", "_replica_epoch", "_replica_id")
 
@@ -35,12 +35,12 @@ class FollowerRead(FetchRead):
         self._replica_epoch = request[2]
         quota = ctx.broker.quotas.replication.leader
         self._limit = quota if quota.is_on else None
-        """Of what followers out of sync are sent."""
+        """The throttle of followers out of sync."""
         FetchRead.__init__(self, ctx, request, session, _LOG_END, True)
 
     @property
     def may_grow(self) -> bool:
-        """Whether the follower gets so little that the next records should go with it."""
+        """Whether the response is so small that the next records should be added to it."""
         return 0 < self.size_bytes < _SMALL_BYTES and self._max_wait_ms > 0 and not self._has_error
 
     @property
@@ -48,14 +48,14 @@ class FollowerRead(FetchRead):
         return True
 
     def positions(self) -> dict[Partition, int]:
-        """Return what is watched, without partitions of which no records would be sent."""
+        """Return what is watched, without throttled partitions."""
         found = FetchRead.positions(self)
         if self._limit is not None:
-            found = {one: offset for one, offset in found.items() if not self._must_wait(one)}
+            found = {one: offset for one, offset in found.items() if not self._is_throttled(one)}
         return found
 
     def _session_fetched(self, session: FetchSession) -> None:
-        """Note the time for idle partitions; a former incarnation is refused at each partition."""
+        """Record the time for idle partitions; all are read after a change of incarnation."""
         replica_id, epoch = self._replica_id, self._replica_epoch
         environment = self._ctx.broker.replicas.environment
         if (
@@ -68,7 +68,7 @@ class FollowerRead(FetchRead):
         session.last_fetch_ms = self._ctx.broker.clock.monotonic_ms()
 
     def _is_unchanged(self, cached: CachedPartition) -> bool:
-        """Return whether a follower in sync has all there is and knows it; note that it fetched."""
+        """Return whether a follower in sync needs no read of a partition; record its fetch."""
         replica = cached.replica
         if replica is None or replica.leading is None:
             return False
@@ -97,7 +97,7 @@ class FollowerRead(FetchRead):
     def _read_checked(
         self, key: PartitionKey, replica: Partition, requested: PartitionFetch, max_bytes: int
     ) -> Found | None:
-        """Read to the log end; None where the follower's log leaves ours."""
+        """Read to the log end; None where the follower's log diverges."""
         data, diverging = replica.read_for_follower(
             self._replica_id,
             self._replica_epoch,
@@ -110,11 +110,11 @@ class FollowerRead(FetchRead):
         if diverging is not None:
             self._add_diverging(key, replica, diverging)
             return None
-        if data is not None and self._limit is not None and self._must_wait(replica):
+        if data is not None and self._limit is not None and self._is_throttled(replica):
             return b"", data[1]
         return data
 
-    def _must_wait(self, replica: Partition) -> bool:
+    def _is_throttled(self, replica: Partition) -> bool:
         """Whether a follower is out of sync, listed, and the limit of its leader exceeded."""
         limit = self._limit
         return (
@@ -134,7 +134,7 @@ class FollowerRead(FetchRead):
             self._record(self._limit)
 
     def _record(self, limit: ReplicationQuota) -> None:
-        """Count what followers are sent of listed partitions, also those in sync."""
+        """Record the bytes of listed partitions, those of followers in sync included."""
         size_bytes = sum(
             fetched.size_bytes
             for fetched, replica in zip(self._results, self._replicas, strict=True)
@@ -145,7 +145,7 @@ class FollowerRead(FetchRead):
 
 
 def _agrees(replica: Partition, requested: PartitionFetch) -> bool:
-    """Return whether a log that ends so is ours up to its end, in which newer epochs may begin."""
+    """Return whether the follower's log is a prefix of ours; newer epochs may begin after it."""
     _, offset, last_fetched_epoch, _, _ = requested
     if last_fetched_epoch < 0:
         return True

@@ -1,4 +1,4 @@
-"""One pass over the partitions of a fetch: what reads for consumers and for followers share.
+"""One pass over the partitions of a fetch, common to reads for consumers and for followers.
 
 Kafka: ReplicaManager.readFromLog. Hot path: benchmarks/against_kafka.
 """
@@ -40,7 +40,7 @@ _new_tuple: Final = tuple.__new__
 
 
 class FetchRead(ABC):
-    """One pass over the partitions of a fetch; its two kinds read for consumers and followers."""
+    """One pass over the partitions of a fetch; subclasses read for consumers and followers."""
 
     __slots__ = (
         "_bytes_left",
@@ -72,7 +72,7 @@ class FetchRead(ABC):
         isolation: FetchIsolation,
         is_checked: bool,  # noqa: FBT001 - keywords cost much per call
     ) -> None:
-        """is_checked: more decides than what the partition itself knows, see `_read_checked`."""
+        """is_checked: each partition needs further checks, see `_read_checked`."""
         _, _, _, max_wait_ms, min_bytes, max_bytes, _, _, session_epoch, partitions, _, _ = request
         self._ctx = ctx
         self.session = session
@@ -93,7 +93,7 @@ class FetchRead(ABC):
         self.min_bytes = min_bytes if min_bytes < max_bytes else max_bytes  # noqa: FURB136 - see above
         self._results: list[FetchedPartition] = []
         self._replicas: list[Partition | None] = []
-        """Of each result, where it was found."""
+        """The partition of each result."""
         self._has_error = False
         self._is_denied = None if ctx.broker.authorizer is None else self._lacks_right
         self._was_known = False
@@ -103,7 +103,7 @@ class FetchRead(ABC):
         self.size_bytes = 0
 
     def positions(self) -> dict[Partition, int]:
-        """Return what a waiting fetch watches: partition → offset from which it reads.
+        """Return the partitions that a waiting fetch watches, with the offsets from which it reads.
 
         Idle partitions of a session are added when they change.
         """
@@ -121,21 +121,21 @@ class FetchRead(ABC):
 
     @property
     def may_grow(self) -> bool:
-        """Whether the next records should go with the few there are."""
+        """Whether the response should wait briefly for further records."""
         return False
 
     @property
     def _may_skip(self) -> bool:
-        """Whether partitions of a session without news need no read."""
+        """Whether unchanged partitions of a session need no read."""
         return not self._is_checked
 
     @abstractmethod
     def _session_fetched(self, session: FetchSession) -> None:
-        """Take note of a request of a session."""
+        """Record a request of a session."""
 
     @abstractmethod
     def _is_unchanged(self, cached: CachedPartition) -> bool:
-        """Whether a read would find what was answered last."""
+        """Whether a read would have the same result as the last response."""
 
     @abstractmethod
     def _lacks_right(self, key: PartitionKey) -> bool:
@@ -145,7 +145,7 @@ class FetchRead(ABC):
     def _read_checked(
         self, key: PartitionKey, replica: Partition, requested: PartitionFetch, max_bytes: int
     ) -> Found | None:
-        """Read where more decides than the offset; None where the partition is answered."""
+        """Read with further checks; None when they have answered for the partition."""
 
     @abstractmethod
     def _count_sent(self) -> None:
@@ -154,7 +154,7 @@ class FetchRead(ABC):
     def _add_diverging(
         self, key: PartitionKey, replica: Partition, diverging: tuple[int, int]
     ) -> None:
-        """Answer where the client's log leaves ours (KIP-595)."""
+        """Answer with the epoch and offset at which the client's log diverges (KIP-595)."""
         self._has_error = True
         self._add(key, replica, None, b"", 0, diverging)
 
@@ -171,7 +171,7 @@ class FetchRead(ABC):
             count = len(self._cached)
             if not self._was_known:
                 self._session_fetched(session)
-            # with a negative limit the first partition counts that is read, also one without news
+            # a negative limit ends with the first read, even of an unchanged partition
             skips_unchanged = (
                 self.is_incremental
                 and self._has_same_rights(session)
@@ -194,7 +194,7 @@ class FetchRead(ABC):
         )
 
     def run_again(self, first: FetchRead) -> None:
-        """Read what was known before a wait: what was unknown stays so, as in Kafka."""
+        """Read again after a wait; partitions that were unknown before it stay so, as in Kafka."""
         self._was_known = True
         self._cached = first._cached
         if first.unknown is None:
@@ -227,7 +227,7 @@ class FetchRead(ABC):
     def _read(  # noqa: C901 - each further function costs half a microsecond here
         self, key: PartitionKey, requested: PartitionFetch
     ) -> None:
-        """Read one partition; what is unusual branches off where it is found."""
+        """Read one partition; unusual cases branch off where they are found."""
         topic, topic_id, index = key
         epoch, offset, last_fetched_epoch, _, max_bytes = requested
         replica = None
@@ -337,7 +337,7 @@ class FetchRead(ABC):
         return broker.replicas.get(topic, index)
 
     def response(self) -> FetchAnswer:
-        """Return the response; with a session it names what has changed."""
+        """Return the response; that of a session names only changed partitions."""
         results, session = self._results, self.session
         if self._has_error and session is not None and not self._can_encode_divergence():
             return FetchAnswer(int(ErrorCode.UNSUPPORTED_VERSION), session.session_id, ())
@@ -355,7 +355,7 @@ class FetchRead(ABC):
         return answer
 
     def _can_encode_divergence(self) -> bool:
-        """Whether the version can say, as a newer one began it, where a log diverges."""
+        """Whether the version can express divergence: a newer one may have begun the session."""
         return self._ctx.api_version >= _DIVERGING_FROM or all(
             fetched.diverging is None for fetched in self._results
         )

@@ -38,17 +38,17 @@ if TYPE_CHECKING:
 
 OK, UNAUTHORIZED, UNAVAILABLE = 200, 401, 503
 SCRAPES_MAX = 16
-"""Concurrent scrapes; each takes megabytes, also after its client has disconnected."""
+"""Concurrent scrapes while they gather; each needs megabytes, even if its client disconnects."""
 
 
 class BasicLogin(NamedTuple):
-    """Who may scrape (RFC 7617)."""
+    """The login of scrapes (RFC 7617)."""
 
     username: str
     password: Secret
 
     def admits(self, header: str) -> bool:
-        """Whether an Authorization header has this login; compared in constant time."""
+        """Whether an Authorization header contains this login; compared in constant time."""
         expected = b64encode(f"{self.username}:{self.password.reveal()}".encode())
         scheme, _, given = header.partition(" ")
         is_same = compare_digest(given.strip().encode(), expected)
@@ -82,11 +82,11 @@ class Pages:
         self._scrape_count = 0
 
     async def metrics(self, request: Request) -> Response:
-        """Answer a scrape, in OpenMetrics when that is accepted."""
+        """Answer a scrape, in OpenMetrics format when the client accepts it."""
         given = request.headers.get("authorization", "")
         if self._login is not None and not self._login.admits(given):
-            ask = {"www-authenticate": 'Basic realm="ottla", charset="UTF-8"'}
-            return PlainTextResponse("a login is required\n", UNAUTHORIZED, headers=ask)
+            challenge = {"www-authenticate": 'Basic realm="ottla", charset="UTF-8"'}
+            return PlainTextResponse("a login is required\n", UNAUTHORIZED, headers=challenge)
         if self._scrape_count >= SCRAPES_MAX:
             return PlainTextResponse("too many scrapes at a time\n", UNAVAILABLE)
         self._scrape_count += 1

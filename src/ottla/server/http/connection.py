@@ -1,7 +1,7 @@
 """A connection of the HTTP server, with limits on idle time and on the number of connections.
 
 At the limit the connection that has been idle longest is closed, and no request is refused: clients
-that only open connections cannot make a probe fail, after which a healthy node would be restarted.
+that only open connections must not make a probe fail, which would restart a healthy node.
 
 Kafka: none; the JVM's exporters bring their own server.
 """
@@ -27,7 +27,7 @@ class HttpConnection(H11Protocol):
     """One connection, on the server's loop."""
 
     _since_s = 0.0
-    """Since when it is idle, or since when its response is written."""
+    """Start of its idle time, or of the response that is being written."""
     _request_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as theirs
@@ -72,7 +72,7 @@ class HttpConnection(H11Protocol):
         if self.conn.their_state not in _UNFINISHED:
             self._forget_timer()
         elif self._request_timer is None and self.timeout_keep_alive_task is None:
-            # more bytes do not set it again: a slow request has no more time
+            # further bytes do not restart it: the limit is for the whole request
             self._request_timer = self.loop.call_later(REQUEST_LIMIT_S, self.end)
 
     def _forget_timer(self) -> None:

@@ -42,9 +42,9 @@ class HttpPort:
         """Bind the port. Raises PortTaken."""
         self.settings = settings
         self.service = self._bind(network)
-        """None where nothing is to be scraped."""
+        """None without `metrics.listener`."""
         self.requests = None if self.service is None else _request_metrics()
-        """What the node's dispatchers count."""
+        """The requests counted by the node's dispatchers."""
 
     def _bind(self, network: Network) -> HttpService | None:
         address = self.settings.address
@@ -69,7 +69,7 @@ class HttpPort:
 
 
 class _Served(NamedTuple):
-    """What exists where `metrics.listener` is set."""
+    """The parts that exist where `metrics.listener` is set."""
 
     service: HttpService
     metrics: NodeMetrics
@@ -139,7 +139,7 @@ class HttpEndpoint:
 
     @property
     def metrics(self) -> NodeMetrics:
-        """What is scraped; only where `metrics.listener` is set."""
+        """The metrics; only where `metrics.listener` is set."""
         assert self._served is not None, "metrics.listener is not set"
         return self._served.metrics
 
@@ -159,7 +159,7 @@ class HttpEndpoint:
         return f"{scheme}://{f'[{shown}]' if ':' in shown else shown}:{port}/metrics"
 
     def start(self) -> None:
-        """Answer probes: the node starts."""
+        """Begin to answer probes: the node starts. Raises TlsError."""
         if self._served is not None:
             self._served.health.starting()
             self._served.service.start(self._make_app, self._context())
@@ -187,7 +187,7 @@ class HttpEndpoint:
             self._served.service.node_started()
 
     def failed(self, error: Exception) -> None:
-        """Report that the node halts: it is not ready any more."""
+        """Report that the node halts: it is no longer ready."""
         if self._served is not None:
             self._served.health.failed(error)
 

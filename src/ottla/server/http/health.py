@@ -68,7 +68,7 @@ class NodeHealth:
         self.failure = error
 
     def stopping(self) -> None:
-        """Set the state of a node that stops: its loop is not asked any more."""
+        """Set the state of a node that stops: its loop is no longer called."""
         self.state = BrokerState.SHUTTING_DOWN
 
     def recovering(self, log_dirs: Iterable[LogDirectory]) -> None:
@@ -129,12 +129,12 @@ class NodeHealth:
         if self.state is not BrokerState.RUNNING:
             raise TimeoutError("the node does not run")
         answer: Future[T] = Future()
-        answer.set_running_or_notify_cancel()  # an asker that gave up is answered all the same
+        answer.set_running_or_notify_cancel()  # a result after the timeout is no error
 
         def run() -> None:
             try:
                 answer.set_result(question())
-            except Exception as error:  # noqa: BLE001 - handed to whom it concerns
+            except Exception as error:  # noqa: BLE001 - raised by the caller
                 answer.set_exception(error)
 
         self._on_loop(run)

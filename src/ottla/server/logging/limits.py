@@ -31,14 +31,14 @@ class LineKind(NamedTuple):
 
 
 class _Seen:
-    """When a line of a kind was last written (ms), its text, and how many were suppressed since."""
+    """When a line of a kind was last written (ms), its text, and the count suppressed since."""
 
-    __slots__ = ("left_out", "text", "written_ms")
+    __slots__ = ("suppressed", "text", "written_ms")
 
     def __init__(self, written_ms: int, text: str) -> None:
         self.written_ms = written_ms
         self.text = text
-        self.left_out = 0
+        self.suppressed = 0
 
 
 class LineLimit:
@@ -66,7 +66,7 @@ class LineLimit:
         seen = self._seen.get(kind)
         if seen is not None:
             if now_ms - seen.written_ms < INTERVAL_MS:
-                seen.left_out += 1
+                seen.suppressed += 1
                 return False
             self._end(kind)
         elif len(self._seen) >= self._max_kinds:
@@ -77,15 +77,18 @@ class LineLimit:
 
     def _end(self, kind: LineKind) -> None:
         seen = self._seen.pop(kind)
-        if seen.left_out:
-            self._ended.append((kind._replace(text=seen.text), seen.left_out))
+        if seen.suppressed:
+            self._ended.append((kind._replace(text=seen.text), seen.suppressed))
 
-    def take_left_out(self, *, all_of_them: bool = False) -> list[tuple[LineKind, int]]:
+    def take_suppressed(self, *, all_of_them: bool = False) -> list[tuple[LineKind, int]]:
         """Return and reset the kinds whose second is over, with their suppressed lines."""
         limit_ms = self._now_ms() - INTERVAL_MS
-        for kind, seen in list(self._seen.items()):
+        over: list[LineKind] = []
+        for kind, seen in self._seen.items():  # not copied: this runs for each line of a client
             if seen.written_ms > limit_ms and not all_of_them:
                 break
+            over.append(kind)
+        for kind in over:
             self._end(kind)
         ended, self._ended = self._ended, []
         return ended
@@ -104,18 +107,18 @@ class LimitedLines(logging.Handler):
             kind = LineKind(str(client), record.name, record.levelno, text)
             if not self.limit.admits(kind, record.getMessage):
                 return
-            self._write_left_out(self.limit.take_left_out())
+            self._write_suppressed(self.limit.take_suppressed())
         super().emit(record)
 
     def report_suppressed(self, *, all_of_them: bool = False) -> None:
         """Write the counts that no later line has reported; called periodically."""
         self.acquire()
         try:
-            self._write_left_out(self.limit.take_left_out(all_of_them=all_of_them))
+            self._write_suppressed(self.limit.take_suppressed(all_of_them=all_of_them))
         finally:
             self.release()
 
-    def _write_left_out(self, ended: list[tuple[LineKind, int]]) -> None:
+    def _write_suppressed(self, ended: list[tuple[LineKind, int]]) -> None:
         for kind, count in ended:
             text = f"… {count:,} more like it: {kind.text}"
             record = logging.LogRecord(kind.logger, kind.level, "", 0, text, None, None)

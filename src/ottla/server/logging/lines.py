@@ -74,8 +74,8 @@ class JsonFormatter(logging.Formatter):
 def configure_logging(settings: LoggingSettings | None = None) -> None:
     """Send Ottla's log lines where the settings say: to standard error, or to a file.
 
-    With a file, standard error has warnings and errors only. Lines of the library that serves HTTP
-    go the same way: a reader of JSON meets nothing else. OSError when the file cannot be opened.
+    With a file, standard error gets only warnings and errors. Lines of the HTTP library have the
+    same handlers and format. OSError when the file cannot be opened.
     """
     settings = settings or LoggingSettings({}, {})
     logging.addLevelName(TRACE, "TRACE")

@@ -2,8 +2,8 @@
 
 Kafka: org.apache.kafka.server.logger.LoggingController, ConfigAdminManager's part for loggers.
 
-A logger has Ottla's own name or that of the class in Kafka whose lines it writes; `root` is above
-all of Ottla's. Levels are the process's and last until it ends, as in Kafka.
+A logger has Ottla's own name, or the name of the Kafka class with the same lines; `root` is the
+parent of all of Ottla's. Levels belong to the process and last until it ends, as in Kafka.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _level_name(logger: logging.Logger) -> str:
 
 
 def change_levels(changes: Iterable[tuple[str, int, str | None]], *, only_check: bool) -> None:
-    """Set (0) or take back (1) levels, all or none: (logger, operation, level).
+    """Set (0) or reset (1) levels, all or none: (logger, operation, level).
 
     KafkaError INVALID_CONFIG for an unknown logger or level, INVALID_REQUEST for what cannot be
     done to a logger; UNKNOWN_SERVER_ERROR without a text, as Kafka, for an unknown operation.
@@ -68,8 +68,8 @@ def change_levels(changes: Iterable[tuple[str, int, str | None]], *, only_check:
         return
     for name, operation, level in requested:
         logger = logging.getLogger(known[name])
-        is_set = operation == SET and level is not None
-        logger.setLevel(_LEVELS[level] if is_set and level is not None else logging.NOTSET)
+        new = None if operation == DELETE else level
+        logger.setLevel(logging.NOTSET if new is None else _LEVELS[new])
         changed = (name, _level_name(logger))
         log.info("log level of %s is now %s", *changed, extra={"event": "log.level"})
 

@@ -1,4 +1,4 @@
-"""The authorizer of a node: chosen by its settings, fed by the metadata.
+"""The authorizer of a node: selected by its settings, its entries from the metadata.
 
 Kafka: org.apache.kafka.metadata.publisher.AclPublisher.
 """
@@ -56,10 +56,10 @@ def _super_users(config: BrokerConfig) -> list[str]:
 
 
 class PluginAuthorizer(StandardAuthorizer):
-    """Asks a Python class; super users may do everything, and an exception denies.
+    """Calls a Python class; super users may do everything, and an exception denies.
 
     `authorize(principal, host, operation, resource_type, name)` gets texts in Kafka's spelling. Its
-    answers are not kept. Entries are stored and described; the class is not told of them.
+    results are not cached. Entries are stored and described, but not passed to the class.
     """
 
     def __init__(self, plugin: Any, super_users: Collection[str]) -> None:
@@ -77,20 +77,20 @@ class PluginAuthorizer(StandardAuthorizer):
         *,
         request: int | None = None,
     ) -> bool:
-        """Ask for each decision."""
+        """Call the class for each decision: discard the cached ones."""
         self._changed()
         return super().authorize(principal, host, operation, resource_type, name, request=request)
 
     def authorize_any(
         self, principal: Principal, host: str, operation: int, resource_type: int
     ) -> bool:
-        """Ask about a resource that has no name."""
+        """Call the class with an empty resource name."""
         return self.decide(str_of(principal), host, operation, resource_type, "").is_allowed
 
     def decide(
         self, principal: str, host: str, operation: int, resource_type: int, name: str
     ) -> Decision:
-        """Ask the class."""
+        """Call the class; deny when it raises."""
         if principal in self._supers:
             return Decision(is_allowed=True, rule="SuperUser")
         words = Operation(operation).name, ResourceType(resource_type).name
@@ -106,7 +106,7 @@ class PluginAuthorizer(StandardAuthorizer):
 
 
 class AclPublisher:
-    """Gives changed entries to the authorizer."""
+    """Applies committed entries to the authorizer."""
 
     def __init__(self, authorizer: StandardAuthorizer) -> None:
         self._authorizer = authorizer

@@ -1,4 +1,4 @@
-"""A broker's settings while it runs: what it was started with, what was changed, who is told.
+"""A broker's settings while it runs: static ones, dynamic changes, and listeners of changes.
 
 Kafka: kafka.server.DynamicBrokerConfig.
 """
@@ -29,7 +29,7 @@ class DynamicSettings:
         static: BrokerConfig,
         refusals: Sequence[Callable[[BrokerConfig, BrokerConfig], str | None]] = (),
     ) -> None:
-        """refusals(current, proposed) are asked before a change is stored; a text refuses it."""
+        """refusals(current, proposed) are called before a change is stored; a text refuses it."""
         self.static = static
         self.current = static
         self._listeners: list[Callable[[BrokerConfig], None]] = []
@@ -40,7 +40,7 @@ class DynamicSettings:
         self._listeners.append(listener)
 
     def apply(self, image: MetadataImage) -> None:
-        """Take over what is stored for this broker and for all brokers."""
+        """Apply the stored settings of this broker and of all brokers."""
         stored = image.configs.of
         self.current = self.static.with_dynamic(
             stored(ConfigResourceType.BROKER, ""),
@@ -64,8 +64,8 @@ class DynamicSettings:
         if reason is not None:
             return reason
         proposed = self.static.with_dynamic(changes)
-        asked = (refuse(self.current, proposed) for refuse in self._refusals)
-        return next((text for text in asked if text is not None), None)
+        texts = (refuse(self.current, proposed) for refuse in self._refusals)
+        return next((text for text in texts if text is not None), None)
 
 
 def address_limits(config: BrokerConfig, addresses_of: Callable[[str], set[str]]) -> dict[str, int]:
@@ -74,9 +74,9 @@ def address_limits(config: BrokerConfig, addresses_of: Callable[[str], set[str]]
     An unknown name is ignored: it cannot connect either.
     """
     limits: dict[str, int] = {}
-    for host, most in parse_overrides(config.max_connections_per_ip_overrides).items():
+    for host, limit in parse_overrides(config.max_connections_per_ip_overrides).items():
         for address in sorted(_addresses(host, addresses_of)):
-            limits[address] = most
+            limits[address] = limit
     return limits
 
 
@@ -89,7 +89,7 @@ def _addresses(host: str, addresses_of: Callable[[str], set[str]]) -> set[str]:
 
 
 def listener_limit(config: BrokerConfig, listener: str) -> int:
-    """Return listener.name.<name>.max.connections: the most that one listener takes."""
+    """Return listener.name.<name>.max.connections: the limit of one listener."""
     name = f"listener.name.{listener.lower()}.max.connections"
     text = config.overrides.get(name, config.given.get(name))
     return int(text) if text is not None and str(text).strip().isdecimal() else UNLIMITED

@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
 
 class FormatError(Exception):
-    """What keeps directories from being formatted; the text is for the user."""
+    """Directories cannot be formatted; the text is for the user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormatRequest:
-    """What kafka-storage format was asked for."""
+    """The arguments of kafka-storage format."""
 
     cluster_id: str
     metadata_version: int = LATEST_METADATA_VERSION
@@ -76,7 +76,7 @@ class FormatTarget:
 
 
 def format_directories(config: BrokerConfig, request: FormatRequest, target: FormatTarget) -> None:
-    """Format every directory that is not; FormatError with Kafka's text when that cannot be."""
+    """Format every unformatted directory; FormatError with Kafka's text when that is impossible."""
     voters = _initial_voters(config, request, target)
     levels, kraft_version = _levels(request, is_dynamic=not config.voters)
     metadata_version = levels[METADATA_VERSION]
@@ -123,7 +123,7 @@ def encode_meta_properties(meta: MetaProperties, date: str) -> bytes:
 
 
 def read_meta_properties(directory: Directory) -> MetaProperties | None:
-    """Return who the directory belongs to, None when it is not formatted."""
+    """Return a directory's meta.properties, None when it is not formatted."""
     if not directory.exists(META_PROPERTIES):
         return None
     return decode_meta_properties(directory.read_file(META_PROPERTIES))
@@ -168,23 +168,23 @@ def _standalone_voter(config: BrokerConfig, directory_id: Uuid) -> Voter:
 
 def _levels(request: FormatRequest, *, is_dynamic: bool) -> tuple[dict[str, int], int]:
     """Return the feature levels to write and the kraft.version."""
-    wanted = dict(request.feature_levels)
-    if METADATA_VERSION in wanted and request.is_release_given:
+    requested = dict(request.feature_levels)
+    if METADATA_VERSION in requested and request.is_release_given:
         raise FormatError(
             "Use --release-version instead of --feature metadata.version=X to avoid ambiguity."
         )
-    for name in wanted:
+    for name in requested:
         if name not in SUPPORTED_FEATURES:
             names = ", ".join(sorted(SUPPORTED_FEATURES.keys() - {METADATA_VERSION}))
             raise FormatError(f"Unsupported feature: {name}. Supported features are: {names}")
-    metadata_version = wanted.pop(METADATA_VERSION, request.metadata_version)
+    metadata_version = requested.pop(METADATA_VERSION, request.metadata_version)
     if metadata_version not in SUPPORTED_FEATURES[METADATA_VERSION]:
         raise FormatError(
             f"No MetadataVersion with feature level {metadata_version}. Valid feature levels are "
             f"from {MINIMUM_METADATA_VERSION} to {LATEST_METADATA_VERSION + 1}."
         )
     levels = default_levels(metadata_version)
-    kraft_version = wanted.pop(KRAFT_VERSION, 1 if is_dynamic else 0)
+    kraft_version = requested.pop(KRAFT_VERSION, 1 if is_dynamic else 0)
     if kraft_version == 0 and is_dynamic:
         raise FormatError(
             "Cannot set kraft.version to 0 if controller.quorum.voters is empty and one of the "
@@ -199,7 +199,7 @@ def _levels(request: FormatRequest, *, is_dynamic: bool) -> tuple[dict[str, int]
             "--standalone, --initial-controllers, or --no-initial-controllers and removing "
             "controller.quorum.voters."
         )
-    for name, level in {**wanted, KRAFT_VERSION: kraft_version}.items():
+    for name, level in {**requested, KRAFT_VERSION: kraft_version}.items():
         if level not in SUPPORTED_FEATURES[name]:
             raise FormatError(f"No feature:{name} with feature level {level}")
         needed = METADATA_VERSIONS_NEEDED.get((name, level), 0)
@@ -208,7 +208,7 @@ def _levels(request: FormatRequest, *, is_dynamic: bool) -> tuple[dict[str, int]
                 f"{name} could not be set to {level} because it depends on metadata.version "
                 f"level {needed}"
             )
-    levels |= wanted
+    levels |= requested
     return levels, kraft_version
 
 

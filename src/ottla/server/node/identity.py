@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class NodeIdentity(NamedTuple):
-    """The ids of cluster and metadata log directory; whether all were formatted just now."""
+    """The ids of cluster and metadata log directory, and whether this start formatted all."""
 
     cluster_id: str
     metadata_directory_id: Uuid
@@ -41,8 +41,8 @@ def identify(
     """Read the directories' ids; format them first when they are empty and that is allowed.
 
     Raises KafkaError when a directory is not formatted, belongs to another node or another
-    cluster, or when two are one; OSError for the one of the metadata log. Others that cannot be
-    read are offline.
+    cluster, or is a copy of another one; OSError for that of the metadata log. Other directories
+    that cannot be read are offline.
     """
     found = _read_all(config, log_dirs)
     is_new = not found and all(log_dir.is_online for log_dir in log_dirs)
@@ -81,7 +81,7 @@ def _format(config: BrokerConfig, log_dirs: list[LogDirectory], environment: Env
 
 @contextmanager
 def tolerated(config: BrokerConfig, log_dir: LogDirectory) -> Iterator[None]:
-    """Put a directory offline whose disk fails at the start, unless the metadata log needs it."""
+    """Set a directory offline when its disk fails, unless the metadata log is in it."""
     try:
         yield
     except OSError as error:
@@ -91,7 +91,7 @@ def tolerated(config: BrokerConfig, log_dir: LogDirectory) -> Iterator[None]:
 
 
 def _read_all(config: BrokerConfig, log_dirs: list[LogDirectory]) -> dict[str, MetaProperties]:
-    """Return by path what the formatted ones have."""
+    """Return the meta.properties of formatted directories, by path."""
     found = {}
     for log_dir in log_dirs:
         if log_dir.is_online and log_dir.directory.exists(META_PROPERTIES):
@@ -102,7 +102,7 @@ def _read_all(config: BrokerConfig, log_dirs: list[LogDirectory]) -> dict[str, M
 
 
 def format_command(config: BrokerConfig) -> str:
-    """Return the command that formats the directories of such a node, with CAPITALS to fill in."""
+    """Return the command that formats a node's directories; names in CAPITALS are to be set."""
     is_alone = config.is_controller and not config.has_other_controllers
     cluster_id = '"$(ottla storage random-uuid)"' if is_alone else "CLUSTER_ID"
     command = f"ottla storage format -t {cluster_id} -c FILE"

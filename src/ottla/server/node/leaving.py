@@ -1,7 +1,7 @@
-"""How a node leaves its cluster: controlled shutdown, and help for the others' one.
+"""How a node leaves its cluster: its controlled shutdown, and waiting for that of others.
 
 Kafka: BrokerServer.shutdown, BrokerLifecycleManager (PENDING_CONTROLLED_SHUTDOWN). Kafka waits for
-five minutes, also where there is no quorum any more.
+five minutes, even without a quorum.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.node")
 CONTROLLED_SHUTDOWN_LIMIT_S: Final = 5.0
-_LINGER_LIMIT_S: Final = 1.0
-_LINGER_LOOK_S: Final = 0.01
-_QUORUM_LOOK_S: Final = 0.05
+_OTHERS_LIMIT_S: Final = 1.0
+_OTHERS_POLL_S: Final = 0.01
+_QUORUM_POLL_S: Final = 0.05
 _CLOSING_WORKERS: Final = 8
 
 
@@ -67,23 +67,23 @@ async def _without_leader(quorum: QuorumView, limit_s: float) -> None:
     """Wait until the quorum has had no leader for this time."""
     elapsed_s = 0.0
     while elapsed_s < limit_s:
-        await asyncio.sleep(_QUORUM_LOOK_S)
-        elapsed_s = 0.0 if quorum.has_leader else elapsed_s + _QUORUM_LOOK_S
+        await asyncio.sleep(_QUORUM_POLL_S)
+        elapsed_s = 0.0 if quorum.has_leader else elapsed_s + _QUORUM_POLL_S
 
 
 async def let_others_leave(image: MetadataImage) -> None:
-    """Keep the quorum for brokers whose controlled shutdown is under way, but not for long."""
+    """Wait, for a limited time, for brokers in controlled shutdown: they need the quorum."""
     brokers = image.cluster.brokers
     with suppress(TimeoutError):
-        async with asyncio.timeout(_LINGER_LIMIT_S):
+        async with asyncio.timeout(_OTHERS_LIMIT_S):
             while any(one.is_leaving for one in brokers.values()):  # noqa: ASYNC110 - rare, and short
-                await asyncio.sleep(_LINGER_LOOK_S)
+                await asyncio.sleep(_OTHERS_POLL_S)
 
 
 async def close_logs(
     logs: LogSet, environment: Environment, loop: asyncio.AbstractEventLoop
 ) -> None:
-    """Flush and close the logs, many at a time: their syncs share the file system's work."""
+    """Flush and close the logs, many at a time: concurrent syncs share one journal commit."""
     workers = VolumeWorkers(partial(environment.start_workers, loop, _CLOSING_WORKERS))
 
     async def close(batches: Iterator[list[StorageJob]]) -> None:

@@ -68,7 +68,7 @@ class BrokerLifecycle:
         self._timer = timer
         self._is_stopped = False
         self._cordoned: list[Uuid] | None = cordoned or None
-        """None until a directory is cordoned: the controller then keeps its own list."""
+        """None until a directory is cordoned: the controller keeps its list while it is None."""
         self._on_report_timeout = on_report_timeout
         self._offline: dict[Uuid, bool] = {}
         """Failed directories, each with whether a heartbeat that reported it was answered."""
@@ -76,7 +76,7 @@ class BrokerLifecycle:
         """The metadata offset of the last heartbeat."""
         self._waits_for_metadata = False
         self._is_duplicate_reported = False
-        """Whether the log already says that an earlier process has a session."""
+        """Whether a warning of an earlier process with a session was written."""
         self._is_in_flight = False
         """Whether a heartbeat has no response yet."""
         self._deadline_ms = 0
@@ -146,7 +146,7 @@ class BrokerLifecycle:
             self.registered.fail(error)
             return
         if code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
-            text = "registration: another process with node.id=%d has a session yet; trying again"
+            text = "registration: another process with node.id=%d still has a session; trying again"
             level = logging.DEBUG if self._is_duplicate_reported else logging.WARNING
             log.log(level, text, self._config.node_id, extra={"event": "broker.duplicate"})
             self._is_duplicate_reported = True
@@ -232,7 +232,7 @@ class BrokerLifecycle:
         self.metadata_published()  # the image may have changed since the heartbeat was sent
 
     def metadata_published(self) -> None:
-        """Send a heartbeat if the broker is fenced: only one that has caught up is unfenced."""
+        """Send a heartbeat while the broker is fenced: only one that has caught up is unfenced."""
         is_newer = self._image.offset_and_epoch.offset > self._reported_offset
         if self._waits_for_metadata and is_newer and not self._is_stopped:
             self._send()
@@ -240,7 +240,7 @@ class BrokerLifecycle:
     def shut_down(self) -> Pending[None]:
         """Request a controlled shutdown; complete when the controller lets the broker stop.
 
-        Fails with KafkaError where the controller cannot be reached.
+        Fails with KafkaError when the controller is unreachable or refuses.
         """
         self._is_stopped = True
         self._request_shutdown(0)
@@ -250,9 +250,9 @@ class BrokerLifecycle:
         self._send(is_leaving=True).on_done(self._shutdown_answered)
 
     def _shutdown_answered(self, done: Pending[BrokerHeartbeatResponse]) -> None:
-        """Repeat the request until the broker may stop: at once the first time, then with a pause.
+        """Repeat the request until the broker may stop: the first time at once, then with a delay.
 
-        A timeout is retried, too: the controller may be electing thousands of leaders.
+        A timeout is retried as well: the controller may be electing thousands of leaders.
         """
         error = done.error
         if isinstance(error, KafkaError) and error.code is ErrorCode.REQUEST_TIMED_OUT:

@@ -1,4 +1,4 @@
-"""What the settings of a listener say about its security.
+"""The security settings of a listener.
 
 Kafka: org.apache.kafka.common.network.ChannelBuilders, .security.JaasContext.
 """
@@ -36,8 +36,8 @@ _CLIENT_AUTH: Final = "ssl.client.auth"
 def listener_tls(settings: ListenerSettings) -> TlsSettings:
     """Return the TLS settings of a listener.
 
-    SASL names the clients of SASL_SSL: there ssl.client.auth counts only as the listener's own
-    setting, as in Kafka.
+    Clients of SASL_SSL are named by SASL: as in Kafka, ssl.client.auth then applies only as a
+    setting of the listener itself.
     """
     protocol = settings.config.security_protocols[settings.listener]
     own = settings.own(_CLIENT_AUTH)
@@ -51,13 +51,13 @@ def listener_tls(settings: ListenerSettings) -> TlsSettings:
 
 
 def jaas_options(settings: ListenerSettings, mechanism: str) -> Mapping[str, str]:
-    """Return the options of a mechanism's JAAS text; ValueError says what is wrong with it."""
+    """Return the options of a mechanism's JAAS text; ValueError for an invalid one."""
     text = settings.own(JAAS, mechanism)
     return {} if text is None else parse_jaas(text.reveal()).options
 
 
 def kerberos_settings(settings: ListenerSettings) -> KerberosSettings:
-    """Return what a listener says about Kerberos; ValueError says what is wrong with its JAAS."""
+    """Return a listener's Kerberos settings; ValueError for an invalid JAAS text."""
     renewal = Renewal(
         settings.value("sasl.kerberos.ticket.renew.window.factor"),
         settings.value("sasl.kerberos.ticket.renew.jitter"),

@@ -1,7 +1,7 @@
 """A node's listening sockets: bound before anything else, opened and closed as settings change.
 
-As in Kafka a listener is known by its name: one that stays keeps its port until the next start, and
-one that is added is not advertised before.
+As in Kafka a listener is identified by its name: a remaining one keeps its port until the next
+start, and an added one is advertised from the next start on.
 
 Kafka: kafka.network.SocketServer, kafka.server.DynamicListenerConfig.
 """
@@ -114,7 +114,7 @@ class BoundPorts:
 
 
 class ListenerRole(NamedTuple):
-    """Who answers the requests of a listener, how it is secured, how fast it accepts."""
+    """The request handler of a listener, its security, and its limit of accepted connections."""
 
     handler: RequestHandler
     pace: ConnectionPace | None
@@ -134,7 +134,7 @@ class NodeListeners:
     ) -> None:
         """role_of(name) is called for each listener, also for those that are added later."""
         self.open: list[Listener] = []
-        """The same list as long as the node lives."""
+        """The open listeners; the same list object while the node runs."""
         self.quota = connection_quota(config, environment)
         self._ports = ports
         self._loop = loop
@@ -173,7 +173,7 @@ class NodeListeners:
                 listener.start()
 
     def exchange_handlers(self) -> None:
-        """Take the handlers that `role_of` returns now."""
+        """Replace the handlers by those that `role_of` returns now."""
         for listener in self.open:
             listener.serve(self._role_of(listener.name).handler)
 
@@ -194,7 +194,7 @@ class NodeListeners:
     def _add(self, endpoint: ListenerEndpoint) -> None:
         try:
             sock = self._ports.bind(endpoint)
-        except PortTaken as error:  # what is stored stays, and holds from the next start on
+        except PortTaken as error:  # the stored setting applies at the next start
             event = {"event": "listener.failed"}
             log.error("listener %s: %s", endpoint.listener, error, extra=event)  # noqa: TRY400 - the text says all
             return

@@ -1,9 +1,9 @@
-"""Classes of users that check logins (`sasl.server.callback.handler.class`), one for a mechanism.
+"""Plug-in classes that check logins: `sasl.server.callback.handler.class`, one for a mechanism.
 
 Those of `sasl.oauthbearer.jwt.validator.class` check tokens in the same way.
 
-PLAIN asks `authenticate(user, password)`, SCRAM `credential(user, mechanism)`, OAUTHBEARER
-`validate(token)`. An exception, or another kind of answer, refuses the login.
+PLAIN calls `authenticate(user, password)`, SCRAM `credential(user, mechanism)`, OAUTHBEARER
+`validate(token)`. An exception, or a result of another type, refuses the login.
 
 Kafka: org.apache.kafka.common.security.auth.AuthenticateCallbackHandler.
 """
@@ -33,9 +33,9 @@ HANDLER: Final = "sasl.server.callback.handler.class"
 
 
 def handler_name(settings: ListenerSettings, mechanism: str) -> str | None:
-    """Return the class for a mechanism: of the node's file, not of AlterConfigs, nor Kafka's own.
+    """Return the class for a mechanism from the node's file; None for one of Kafka's own.
 
-    Without a prefix the setting is for PLAIN.
+    A class that AlterConfigs stores is not loaded. Without a prefix the setting is for PLAIN.
     """
     keys = [f"{settings.prefix}{mechanism.lower()}.{HANDLER}"]
     if mechanism == PLAIN:
@@ -59,7 +59,7 @@ def _named_first(settings: ListenerSettings, keys: list[str]) -> str | None:
 
 
 class LoginHandlers:
-    """The objects of these classes; each is made once."""
+    """The plug-in objects; each is created once."""
 
     def __init__(self) -> None:
         self._made: dict[tuple[str, str], Any] = {}
@@ -69,7 +69,7 @@ class LoginHandlers:
         plugin = self._of(settings, PLAIN)
         if plugin is None:
             return None
-        return lambda user, password: _asked(plugin, "authenticate", user, password) is True
+        return lambda user, password: _result_of(plugin, "authenticate", user, password) is True
 
     def credentials(
         self, settings: ListenerSettings, mechanism: str
@@ -79,14 +79,14 @@ class LoginHandlers:
         plugin = self._of(settings, mechanism)
         if plugin is None:
             return None
-        return lambda user: _credential(_asked(plugin, "credential", user, mechanism))
+        return lambda user: _credential(_result_of(plugin, "credential", user, mechanism))
 
     def tokens(self, settings: ListenerSettings) -> Callable[[str], JwtClaims] | None:
         """Return the check of OAUTHBEARER's tokens, None without a class."""
         plugin = self._of(settings, OAUTHBEARER)
         if plugin is None:
             return None
-        return lambda token: _claims(_asked(plugin, "validate", token))
+        return lambda token: _claims(_result_of(plugin, "validate", token))
 
     def _of(self, settings: ListenerSettings, mechanism: str) -> Any:
         name = handler_name(settings, mechanism)
@@ -99,8 +99,8 @@ class LoginHandlers:
         return self._made[key]
 
 
-def _asked(plugin: Any, method: str, *arguments: str) -> Any:
-    """Return a class's answer, None when it fails."""
+def _result_of(plugin: Any, method: str, *arguments: str) -> Any:
+    """Return the result of a plug-in's method, None when it raises."""
     try:
         return getattr(plugin, method)(*arguments)
     except Exception:
@@ -113,7 +113,7 @@ def _asked(plugin: Any, method: str, *arguments: str) -> Any:
 
 
 def _credential(answer: Any) -> ScramCredential | None:
-    """Return salt, stored key, server key and iterations, if they are such."""
+    """Return salt, stored key, server key and iterations; None for a result of another type."""
     if not isinstance(answer, tuple) or [type(one) for one in answer] != [bytes, bytes, bytes, int]:
         return None
     salt, stored_key, server_key, iterations = answer
@@ -123,7 +123,7 @@ def _credential(answer: Any) -> ScramCredential | None:
 
 
 def _claims(answer: Any) -> JwtClaims:
-    """Return what a token says: its user, and when it expires in milliseconds since 1970."""
+    """Return the claims of a token: its user, and its expiry in milliseconds since 1970."""
     if isinstance(answer, tuple) and [type(one) for one in answer] == [str, int] and answer[0]:
         return JwtClaims(answer[0], (), answer[1])
     raise InvalidJwt("the class that checks tokens refuses this one")

@@ -87,7 +87,7 @@ class PeerToken:
 def peer_token_settings(
     settings: Callable[[], ListenerSettings], environment: Environment | None
 ) -> TokenSettings:
-    """Return what a node has set about its own tokens; without an environment none is fetched."""
+    """Return the settings of a node's own tokens; without an environment none can be fetched."""
 
     def context() -> ssl.SSLContext | None:
         protocol = settings().config.security_protocols[settings().listener]
@@ -100,7 +100,7 @@ def peer_token_settings(
     made: dict[tuple[str, str], Any] = {}
 
     def plugin(setting: str, method: str) -> Any:
-        """Return the object of a class that the node's file names; a check makes no object."""
+        """Return the object of a class of the node's file; the class without an environment."""
         name = token_class(settings(), setting)
         if name is None:
             raise ConfigError(f"{setting}: a class is taken from the node's file only")

@@ -2,9 +2,9 @@
 
 Kafka: AbstractConfig.getConfiguredInstance, which loads Java classes from the class path.
 
-A name is taken as the dotted path of a Python class. The name of a Java class works when
-something stands for it: what Ottla does by itself (JAVA_BUILT_IN), or a Python class that an
-installed package offers under the entry point group `ottla.java_classes`.
+A name is the dotted path of a Python class. The name of a Java class is accepted when it has a
+counterpart: a function of Ottla itself (JAVA_BUILT_IN), or a Python class that an installed package
+registers in the entry point group `ottla.java_classes`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ JAVA_BUILT_IN: Final[Mapping[str, str]] = {
     "io.strimzi.kafka.metrics.prometheus.ServerKafkaMetricsReporter": "metrics.names=reporter",
     "io.strimzi.kafka.metrics.prometheus.ServerYammerMetricsReporter": "metrics.names=reporter",
 }
-"""Java plug-ins whose work Ottla does by itself, and which setting does it."""
+"""Java plug-ins whose function is built in, each with the setting that enables it."""
 _KAFKA_PACKAGE: Final = "org.apache.kafka."
 _SECURITY: Final = (
     ("principal.builder.class", ("configure", "build")),
@@ -47,13 +47,13 @@ _HANDLER_METHODS: Final[Mapping[str, str]] = {
     "scram-sha-512": "credential",
     "oauthbearer": "validate",
 }
-"""What the class for a mechanism has."""
+"""The method that the class for a mechanism must have."""
 _POLICY_METHODS: Final = ("configure", "validate", "close")
 REPORTER_METHODS: Final = ("configure", "close")
 
 
 class PluginError(Exception):
-    """A plug-in that cannot be loaded; the text says which, and what to write instead."""
+    """A plug-in cannot be loaded; the text names it, and what to set instead."""
 
 
 def load_class(name: str, methods: tuple[str, ...] = ()) -> type[Any]:
@@ -65,22 +65,23 @@ def load_class(name: str, methods: tuple[str, ...] = ()) -> type[Any]:
         found = getattr(import_module(module), attribute)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # a module may do anything when it is imported, end included
+    except BaseException as error:  # an imported module may even exit
         raise PluginError(
             f"class {name} cannot be loaded ({error}): give the dotted path of a Python class; "
             f"no Python counterpart of a Java class of this name is installed"
         ) from error
+    if not isinstance(found, type):
+        raise PluginError(f"{name} is not a class")
     missing = [method for method in methods if not callable(getattr(found, method, None))]
-    if not isinstance(found, type) or missing:
-        lacking = ", ".join(missing) or "not a class"
-        raise PluginError(f"{name} is no such plug-in, it lacks: {lacking}")
+    if missing:
+        raise PluginError(f"{name} is no such plug-in, it lacks: {', '.join(missing)}")
     return found
 
 
 def _refuse_programs(module: str) -> None:
-    """Leave alone what acts when it is imported; clients may name a class while the node runs.
+    """Raise ImportError for modules that are programs: clients may name a class at runtime.
 
-    Python's own modules hold no plug-in, and some of them are programs.
+    Modules of the standard library contain no plug-ins, and some of them run when imported.
     """
     names = module.split(".")
     if names[0] in sys.stdlib_module_names or any(name.startswith("__") for name in names):
@@ -96,7 +97,7 @@ def java_counterparts() -> dict[str, str]:
 
 
 def load_plugin(name: str, methods: tuple[str, ...], settings: Mapping[str, Any]) -> Any:
-    """Make an object of a plug-in class and hand it the node's settings; PluginError."""
+    """Return a configured object of a plug-in class; PluginError when that fails."""
     made = load_class(name, methods)
     try:
         plugin = made()
@@ -107,7 +108,7 @@ def load_plugin(name: str, methods: tuple[str, ...], settings: Mapping[str, Any]
 
 
 def load_policies(config: BrokerConfig) -> Policies:
-    """Return the policy objects that the two settings name; PluginError leaves none open."""
+    """Return the policies of both settings; PluginError closes the one already created."""
     policies = Policies(_load_policy(config, CREATE_TOPIC_POLICY))
     try:
         return policies._replace(alter_config=_load_policy(config, ALTER_CONFIG_POLICY))
@@ -122,7 +123,7 @@ def _load_policy(config: BrokerConfig, setting: str) -> Any:
 
 
 def _named_by_file(config: BrokerConfig) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Yield the classes of security: those of the node's own settings, Kafka's own left out."""
+    """Yield the security classes that the node's own settings name, without Kafka's own."""
     for setting, text in config.given.items():
         methods = _methods_of(setting)
         if methods is not None and text and not is_kafkas(str(text)):
@@ -130,7 +131,7 @@ def _named_by_file(config: BrokerConfig) -> Iterator[tuple[str, str, tuple[str, 
 
 
 def _methods_of(setting: str) -> tuple[str, ...] | None:
-    """Return what the class of a setting needs, None for settings of other kinds."""
+    """Return the methods that the class of a setting needs; None for other settings."""
     if setting.endswith(_HANDLER):
         mechanism = setting.removesuffix(_HANDLER).rstrip(".").rpartition(".")[2]
         return handler_methods(mechanism)
@@ -138,17 +139,17 @@ def _methods_of(setting: str) -> tuple[str, ...] | None:
 
 
 def is_kafkas(name: str) -> bool:
-    """Whether a class is one of Kafka's own: what it does is what Ottla does without a class."""
+    """Whether a class is one of Kafka's own: these are Ottla's behaviour without a class."""
     return name.startswith(_KAFKA_PACKAGE)
 
 
 def handler_methods(mechanism: str) -> tuple[str, ...]:
-    """Return what a class needs that checks the logins of a mechanism."""
+    """Return the methods that a class needs to check the logins of a mechanism."""
     return "configure", _HANDLER_METHODS.get(mechanism.lower(), "authenticate")
 
 
 def plugin_problems(config: BrokerConfig) -> Iterator[ConfigProblem]:
-    """Yield a problem for each setting that names a class which cannot be had."""
+    """Yield a problem for each setting whose class cannot be loaded."""
     named: list[tuple[str, str, tuple[str, ...]]] = [
         (setting, name, _POLICY_METHODS)
         for setting in (CREATE_TOPIC_POLICY, ALTER_CONFIG_POLICY)

@@ -1,8 +1,8 @@
-"""Who a connection is: `principal.builder.class`, and what such a class is told.
+"""The principal of a connection: `principal.builder.class` and the context that it gets.
 
-The class is a Python one, named by its dotted path in the node's own file: what AlterConfigs says
-loads no code. Its `build` gets a `ConnectionContext` and returns a `Principal`, or its text
-"Type:name"; an exception refuses the connection.
+The class is a Python class, named by its dotted path in the node's own file: a setting stored by
+AlterConfigs must not load code. Its `build` gets a `ConnectionContext` and returns a `Principal`,
+or its text "Type:name"; an exception refuses the connection.
 
 Kafka: org.apache.kafka.common.security.auth.{KafkaPrincipalBuilder, AuthenticationContext}.
 """
@@ -27,15 +27,15 @@ BUILDER_METHODS: Final = ("configure", "build")
 
 
 class ConnectionContext(NamedTuple):
-    """What is known of a connection once it is secured."""
+    """The properties of a connection after its handshake or login."""
 
     security_protocol: str
     listener_name: str
     client_address: str
     principal: Principal
-    """Whom the default builder makes of the certificate or the login."""
+    """The principal of the default builder, from the certificate or the login."""
     mechanism: str | None = None
-    """Of the SASL login."""
+    """The mechanism of the SASL login."""
     certificate: Mapping[str, Any] | None = None
     """The client's certificate, as `ssl.SSLSocket.getpeercert` returns it."""
 

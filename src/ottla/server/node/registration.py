@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.controller")
 REGISTRATION_TIMEOUT_MS: Final = 5000
 """How long a request is repeated while no controller is active."""
-_FIRST_PAUSE_MS: Final = 100
-_LONGEST_PAUSE_MS: Final = 120_000
+_FIRST_BACKOFF_MS: Final = 100
+_MAX_BACKOFF_MS: Final = 120_000
 _DOUBLINGS: Final = 11
-"""After so many failures the pause is the longest one."""
+"""Failures after which the backoff is the maximum."""
 _JITTER: Final = 0.02
 
 
 class ControllerRegistrationManager:
-    """Acts when the image changes, an answer comes or the pause after a failure ends."""
+    """Runs when the image changes, a response arrives or the backoff after a failure ends."""
 
     def __init__(
         self,
@@ -61,8 +61,8 @@ class ControllerRegistrationManager:
         self._is_waiting = False
         """Whether a request has no answer yet."""
         self._failures = 0
-        """In a row."""
-        self._pause: TimerTask | None = None
+        """Consecutive failures."""
+        self._retry: TimerTask | None = None
         self._is_stopped = False
 
     @property
@@ -72,7 +72,7 @@ class ControllerRegistrationManager:
         return found is not None and found.incarnation_id == self._own.incarnation_id
 
     def metadata_changed(self, delta: MetadataDelta, _image: MetadataImage) -> None:
-        """Register if metadata.version, or the registration under this node id, demands it."""
+        """Register if metadata.version, or the registration of this node id, has changed."""
         if delta.features_changed or self._own.controller_id in delta.controllers_changed:
             self._send_if_needed()
 
@@ -91,21 +91,21 @@ class ControllerRegistrationManager:
         if error is None:
             self._failures = 0
         elif not self._is_stopped:
-            self._pause_after(error)
+            self._retry_after(error)
 
-    def _pause_after(self, error: Exception) -> None:
+    def _retry_after(self, error: Exception) -> None:
         log.info(
             "the active controller did not register this one: %s; trying again",
             error,
             extra={"event": "controller.unregistered"},
         )
-        pause_ms = _FIRST_PAUSE_MS << min(self._failures, _DOUBLINGS)
-        pause_ms = int(pause_ms * self._rng.uniform(1 - _JITTER, 1 + _JITTER))
+        backoff_ms = _FIRST_BACKOFF_MS << min(self._failures, _DOUBLINGS)
+        backoff_ms = int(backoff_ms * self._rng.uniform(1 - _JITTER, 1 + _JITTER))
         self._failures += 1
-        if self._pause is not None:
-            self._pause.cancel()
-        due_ms = self._clock.monotonic_ms() + min(pause_ms, _LONGEST_PAUSE_MS)
-        self._pause = self._timer.add(due_ms, self._send_if_needed)
+        if self._retry is not None:
+            self._retry.cancel()
+        due_ms = self._clock.monotonic_ms() + min(backoff_ms, _MAX_BACKOFF_MS)
+        self._retry = self._timer.add(due_ms, self._send_if_needed)
 
     def close(self) -> None:
         """Send no more, and close the channel."""
@@ -136,7 +136,7 @@ def _request(own: ControllerRegistration) -> ControllerRegistrationRequest:
 def registration_manager(
     config: BrokerConfig, resources: NodeResources, image: MetadataImage, channel: ActiveController
 ) -> ControllerRegistrationManager:
-    """Return what registers the controller of a node: a new incarnation of it."""
+    """Return the manager of a node's registration, with a new incarnation id."""
     own = ControllerRegistration(
         config.node_id,
         resources.environment.new_uuid(),

@@ -28,7 +28,7 @@ class Reporters:
     """One object a class; those with `export_metrics` receive clients' metrics."""
 
     def __init__(self, config: BrokerConfig) -> None:
-        """Load the classes; PluginError names all that cannot be had."""
+        """Load the classes; PluginError names all that cannot be loaded."""
         self._plugins: dict[str, Any] = {}
         errors = self._load(config)
         if errors:
@@ -36,7 +36,7 @@ class Reporters:
             raise PluginError("; ".join(map(str, errors)))
 
     def _load(self, config: BrokerConfig) -> list[PluginError]:
-        """Load all that can be had; return what is wrong with the others."""
+        """Load the classes that can be loaded; return the errors of the others."""
         errors = []
         for name in _names(config):
             if name in self._plugins:
@@ -55,11 +55,11 @@ class Reporters:
         ]
 
     def apply(self, config: BrokerConfig, telemetry: Telemetry) -> None:
-        """Load what was added and close what was taken out of metric.reporters."""
-        wanted = _names(config)
-        for name in [name for name in self._plugins if name not in wanted]:
+        """Load classes added to metric.reporters and close removed ones."""
+        names = _names(config)
+        for name in [name for name in self._plugins if name not in names]:
             _close(name, self._plugins.pop(name))
-        for error in self._load(config):  # it could be loaded when the change was checked
+        for error in self._load(config):  # its check could still load it
             log.error(
                 "a metrics reporter is not loaded: %s; install it or correct metric.reporters",
                 error,
@@ -74,7 +74,7 @@ class Reporters:
 
 
 def reporters_refusal(current: BrokerConfig, proposed: BrokerConfig) -> str | None:
-    """Say in Kafka's words that a class in changed metric.reporters cannot be loaded."""
+    """Return Kafka's text when a class of changed metric.reporters cannot be loaded."""
     if proposed.metric_reporters == current.metric_reporters:
         return None
     try:
@@ -96,5 +96,5 @@ def _close(name: str, plugin: Any) -> None:
     try:
         plugin.close()
     except Exception as error:
-        text = "metrics reporter %s failed to close; the node goes on, correct the plug-in"
-        log.exception(text, name, exc_info=error)
+        text = "metrics reporter %s failed to close; the node continues, correct the plug-in"
+        log.exception(text, name, exc_info=error, extra={"event": "reporter.not_closed"})

@@ -1,4 +1,4 @@
-"""What a node takes from its machine before it is built: ports, directories, workers, plug-ins.
+"""The resources of a node, acquired before its parts are built: ports, directories, workers.
 
 Kafka: kafka.server.SharedServer, the first half of BrokerServer.startup.
 """
@@ -78,7 +78,7 @@ class NodeResources:
     """Held from construction until `close`; directories are locked and identified."""
 
     def __init__(self, config: BrokerConfig, environment: Environment, *, may_format: bool) -> None:
-        """Take everything or nothing; may_format lets an empty data directory be formatted.
+        """Acquire all resources or none; may_format lets an empty data directory be formatted.
 
         Raises PortTaken, PluginError, KafkaError for a directory in use, OSError for the disk.
         """
@@ -109,7 +109,7 @@ class NodeResources:
             for path in dict.fromkeys((*config.data_directories, config.metadata_directory)):
                 self._lock(config, path)
             self.data_dirs = [one for one in self.log_dirs if one.path in config.data_directories]
-            """Those of partitions: metadata.log.dir may be another one."""
+            """The directories of partitions: metadata.log.dir may be another one."""
             self.identity = identify(config, self.log_dirs, environment, may_format=may_format)
             self._held = held.pop_all()
         metadata_path = config.metadata_directory
@@ -120,17 +120,17 @@ class NodeResources:
         }
 
     def early_listeners(self, config: BrokerConfig) -> Collection[str]:
-        """Return what opens before the metadata and its rights are loaded: the controllers'."""
+        """Return the listeners that open before the metadata are loaded: the controllers'."""
         named = config.early_start_listeners
         return self.controller_addresses if named is None else {one.upper() for one in named}
 
     @property
     def channel_parts(self) -> dict[str, Any]:
-        """What connections to other nodes need."""
+        """The arguments of connections to other nodes."""
         return {"loop": self.loop, "clock": self.environment.clock, "timer": self.timer}
 
     def log_cleaning(self, logs: LogSet, metadata: BrokerMetadata) -> LogCleaning:
-        """Return what cleans the logs, with the settings in force and secret seeds."""
+        """Return the log cleaning, with the settings in force and secret seeds."""
         return LogCleaning(
             logs,
             lambda: metadata.config,
@@ -141,7 +141,7 @@ class NodeResources:
         )
 
     def _lock(self, config: BrokerConfig, path: str) -> None:
-        """Lock a directory: nothing is read or written before."""
+        """Lock a directory, before anything in it is read or written."""
         log_dir = LogDirectory(path, self.environment.open_directory(path))
         with tolerated(config, log_dir):
             log_dir.lock()

@@ -69,7 +69,7 @@ _SECRET_BYTES: Final = 32
 
 
 class NodeSecurity:
-    """Makes what secures each listener."""
+    """The security of each listener, and of connections to other nodes."""
 
     def __init__(self, metadata: BrokerMetadata, resources: NodeResources) -> None:
         self._metadata = metadata
@@ -93,15 +93,15 @@ class NodeSecurity:
             self._tokens = TokenCredentials(token_key.reveal(), self._secret)
 
     def of(self, listener: str) -> ListenerSecurity | None:
-        """Return what secures a listener's connections, None for PLAINTEXT."""
+        """Return the security of a listener's connections, None for PLAINTEXT."""
         protocol = self._metadata.config.security_protocols[listener]
         if protocol is SecurityProtocol.PLAINTEXT and self.principals.is_default:
             return None
         logins = None
         if protocol in TLS_PROTOCOLS:
-            self.context(listener)  # the log says at the start when the certificate expires
+            self.context(listener)  # the start logs when the certificate expires
         if protocol in SASL_PROTOCOLS:
-            self._policy(listener)  # keys that cannot be had are an error of the start
+            self._policy(listener)  # missing keys are an error of the start
             logins = SaslLogins(
                 lambda: self._policy(listener),
                 loop=self._loop,
@@ -123,7 +123,7 @@ class NodeSecurity:
         mechanism: str | None = None,
         certificate: Mapping[str, Any] | None = None,
     ) -> None:
-        """Give a connection its principal; ValueError refuses it."""
+        """Set the principal of a connection; ValueError refuses the connection."""
         connection.principal = self.principals.build(
             ConnectionContext(
                 protocol.name,
@@ -136,13 +136,13 @@ class NodeSecurity:
         )
 
     def brokers(self) -> PeerSecurity | None:
-        """Return what secures connections to other brokers."""
+        """Return the security of connections to other brokers."""
         config = self._metadata.config
         mechanism = config.sasl_mechanism_inter_broker_protocol
         return self._peers(config.inter_broker_endpoint_name, mechanism)
 
     def controllers(self) -> PeerSecurity | None:
-        """Return what secures connections to controllers."""
+        """Return the security of connections to controllers."""
         config = self._metadata.config
         name = next(iter(config.controller_listener_names or ()), "").upper()
         return self._peers(name, config.sasl_mechanism_controller_protocol)
@@ -188,7 +188,7 @@ class NodeSecurity:
         return known
 
     def _tickets_for(self, listener: str) -> PeerTickets:
-        """Return the tickets for a listener of other nodes, got once."""
+        """Return the tickets for a listener of other nodes, fetched once."""
         known = self._peer_tickets.get(listener)
         if known is None:
             try:
@@ -216,7 +216,7 @@ class NodeSecurity:
         return self._contexts.of(listener, listener_tls(self.settings(listener)))
 
     def _policy(self, listener: str) -> LoginPolicy:
-        """Return the policy of the settings in force; it is made once for all connections."""
+        """Return the policy of the settings in force, which all connections share."""
         config = self._metadata.config
         known = self._policies.get(listener)
         if known is None or known[0] is not config:
@@ -263,7 +263,7 @@ class NodeSecurity:
         )
 
     def _acceptor(self, settings: ListenerSettings) -> Callable[[], Mechanism]:
-        """Return what begins logins by GSSAPI; a listener keeps it while its settings stay."""
+        """Return the factory of GSSAPI logins, kept while the listener's settings are the same."""
         given = kerberos_settings(settings)
         known = self._acceptors.get(settings.listener)
         if known is None or known[0] != given:
@@ -319,7 +319,7 @@ class SecuredListener:
         return self._owner.expires_s(self._listener)
 
     def accepted(self, connection: Connection, listener: Listener) -> None:
-        """Begin a login where one is asked for."""
+        """Begin the login of a new connection, where the listener needs one."""
         if self._protocol is SecurityProtocol.PLAINTEXT:
             try:
                 self._owner.named(self._protocol, connection, ANONYMOUS)
@@ -337,11 +337,10 @@ class SecuredListener:
         self._owner.run_handshake(job, done)
 
     def secured(self, connection: TlsConnection, tls: ssl.SSLSocket) -> None:
-        """Take the principal from the client's certificate; ValueError when no rule names it."""
-        if self._logins is None:
-            self._owner.pending.discard(connection)
+        """Set the principal of the client's certificate; ValueError when no rule matches."""
         if self._logins is not None:
-            return
+            return  # the login names the client
+        self._owner.pending.discard(connection)
         certificate: Any = tls.getpeercert()
         principal = ANONYMOUS
         if certificate:

@@ -1,4 +1,4 @@
-"""What is wrong with the logins and certificates that settings describe, before a node uses them.
+"""Checks of the logins and certificates in settings, before a node uses them.
 
 Kafka: kafka.server.KafkaConfig.validateValues, DynamicBrokerConfig's DynamicListenerConfig.
 """
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def security_problems(config: BrokerConfig) -> Iterator[ConfigProblem]:
-    """Yield what is wrong with the logins and certificates of listeners."""
+    """Yield the problems of the logins and certificates of listeners."""
     yield from _peer_problems(config)
     for endpoint in config.endpoints:
         settings = ListenerSettings(config, endpoint.listener)
@@ -56,7 +56,7 @@ def security_problems(config: BrokerConfig) -> Iterator[ConfigProblem]:
 
 
 def security_refusal(current: BrokerConfig, proposed: BrokerConfig) -> str | None:
-    """Say why changed settings leave a listener without certificates or a usable login.
+    """Return why changed settings leave a listener without certificates or a usable login.
 
     A listener's new certificate must name the same node.
     """
@@ -82,7 +82,7 @@ def security_refusal(current: BrokerConfig, proposed: BrokerConfig) -> str | Non
 
 
 def _peer_problems(config: BrokerConfig) -> Iterator[ConfigProblem]:
-    """Yield what is wrong with the logins of this node at other nodes."""
+    """Yield the problems of this node's own logins at other nodes."""
     controllers = next(iter(config.controller_listener_names or ()), "").upper()
     is_quorum = len(config.voters) > 1 or len(config.bootstrap_controllers) > 1
     for listener, key in (

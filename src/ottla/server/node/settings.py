@@ -1,7 +1,7 @@
 """From a file, the environment, overrides and defaults to the settings a node starts with.
 
-Kafka: kafka.Kafka.getPropsFromArgs; without a file Kafka does not start, we do. The later of these
-wins: file (or the development defaults), KAFKA_… variables, OTTLA_… variables, overrides.
+Kafka: kafka.Kafka.getPropsFromArgs; Kafka does not start without a file. Precedence, lowest first:
+file (or the development defaults), KAFKA_… variables, OTTLA_… variables, overrides.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class ConfigFile(NamedTuple):
 
 
 class StartSettings(NamedTuple):
-    """What to start; a development node formats its directory by itself."""
+    """The settings of a start; a development node formats its directory by itself."""
 
     config: BrokerConfig
     is_development: bool
     warnings: tuple[str, ...] = ()
     """Unknown names that resemble no known one: ignored, as in Kafka."""
     given: Mapping[str, SourcedValue] = {}
-    """What was given, with where it comes from; the rest are defaults."""
+    """The given settings with their origins; all others have defaults."""
 
 
 def development_defaults(port: int = DEVELOPMENT_PORT) -> dict[str, str]:
@@ -99,10 +99,10 @@ def node_settings(
     port: int | None = None,
     environment: EnvironmentSettings = NOTHING,
 ) -> StartSettings:
-    """Put environment and overrides over the file, or over the development defaults without one.
+    """Merge environment and overrides over the file, or over the development defaults without one.
 
-    Raises ConfigErrors with all that is wrong, each with where it comes from: values, what is not
-    built yet, and names that are not known but near to one that is.
+    Raises ConfigErrors with all problems and their origins: invalid values, unsupported settings,
+    and unknown names that resemble a known one.
     """
     given, warnings = gather(file, overrides, port=port, environment=environment)
     resolved = resolve(texts(given), environment.variables)
@@ -131,7 +131,7 @@ def node_settings(
 
 
 def _names_no_other_node(config: BrokerConfig) -> bool:
-    """Tell whether the node is a cluster of its own, as far as its settings say."""
+    """Whether the settings name no other node of the cluster."""
     return config.is_broker and config.is_controller and not config.has_other_controllers
 
 
@@ -142,7 +142,7 @@ def gather(
     port: int | None = None,
     environment: EnvironmentSettings = NOTHING,
 ) -> tuple[dict[str, SourcedValue], list[str]]:
-    """Lay all that was given over each other; return it unread, and what is strange about it."""
+    """Merge all sources by precedence; return the unparsed values, and warnings."""
     given, warnings = _base(file, DEVELOPMENT_PORT if port is None else port)
     listeners = given.get("listeners")
     given.update(environment.settings)
@@ -158,7 +158,7 @@ def texts(given: Mapping[str, SourcedValue]) -> dict[str, str]:
 
 
 def _base(file: ConfigFile | None, port: int) -> tuple[dict[str, SourcedValue], list[str]]:
-    """Return the lowest layer, and a warning for each name that the file gives twice."""
+    """Return the values of lowest precedence, and a warning for each repeated name of the file."""
     if file is None:
         defaults = development_defaults(port)
         return {name: SourcedValue(text, DEVELOPMENT_ORIGIN) for name, text in defaults.items()}, []
@@ -174,10 +174,10 @@ def _base(file: ConfigFile | None, port: int) -> tuple[dict[str, SourcedValue], 
 
 
 def _parse(given: dict[str, str]) -> tuple[BrokerConfig, list[ConfigProblem]]:
-    """Return the configuration and what is wrong with it.
+    """Return the configuration and its problems.
 
-    One that is wrong cannot be made: its unknown names are then checked with valid settings, so
-    that all problems are told at once.
+    Invalid settings make no configuration: their unknown names are then checked with valid ones, so
+    that all problems are reported at once.
     """
     try:
         config = parse_broker_config(given)
@@ -203,7 +203,7 @@ def _without_foreign_proposal(one: ConfigProblem) -> ConfigProblem:
 
 
 def _zookeeper_problems(given: Mapping[str, SourcedValue]) -> list[ConfigProblem]:
-    """Refuse a node that was one of ZooKeeper's; next to KRaft's roles a rest is a warning."""
+    """Refuse the settings of a ZooKeeper node; with KRaft's process.roles they are a warning."""
     connect, roles = given.get("zookeeper.connect"), given.get("process.roles")
     if connect is None or (roles is not None and roles.origin != DEVELOPMENT_ORIGIN):
         return []
@@ -217,7 +217,7 @@ def _zookeeper_problems(given: Mapping[str, SourcedValue]) -> list[ConfigProblem
 def _with_origins(
     problems: Iterable[ConfigProblem], given: Mapping[str, SourcedValue]
 ) -> list[ConfigProblem]:
-    """Say behind each problem where the setting comes from."""
+    """Append the origin of the setting to each problem."""
     shown = []
     for problem in problems:
         found = given.get(problem.name)

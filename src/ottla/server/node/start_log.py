@@ -25,7 +25,7 @@ PROGRESS_INTERVAL_MS = 5000
 
 
 def log_starting(config: BrokerConfig) -> None:
-    """Write what starts, and once that it runs without compiled modules."""
+    """Write the version and settings of the node, and a warning without compiled modules."""
     is_fast = not uncompiled_modules()
     log.info(
         "starting Ottla %s (%s) on Python %s: node %d, roles %s, log directories %s",
@@ -42,7 +42,7 @@ def log_starting(config: BrokerConfig) -> None:
 
 
 class LoadProgress:
-    """Writes how far the load of many logs is, every few seconds."""
+    """Writes the progress of loading logs, every few seconds; called by workers."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -61,7 +61,7 @@ class LoadProgress:
 
 
 def log_recovered(log_dirs: Iterable[LogDirectory], logs: LogSet, elapsed_ms: int) -> None:
-    """Write what was loaded, and which directories were not closed cleanly."""
+    """Write the count of loaded logs, and the directories that were not closed cleanly."""
     for log_dir in log_dirs:
         is_unclean = log_dir.is_online and not log_dir.had_clean_shutdown
         if is_unclean and any(logs.table.logs_in(log_dir)):

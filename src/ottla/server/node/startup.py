@@ -28,11 +28,11 @@ PROTOCOL = "Apache Kafka protocol 4.3"
 
 
 RESERVED_DESCRIPTORS = 2000
-"""Kept for files and for peers, so that connections never starve the log (fewer: half)."""
+"""Reserved for files and peers: connections must not use them up (at most half of the limit)."""
 
 
 def frame_budget(config: BrokerConfig, memory_bytes: int) -> FrameBudget:
-    """Return what unfinished frames may take: the setting, else a quarter of the memory.
+    """Return the memory for unfinished frames: the setting, else a quarter of the memory.
 
     One frame always fits, however small the memory.
     """
@@ -79,7 +79,7 @@ def limit_connections(
     quota: ConnectionQuota,
     listeners: Sequence[Listener],
 ) -> None:
-    """Apply changed limits at once: the connections silent longest are closed, as in Kafka."""
+    """Apply changed limits; of excess connections those idle longest are closed, as in Kafka."""
     most = _max_connections(config, environment.limits().descriptors)
     overrides = address_limits(config, environment.network.addresses_of)
     quota.change(most, config.max_connections_per_ip, overrides)
@@ -89,9 +89,9 @@ def limit_connections(
 
 
 class PortTaken(Exception):
-    """A listener's port cannot be had; the text is one line with the reason and what to do.
+    """A listener's port cannot be bound; the text is one line with the reason and what to do.
 
-    `overrides` are the settings with which the node starts on a free port, 0 where it is any.
+    `overrides` are the settings with which the node starts on a free port; 0 stands for any port.
     """
 
     def __init__(self, reason: str, overrides: Sequence[str] = (), port: int = 0) -> None:
@@ -111,9 +111,9 @@ def port_taken(
     setting: str,
     overrides: Callable[[int], Sequence[str]],
 ) -> PortTaken:
-    """Return why a port cannot be bound: the process that holds it, and how to start on another.
+    """Return why a port cannot be bound: the process that holds it, and settings for another port.
 
-    An address that is none of this machine's, or a port that needs a privilege, has no holder.
+    Only a port in use has a holder: not an address of another machine, or a privileged port.
     overrides(port) returns the settings of a node that listens on the port instead.
     """
     shown = host or "0.0.0.0"  # noqa: S104 - only shown

@@ -1,7 +1,7 @@
-"""OAUTHBEARER on a node's listeners: where the keys are, which claims count, what is refused.
+"""OAUTHBEARER on a node's listeners: keys, claims and the checks of their settings.
 
 Kafka: org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler, which
-takes unsigned tokens where no keys are configured; here the node does not start then.
+accepts unsigned tokens where no keys are configured; here the node does not start.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class TokenLogins:
         self._known: dict[str, ProviderKeys] = {}
 
     def mechanism(self, settings: ListenerSettings) -> Callable[[], Mechanism]:
-        """Return what begins a login; ConfigErrors when the keys cannot be had."""
+        """Return the factory of logins; ConfigErrors when the keys cannot be loaded."""
         url = settings.value(_KEYS, OAUTHBEARER)
         keys = self._known.get(url) or self._load(url, settings)
         rules = JwtRules(

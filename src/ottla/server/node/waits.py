@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.node")
 REPORT_INTERVAL_S: Final = 10.0
-"""A start that waits longer than this logs why, and again after each such interval."""
+"""Interval at which a waiting start logs the reason."""
 _LONGEST_LIMIT_MS: Final = 1 << 40
-"""Longer limits are none: event loops do not take Kafka's default of 2^63 - 1 ms."""
+"""Longer limits count as none: event loops refuse Kafka's default of 2^63 - 1 ms."""
 
 
 class NodeWaits:

@@ -27,7 +27,7 @@ CHUNK_BYTES = 1024 * 1024
 def when_warm(slices: Sequence[FileSlice], answer: T, run_on_volume: RunOnVolume) -> Pending[T]:
     """Return the answer once its slices were read; sending them reports a failing disk."""
     pending: Pending[T] = Pending()
-    pinned = [one for one in slices if _is_pinned(_file(one))]
+    pinned = [one for one in slices if _pin(_file(one))]
 
     def done(_none: object) -> None:
         for one in pinned:
@@ -43,7 +43,7 @@ def _file(one: FileSlice) -> File:
     return one.file  # type: ignore[return-value] # a log's own file
 
 
-def _is_pinned(file: File) -> bool:
+def _pin(file: File) -> bool:
     """Pin a file; False when it cannot be opened."""
     try:
         file.pin()

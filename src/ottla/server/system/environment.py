@@ -1,7 +1,7 @@
-"""The outside world as one argument: what a node takes from its machine.
+"""The environment of a node: everything that it takes from its machine, as one argument.
 
 `real.RealEnvironment` is the machine that the process runs on, `ottla.testing.SimulatedEnvironment`
-one of a simulation. Nothing else in `server` knows sockets, threads, files, clocks or randomness.
+that of a simulation. Nothing else in `server` knows sockets, threads, files, clocks or randomness.
 
 Kafka: org.apache.kafka.common.utils.Time, java.nio, and other services of a JVM.
 """
@@ -49,13 +49,13 @@ class RunOnVolume(Protocol):
 
 
 class WorkerPool(Protocol):
-    """A few workers that belong to one loop."""
+    """Worker threads of one loop."""
 
     def run(self, job: Callable[[], T], done: Callable[[T | None, Exception | None], None]) -> None:
         """Run the job in a worker, then done(result, error) on the loop; ignored once closed."""
 
     def close(self) -> None:
-        """Wait for the jobs that run and take no more."""
+        """Wait for the running jobs; later ones are ignored."""
 
 
 class HttpService(Protocol):
@@ -64,10 +64,10 @@ class HttpService(Protocol):
     address: tuple[str, int]
 
     def start(self, make_app: Callable[[], ASGIApp], context: ssl.SSLContext | None = None) -> None:
-        """Begin to serve an application, at the latest a second from now; over TLS if asked."""
+        """Serve an application within a second or after `node_started`; over TLS with a context."""
 
     def node_started(self) -> None:
-        """Serve from now on."""
+        """Begin to serve at once."""
 
     def stop(self) -> None:
         """Close the server."""
@@ -101,7 +101,7 @@ class Network(Protocol):
 
 
 class Limits(NamedTuple):
-    """What the process may use."""
+    """Limits of the process."""
 
     memory_bytes: int
     descriptors: int
@@ -109,7 +109,7 @@ class Limits(NamedTuple):
 
 
 class Stopwatch(Protocol):
-    """Clocks that measure the cost of work; nothing else may depend on them."""
+    """Clocks that measure the cost of work; no decision may depend on them."""
 
     is_real: bool
     """Whether work takes time on them."""
@@ -122,7 +122,7 @@ class Stopwatch(Protocol):
 
 
 class Environment(Protocol):
-    """What one node takes from outside."""
+    """The environment of one node."""
 
     clock: Clock
     rng: Random
@@ -145,7 +145,7 @@ class Environment(Protocol):
         """Return workers that complete on this loop; volume names the disk they wait for."""
 
     def limits(self) -> Limits:
-        """Return what the process may use."""
+        """Return the limits of the process."""
 
     def yield_processor(self) -> None:
         """Let other processes that are ready to run go first on this core."""

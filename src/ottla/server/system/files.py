@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from ottla.types import Buffer
 
 PROBE_INTERVAL_BYTES = 64 * 1024
 RECENT_BYTES = 32 * 1024 * 1024
-"""Behind the end of a file: still in the page cache when this process wrote it."""
+"""Bytes before the end of a file that count as cached when this process has written them."""
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 
 
 class RealFile:
-    """A file that opens itself when first used. Kept in step by one owner: the node's loop."""
+    """A file that is opened on first use; changed only by its owner, the node's loop."""
 
     __slots__ = ("_closing", "_descriptor", "_end", "_old_end", "_path", "_pins", "_prefix")
 
@@ -68,19 +68,15 @@ class RealFile:
         return expected
 
     def _append_rest(self, descriptor: int, buffers: Sequence[Buffer], skip: int) -> None:
+        """Append the bytes after the first `skip` ones, which a short write has left."""
         for buffer in buffers:
             view = memoryview(buffer)
             if skip >= len(view):
                 skip -= len(view)
                 continue
-            view = view[skip:]
-            skip = 0
-            while view:
-                written = os.pwrite(descriptor, view, self._end)
-                if written == 0:
-                    raise OSError(errno.ENOSPC, "the disk takes no more bytes", self._path)
+            for written in _writes(descriptor, self._end, view[skip:]):
                 self._end += written
-                view = view[written:]
+            skip = 0
 
     def write_at(self, position: int, data: Buffer) -> None:
         """Overwrite or extend the file at position."""
@@ -108,9 +104,9 @@ class RealFile:
         return b"".join(parts)
 
     def is_cached(self, position: int, size: int) -> bool:
-        """Probe one byte every 64 KiB and the last one; no answer counts as not cached.
+        """Whether reads do not wait: probes one byte every 64 KiB and the last one.
 
-        What was appended lately is there, and is not probed.
+        Recent appends are not probed. A system without such probes counts as not cached.
         """
         descriptor = self._descriptor
         if descriptor < 0:
@@ -138,7 +134,7 @@ class RealFile:
         return self._end if self._descriptor >= 0 else os.stat(self._prefix + self._path).st_size
 
     def truncate(self, size: int) -> None:
-        """Cut or grow the file; growing makes a hole and takes no room."""
+        """Shorten or extend the file; an extension is sparse."""
         descriptor = self._descriptor
         if descriptor < 0:
             descriptor = self._open()
@@ -160,9 +156,9 @@ class RealFile:
         return os.sendfile(sock.fileno(), descriptor, position, size)
 
     def pin(self) -> None:
-        """Open now and stay open until `unpin`: a worker must never meet a reused descriptor.
+        """Keep open until `unpin`: a worker must never use a descriptor that was reused.
 
-        What was closed is closed again by the last `unpin`: no other user may hold it.
+        The last `unpin` closes a file that was closed before: it may have no other user.
         """
         if self._descriptor < 0:
             self._open()
@@ -170,7 +166,7 @@ class RealFile:
         self._pins += 1
 
     def unpin(self) -> None:
-        """Undo one `pin`, closing the file when `close` was asked for meanwhile."""
+        """Undo one `pin`; the last one closes the file after a `close` in between."""
         self._pins -= 1
         if self._closing and self._pins == 0:
             self.close()
@@ -186,15 +182,27 @@ class RealFile:
             os.close(descriptor)
 
     def moved(self, path: str) -> None:
-        """Take note of the file's new path, for when it is opened again."""
+        """Set the file's new path, for when it is opened again."""
         self._path = path
 
 
+def _writes(descriptor: int, position: int, data: Buffer) -> Iterator[int]:
+    """Write at a position until all is written; yield the size of each write."""
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(descriptor, view, position)
+        if written == 0:
+            raise OSError(errno.ENOSPC, "the disk takes no more bytes")
+        yield written
+        position += written
+        view = view[written:]
+
+
 def _write_whole(descriptor: int, position: int, data: Buffer) -> None:
-    """Write at position until all is written."""
     written = os.pwrite(descriptor, data, position)
-    while written < len(data):
-        written += os.pwrite(descriptor, memoryview(data)[written:], position + written)
+    if written < len(data):
+        for _ in _writes(descriptor, position + written, memoryview(data)[written:]):
+            pass
 
 
 _MISSES = frozenset({errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL})
@@ -227,7 +235,7 @@ class RealOpenDirectory:
         return os.open(name, flags | os.O_CLOEXEC, 0o644, dir_fd=self._descriptor)
 
     def write_file(self, name: str, data: Buffer) -> None:
-        """Make a file, or replace what it holds."""
+        """Create a file or replace its content."""
         descriptor = self._open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
             _write_whole(descriptor, 0, data)
@@ -272,7 +280,7 @@ class RealDirectory:
         return f"RealDirectory({self.root!r})"
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
-        """Return the file; nothing but a missing file made on demand touches the disk yet."""
+        """Return the file, which is opened on first use; with `create` a missing one is created."""
         full = self._prefix + path
         if create:
             os.close(os.open(full, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
@@ -285,7 +293,7 @@ class RealDirectory:
         return RealOpenDirectory(self._prefix + path)
 
     def make_file(self, path: str, size: int) -> None:
-        """Make a file of zeros that take no room, over what has its name."""
+        """Create a sparse file of zeros; replaces a file of this name."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         descriptor = os.open(self._prefix + path, flags, 0o644)
         try:
@@ -295,7 +303,7 @@ class RealDirectory:
             os.close(descriptor)
 
     def write_at(self, path: str, position: int, data: Buffer) -> None:
-        """Write into a file, made when missing, that is open only meanwhile."""
+        """Write into a file, created when missing, without keeping it open."""
         descriptor = os.open(self._prefix + path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             _write_whole(descriptor, position, data)
@@ -303,11 +311,11 @@ class RealDirectory:
             os.close(descriptor)
 
     def exists(self, path: str) -> bool:
-        """Say whether the name is there."""
+        """Whether the name exists."""
         return os.path.exists(self._prefix + path)
 
     def is_directory(self, path: str) -> bool:
-        """Say whether the name is a directory."""
+        """Whether the name is a directory."""
         return os.path.isdir(self._prefix + path)
 
     def list(self, path: str = "") -> list[str]:
@@ -323,7 +331,7 @@ class RealDirectory:
         os.unlink(self._prefix + path)
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory and what it holds."""
+        """Remove a directory and its content."""
         with suppress(FileNotFoundError):
             shutil.rmtree(self._prefix + path)
 
@@ -348,11 +356,11 @@ class RealDirectory:
         return os.stat(self._prefix + path).st_size
 
     def modified_ms(self, path: str) -> int:
-        """Return when a file was written to last."""
+        """Return when a file was last written, in ms since 1970."""
         return os.stat(self._prefix + path).st_mtime_ns // 1_000_000
 
     def free_space(self) -> int:
-        """Return the bytes an unprivileged process may still take."""
+        """Return the free bytes that an unprivileged process may use."""
         state = os.statvfs(self.root)
         return state.f_bavail * state.f_frsize
 
@@ -362,7 +370,7 @@ class RealDirectory:
         return state.f_blocks * state.f_frsize
 
     def lock(self, path: str) -> RealLock:
-        """Lock as the JVM does, against other processes, and by flock against our own."""
+        """Lock by fcntl as the JVM does, against other processes, and by flock within this one."""
         descriptor = os.open(self._prefix + path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -387,9 +395,7 @@ class RealDirectory:
             temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode | 0o200
         )
         try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(descriptor, view) :]
+            _write_whole(descriptor, 0, data)
             if mode & 0o200 == 0:
                 os.fchmod(descriptor, mode)
             if sync:

@@ -32,7 +32,7 @@ _MAX_WAIT_S: Final = 86_400.0
 
 
 class KerberosSettings(NamedTuple):
-    """What a listener has set."""
+    """The Kerberos settings of a listener."""
 
     options: Mapping[str, str]
     """Of the JAAS text: Krb5LoginModule with keyTab and principal."""
@@ -42,7 +42,7 @@ class KerberosSettings(NamedTuple):
 
 
 def acceptor(settings: KerberosSettings) -> Callable[[], Mechanism]:
-    """Return what begins a client's login; ConfigError says why there is none."""
+    """Return the factory of clients' logins; ConfigError when there can be none."""
     library = kerberos.system_kerberos()
     login = _node_login(settings)
     try:
@@ -54,7 +54,7 @@ def acceptor(settings: KerberosSettings) -> Callable[[], Mechanism]:
 
 
 def _node_login(settings: KerberosSettings) -> tuple[str, str]:
-    """Return principal and keytab: a node logs in without anybody who types a password."""
+    """Return principal and keytab: a node cannot be asked for a password."""
     login = kerberos.kerberos_login(settings.options)
     if login.keytab is None or login.principal is None:
         raise ConfigError("a node needs useKeyTab=true, keyTab and principal of Krb5LoginModule")
@@ -78,7 +78,7 @@ class PeerTickets:
         loop: asyncio.AbstractEventLoop,
         rng: Random,
     ) -> None:
-        """Get the first tickets; ConfigError without any. run(job, done) uses a worker."""
+        """Fetch the first tickets; ConfigError without any. run(job, done) uses a worker."""
         library = kerberos.system_kerberos()
         self._principal, _ = _node_login(settings)
         service = kerberos.service_name(settings.options, settings.service_name)
@@ -133,7 +133,7 @@ class PeerTickets:
         if seconds is not None:
             self._wait(seconds)
         elif isinstance(error, ContextFailed):
-            text = "the tickets of this node are not renewed; the last ones stay in use: %s"
+            text = "the tickets of this node were not renewed; the last ones stay in use: %s"
             log.warning(text, error, extra={"event": "login.ticket_not_renewed"})
             self._wait(_RETRY_S)
         elif error is not None:

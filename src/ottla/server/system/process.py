@@ -23,7 +23,7 @@ _MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def raise_descriptor_limit() -> None:
-    """Take as many descriptors as this process may have, as the JVM does for Kafka."""
+    """Raise the limit on descriptors to the hard limit, as the JVM does for Kafka."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with suppress(OSError, ValueError):  # an unlimited hard limit may be refused
@@ -33,9 +33,9 @@ def raise_descriptor_limit() -> None:
 def keep_freed_memory() -> None:
     """Let glibc's allocator keep up to 8 MiB of freed memory for the next request.
 
-    The buffers of a produced batch of 1 MB are allocated and freed with every request. Returned to
-    the system their pages fault again each time, which is half of the cost of such a request. Other
-    allocators are left as they are.
+    The buffers of a produced batch of 1 MB are allocated and freed with every request. If they were
+    returned to the system, their pages would fault again each time, which is half of the cost of
+    such a request. Other allocators are not changed.
     """
     with suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
@@ -96,5 +96,5 @@ def addresses_of(host: str) -> set[str]:
 
 
 def random_uuid() -> Uuid:
-    """Return a random (version 4) id as Kafka does: none that begins with a dash, like a flag."""
+    """Return a random (version 4) id whose text does not begin with a dash, like a flag."""
     return Uuid.drawn(lambda: uuid4().bytes)

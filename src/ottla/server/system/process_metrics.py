@@ -22,7 +22,7 @@ _CPU = own("process_cpu_seconds", "User and system CPU time spent.", Kind.COUNTE
 _RESIDENT = own("process_resident_memory_bytes", "Resident memory.")
 _VIRTUAL = own("process_virtual_memory_bytes", "Virtual memory.")
 _FILES = own("process_open_fds", "Open file descriptors.")
-_MAX_FILES = own("process_max_fds", "Most descriptors the process may open.")
+_MAX_FILES = own("process_max_fds", "Limit of open file descriptors.")
 _START = own("process_start_time_seconds", "Start of the process since the Unix epoch.")
 _READ = gauge("kafka.server", "KafkaServer", "linux-disk-read-bytes", "Bytes read from disks.")
 _WRITE = gauge("kafka.server", "KafkaServer", "linux-disk-write-bytes", "Bytes written to disks.")
@@ -37,7 +37,7 @@ class ProcessMetrics:
         self._process = psutil.Process()
 
     def collect(self) -> Iterator[Series]:
-        """Yield what this platform tells."""
+        """Yield the series that this platform provides."""
         process = self._process
         with process.oneshot():  # holds a lock: nothing may be yielded within
             cpu, memory, start_s = process.cpu_times(), process.memory_info(), process.create_time()

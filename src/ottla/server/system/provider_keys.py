@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.login")
 _UNKNOWN_KEY_MS: Final = 10_000
-"""Least time between fetches for tokens with a key that is not known."""
+"""Minimum time between fetches for tokens with an unknown key."""
 
 
 def load_keys(url: str) -> Sequence[Jwk]:
@@ -32,12 +32,12 @@ def load_keys(url: str) -> Sequence[Jwk]:
 
 
 class ProviderKeys:
-    """The keys at one URL; the ones that were there are kept while it cannot be reached."""
+    """The keys at one URL; the last ones stay in use while it is unreachable."""
 
     def __init__(
         self, url: str, keys: Sequence[Jwk], *, run: Run, clock: Clock, refresh_ms: int
     ) -> None:
-        """Take the keys that were found at the start; run(job, done) uses a worker."""
+        """Take the keys of the start; run(job, done) uses a worker."""
         self._url = url
         self.keys = keys
         self._run = run
@@ -47,7 +47,7 @@ class ProviderKeys:
         self._is_fetching = False
 
     def verify(self, token: str, rules: JwtRules) -> JwtClaims:
-        """Return what a token claims; InvalidJwt when it is not to be believed."""
+        """Return the claims of a token; InvalidJwt when it is not valid."""
         age_ms = self._clock.monotonic_ms() - self._fetched_ms
         is_unknown = age_ms >= _UNKNOWN_KEY_MS and not knows(token, self.keys)
         if age_ms >= self._refresh_ms or is_unknown:
@@ -69,6 +69,7 @@ class ProviderKeys:
         if keys is not None:
             self.keys = keys
         elif isinstance(error, FetchFailed | InvalidJwt):
-            log.warning("the keys for tokens are not renewed; the last ones stay in use: %s", error)
+            text = "the keys for tokens were not renewed; the last ones stay in use: %s"
+            log.warning(text, error, extra={"event": "login.keys_not_renewed"})
         elif error is not None:
             raise error

@@ -74,14 +74,14 @@ class RealNetwork:
 
 
 _sched_yield: Callable[[], None] = getattr(os, "sched_yield", lambda: None)
-"""Not everywhere: without it a loop goes on at once."""
+"""Without sched_yield the loop continues at once."""
 
 
 class RealEnvironment:
     """Real directories, sockets, threads and clocks."""
 
     def __init__(self, *, clock: Clock | None = None) -> None:
-        """Take another clock where a test moves the time."""
+        """Take another clock, as tests do that move the time."""
         self.clock: Clock = clock or SystemClock()
         self.rng = random.Random()  # noqa: S311 - session ids and names, no secrets
         self.network: Network = RealNetwork()

@@ -1,4 +1,4 @@
-"""Tells the service manager of a system (systemd) when a node serves and when it stops.
+"""Notifies the system's service manager (systemd) that a node serves or stops.
 
 Kafka: none.
 """
@@ -13,8 +13,7 @@ from contextlib import suppress
 def notify(*states: str) -> None:
     """Send states (`READY=1`, `STOPPING=1`, `STATUS=…`) as sd_notify does.
 
-    Does nothing where no service manager listens: $NOTIFY_SOCKET is a path, or an abstract name
-    behind an `@`.
+    $NOTIFY_SOCKET is a path, or an abstract name after an `@`; without it nothing is sent.
     """
     path = os.environ.get("NOTIFY_SOCKET")
     if not path:

@@ -1,4 +1,4 @@
-"""The cores' timer on an event loop: wakes up when the next deadline comes, and never else.
+"""The cores' timer on an event loop: wakes up only at the next deadline.
 
 Kafka: org.apache.kafka.server.util.timer.SystemTimerReaper.
 """
@@ -18,17 +18,18 @@ if TYPE_CHECKING:
     from ottla.server.system.turns import TurnWatch
 
 TURN_BUDGET_S = 0.004
-"""Tasks that are due begin within so much of a turn; those after it wait for the next turn."""
-MEETING_MS = 250
-"""What recurs and may come a little early or late is done at multiples of this."""
+"""Time budget of one turn for tasks that are due; the others run in the next turns."""
+ALIGNMENT_MS = 250
+"""Recurring tasks that need no exact time run at multiples of this."""
 
 
 def next_aligned_tick(now_ms: int, interval_ms: int) -> int:
-    """Return when to do again what recurs at this interval: together with all else that does.
+    """Return the next time of a recurring task, aligned with that of all others.
 
-    An idle node wakes up once for all of it. Short intervals meet among themselves only.
+    An idle node then wakes up once for all of them. Intervals below ALIGNMENT_MS are aligned only
+    with equal ones.
     """
-    grid_ms = MEETING_MS if interval_ms >= MEETING_MS else max(1, interval_ms)
+    grid_ms = ALIGNMENT_MS if interval_ms >= ALIGNMENT_MS else max(1, interval_ms)
     due_ms = now_ms + interval_ms
     return max(due_ms - due_ms % grid_ms, now_ms + 1)
 
@@ -41,7 +42,7 @@ class LoopTimer(TimingWheel):
     def __init__(
         self, loop: asyncio.AbstractEventLoop, clock: Clock, turns: TurnWatch | None = None
     ) -> None:
-        """Take what measures turns, which then names the task that took long."""
+        """Take the watch of turns: tasks are measured as parts of a turn."""
         super().__init__(clock.monotonic_ms())
         self._loop = loop
         self._turns = turns
@@ -82,13 +83,13 @@ class LoopTimer(TimingWheel):
                 self._schedule(deadline_ms)
 
     def catch_up(self) -> None:
-        """Do all that is due after the clock was moved."""
+        """Run all tasks that are due after the clock was moved."""
         if self._handle is not None:
             self._handle.cancel()
             self._fire_due(None)
 
     def close(self) -> None:
-        """Wake up no more."""
+        """Cancel the next wake-up."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

@@ -1,7 +1,7 @@
-"""The TLS contexts of a node's listeners, made again when a setting or a file has changed.
+"""The TLS contexts of a node's listeners, rebuilt when a setting or a file has changed.
 
-Connections keep the context that they were accepted with. Where new files cannot be used the
-listener goes on with the old ones and says so.
+Connections keep the context that they were accepted with. When new files cannot be used, the
+listener keeps its old context and logs the error.
 
 Kafka: org.apache.kafka.common.security.ssl.SslFactory; it reloads when a setting is changed.
 """
@@ -58,7 +58,7 @@ class TlsContexts:
         return None if made is None else made.expires_s
 
     def of(self, listener: str, settings: TlsSettings) -> ssl.SSLContext:
-        """Return the context in force. Raises TlsError when there never was one."""
+        """Return the context in force. Raises TlsError when the first one cannot be built."""
         versions = tuple(map(_version, (settings.keys.location, settings.trust.location)))
         made = self._made.get(listener)
         if made is not None and made.versions == versions and made.settings == settings:
@@ -113,7 +113,7 @@ def _day(seconds: float) -> str:
 
 
 def _version(path: str | None) -> _Version:
-    """Return what changes when a file is written, None when it is not there."""
+    """Return a value that changes when the file is written; None when it does not exist."""
     if path is None:
         return None
     try:

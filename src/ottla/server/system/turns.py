@@ -1,7 +1,7 @@
-"""Durations of the turns of a node's event loop, with the names of those that took long.
+"""Durations of the turns of a node's event loop, with the callbacks of slow ones.
 
-Rule: no turn takes more than 10 ms, else other clients wait. What may take longer goes to a worker
-or is sliced. Every callback that a node schedules is measured; it costs two readings of a clock.
+Rule: no turn takes more than 10 ms, else other clients wait. Longer work is done by a worker or in
+slices. Every callback that a node schedules is measured; it costs two readings of a clock.
 
 Kafka: none; its requests have threads of their own.
 """
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.loop")
 BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 REPORTED_S: Final = 0.1
-"""A turn of this length is worth a line in the log."""
+"""Turns of this duration are logged."""
 WINDOW_S: Final = 300.0
-"""The slowest turn is that of this window or the one before."""
+"""Length of a window; the slowest turn is that of the current and the previous window."""
 
 
 class SlowTurn(NamedTuple):
@@ -39,7 +39,7 @@ class TurnWatch:
     def __init__(self, elapsed_s: Callable[[], float]) -> None:
         self._elapsed_s = elapsed_s
         self.counts = [0] * (len(BOUNDS_S) + 1)
-        """Turns by BOUNDS_S, not cumulative; the last ones took longer."""
+        """Turns by BOUNDS_S, not cumulative; the last count is of those above all bounds."""
         self.total_s = 0.0
         self._report_at_s = inf
         self._report_every_s = inf
@@ -47,7 +47,7 @@ class TurnWatch:
         self._part = SlowTurn(0.0, "")
         self._window_ends_s = 0.0
         self._slowest = [SlowTurn(0.0, ""), SlowTurn(0.0, "")]
-        """Of the window before and of this one."""
+        """Of the previous and of the current window."""
 
     @property
     def slowest(self) -> SlowTurn:
@@ -77,7 +77,7 @@ class TurnWatch:
             if duration_s < 0.001:
                 self.counts[0] += 1
             else:
-                self._took(callback, duration_s, start_s)
+                self._record_slow(callback, duration_s, start_s)
 
     def report_work(self, every_s: float, on_work: Callable[[], object] | None) -> None:
         """Call back at the end of a turn each time the turns took so long in all; None: never."""
@@ -106,7 +106,9 @@ class TurnWatch:
             if duration_s > max(self._part.duration_s, BOUNDS_S[0]):
                 self._part = SlowTurn(duration_s, name_of(callback))
 
-    def _took(self, callback: Callable[..., object], duration_s: float, start_s: float) -> None:
+    def _record_slow(
+        self, callback: Callable[..., object], duration_s: float, start_s: float
+    ) -> None:
         self.counts[bisect_left(BOUNDS_S, duration_s)] += 1
         part, self._part = self._part, SlowTurn(0.0, "")
         name = part.name if part.duration_s > duration_s / 2 else name_of(callback)

@@ -1,6 +1,7 @@
-"""Threads for calls that wait for the disk or take long; results come back as events on the loop.
+"""Threads for calls that wait for the disk or take long; results are callbacks on the loop.
 
-Calls in Python take turns with the loop: they should release the GIL often, as by reads of a file.
+Python code in a worker competes with the loop for the GIL: jobs should mostly run calls that
+release it, such as reads of files.
 Kafka: the flush and log-loading threads.
 """
 
@@ -47,7 +48,7 @@ class Workers:
             self._loop.call_soon_threadsafe(done, result, failure)
 
     def close(self) -> None:
-        """Wait for the jobs under way and end the threads."""
+        """Wait for the running jobs and end the threads; later jobs are ignored."""
         self._is_closed = True
         self._pool.shutdown(wait=True)
 
@@ -76,12 +77,12 @@ class VolumeWorkers:
         pool.run(job, done)
 
     def close(self) -> None:
-        """Wait for the jobs that run and take no more."""
+        """Wait for the running jobs; later ones are ignored."""
         self._is_closed = True
         for pool in self._pools.values():
             pool.close()
 
 
 def yield_interpreter() -> None:
-    """Let another thread run Python code, that of the node's loop before all."""
+    """Let another thread run Python code, in particular that of the node's loop."""
     time.sleep(0)
