@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
 from ottla.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
 from ottla.protocol.apis.metadata import MetadataRequest
+from ottla.server.system.real import RealNetwork
 from ottla.testing.cluster import Cluster
 from tests.controller.harness import topic
 from tests.server.node.test_setting_answers import BROKER, alter
@@ -111,6 +113,31 @@ def test_limits_of_an_address_and_of_a_listener(cluster: Cluster) -> None:
     with suppress(EOFError, ConnectionError):
         alter(third, BROKER, "1", **limit)
     assert sum(_answers(one) for one in (peer, second, third)) == 2
+
+
+def test_names_of_addresses_are_resolved_by_a_worker(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name server that does not answer must not stop the loop."""
+    threads: dict[str, str] = {}
+
+    def resolve(_network: RealNetwork, host: str) -> set[str]:
+        threads[host] = threading.current_thread().name
+        return {"127.0.0.1"}
+
+    monkeypatch.setattr(RealNetwork, "addresses_of", resolve)
+    peer = Peer(cluster.bootstrap)
+    override = {"max.connections.per.ip.overrides": "host.example:1"}
+    assert alter(peer, BROKER, "", **override)[0] == 0
+
+    def is_refused() -> bool:
+        with suppress(EOFError, ConnectionError):
+            Peer(cluster.bootstrap).ask(ApiVersionsRequest(), 0)
+            return False
+        return True
+
+    wait_for(is_refused)
+    assert threads["host.example"].startswith("ottla-worker")
 
 
 def test_impossible_changes_are_not_stored(cluster: Cluster) -> None:

@@ -13,7 +13,7 @@ from ottla.metadata.resources import ConfigResourceType
 from ottla.network.limits import UNLIMITED, parse_overrides
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from ottla.config.broker import BrokerConfig
     from ottla.metadata.image.image import MetadataImage
@@ -68,24 +68,40 @@ class DynamicSettings:
         return next((text for text in texts if text is not None), None)
 
 
-def address_limits(config: BrokerConfig, addresses_of: Callable[[str], set[str]]) -> dict[str, int]:
-    """Return max.connections.per.ip.overrides by address; names are resolved, as in Kafka.
+def address_limits(
+    config: BrokerConfig, addresses: Mapping[str, Collection[str]]
+) -> dict[str, int]:
+    """Return max.connections.per.ip.overrides by address.
 
-    An unknown name is ignored: it cannot connect either.
+    `addresses` are those of names. As in Kafka a name without addresses is ignored: it cannot
+    connect either.
     """
     limits: dict[str, int] = {}
-    for host, limit in parse_overrides(config.max_connections_per_ip_overrides).items():
-        for address in sorted(_addresses(host, addresses_of)):
-            limits[address] = limit
+    for host, limit in _overrides(config).items():
+        found = sorted(addresses.get(host, ())) if _is_name(host) else [_bare(host)]
+        limits.update(dict.fromkeys(found, limit))
     return limits
 
 
-def _addresses(host: str, addresses_of: Callable[[str], set[str]]) -> set[str]:
-    bare = host.removeprefix("[").removesuffix("]")
+def limited_names(config: BrokerConfig) -> list[str]:
+    """Return the hosts of max.connections.per.ip.overrides that have to be resolved."""
+    return [host for host in _overrides(config) if _is_name(host)]
+
+
+def _overrides(config: BrokerConfig) -> dict[str, int]:
+    return dict(parse_overrides(config.max_connections_per_ip_overrides))
+
+
+def _bare(host: str) -> str:
+    return str(ipaddress.ip_address(host.removeprefix("[").removesuffix("]")))
+
+
+def _is_name(host: str) -> bool:
     try:
-        return {str(ipaddress.ip_address(bare))}
+        _bare(host)
     except ValueError:
-        return addresses_of(bare)
+        return True
+    return False
 
 
 def listener_limit(config: BrokerConfig, listener: str) -> int:

@@ -9,13 +9,14 @@ Kafka: kafka.network.SocketServer, kafka.server.DynamicListenerConfig.
 from __future__ import annotations
 
 import logging
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.network.limits import ConnectionQuota
 from ottla.network.server import SCRATCH_BYTES, Listener
+from ottla.server.node.dynamic_settings import limited_names
 from ottla.server.node.startup import (
     PortTaken,
-    connection_quota,
     frame_budget,
     limit_connections,
     listeners_on,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from ottla.network.connection import RequestHandler
     from ottla.network.limits import ConnectionPace
     from ottla.network.server import ListenerSecurity
-    from ottla.server.system.environment import Environment
+    from ottla.server.system.environment import Environment, RunInWorker
 
 log = logging.getLogger("ottla.node")
 
@@ -131,22 +132,38 @@ class NodeListeners:
         environment: Environment,
         ports: BoundPorts,
         role_of: Callable[[str], ListenerRole],
+        run_in_worker: RunInWorker,
     ) -> None:
-        """role_of(name) is called for each listener, also for those that are added later."""
+        """role_of(name) is called for each listener, also for those that are added later.
+
+        Workers resolve the names in max.connections.per.ip.overrides when settings change.
+        """
         self.open: list[Listener] = []
         """The open listeners; the same list object while the node runs."""
-        self.quota = connection_quota(config, environment)
+        self.quota = ConnectionQuota()
+        self._config = config
         self._ports = ports
         self._loop = loop
-        self._environment = environment
+        self._network = environment.network
+        self._addresses = self._resolved(limited_names(config))
+        self._descriptors = environment.limits().descriptors
         self._role_of = role_of
+        self._run_in_worker = run_in_worker
         self._max_frame_bytes = config.socket_request_max_bytes
         self._scratch = bytearray(SCRATCH_BYTES)
         self._budget = frame_budget(config, environment.limits().memory_bytes)
         self._started: set[str] = set()
         for name, sock in ports.sockets.items():
             self._open(name, sock)
-        limit_connections(config, environment, self.quota, self.open)
+        self._limit()
+
+    def _limit(self) -> None:
+        addresses = self._addresses
+        limit_connections(self._config, self._descriptors, addresses, self.quota, self.open)
+
+    def _resolved(self, names: Collection[str]) -> dict[str, set[str]]:
+        """Return the addresses of hosts; waits for the name server."""
+        return {name: self._network.addresses_of(name) for name in names}
 
     def _open(self, name: str, sock: socket.socket) -> Listener:
         role = self._role_of(name)
@@ -189,7 +206,17 @@ class NodeListeners:
         for name, endpoint in requested.items():
             if name not in self._ports.addresses:
                 self._add(endpoint)
-        limit_connections(config, self._environment, self.quota, self.open)
+        self._config = config
+        self._limit()
+        names = limited_names(config)
+        if names:
+            self._run_in_worker(partial(self._resolved, names), self._limit_names)
+
+    def _limit_names(self, found: dict[str, set[str]] | None, _error: Exception | None) -> None:
+        """Apply the limits of names; without a result the last addresses stay in use."""
+        if found is not None:
+            self._addresses = found
+            self._limit()
 
     def _add(self, endpoint: ListenerEndpoint) -> None:
         try:

@@ -149,7 +149,12 @@ class Node:
             on_offline=self._directory_failed,
         )
         self._listeners = NodeListeners(
-            resources.loop, config, resources.environment, resources.ports, self._role_of
+            resources.loop,
+            config,
+            resources.environment,
+            resources.ports,
+            self._role_of,
+            resources.workers.receivers.run,
         )
         self.http = HttpEndpoint(
             resources.http_port,

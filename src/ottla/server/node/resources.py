@@ -46,7 +46,7 @@ class WorkerPools:
         self.new_logs = VolumeWorkers(partial(environment.start_workers, loop, 2))
         """For the logs of new partitions, which wait for no flush."""
         self.receivers: WorkerPool = environment.start_workers(loop, 1)
-        """For receivers of clients' metrics, which may wait for a network."""
+        """For calls that may wait for a network: receivers of clients' metrics, name servers."""
         self.handshakes: WorkerPool = environment.start_workers(loop)
         """For TLS handshakes."""
         self.decompression: WorkerPool = environment.start_workers(loop)

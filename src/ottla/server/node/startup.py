@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla._version import __version__
 from ottla.network.frame_budget import FrameBudget
-from ottla.network.limits import ConnectionQuota
 from ottla.network.server import close_excess
 from ottla.records.compiled import uncompiled_modules
 from ottla.server.node.dynamic_settings import address_limits, listener_limit
 from ottla.server.system.environment import SocketOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from ottla.config.broker import BrokerConfig, ListenerEndpoint
+    from ottla.network.limits import ConnectionQuota
     from ottla.network.server import Listener
-    from ottla.server.system.environment import Environment, Network
+    from ottla.server.system.environment import Network
 
 PROTOCOL = "Apache Kafka protocol 4.3"
 
@@ -58,15 +58,6 @@ def socket_options(config: BrokerConfig) -> SocketOptions:
     )
 
 
-def connection_quota(config: BrokerConfig, environment: Environment) -> ConnectionQuota:
-    """Return what max.connections* allow, within the process's limit on descriptors."""
-    return ConnectionQuota(
-        _max_connections(config, environment.limits().descriptors),
-        config.max_connections_per_ip,
-        address_limits(config, environment.network.addresses_of),
-    )
-
-
 def _max_connections(config: BrokerConfig, descriptors: int) -> int:
     possible = max(descriptors - RESERVED_DESCRIPTORS, descriptors // 2)
     configured: int = config.max_connections
@@ -75,17 +66,20 @@ def _max_connections(config: BrokerConfig, descriptors: int) -> int:
 
 def limit_connections(
     config: BrokerConfig,
-    environment: Environment,
+    descriptors: int,
+    addresses: Mapping[str, Collection[str]],
     quota: ConnectionQuota,
     listeners: Sequence[Listener],
 ) -> None:
-    """Apply changed limits; of excess connections those idle longest are closed, as in Kafka."""
-    most = _max_connections(config, environment.limits().descriptors)
-    overrides = address_limits(config, environment.network.addresses_of)
-    quota.change(most, config.max_connections_per_ip, overrides)
+    """Apply max.connections*, within the limit on descriptors; addresses are those of names.
+
+    Of excess connections those idle longest are closed, as in Kafka.
+    """
+    limit = _max_connections(config, descriptors)
+    quota.change(limit, config.max_connections_per_ip, address_limits(config, addresses))
     for listener in listeners:
         listener.limit(listener_limit(config, listener.name))
-    close_excess([one for listener in listeners for one in listener.connections], most)
+    close_excess([one for listener in listeners for one in listener.connections], limit)
 
 
 class PortTaken(Exception):
