@@ -159,7 +159,7 @@ def test_the_session_of_an_earlier_process_is_reported_once(
         for _ in range(3):
             broker.channel.refuse_registration()
             broker.pass_time(200)
-    refused = [one for one in caplog.records if "has a session yet" in one.message]
+    refused = [one for one in caplog.records if "still has a session" in one.message]
     assert [one.levelname for one in refused] == ["WARNING", "DEBUG", "DEBUG"]
 
 
