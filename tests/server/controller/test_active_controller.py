@@ -24,6 +24,7 @@ from ottla.server.system.timers import LoopTimer
 from ottla.testing.simulation import SimulatedCluster
 from ottla.testing.simulation.environment import SimulatedClock
 from ottla.testing.simulation.node import CONTROLLER_PORT
+from ottla.types import ZERO_UUID
 from tests.coordinator.harness import VirtualClock
 
 if TYPE_CHECKING:
@@ -186,7 +187,10 @@ def test_a_request_that_cannot_be_decided_holds_up_no_other() -> None:
     )
     loop: Any = None
     channel = ActiveController("test", controller, config, loop=loop, clock=clock, timer=timer)
-    pending = [channel.send(AddRaftVoterRequest(listeners=[])) for _ in range(2)]
+    request = AddRaftVoterRequest(
+        cluster_id="c", timeout_ms=0, voter_id=2, voter_directory_id=ZERO_UUID, listeners=[]
+    )
+    pending = [channel.send(request) for _ in range(2)]
     assert not any(one.done for one in pending)
     controller.failure = driver.failure
     clock.time_ms = 1000

@@ -26,7 +26,7 @@ class Partition(TopicIdPartition):
 
     def __eq__(self, other: object) -> bool:
         Partition.compared += 1
-        return tuple.__eq__(self, other)  # type: ignore[arg-type] # of two partitions
+        return tuple.__eq__(self, other)
 
     __hash__ = TopicIdPartition.__hash__
 
@@ -34,7 +34,7 @@ class Partition(TopicIdPartition):
 def test_acknowledged_partitions_are_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """After those with records; no partition is compared with all others."""
     monkeypatch.setattr(Partition, "compared", 0)
-    partitions = [Partition(TOPIC, index) for index in range(COUNT)]
+    partitions: list[TopicIdPartition] = [Partition(TOPIC, index) for index in range(COUNT)]
     session: Any = SimpleNamespace(key=MemberKey("g", "m"))
     settings = SimpleNamespace(record_lock_duration_ms=1)
     ctx: Any = SimpleNamespace(

@@ -32,7 +32,7 @@ class Name(str):
 
     def __eq__(self, other: object) -> bool:
         Name.compared += 1
-        return str.__eq__(self, other)  # type: ignore[no-any-return] # of two texts
+        return str.__eq__(self, other)
 
     __hash__ = str.__hash__
 
@@ -94,9 +94,11 @@ def test_a_group_that_is_named_twice_keeps_no_denied_topic(ctx: Any) -> None:
         )
         for topics in requested
     ]
-    finish = offset_fetch(ctx, OffsetFetchRequest(groups=groups))
+    finish: Any = offset_fetch(ctx, OffsetFetchRequest(groups=groups))
     assert [[one.name for one in group.topics or ()] for group in groups] == [[], ["a1"], []]
-    everything = [SimpleNamespace(name=name, topic_id=ZERO_UUID) for name in ("x2", "a2")]
+    everything: list[Any] = [
+        SimpleNamespace(name=name, topic_id=ZERO_UUID) for name in ("x2", "a2")
+    ]
     response: Any = SimpleNamespace(
         groups=[
             Answered(group_id="g", topics=[]),

@@ -232,15 +232,20 @@ def offset_for_leader_epoch(
     ctx: Context, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse | Pending[OffsetForLeaderEpochResponse]:
     """Return the end offset of each leader epoch, for truncation detection (KIP-320)."""
-    response = OffsetForLeaderEpochResponse(
-        topics=[EpochTopicResult(topic=topic.topic, partitions=[]) for topic in request.topics]
-    )
-    steps = (
-        answered.partitions.append(_epoch_end(ctx, topic.topic, requested))
-        for topic, answered in zip(request.topics, response.topics, strict=True)
-        for requested in topic.partitions
-    )
-    return in_slices(ctx, steps, PARTITIONS_IN_A_TURN, response)
+    response = OffsetForLeaderEpochResponse(topics=[])
+    return in_slices(ctx, _find_ends(ctx, request, response), PARTITIONS_IN_A_TURN, response)
+
+
+def _find_ends(
+    ctx: Context, request: OffsetForLeaderEpochRequest, response: OffsetForLeaderEpochResponse
+) -> Iterator[None]:
+    """Add one partition to the response in a step."""
+    for topic in request.topics:
+        answered = EpochTopicResult(topic=topic.topic, partitions=[])
+        response.topics.append(answered)
+        for requested in topic.partitions:
+            answered.partitions.append(_epoch_end(ctx, topic.topic, requested))
+            yield
 
 
 def _epoch_end(
