@@ -88,7 +88,7 @@ def _fill(
 ) -> Iterator[None]:
     """Add the partitions of a directory, one in a step; logs may be deleted in between."""
     topics: dict[str, TopicResult] = {}
-    for one in list(broker.logs.table.logs_in(log_dir)):
+    for one in broker.logs.table.logs_in(log_dir):
         yield
         if requested is not None and one.topic_partition not in requested:
             continue
