@@ -148,13 +148,9 @@ class Node:
             on_failure=self._halt,
             on_offline=self._directory_failed,
         )
+        environment, run = resources.environment, resources.workers.receivers.run
         self._listeners = NodeListeners(
-            resources.loop,
-            config,
-            resources.environment,
-            resources.ports,
-            self._role_of,
-            resources.workers.receivers.run,
+            resources.loop, config, environment, resources.ports, self._role_of, run
         )
         self.http = HttpEndpoint(
             resources.http_port,
@@ -353,8 +349,7 @@ class Node:
     async def start(self) -> None:
         """Start the parts; return when requests are served.
 
-        Raises KafkaError, TlsError for the metrics endpoint, OSError for the disk; the resources
-        are released then.
+        Raises KafkaError, TlsError, OSError for the disk; the resources are released then.
         """
         try:
             self.http.start()
@@ -434,18 +429,15 @@ class Node:
 
         Recovery may take minutes, in which the quorum needs this node's responses.
         """
-        topics = self._metadata.image.topics
-
-        progress = LoadProgress(self.clock)
+        topics, progress = self._metadata.image.topics, LoadProgress(self.clock)
 
         def is_stray(found: FoundLog) -> bool:
             progress.opened()
             self.http.opened(found)
             return found.topic_id not in topics.by_id
 
-        log_dirs = self._resources.data_dirs
+        log_dirs, begin_ms = self._resources.data_dirs, self.clock.monotonic_ms()
         self.http.recovering(log_dirs)
-        begin_ms = self.clock.monotonic_ms()
         run_on_volume = self._resources.workers.disk.run
         loaders = self._logs.loaders(self.clock.now_ms(), is_stray)
         await self._waits.completed(run_all(loaders, run_on_volume))
