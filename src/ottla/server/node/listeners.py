@@ -132,6 +132,7 @@ class NodeListeners:
         environment: Environment,
         ports: BoundPorts,
         role_of: Callable[[str], ListenerRole],
+        *,
         run_in_worker: RunInWorker,
     ) -> None:
         """role_of(name) is called for each listener, also for those that are added later.

@@ -150,7 +150,7 @@ class Node:
         )
         environment, run = resources.environment, resources.workers.receivers.run
         self._listeners = NodeListeners(
-            resources.loop, config, environment, resources.ports, self._role_of, run
+            resources.loop, config, environment, resources.ports, self._role_of, run_in_worker=run
         )
         self.http = HttpEndpoint(
             resources.http_port,
