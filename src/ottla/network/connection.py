@@ -32,9 +32,9 @@ log = logging.getLogger("ottla.network")
 _SIZE_BYTES = 4
 _from_bytes = int.from_bytes
 MAX_UNSENT_BYTES = 4 * 1024 * 1024
-"""No new request is taken up from a socket with more than this unsent."""
+"""No new request is read from a socket with more than this unsent."""
 MAX_FRAMES = 32
-"""Taken up in one turn of the loop: one read may hold thousands, and others wait meanwhile."""
+"""Handled in one turn of the loop: one read may hold thousands, and others wait meanwhile."""
 
 
 class RequestHandler(Protocol):
@@ -98,7 +98,7 @@ class Connection:
         self._queue = SendQueue()
         self._is_busy = False
         self._is_handling = False
-        self._is_resuming = False  # frames that were read are taken up in the loop's next turn
+        self._is_resuming = False  # frames that were read are handled in the loop's next turn
         self._is_ending = False
         self._is_writing = False
         self._is_reading = True
@@ -160,7 +160,7 @@ class Connection:
 
     @property
     def _may_process(self) -> bool:
-        """Whether the next request may be read or taken up."""
+        """Whether the next request may be read or handled."""
         return (
             not self._is_busy
             and not self._is_resuming
@@ -200,7 +200,7 @@ class Connection:
         self.finish()
 
     def _receive_whole(self) -> memoryview | None:
-        """Receive between frames: most often one whole frame, and nothing is asked but its size."""
+        """Receive between frames: most often one whole frame, of which only the size is checked."""
         scratch, reader = self._scratch, self._reader
         count = self._socket.recv_into(scratch)
         size = count - _SIZE_BYTES

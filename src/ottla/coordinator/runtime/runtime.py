@@ -148,6 +148,4 @@ class CoordinatorRuntime(Generic[S]):
 
 
 def _not_coordinator() -> Pending[T]:
-    pending: Pending[T] = Pending()
-    pending.fail(KafkaError(ErrorCode.NOT_COORDINATOR))
-    return pending
+    return Pending.failed(KafkaError(ErrorCode.NOT_COORDINATOR))

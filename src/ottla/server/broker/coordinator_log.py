@@ -90,9 +90,7 @@ class TopicLog:
                 self._partition(partition), transactional_id, producer, NO_SEQUENCE, support
             )
         except KafkaError as error:
-            refused: Pending[object] = Pending()
-            refused.fail(error)
-            return refused
+            return Pending.failed(error)
         if verified is None:
             return Pending.of(None)
         self._verification.send()

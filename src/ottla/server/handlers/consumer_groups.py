@@ -23,6 +23,7 @@ from ottla.protocol.apis.consumer_group_heartbeat import (
 from ottla.purgatory.pending import Pending
 from ottla.security.acl import Operation, ResourceType
 from ottla.server.requests.api import handles
+from ottla.server.requests.operations import with_group_operations
 
 if TYPE_CHECKING:
     from ottla.server.requests.context import Context
@@ -74,13 +75,4 @@ def consumer_group_describe(
     answer = ctx.broker.groups.consumer_group_describe(request, _context(ctx))
     if not request.include_authorized_operations:
         return answer
-    return answer.then(lambda response: _with_operations(ctx, response))
-
-
-def _with_operations(
-    ctx: Context, response: ConsumerGroupDescribeResponse
-) -> ConsumerGroupDescribeResponse:
-    for group in response.groups:
-        if not group.error_code:
-            group.authorized_operations = ctx.operations(ResourceType.GROUP, group.group_id)
-    return response
+    return with_group_operations(ctx, answer)
