@@ -113,7 +113,8 @@ def test_it_ends_cleanly_at_any_point(
     time.sleep(after_seconds)
     process.send_signal(number)
     _, err = process.communicate(timeout=SECONDS)
-    if process.returncode not in (130, -number):  # -number: before the handler was installed
+    # -number: before the handler was installed; 0: it was over before the signal
+    if process.returncode not in (130, -number, 0):
         # on a slow machine the interpreter itself has not begun, and ends by a status of its own
         assert (number, process.returncode) == (signal.SIGINT, 1), err
         assert err.endswith("KeyboardInterrupt\n")
