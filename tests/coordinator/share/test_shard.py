@@ -119,6 +119,26 @@ def test_a_delayed_initialisation_takes_nothing_away() -> None:
     assert (shard.states[KEY].start_offset, shard.states[KEY].batches) == (7, ())
 
 
+@pytest.mark.parametrize("updates_per_snapshot", [0, 500])
+def test_a_write_that_arrives_late_takes_nothing_back(updates_per_snapshot: int) -> None:
+    """Sent again after a timeout, it follows later ones of the same leader: what they ended stays.
+
+    Found by `scripts/simulate --cluster --seeds 40306`: the next leader gave an accepted record.
+    """
+    world = Shard(ShareCoordinatorConfig(updates_per_snapshot=updates_per_snapshot))
+    shard = world.shard
+    world.apply(shard.initialize(KEY, 0, -1))
+    world.apply(shard.write(KEY, change((36, 36, 2, 2), (39, 42, 2, 1), start=36)))
+    world.apply(
+        shard.write(KEY, change((38, 38, 2, 3), start=37)._replace(delivery_complete_count=5))
+    )
+    world.apply(shard.write(KEY, change((36, 37, 2, 1), start=36)))  # begun before the others
+    state = shard.states[KEY]
+    assert (state.start_offset, state.delivery_complete_count) == (37, 5)
+    ended = (StateBatch(37, 37, 2, 1), StateBatch(38, 38, 2, 3), StateBatch(39, 42, 2, 1))
+    assert state.batches == ended
+
+
 def test_after_some_updates_a_snapshot_is_written() -> None:
     """The snapshot has all batches; below the oldest one that is needed the log can go."""
     world = Shard(ShareCoordinatorConfig(updates_per_snapshot=2))

@@ -201,6 +201,7 @@ class ShareShard:
         if _NO_EPOCH != change.state_epoch < self._state_epochs.get(key, _NO_EPOCH):
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
         self._check_exists(key)
+        change = _without_step_back(state, change)
         return Result(None, [self._record(key, state, change, state.leader_epoch)])
 
     def summary(self, key: ShareKey) -> Result[ShareState | None]:
@@ -295,6 +296,20 @@ class ShareShard:
             write_timestamp_ms=self._clock.now_ms(),
         )
         return [records.snapshot(key, written)], len(state.batches)
+
+
+def _without_step_back(state: ShareState, change: StateChange) -> StateChange:
+    """Return a change whose start offset is not before the known one.
+
+    A leader has several writes under way; one that is sent again after a timeout arrives after
+    later ones. Its start offset would take back what these have ended, and the next leader would
+    deliver it again, as in Kafka.
+    """
+    if change.start_offset == UNINITIALIZED_OFFSET or change.start_offset >= state.start_offset:
+        return change
+    return change._replace(
+        start_offset=state.start_offset, delivery_complete_count=state.delivery_complete_count
+    )
 
 
 def _raise_to(epochs: TimelineDict[ShareKey, int], key: ShareKey, epoch: int) -> None:
