@@ -1,8 +1,13 @@
 """An application whose checkpoint is on a small disk, which is full for a while.
 
-python -m tests.spark.full_disk BOOTSTRAP CHECKPOINT
+Run by hand against a node that has the topics full-in and full-out, since it needs the right to
+mount a small file system:
 
-Prints JSON: the lines of the errors, and what the state has counted in the end.
+    mkdir /tmp/full; unshare -rm sh -c 'mount -t tmpfs -o size=16m none /tmp/full &&
+        exec .venv/bin/python -m tests.spark.full_disk 127.0.0.1:9092 /tmp/full'
+
+Prints JSON: the lines of the errors, each with "No space left on device" and what to do, and what
+the state has counted in the end: 5, and full-out has 0, 2, 4, 6, 8 once each.
 """
 
 from __future__ import annotations

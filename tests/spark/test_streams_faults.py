@@ -1,15 +1,12 @@
 """What happens to applications between and during runs: each ends in one line, and can go on.
 
-Schemas of values that change, a topic that is deleted, partitions that are added, a full disk.
+Schemas of values that change, and a sink topic that is deleted.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import shlex
-import subprocess
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -190,26 +187,3 @@ def test_a_sink_topic_is_deleted_while_the_application_runs(
     found.process_available(PATIENCE_S)
     assert written(node.bootstrap, "gone-out") == {"k": [4]}
     assert found.store("counts").get("k").value == 2
-
-
-def test_the_disk_of_the_checkpoint_is_full(node: Cluster, tmp_path: Path) -> None:
-    """Before, within and at the end of a micro-batch: one line, and each record once afterwards.
-
-    The disk is a small file system in a namespace of its own.
-    """
-    create(node, "full-in", "full-out")
-    checkpoint = tmp_path / "full"
-    checkpoint.mkdir()
-    program = [sys.executable, "-m", "tests.spark.full_disk", node.bootstrap, str(checkpoint)]
-    mount = shlex.join(["mount", "-t", "tmpfs", "-o", "size=16m", "checkpoint", str(checkpoint)])
-    command = ["unshare", "-rm", "sh", "-c", f"{mount} && exec {shlex.join(program)}"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=1500)
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert len(found["lines"]) > 1
-    for line in found["lines"]:
-        assert "No space left on device" in line
-        assert line.endswith("free space on it and start again: nothing is lost or written twice")
-        assert "\n" not in line
-    assert found["count"] == 5
-    assert written(node.bootstrap, "full-out") == {"k": [0, 2, 4, 6, 8]}

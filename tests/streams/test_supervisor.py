@@ -101,3 +101,12 @@ def test_progress_has_the_lag_of_all_sources() -> None:
         ],
     }
     assert read_progress(report) == Progress(3, 10, 2.5, 3, 7, 40)
+
+
+def test_a_full_disk_is_named_where_only_the_jvm_s_trace_says_so() -> None:
+    """Spark's own text may only say that a commit was not possible."""
+    error = RuntimeError("Cannot perform commit during state checkpoint.")
+    error._stackTrace = "at org.apache\nCaused by: java.io.IOException: No space left on device"  # type: ignore[attr-defined] # as PySpark's errors have it
+    line = reason(error)
+    assert line.startswith("No space left on device: Cannot perform commit during state checkpoint")
+    assert line.endswith("nothing is lost or written twice")

@@ -35,9 +35,10 @@ _FINAL = (
 
 _OWN: Final = re.compile(r"\bottla(?:\.\w+)+: (.+)")
 """An error of ours in the text of Spark's, as Python writes it."""
+_NO_SPACE: Final = "No space left on device"
 _ADVICE: Final = (
     (
-        ("No space left on device", "Disk quota exceeded"),
+        (_NO_SPACE, "Disk quota exceeded"),
         (
             "the disk of the checkpoint, or of Spark's files, is full; free space on it and start "
             "again: nothing is lost or written twice"
@@ -56,8 +57,14 @@ _ADVICE: Final = (
 
 def advice(error: BaseException) -> str:
     """Return what to do about an error whose own text does not say it; "" for others."""
-    text = str(error)
+    text = _whole_text(error)
     return next((hint for words, hint in _ADVICE if any(word in text for word in words)), "")
+
+
+def _whole_text(error: BaseException) -> str:
+    """Return an error's text with the causes that Spark keeps in the stack trace of the JVM."""
+    trace: str | None = getattr(error, "_stackTrace", None)
+    return f"{error}\n{trace or ''}"
 
 
 def errors_of_runs() -> tuple[type[Exception], ...]:
@@ -72,6 +79,8 @@ def reason(error: BaseException) -> str:
     text = str(error)
     own = _OWN.search(text)
     first = text.partition("\n")[0] if own is None else own[1]
+    if _NO_SPACE not in first and _NO_SPACE in _whole_text(error):
+        first = f"{_NO_SPACE}: {first}"
     hint = advice(error)
     return f"{first}; {hint}" if hint else first
 
