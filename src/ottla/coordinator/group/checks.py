@@ -14,6 +14,11 @@ def require(condition: bool, text: str) -> None:  # noqa: FBT001 - reads as a se
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)
 
 
+def require_filled(text: str | None, name: str) -> None:
+    """Raise INVALID_REQUEST for a text that is there but blank."""
+    require(text is None or bool(text.strip()), f"{name} can't be empty.")
+
+
 def fenced_epoch(
     kind: str, relation: str, epoch: int, known_epoch: int, detail: str = ""
 ) -> KafkaError:

@@ -182,7 +182,8 @@ class KindOfGroups(Generic[G, S]):
         """Remove the member unless another heartbeat comes within its session."""
         if timeout_ms is None:
             timeout_ms = self.settings(group_id).session_timeout_ms
-        if self.extend_session(group_id, member_id, timeout_ms):
+        key = self._key(MemberTimer.SESSION, group_id, member_id)
+        if self.timers.postpone(key, timeout_ms):
             return
         self.expect(
             MemberTimer.SESSION,
@@ -191,11 +192,6 @@ class KindOfGroups(Generic[G, S]):
             timeout_ms,
             lambda: self.fence(group_id, member_id, "the member session expired.", remove),
         )
-
-    def extend_session(self, group_id: str, member_id: str, timeout_ms: int) -> bool:
-        """Postpone the end of a session; False where the session has to be started."""
-        key = (self.kind, group_id, MemberTimer.SESSION, member_id)
-        return self.timers.postpone(key, timeout_ms)
 
     def start_all(self, start: Callable[[str, Any], None]) -> Iterator[None]:
         """Call start(group id, member) for all members, after the log was loaded, in steps."""

@@ -57,9 +57,8 @@ def heartbeat(
     member = _find_member(change, request, request.member_id or groups.new_member_id())
     updated = _with_request(member, request, context)
     if updated is member and _is_settled(group, member):
-        member_id, session_ms = member.member_id, settings.session_timeout_ms
-        if not groups.extend_session(group.group_id, member_id, session_ms):
-            timeouts.start_session(groups, group.group_id, member_id, session_ms)
+        session_ms = settings.session_timeout_ms
+        timeouts.start_session(groups, group.group_id, member.member_id, session_ms)
         return Result(_response(settings, request, member, member))
     has_changed = change.write_subscription(member, updated)
     has_new_pattern, is_resolved = patterns.update(

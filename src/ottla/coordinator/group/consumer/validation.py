@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.coordinator.group.checks import fenced_epoch, full_group, require
+from ottla.coordinator.group.checks import fenced_epoch, full_group, require, require_filled
 from ottla.coordinator.group.consumer.member import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -38,10 +38,10 @@ def check_request(
     """Raise INVALID_REQUEST or UNSUPPORTED_ASSIGNOR."""
     epoch = request.member_epoch
     if api_version >= CLIENT_MEMBER_ID_VERSION or epoch > 0 or epoch == LEAVE_EPOCH:
-        _require_filled(request.member_id, "MemberId")
-    _require_filled(request.group_id, "GroupId")
-    _require_filled(request.instance_id, "InstanceId")
-    _require_filled(request.rack_id, "RackId")
+        require_filled(request.member_id, "MemberId")
+    require_filled(request.group_id, "GroupId")
+    require_filled(request.instance_id, "InstanceId")
+    require_filled(request.rack_id, "RackId")
     if epoch == JOIN_EPOCH:
         _check_join(request)
     elif epoch == LEAVE_STATIC_EPOCH:
@@ -76,11 +76,6 @@ def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
         request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None,
         "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
     )
-
-
-def _require_filled(text: str | None, name: str) -> None:
-    if text is not None and not text.strip():
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} can't be empty.")
 
 
 def check_epoch(member: ConsumerMember, epoch: int, owned: TopicPartitions | None) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.group.checks import fenced_epoch, full_group
+from ottla.coordinator.group.checks import fenced_epoch, full_group, require_filled
 from ottla.coordinator.group.share.member import JOIN_EPOCH, LEAVE_EPOCH, ShareMember
 from ottla.errors import ErrorCode, KafkaError
 
@@ -21,12 +21,8 @@ def check_request(request: ShareGroupHeartbeatRequest) -> None:
     """Raise INVALID_REQUEST."""
     if not request.member_id.strip():
         raise KafkaError(ErrorCode.INVALID_REQUEST)  # without a text, as Kafka's
-    for name, text in (
-        ("GroupId", request.group_id),
-        ("RackId", request.rack_id),
-    ):
-        if text is not None and not text.strip():
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} can't be empty.")
+    require_filled(request.group_id, "GroupId")
+    require_filled(request.rack_id, "RackId")
     if request.member_epoch == JOIN_EPOCH:
         if not request.subscribed_topic_names:
             text = "SubscribedTopicNames must be set in first request."

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ottla.coordinator.group.checks import fenced_epoch, full_group, require
+from ottla.coordinator.group.checks import fenced_epoch, full_group, require, require_filled
 from ottla.coordinator.group.streams.member import (
     JOIN_EPOCH,
     LEAVE_STATIC_EPOCH,
@@ -33,9 +33,9 @@ def check_request(request: StreamsGroupHeartbeatRequest) -> None:
     """Raise INVALID_REQUEST, or STREAMS_INVALID_TOPOLOGY for changelogs with a count."""
     _check_supported(request)
     epoch = request.member_epoch
-    for name, text in (("MemberId", request.member_id), ("GroupId", request.group_id)):
-        require(bool(text.strip()), f"{name} can't be empty.")
-    require(request.rack_id is None or bool(request.rack_id.strip()), "RackId can't be empty.")
+    require_filled(request.member_id, "MemberId")
+    require_filled(request.group_id, "GroupId")
+    require_filled(request.rack_id, "RackId")
     if epoch == JOIN_EPOCH:
         _check_join(request)
     elif epoch == LEAVE_STATIC_EPOCH:
