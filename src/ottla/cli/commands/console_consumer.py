@@ -304,12 +304,20 @@ def _offset(options: dict[str, Any]) -> int:
 def _print(
     record: ConsumerRecord, write: Callable[[ConsumerRecord], str], options: dict[str, Any]
 ) -> None:
-    """Print a record; one that cannot be printed ends the tool or is skipped."""
+    print_record(record, write, "skipping" if options["skip_message_on_error"] else None)
+
+
+def print_record(record: R, write: Callable[[R], str], otherwise: str | None) -> bool:
+    """Print a record; return whether it was printed.
+
+    `otherwise` names what becomes of one that cannot be printed; None raises FormatterError.
+    """
     try:
         text = write(record)
     except ValueError as error:
-        if not options["skip_message_on_error"]:
+        if otherwise is None:
             raise FormatterError(str(error)) from error
-        click.echo(f"Error processing message, skipping this message: {error}", err=True)
-        return
+        click.echo(f"Error processing message, {otherwise} this message: {error}", err=True)
+        return False
     sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
+    return True

@@ -5,7 +5,6 @@ Kafka: bin/kafka-console-share-consumer.sh, org.apache.kafka.tools.consumer.Cons
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +12,7 @@ import click
 from ottla.cli.commands.console_consumer import (
     message_writer,
     print_all,
+    print_record,
     read_batches,
     single_group_id,
     warn_of_old_flags,
@@ -115,14 +115,8 @@ def _print(
     record: ShareRecord, write: Callable[[Any], str], options: dict[str, Any]
 ) -> AcknowledgeType:
     """Print a record; return what is decided on it."""
-    try:
-        text = write(record)
-    except ValueError as error:
-        if not options["reject_message_on_error"]:
-            raise FormatterError(str(error)) from error
-        click.echo(f"Error processing message, rejecting this message: {error}", err=True)
-        return AcknowledgeType.REJECT
-    sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
-    if options["reject"]:
+    otherwise = "rejecting" if options["reject_message_on_error"] else None
+    is_printed = print_record(record, write, otherwise)
+    if options["reject"] or not is_printed:
         return AcknowledgeType.REJECT
     return AcknowledgeType.RELEASE if options["release"] else AcknowledgeType.ACCEPT
