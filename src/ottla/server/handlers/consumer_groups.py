@@ -22,6 +22,7 @@ from ottla.protocol.apis.consumer_group_heartbeat import (
 )
 from ottla.purgatory.pending import Pending
 from ottla.security.acl import Operation, ResourceType
+from ottla.server.handlers.groups import is_protocol_enabled
 from ottla.server.requests.api import handles
 from ottla.server.requests.operations import with_group_operations
 
@@ -40,19 +41,12 @@ def _context(ctx: Context) -> RequestContext:
     )
 
 
-def _is_enabled(ctx: Context) -> bool:
-    """Whether the cluster has the consumer protocol, and this broker's settings allow it."""
-    has_feature = ctx.broker.image.features.level(GROUP_VERSION) >= 1
-    names = ctx.broker.metadata.config.group_coordinator_rebalance_protocols
-    return has_feature and _PROTOCOL in map(str.lower, names)
-
-
 @handles(ConsumerGroupHeartbeatRequest)
 def consumer_group_heartbeat(
     ctx: Context, request: ConsumerGroupHeartbeatRequest
 ) -> Pending[ConsumerGroupHeartbeatResponse]:
     """Join, stay in, change or leave a consumer group."""
-    if not _is_enabled(ctx):
+    if not is_protocol_enabled(ctx, GROUP_VERSION, _PROTOCOL):
         return Pending.of(
             ConsumerGroupHeartbeatResponse(
                 error_code=ErrorCode.UNSUPPORTED_VERSION,
@@ -68,7 +62,7 @@ def consumer_group_describe(
     ctx: Context, request: ConsumerGroupDescribeRequest
 ) -> Pending[ConsumerGroupDescribeResponse]:
     """Describe the states, members and assignments of consumer groups."""
-    if not _is_enabled(ctx):
+    if not is_protocol_enabled(ctx, GROUP_VERSION, _PROTOCOL):
         code = ErrorCode.UNSUPPORTED_VERSION
         groups = [undescribed(name, code) for name in request.group_ids]
         return Pending.of(ConsumerGroupDescribeResponse(groups=groups))

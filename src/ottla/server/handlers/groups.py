@@ -47,6 +47,13 @@ def _context(ctx: Context) -> RequestContext:
     )
 
 
+def is_protocol_enabled(ctx: Context, feature: str, protocol: str) -> bool:
+    """Whether the cluster has the feature of a protocol, and this broker's settings allow it."""
+    has_feature = ctx.broker.image.features.level(feature) >= 1
+    names = ctx.broker.metadata.config.group_coordinator_rebalance_protocols
+    return has_feature and protocol in map(str.lower, names)
+
+
 @handles(FindCoordinatorRequest)
 def find_coordinator(ctx: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     """Name the broker that coordinates each group."""

@@ -26,6 +26,7 @@ from ottla.protocol.apis.streams_group_heartbeat import (
 from ottla.purgatory.pending import Pending
 from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
 from ottla.server.broker.internal_topics import INTERNAL_TOPICS
+from ottla.server.handlers.groups import is_protocol_enabled
 from ottla.server.handlers.rights.groups import topology_topics
 from ottla.server.requests.api import handles
 from ottla.server.requests.operations import with_group_operations
@@ -45,19 +46,12 @@ def _context(ctx: Context) -> RequestContext:
     return RequestContext(ctx.client_id, ctx.client_host, ctx.api_version)
 
 
-def _is_enabled(ctx: Context) -> bool:
-    """Whether the cluster has the streams protocol, and this broker's settings allow it."""
-    has_feature = ctx.broker.image.features.level(STREAMS_VERSION) >= 1
-    names = ctx.broker.metadata.config.group_coordinator_rebalance_protocols
-    return has_feature and _PROTOCOL in map(str.lower, names)
-
-
 @handles(StreamsGroupHeartbeatRequest)
 def streams_group_heartbeat(
     ctx: Context, request: StreamsGroupHeartbeatRequest
 ) -> Pending[StreamsGroupHeartbeatResponse]:
     """Join, stay in, change or leave a streams group; missing internal topics are created."""
-    if not _is_enabled(ctx):
+    if not is_protocol_enabled(ctx, STREAMS_VERSION, _PROTOCOL):
         return Pending.of(refused(ErrorCode.UNSUPPORTED_VERSION))
     problem = _problem_of_names(topology_topics(request.topology))
     if problem is not None:
@@ -116,7 +110,7 @@ def streams_group_describe(
     ctx: Context, request: StreamsGroupDescribeRequest
 ) -> Pending[StreamsGroupDescribeResponse]:
     """Describe the states, topologies, members and tasks of streams groups."""
-    if not _is_enabled(ctx):
+    if not is_protocol_enabled(ctx, STREAMS_VERSION, _PROTOCOL):
         code = ErrorCode.UNSUPPORTED_VERSION
         groups = [undescribed(name, code) for name in request.group_ids]
         return Pending.of(StreamsGroupDescribeResponse(groups=groups))
