@@ -8,12 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.errors import KafkaError
-from ottla.spark.cluster import TopicRecreated, is_retriable
+from ottla.clients.metadata import TopicMetadata
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.fetch import FetchResponse
+from ottla.spark.cluster import TopicRecreated, _is_missing, is_retriable
+from ottla.spark.fetching import RangeFetcher
 from ottla.spark.offsets import SourceOffsets, check_same_topics
+from ottla.spark.options import read_options
 from ottla.spark.planning import OffsetRange, cut, limit_offsets, offsets_within, split_ranges
-from ottla.types import TopicPartition
+from ottla.types import TopicPartition, Uuid
 
+PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
@@ -92,6 +97,30 @@ def test_a_topic_made_again_is_an_error_that_does_not_pass() -> None:
     with pytest.raises(TopicRecreated, match="new checkpoint") as raised:
         check_same_topics({"t": "a"}, {"t": "b"})
     assert not is_retriable(raised.value)
+
+
+NEW_CODE = 20_000
+"""A code that a later version of Kafka may have."""
+
+
+def test_a_code_of_a_newer_broker_is_an_error_of_kafka() -> None:
+    """It was a ValueError, which nothing catches."""
+    with pytest.raises(KafkaError, match="unexpected error") as raised:
+        _is_missing(TopicMetadata("t", Uuid(), error=NEW_CODE, is_internal=False))
+    assert raised.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
+    options = read_options(
+        {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}, streaming=False
+    )
+    fetcher = RangeFetcher(options, OffsetRange(A, 0, 1), "", None)
+    with pytest.raises(KafkaError, match=r"t-0: .*unexpected error"):
+        fetcher._checked(
+            PartitionData(
+                partition_index=0,
+                error_code=NEW_CODE,
+                high_watermark=-1,
+                aborted_transactions=None,
+            )
+        )
 
 
 def test_bytes_of_a_trigger_are_offsets_of_mean_size() -> None:

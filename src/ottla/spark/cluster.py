@@ -17,6 +17,7 @@ from ottla.clients.consumer.offset_query import OffsetQuery, is_retried
 from ottla.clients.metadata import ClusterMetadata
 from ottla.clients.settings import COMMON, read_settings
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.errors.base import topic_error
 from ottla.spark.options import with_option_names
 
 if TYPE_CHECKING:
@@ -72,13 +73,8 @@ class ClusterReader:
         """Close every connection."""
         self.runtime.close_all()
 
-    def retry(
-        self,
-        attempt: Callable[[float], T],
-        is_transient: Callable[[KafkaError], bool] | None = None,
-    ) -> T:
+    def retry(self, attempt: Callable[[float], T]) -> T:
         """Call attempt(deadline in ms) until it succeeds; raise fatal errors, and at the end."""
-        is_transient = is_transient or is_retriable
         has_answered = self.client.metadata.updated_ms >= 0
         timeout_ms = self._api_timeout_ms if has_answered else self._first_answer_ms
         deadline_ms = self.runtime.now_ms() + timeout_ms
@@ -90,7 +86,7 @@ class ClusterReader:
                 failures += 1
                 backoff_ms = self.client.backoff.after(failures)
                 is_late = self.runtime.now_ms() + backoff_ms > deadline_ms
-                if not is_transient(error) or is_late:
+                if not is_retriable(error) or is_late:
                     raise
             self.runtime.sleep(backoff_ms)
 
@@ -251,6 +247,5 @@ def _is_missing(topic: TopicMetadata | None) -> bool:
     if topic is None or topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return True
     if topic.error not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
-        code = ErrorCode(topic.error)
-        raise KafkaError(code, f"topic {topic.name!r}: {code.text}")
+        raise topic_error(topic.name, topic.error)
     return False

@@ -19,7 +19,6 @@ from ottla.protocol.apis.list_transactions import ListTransactionsRequest
 from ottla.protocol.apis.offset_commit import OffsetCommitRequest
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest
 from ottla.protocol.apis.txn_offset_commit import TxnOffsetCommitRequest
-from ottla.spark.cluster import is_retriable
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -38,15 +37,6 @@ _OLD_END, _OLD_OFFSETS = 4, 4
 """The last versions of producers without an epoch for each transaction."""
 _NAMES_ONLY: Final = 9
 """The last version of OffsetFetch and OffsetCommit that names topics."""
-_RETRIABLE: Final = frozenset(
-    {
-        ErrorCode.CONCURRENT_TRANSACTIONS,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.UNSTABLE_OFFSET_COMMIT,
-    }
-)
-
-
 _WITHOUT_TWO_PHASES: Final = frozenset(
     {ErrorCode.UNSUPPORTED_VERSION, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
 )
@@ -246,7 +236,7 @@ class Coordination:
                 raise KafkaError(code)
             return answer
 
-        return self._cluster.retry(attempt, is_transient)
+        return self._cluster.retry(attempt)
 
     def _wait_until_known(self, coordinator: CoordinatorLookup, deadline_ms: float) -> None:
         def is_over() -> bool:
@@ -265,12 +255,7 @@ class Coordination:
                 raise KafkaError(answer.error_code)
             return answer
 
-        return self._cluster.retry(attempt, is_transient)
-
-
-def is_transient(error: KafkaError) -> bool:
-    """Whether a request is sent again after this error."""
-    return error.code in _RETRIABLE or is_retriable(error)
+        return self._cluster.retry(attempt)
 
 
 def _code(answer: CoordinatorAnswer) -> int:

@@ -168,12 +168,12 @@ class RangeFetcher:
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._skip_deleted()
             return None
-        known = ErrorCode(code)
-        if known.is_retriable:
+        error = KafkaError(code)
+        if error.is_retriable:
             self._leader = None
             self._runtime.sleep(BACKOFF_MS)
             return None
-        raise KafkaError(known, f"{self.offset_range.partition}: {known.text}")
+        raise KafkaError(error.code, f"{self.offset_range.partition}: {error.message}")
 
     def _skip_deleted(self) -> None:
         """Skip deleted offsets, or raise KafkaError with failOnDataLoss."""
