@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import warnings
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,12 +17,11 @@ from ottla.clients.loops import CallerDrivenLoop, LoopThread
 from ottla.clients.producer.batches import ProducerBatch, delivery_of
 from ottla.errors import ClosedError, ErrorCode
 from ottla.types import TopicPartition
-from tests.clients.test_transport import Sink
+from tests.clients.test_transport import RecordingRuntime
+from tests.waits import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from ottla.clients.transport import Runtime
 
 NOWHERE = "127.0.0.1:1"
 
@@ -64,7 +63,7 @@ def test_clients_are_refused_after_a_fork() -> None:
 
 def test_a_call_in_a_callback_of_the_consumers_loop_is_refused() -> None:
     """An interceptor's on_commit runs in it: the call would wait for itself."""
-    loop = CallerDrivenLoop(cast("Runtime", Sink()), "test")
+    loop = CallerDrivenLoop(RecordingRuntime(), "test")
 
     async def value() -> int:
         return 1
@@ -79,6 +78,44 @@ def test_a_call_in_a_callback_of_the_consumers_loop_is_refused() -> None:
         assert loop.call(value()) == 1
     finally:
         loop.stop()
+
+
+@pytest.mark.parametrize("is_begun", [True, False])
+def test_a_call_in_a_notebook_ends_with_the_loop(*, is_begun: bool) -> None:
+    """The loop's own thread runs such a call: after its end nothing would wake the caller."""
+    loop = CallerDrivenLoop(RecordingRuntime(), "test")
+    begun = threading.Event()
+    errors: list[BaseException] = []
+
+    async def endless() -> None:
+        begun.set()
+        await asyncio.get_running_loop().create_future()
+
+    async def cell() -> None:
+        loop.call(endless())
+
+    def run() -> None:
+        try:
+            asyncio.run(cell())
+        except BaseException as error:
+            errors.append(error)
+
+    caller = threading.Thread(target=run, daemon=True)
+    if not is_begun:
+        loop.call(asyncio.sleep(0))
+        with loop._driving:  # its own thread does not get to the call
+            caller.start()
+            wait_for(lambda: len(loop._calls) == 1)
+            stopping = threading.Thread(target=loop.stop)
+            stopping.start()
+            wait_for(lambda: loop._closed)
+        stopping.join()
+    else:
+        caller.start()
+        begun.wait()
+        loop.stop()
+    caller.join(30)
+    assert [type(error) for error in errors] == [ClosedError]
 
 
 def test_result_is_refused_in_the_loops_thread() -> None:

@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
@@ -26,11 +26,9 @@ from ottla.clients.client import ConnectionKey
 from ottla.clients.credential_renewal import keep_renewed
 from ottla.clients.loops import CallerDrivenLoop
 from ottla.clients.serdes import deserializer, serializer
-from ottla.clients.transport import SCRATCH_BYTES, FrameProtocol
+from ottla.clients.settings import COMMON, read_settings
+from ottla.clients.transport import SCRATCH_BYTES, FrameProtocol, Runtime
 from ottla.errors import ConfigError, ErrorCode, IllegalStateError, KafkaError, SerializationError
-
-if TYPE_CHECKING:
-    from ottla.clients.transport import Runtime
 
 
 class Sink:
@@ -39,7 +37,6 @@ class Sink:
     def __init__(self) -> None:
         self.frames: list[bytes] = []
         self.broken: KafkaError | None = None
-        self.thread_ids: list[int] = []
 
     def on_frame(self, _protocol: object, frame: memoryview) -> None:
         self.frames.append(bytes(frame))
@@ -47,7 +44,16 @@ class Sink:
     def on_broken(self, _protocol: object, reason: KafkaError) -> None:
         self.broken = reason
 
+
+class RecordingRuntime(Runtime):
+    """A runtime without a cluster that keeps which threads have run its loop."""
+
+    def __init__(self) -> None:
+        super().__init__(read_settings(COMMON, {"bootstrap.servers": "127.0.0.1:1"}, {}))
+        self.thread_ids: list[int] = []
+
     def set_loop_thread(self, thread_id: int) -> None:
+        super().set_loop_thread(thread_id)
         self.thread_ids.append(thread_id)
 
 
@@ -108,12 +114,12 @@ async def _give(value: Any) -> Any:
 
 def test_a_loop_in_turns_runs_in_the_callers_thread_and_in_its_own_meanwhile() -> None:
     """Calls run in the caller's thread; timers also fire without calls."""
-    sink = Sink()
-    loop = CallerDrivenLoop(cast("Runtime", sink), "test")
+    runtime = RecordingRuntime()
+    loop = CallerDrivenLoop(runtime, "test")
     fired = threading.Event()
     try:
         assert [loop.call(_give(n)) for n in range(20)] == list(range(20))
-        assert threading.get_ident() in sink.thread_ids
+        assert threading.get_ident() in runtime.thread_ids
         loop.loop.call_soon_threadsafe(lambda: loop.loop.call_later(0.05, fired.set))
         assert fired.wait(30)
         assert loop.call(_give("again")) == "again"
@@ -129,8 +135,7 @@ async def _fail() -> None:
 
 def test_a_blocking_client_works_inside_a_running_loop() -> None:
     """As in a notebook: the thread drives the loop instead."""
-    sink = Sink()
-    loop = CallerDrivenLoop(cast("Runtime", sink), "test")
+    loop = CallerDrivenLoop(RecordingRuntime(), "test")
 
     async def cell() -> Any:
         return loop.call(_give(7))

@@ -11,12 +11,13 @@ import os
 import threading
 import time
 from abc import ABC, abstractmethod
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from ottla.clients.interrupts import Interrupts
-from ottla.clients.transport import check_process, waits_for_itself
+from ottla.clients.transport import check_process, deadlock_error
 from ottla.errors import DeliveryError, KafkaError
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ P = ParamSpec("P")
 IDLE_SECONDS = 0.1
 JOIN_SECONDS = 5
 LAST_CALLS_SECONDS = 2
+CANCELLING_TURNS = 3
 
 
 class Blocking(ABC):
@@ -90,7 +92,7 @@ class LoopThread:
         self._closed_error = closed_error
         self.is_ending = False
         self._last: asyncio.Task[None] | None = None
-        self._made_in = os.getpid()
+        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._has_ended = False
         self._calls: set[Future[Any]] = set()
@@ -122,9 +124,9 @@ class LoopThread:
         after the end of the loop.
         """
         try:
-            check_process(self._made_in)
+            check_process(self._pid)
             if self.is_current:
-                raise waits_for_itself()
+                raise deadlock_error()
         except KafkaError:
             work.close()
             raise
@@ -150,7 +152,7 @@ class LoopThread:
 
         After a fork nothing is done: both processes have the same selector.
         """
-        if os.getpid() != self._made_in:
+        if os.getpid() != self._pid:
             return
         if not self.is_ending and not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self.loop.stop)
@@ -197,7 +199,10 @@ class CallerDrivenLoop:
         self._driving = threading.Lock()
         self._waiting_callers = 0
         self._closed = False
-        self._made_in = os.getpid()
+        self._lock = threading.Lock()
+        """Held where `_closed` is set, and where a call for the loop's own thread is added."""
+        self._calls: set[Future[Any]] = set()
+        self._pid = os.getpid()
         self._last_use = time.monotonic()
         self._recheck = threading.Event()
         self.interrupts = Interrupts()
@@ -214,9 +219,7 @@ class CallerDrivenLoop:
         try:
             if self.loop.is_closed():
                 raise self._runtime.client.closed_error()
-            check_process(self._made_in)
-            if running is self.loop:
-                raise waits_for_itself()
+            self._runtime.check_may_wait()
         except KafkaError:
             work.close()
             raise
@@ -249,13 +252,26 @@ class CallerDrivenLoop:
 
     def _call_from_another_loop(self, work: Coroutine[Any, Any, T]) -> T:
         """Use the loop's own thread: the caller's thread runs another loop, as in a notebook."""
+        with self._lock:
+            if self._closed:
+                work.close()
+                raise self._runtime.client.closed_error()
+            future = asyncio.run_coroutine_threadsafe(work, self.loop)
+            self._calls.add(future)
         self._last_use = 0.0
         self._recheck.set()
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
+        try:
+            return future.result()
+        except CancelledError:
+            if not self._closed:
+                raise
+            raise self._runtime.client.closed_error() from None
+        finally:
+            self._calls.discard(future)
 
     def run_turn(self) -> None:
         """Run the callbacks that are due, unless the loop's own thread runs it."""
-        check_process(self._made_in)
+        check_process(self._pid)
         if asyncio._get_running_loop() is not None:  # noqa: SLF001 - see call
             return
         if self._driving.acquire(blocking=False):
@@ -295,12 +311,24 @@ class CallerDrivenLoop:
                     self._runtime.set_loop_thread(threading.get_ident())
                     self.loop.run_forever()
                     self._runtime.set_loop_thread(0)
+        if self._calls:
+            with self._driving:
+                self._cancel_calls()
+
+    def _cancel_calls(self) -> None:
+        """Cancel the calls that only this thread runs, in enough turns for their `finally`."""
+        for future in list(self._calls):
+            future.cancel()
+        for _ in range(CANCELLING_TURNS):
+            self.loop.call_soon(self.loop.stop)
+            self.loop.run_forever()
 
     def stop(self) -> None:
         """Join the thread and close the loop, but not after a fork; see LoopThread.stop."""
-        if self.loop.is_closed() or os.getpid() != self._made_in:
+        if self.loop.is_closed() or os.getpid() != self._pid:
             return
-        self._closed = True
+        with self._lock:
+            self._closed = True
         self._recheck.set()
         while self._thread.is_alive():
             self.loop.call_soon_threadsafe(self.loop.stop)

@@ -42,16 +42,16 @@ MAX_FRAME_BYTES = 1 << 30
 CLOSING_TURNS = 100
 
 
-def check_process(made_in: int) -> None:
+def check_process(pid: int) -> None:
     """Raise IllegalStateError in a process forked from the one that made the client.
 
     Its loop's thread is not in this process, and its sockets are shared with the other one.
     """
-    if os.getpid() != made_in:
+    if os.getpid() != pid:
         raise IllegalStateError("the client was made before a fork: make it in the new process")
 
 
-def waits_for_itself() -> KafkaError:
+def deadlock_error() -> KafkaError:
     """Return the error of a call that waits in the thread that would end the wait."""
     return KafkaError(
         ErrorCode.INVALID_REQUEST,
@@ -167,7 +167,7 @@ class Runtime:
         self._settings = settings
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread_id = 0
-        self._made_in = os.getpid()
+        self._pid = os.getpid()
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
@@ -188,9 +188,9 @@ class Runtime:
 
     def check_may_wait(self) -> None:
         """Raise KafkaError where a thread must not wait: in the loop's, and after a fork."""
-        check_process(self._made_in)
+        check_process(self._pid)
         if threading.get_ident() == self._thread_id:
-            raise waits_for_itself()
+            raise deadlock_error()
 
     def set_loop_thread(self, thread_id: int) -> None:
         """Record which thread runs the loop, 0 for none."""
