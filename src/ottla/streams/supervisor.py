@@ -35,10 +35,9 @@ _FINAL = (
 
 _OWN: Final = re.compile(r"\bottla(?:\.\w+)+: (.+)")
 """An error of ours in the text of Spark's, as Python writes it."""
-_NO_SPACE: Final = "No space left on device"
 _ADVICE: Final = (
     (
-        (_NO_SPACE, "Disk quota exceeded"),
+        ("No space left on device", "Disk quota exceeded"),
         (
             "the disk of the checkpoint, or of Spark's files, is full; free space on it and start "
             "again: nothing is lost or written twice"
@@ -57,17 +56,21 @@ _ADVICE: Final = (
 
 def advice(error: BaseException) -> str:
     """Return what to do about an error whose own text does not say it; "" for others."""
-    text = _whole_text(error)
-    return next((hint for words, hint in _ADVICE if any(word in text for word in words)), "")
+    return _known_cause(error)[1]
 
 
-def _whole_text(error: BaseException) -> str:
-    """Return an error's text with the causes that Spark keeps in the stack trace of the JVM."""
+def _known_cause(error: BaseException) -> tuple[str, str]:
+    """Return the words by which a cause of `_ADVICE` is known, and what to do; "" for others.
+
+    Spark keeps causes in the stack trace of the JVM.
+    """
     trace: str | None = getattr(error, "_stackTrace", None)
-    return f"{error}\n{trace or ''}"
+    text = f"{error}\n{trace or ''}"
+    found = ((word, hint) for words, hint in _ADVICE for word in words if word in text)
+    return next(found, ("", ""))
 
 
-def errors_of_runs() -> tuple[type[Exception], ...]:
+def query_errors() -> tuple[type[Exception], ...]:
     """Return the errors of a query besides our own: Spark's, and those of files and connections."""
     from pyspark.errors import PySparkException
 
@@ -79,9 +82,9 @@ def reason(error: BaseException) -> str:
     text = str(error)
     own = _OWN.search(text)
     first = text.partition("\n")[0] if own is None else own[1]
-    if _NO_SPACE not in first and _NO_SPACE in _whole_text(error):
-        first = f"{_NO_SPACE}: {first}"
-    hint = advice(error)
+    cause, hint = _known_cause(error)
+    if cause not in first:
+        first = f"{cause}: {first}"
     return f"{first}; {hint}" if hint else first
 
 

@@ -111,7 +111,7 @@ def run(
     """Run the application until it is stopped by Ctrl-C; it goes on from its checkpoint."""
     from ottla.errors import OttlaError
     from ottla.streams.application import Streams
-    from ottla.streams.supervisor import errors_of_runs, reason
+    from ottla.streams.supervisor import query_errors, reason
 
     config = dict(_setting(one) for one in settings)
     topology = load_topology(program)
@@ -132,7 +132,7 @@ def run(
         click.echo("stopped", err=True)
     except OttlaError as error:
         raise click.ClickException(str(error)) from error
-    except errors_of_runs() as error:
+    except query_errors() as error:
         raise click.ClickException(reason(error)) from error
 
 

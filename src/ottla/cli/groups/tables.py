@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from ottla.clients.arguments import by_topic
 from ottla.errors import KafkaError
 from ottla.protocol.offset_timestamps import LATEST_TIMESTAMP
 
@@ -234,12 +235,8 @@ def _target_text(member: MemberDescription) -> str:
 
 def assignment_text(partitions: Iterable[TopicPartition]) -> str:
     """Return partitions by topic; a dash without partitions."""
-    by_topic: dict[str, list[int]] = {}
-    for partition in sorted(partitions):
-        by_topic.setdefault(partition.topic, []).append(partition.partition)
-    if not by_topic:
-        return MISSING
-    return ";".join(f"{topic}:{','.join(map(str, ids))}" for topic, ids in by_topic.items())
+    topics = by_topic(sorted(partitions))
+    return ";".join(f"{name}:{','.join(map(str, ids))}" for name, ids in topics.items()) or MISSING
 
 
 # ---------------------------------------------------------------- states

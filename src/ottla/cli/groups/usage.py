@@ -58,14 +58,10 @@ def check_describe(options: Mapping[str, Any]) -> None:
         raise click.UsageError("Option [describe] does not take a value for [state]")
 
 
-def given_options(names: Iterable[str], options: Mapping[str, Any]) -> list[str]:
-    """Return the names of the options that are given; 0 is a value, although it equals False."""
-    return [name for name in names if options[name] is not None and options[name] is not False]
-
-
 def scenario_of(known: Collection[str], options: Mapping[str, Any]) -> str | None:
     """Return the target of a reset, if there is one; more than one is refused."""
-    given = given_options(known, options)
+    # 0 is a value, although it equals False
+    given = [name for name in known if options[name] is not None and options[name] is not False]
     if len(given) > 1:
         refuse_both(given[0], given[1])
     return given[0] if given else None
