@@ -71,8 +71,8 @@ def check_tasks(location: str, plan: StagePlan) -> None:
 def _noted(location: str, name: str, text: str) -> str:
     """Return what an old checkpoint notes; a new one, or one without the note, notes the text."""
     checkpoint = Checkpoint(location)
-    found = None if checkpoint.is_new() else checkpoint.read_text(name)
-    if found is None:
+    found = checkpoint.read_text(name)
+    if found is None or (found != text and checkpoint.is_new()):
         checkpoint.write_text(name, text)
         return text
     return found

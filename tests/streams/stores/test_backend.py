@@ -48,6 +48,22 @@ def test_scans_have_what_is_there(backend: Backend) -> None:
         assert found == [one for one in entries if one[0].startswith(prefix)]
 
 
+@pytest.mark.parametrize("backend", backends(), ids=["memory", "Spark's state"])
+def test_entries_change_during_a_scan(backend: Backend) -> None:
+    """A processor deletes what its scan finds, and what is ahead of it."""
+    store = KeyValueStore(backend, Serdes.bytes(), Serdes.bytes())
+    for key in (b"a", b"b", b"c", b"d"):
+        store.put(key, b"1")
+    found = []
+    for key, _ in store.all():
+        found.append(key)
+        store.delete(key)
+        store.delete(b"c")
+        store.put(b"e", b"2")
+    assert found == [b"a", b"b", b"d"]
+    assert list(store.all()) == [(b"e", b"2")]
+
+
 def test_entries_written_before_are_scanned() -> None:
     """What Spark's state had before the micro-batch, with what the batch has changed."""
     state = MapState()

@@ -58,9 +58,12 @@ class Suppress(Processor):
         super().init(context)
         self._store = context.get_state_store(self._store_name)
         self._numbers = context.memory()
-        self._order = [(entry[0], key) for key, entry in self._store.all()]
+        self._order, self._bytes = [], 0
+        for key, entry in self._store.all():
+            self._order.append((entry[0], key))
+            self._bytes += entry[5]
         heapq.heapify(self._order)
-        self._count, self._bytes = len(self._order), self._numbers.get("bytes", 0)
+        self._count = len(self._order)
 
     def process(self, record: Record) -> None:
         """Process a change."""
@@ -93,7 +96,6 @@ class Suppress(Processor):
         entry = (time, record.timestamp, change.new, prior, record.headers, new_size)
         self._store.put(key, entry)
         self._bytes += new_size - size
-        self._numbers["bytes"] = self._bytes
 
     def _row_size(self, key: bytes, record: Record, prior: Any) -> int:
         """Return the bytes of a row as Kafka estimates them; 0 where no limit needs them."""
@@ -116,7 +118,6 @@ class Suppress(Processor):
         _, timestamp, new, old, headers, size = self._store.delete(key)
         self._count -= 1
         self._bytes -= size
-        self._numbers["bytes"] = self._bytes
         if new is None and self._is_final:
             return
         change = Change(new, old)

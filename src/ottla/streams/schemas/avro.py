@@ -43,15 +43,16 @@ class _Codec:
     """Reads and writes values; parsed schemas are not pickled."""
 
     def __init__(self, document: Any, schema_id: int | None, former: dict[int, Any]) -> None:
-        self._document, self._schema_id = document, schema_id
-        self._former = former
+        self._schema_id = schema_id
+        self._documents = dict[int | None, Any](former)
+        self._documents[schema_id] = document
         self._known = known_ids(schema_id, former)
         self._parsed: dict[int | None, Any] = {}
 
     @property
     def name(self) -> str:
         """The name of the schema's type."""
-        document = self._document
+        document = self._documents[self._schema_id]
         return (
             str(document.get("name", document["type"])) if isinstance(document, dict) else "value"
         )
@@ -64,10 +65,7 @@ class _Codec:
         if schema_id not in self._parsed:
             from fastavro import parse_schema
 
-            document = self._document
-            if schema_id is not None:
-                document = self._former.get(schema_id, document)
-            self._parsed[schema_id] = parse_schema(document)
+            self._parsed[schema_id] = parse_schema(self._documents[schema_id])
         return self._parsed[schema_id]
 
     def write(self, value: Any) -> bytes:

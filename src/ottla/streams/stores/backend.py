@@ -28,7 +28,10 @@ class Backend(Protocol):
         """Set the value of a key; None removes it."""
 
     def items(self, first: bytes = b"", end: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the entries from a key on, up to another (exclusive), in the order of keys."""
+        """Yield the entries from a key on, up to another (exclusive), in the order of keys.
+
+        Entries may be set and removed meanwhile: a new key is not there, a removed one no more.
+        """
 
 
 class OrderedKeys:
@@ -87,7 +90,9 @@ class MemoryBackend:
         if self._order is None:
             self._order = OrderedKeys(self._data)
         for key in self._order.between(first, end):
-            yield key, self._data[key]
+            value = self._data.get(key)
+            if value is not None:
+                yield key, value
 
 
 Entry = tuple[int, int, bytes]

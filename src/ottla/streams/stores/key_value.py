@@ -56,7 +56,7 @@ class KeyValueStore:
 
     def all(self) -> Iterator[tuple[Any, Any]]:
         """Yield all entries, by the order of the keys' bytes."""
-        for key, value in list(self._backend.items()):
+        for key, value in self._backend.items():
             yield self._key.deserialize(key), self._read(value)
 
     def range(self, first: Any, last: Any) -> Iterator[tuple[Any, Any]]:
@@ -64,12 +64,12 @@ class KeyValueStore:
         low = None if first is None else key_bytes(self._key, first)
         high = None if last is None else key_bytes(self._key, last)
         end = None if high is None else high + b"\0"
-        for key, value in list(self._backend.items(low or b"", end)):
+        for key, value in self._backend.items(low or b"", end):
             yield self._key.deserialize(key), self._read(value)
 
     def prefix_scan(self, prefix: bytes) -> Iterator[tuple[Any, Any]]:
         """Yield the entries whose key's bytes start with a prefix."""
-        for key, value in list(self._backend.items(prefix, end_of_prefix(prefix))):
+        for key, value in self._backend.items(prefix, end_of_prefix(prefix)):
             yield self._key.deserialize(key), self._read(value)
 
     def approximate_num_entries(self) -> int:
