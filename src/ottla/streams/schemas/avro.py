@@ -29,7 +29,9 @@ _SIMPLE: Final = {
 def avro_serde(schema: Any, schema_id: int | None, former: Mapping[int, Any]) -> Serde:
     """Return the serde; a record is read with the schema that wrote it: this, or a former one."""
     document = _document(schema)
-    codec = _Codec(document, schema_id, {id_: _document(one) for id_, one in former.items()})
+    documents: dict[int | None, Any] = {id_: _document(one) for id_, one in former.items()}
+    documents[schema_id] = document
+    codec = _Codec(documents, schema_id, known_ids(schema_id, former))
     text = spark_type(document)
     for_columns = None if text is None else Serdes.json(schema=text)
     return Serde(f"avro {codec.name}", codec.write, codec.read, text, for_columns)
@@ -42,11 +44,10 @@ def _document(schema: Any) -> Any:
 class _Codec:
     """Reads and writes values; parsed schemas are not pickled."""
 
-    def __init__(self, document: Any, schema_id: int | None, former: dict[int, Any]) -> None:
-        self._schema_id = schema_id
-        self._documents = dict[int | None, Any](former)
-        self._documents[schema_id] = document
-        self._known = known_ids(schema_id, former)
+    def __init__(
+        self, documents: dict[int | None, Any], schema_id: int | None, known: list[int]
+    ) -> None:
+        self._documents, self._schema_id, self._known = documents, schema_id, known
         self._parsed: dict[int | None, Any] = {}
 
     @property
