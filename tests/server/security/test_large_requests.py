@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from ottla.errors import ErrorCode
-from ottla.protocol.apis.describe_share_group_offsets import DescribeShareGroupOffsetsRequest
+from ottla.protocol.apis.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsResponse,
+)
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from ottla.protocol.produce_values import ProduceValues
 from ottla.server.handlers.rights.groups import offset_fetch
@@ -21,6 +24,7 @@ FetchGroup = OffsetFetchRequest.OffsetFetchRequestGroup
 FetchTopic = FetchGroup.OffsetFetchRequestTopics
 ShareGroup = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
 ShareTopic = ShareGroup.DescribeShareGroupOffsetsRequestTopic
+Described = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
 Answered = OffsetFetchResponse.OffsetFetchResponseGroup
 
 
@@ -112,3 +116,18 @@ def test_a_group_that_is_named_twice_keeps_no_denied_topic(ctx: Any) -> None:
     assert [(one.name, one.partitions[0].error_code) for one in refused.topics] == [("x1", code)]
     assert not allowed.topics
     assert [one.name for one in rest.topics] == ["a2"]
+
+
+def test_a_share_group_that_is_named_twice_has_each_refusal_once(ctx: Any) -> None:
+    """Each of the two results has the topics that were refused in its part of the request."""
+    groups = [
+        ShareGroup(group_id="g", topics=[ShareTopic(topic_name=name, partitions=[0])])
+        for name in ("x1", "x2")
+    ]
+    finish: Any = describe_share_group_offsets(ctx, DescribeShareGroupOffsetsRequest(groups=groups))
+    results = [Described(group_id="g", topics=[]) for _ in groups]
+    response = finish(DescribeShareGroupOffsetsResponse(groups=results))
+    assert [[one.topic_name for one in group.topics] for group in response.groups] == [
+        ["x1"],
+        ["x2"],
+    ]

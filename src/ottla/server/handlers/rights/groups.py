@@ -5,7 +5,6 @@ Kafka: kafka.server.KafkaApis.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.controller.topic_names import is_topic_name
@@ -188,16 +187,10 @@ def offset_fetch(ctx: Context, request: Any) -> Finish | None:
         lambda one: group(group_id=one.group_id, topics=[], error_code=int(_DENIED)),
         "groups",
     )
-    refused: dict[str, deque[list[Any] | None]] = {}  # a request may name a group several times
-    for one in request.groups:
-        denied = None
-        if one.topics is not None:
-            one.topics, denied = split(one.topics, lambda topic: _may_describe(ctx, topic))
-        refused.setdefault(one.group_id, deque()).append(denied)
+    refused = [_cut_topics(ctx, one) for one in request.groups]  # a group may be named twice
 
     def finish(response: Any) -> Any:
-        for one in response.groups:
-            denied = refused[one.group_id].popleft()
+        for one, denied in zip(response.groups, refused, strict=True):
             if denied is None:
                 one.topics = [topic for topic in one.topics if _may_describe(ctx, topic)]
             elif not one.error_code:
@@ -205,6 +198,14 @@ def offset_fetch(ctx: Context, request: Any) -> Finish | None:
         return response if add is None else add(response)
 
     return finish
+
+
+def _cut_topics(ctx: Context, requested: Any) -> list[Any] | None:
+    """Take the denied topics out of a request and return them; None when it asks for all."""
+    if requested.topics is None:
+        return None
+    requested.topics, denied = split(requested.topics, lambda topic: _may_describe(ctx, topic))
+    return denied
 
 
 def _may_describe(ctx: Context, one: Any) -> bool:

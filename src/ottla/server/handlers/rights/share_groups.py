@@ -78,16 +78,16 @@ def describe_share_group_offsets(ctx: Context, request: Any) -> Finish:
         ),
         "groups",
     )
-    denied = {one.group_id: _cut_topics(ctx, one) for one in request.groups}
+    denied = [_cut_topics(ctx, one) for one in request.groups]  # a group may be named twice
 
     def finish(response: Any) -> Any:
-        for one in response.groups:
+        for one, cut in zip(response.groups, denied, strict=True):
             one.topics = [
                 topic
                 for topic in one.topics
                 if may_topic(ctx, Operation.DESCRIBE, topic.topic_name)
             ]
-            one.topics += denied.get(one.group_id, [])
+            one.topics += cut
         return response if add is None else add(response)
 
     return finish
