@@ -104,6 +104,26 @@ def test_segments_old_without_the_jump_are_deleted_at_once() -> None:
     assert log.held_back_count == 3
 
 
+@pytest.mark.parametrize("old_count", [48, 49, 50, 51])
+def test_a_check_of_several_slices_deletes_one_segment_for_the_jump(old_count: int) -> None:
+    """As many as a slice may delete were due: the next slice deletes none for the jump again."""
+    logs = LogSet(
+        [LogDirectory("/d", SimulatedDisk())], config_for=lambda _: ONE_A_SEGMENT, rng=Random(1)
+    )
+    logs.load(NOW_MS)
+    log = logs.get_or_create(TopicPartition("t", 0), topic_id=TOPIC_ID, now_ms=NOW_MS)
+    old = [NOW_MS - 2 * WEEK_MS + number for number in range(old_count)]
+    for timestamp in (*old, *(NOW_MS - number for number in (9, 8, 7, 6))):
+        put(log, timestamp=timestamp, now_ms=timestamp)
+    log.update_high_watermark(log.log_end_offset)
+    step = ClockStep(YEAR_MS, NOW_MS + YEAR_MS)
+    check = RetentionCheck(logs)
+    while check.step(NOW_MS + YEAR_MS + 1000, step, 1):
+        pass
+    assert check.deleted == old_count + 1
+    assert logs.is_holding_back
+
+
 def test_the_step_has_no_effect_on_what_came_after_it() -> None:
     """Once what was there before is gone, segments go by their own age, however many."""
     after = NOW_MS + YEAR_MS

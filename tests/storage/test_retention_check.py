@@ -142,6 +142,15 @@ def test_workers_read_the_age_of_old_segments() -> None:
     assert disk.reads > before
 
 
+def test_no_age_is_read_for_logs_that_keep_their_segments_for_ever() -> None:
+    """With retention.ms -1 only their size counts, which is in memory."""
+    disk = SimulatedDisk()
+    logs_of(disk, 1).shutdown()
+    logs = open_set(disk, config=SMALL)
+    assert list(logs)
+    assert RetentionCheck(logs).reads(1) == []
+
+
 def _last_batch(disk: SimulatedDisk) -> int:
     file = disk.open("t-1/00000000000000000000.log")
     return list(walk_file(file, 0, file.size()))[-1].position

@@ -9,6 +9,8 @@ Kafka: UnifiedLog.deleteOldSegments, which treats a clock jump as elapsed time.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -73,14 +75,22 @@ class Due(NamedTuple):
     """How many more are due only because of a clock jump: deleted in later checks."""
 
 
-def segments_to_delete(log: PartitionLog, now_ms: int, step: ClockStep | None = None) -> Due:
-    """Return the segments to delete by retention.ms, retention.bytes or the log start offset."""
+def segments_to_delete(
+    log: PartitionLog, now_ms: int, step: ClockStep | None = None, max_count: int | None = None
+) -> Due:
+    """Return the segments to delete by retention.ms, retention.bytes or the log start offset.
+
+    At most max_count; no segment after the next one is looked at. `held_back` is 0 when some are
+    left that need not be held back.
+    """
+    looked_at = None if max_count is None else max_count + 1
     found = Due([])
     if log.config.deletes_by_retention:
-        found = _by_time(log, now_ms, step)
-        by_size = _due(log, _above_size(log, log.config.retention_bytes))
+        found = _by_time(log, now_ms, step, looked_at)
+        by_size = _due(log, _above_size(log, log.config.retention_bytes), looked_at)
         found = _more(found, by_size)
-    return _more(found, _below(log, log.log_start_offset))
+    found = _more(found, _below(log, log.log_start_offset, looked_at))
+    return Due(found.segments[:max_count], found.held_back)
 
 
 def _more(found: Due, segments: list[Segment]) -> Due:
@@ -89,12 +99,12 @@ def _more(found: Due, segments: list[Segment]) -> Due:
     return Due(segments, max(0, found.held_back - more)) if more > 0 else found
 
 
-def _by_time(log: PartitionLog, now_ms: int, step: ClockStep | None) -> Due:
+def _by_time(log: PartitionLog, now_ms: int, step: ClockStep | None, max_count: int | None) -> Due:
     """Select old segments; of those that are old only because of a clock jump, one.
 
     That one is never the active segment, which in a small log holds all data.
     """
-    due = _due(log, _older_than(now_ms, log.config.retention_ms))
+    due = _due(log, _older_than(now_ms, log.config.retention_ms), max_count)
     if step is None or not due:
         return Due(due)
     is_old_anyway = _older_than(now_ms - step.size_ms, log.config.retention_ms)
@@ -133,11 +143,13 @@ def _above_size(log: PartitionLog, retention_bytes: int) -> Callable[[Segment], 
     return is_above
 
 
-def _due(log: PartitionLog, is_due: Callable[[Segment], bool]) -> list[Segment]:
+def _due(
+    log: PartitionLog, is_due: Callable[[Segment], bool], max_count: int | None
+) -> list[Segment]:
     """Select segments from the oldest on as long as they are due and replicated."""
     due: list[Segment] = []
     segments = log.segments
-    for number, segment in enumerate(segments):
+    for number, segment in enumerate(islice(segments, max_count)):
         end = segments.end_of(number, log.log_end_offset)
         is_empty_active = segment is segments.active and segment.size == 0
         if is_empty_active or log.high_watermark < end or not is_due(segment):
@@ -146,10 +158,7 @@ def _due(log: PartitionLog, is_due: Callable[[Segment], bool]) -> list[Segment]:
     return due
 
 
-def _below(log: PartitionLog, log_start_offset: int) -> list[Segment]:
+def _below(log: PartitionLog, log_start_offset: int, max_count: int | None) -> list[Segment]:
     """Select the segments that end at or below the start offset; never the active one."""
-    bases = log.segments.base_offsets
-    count = 0
-    while count + 1 < len(bases) and bases[count + 1] <= log_start_offset:
-        count += 1
-    return [log.segments[number] for number in range(count)]
+    count = max(bisect_right(log.segments.base_offsets, log_start_offset) - 1, 0)
+    return log.segments.ordered[:count][:max_count]

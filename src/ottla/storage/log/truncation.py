@@ -33,15 +33,14 @@ class LogTruncation:
         """Delete expired segments, at most max_count, and return how many.
 
         None while the log is paused. Their files are renamed now and removed after
-        file.delete.delay.ms. `held_back_count` has the number of segments that are due only because
-        of a clock jump.
+        file.delete.delay.ms. `held_back_count` is then the number of segments that are due only
+        because of a clock jump; 0 while max_count leaves others for the next call.
         """
         log = self._log
         if log.is_paused:
             return 0
-        due, held_back_count = segments_to_delete(log, now_ms, step)
+        due, held_back_count = segments_to_delete(log, now_ms, step, max_count)
         log.retention_checked(held_back_count)
-        due = due[:max_count]
         if not due:
             return 0
         try:

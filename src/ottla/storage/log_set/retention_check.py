@@ -53,7 +53,7 @@ class RetentionCheck:
         return [
             read
             for log in islice(reversed(self._waiting), max_count)
-            if table.holds(log) and log.config.deletes_by_retention
+            if table.holds(log) and _ages(log)
             if (read := oldest_timestamp(log)) is not None
         ]
 
@@ -70,7 +70,7 @@ class RetentionCheck:
         while len(self._waiting) > end:
             log = self._waiting.pop()
             count = self._check(log, now_ms, clock_step)
-            if count >= MAX_SEGMENTS_DELETED:
+            if count >= MAX_SEGMENTS_DELETED and not log.held_back_count:
                 self._waiting.append(log)
             if max_count is not None and count:
                 break
@@ -94,6 +94,11 @@ class RetentionCheck:
         log.release_idle()
         self.deleted += count
         return count
+
+
+def _ages(log: PartitionLog) -> bool:
+    """Whether segments are deleted by their age."""
+    return log.config.deletes_by_retention and log.config.retention_ms >= 0
 
 
 class ProducerExpiry:
