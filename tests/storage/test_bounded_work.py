@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import tracemalloc
 from random import Random
+from typing import TYPE_CHECKING
 
 from ottla.records.builder import encode_batch
 from ottla.records.compression import Compression
 from ottla.storage.batches import whole_batches
+from ottla.storage.cleaner.candidates import candidate_of
+from ottla.storage.cleaner.cleaning import CleanerLimits, Cleaning
 from ottla.storage.indexes.transaction_index import AbortedTransaction, TransactionIndex
 from ottla.storage.log.config import LogConfig
 from ottla.storage.log.inspection import inspect_log
@@ -16,6 +19,9 @@ from ottla.testing.disk import SimulatedDisk
 from ottla.types import TopicPartition
 from tests.storage.logs import NOW_MS, new_log, put
 from tests.storage.sets import make, open_set
+
+if TYPE_CHECKING:
+    import pytest
 
 RECORDS = 50_000
 
@@ -56,6 +62,29 @@ def test_retention_deletes_a_limited_number_of_segments_in_a_slice() -> None:
     assert log.log_start_offset == log.log_end_offset == count
 
 
+def reads_of_a_slice(count: int) -> int:
+    """Return how often the first slice reads, of a log with expired segments after a start."""
+    disk, config = SimulatedDisk(), LogConfig(segment_bytes=200, retention_ms=1)
+    logs = open_set(disk, config=config)
+    log = make(logs, TopicPartition("t", 0))
+    for _ in range(count):
+        put(log)
+    logs.shutdown()
+    logs = open_set(disk, config=config)
+    log = make(logs, TopicPartition("t", 0))
+    log.update_high_watermark(log.log_end_offset)
+    check = RetentionCheck(logs)
+    before = disk.reads
+    assert check.step(NOW_MS + 10, None, 1)
+    assert check.deleted == MAX_SEGMENTS_DELETED
+    return disk.reads - before
+
+
+def test_a_retention_slice_reads_no_segment_that_it_leaves() -> None:
+    """The age of an old segment is on the disk only, and a log may have thousands of them."""
+    assert reads_of_a_slice(4 * MAX_SEGMENTS_DELETED) == reads_of_a_slice(2 * MAX_SEGMENTS_DELETED)
+
+
 def test_the_search_for_batches_after_damage_reads_the_log_once() -> None:
     """Random bytes look like the header of a long batch often enough to read it all each time."""
     disk = SimulatedDisk()
@@ -94,3 +123,33 @@ def test_a_transaction_index_decodes_the_requested_entries_only() -> None:
     assert first == aborted[1235]
     assert peak < 100 * RECORDS
     assert index.entries() == aborted
+
+
+def test_a_copied_transaction_index_has_the_entries_of_its_time() -> None:
+    """A worker decodes it while the loop appends to the other one."""
+    index = TransactionIndex(SimulatedDisk(), "0.txnindex")
+    first, second = AbortedTransaction(7, 1, 5, 1), AbortedTransaction(7, 6, 9, 6)
+    index.append(first)
+    copy = index.copied()
+    index.append(second)
+    assert (copy.entries(), index.entries()) == ([first], [first, second])
+
+
+def test_a_cleaning_and_a_truncation_decode_no_aborted_transactions_on_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An active segment may have 100,000: that took the loop 0.1 s."""
+    disk = SimulatedDisk()
+    logs = open_set(disk, config=LogConfig(cleanup_policy=("compact",), segment_bytes=200))
+    log = make(logs, TopicPartition("t", 0))
+    for _ in range(5):
+        put(log)
+    log.segments.active.transaction_index.append(AbortedTransaction(7, 1, 3, 1))
+
+    def decoded(_index: TransactionIndex) -> list[AbortedTransaction]:
+        raise AssertionError
+
+    monkeypatch.setattr(TransactionIndex, "entries", decoded)
+    candidate = candidate_of(log, None, log.log_end_offset, NOW_MS)
+    Cleaning(candidate, CleanerLimits(1 << 20, 0.9, 1 << 16), now_ms=NOW_MS, seed=1)
+    assert log.segments.active.find_cut(log.log_end_offset - 1) is not None

@@ -121,7 +121,7 @@ class Cleaning:
         self._segments = [one for one in log.segments if one.base_offset < bound]
         self._copies = [one.reopened(log.config) for one in self._segments]
         self._later = [one.reopened(log.config) for one in log.segments if one.base_offset >= bound]
-        self._later_aborted = list(log.segments.active.transaction_index.entries())
+        self._active_index = log.segments.active.transaction_index.copied()
         self._producers = log.producer_state.entries_for_worker()
         self._scan: KeyScan
         self._aborted: list[AbortedTransaction] = []
@@ -204,12 +204,8 @@ class Cleaning:
 
     def _read_aborted(self) -> list[AbortedTransaction]:
         """Return the aborted transactions of the whole log: a marker may lie in a later segment."""
-        stored = [
-            entry
-            for one in (*self._copies, *self._later[:-1])
-            for entry in one.transaction_index.entries()
-        ]
-        return [*stored, *self._later_aborted]
+        stored = [one.transaction_index for one in (*self._copies, *self._later[:-1])]
+        return [entry for index in (*stored, self._active_index) for entry in index.entries()]
 
     # The map
 

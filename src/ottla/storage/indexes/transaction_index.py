@@ -50,9 +50,15 @@ class TransactionIndex:
         """Return all entries, oldest first; CorruptMessage when the file is invalid."""
         return [self._decoded(fields) for fields in ENTRY.iter_unpack(self._content())]
 
+    def copied(self) -> TransactionIndex:
+        """Return another object with the entries of now, for a worker; nothing is decoded."""
+        copy = TransactionIndex(self.directory, self.path)
+        copy._data = bytearray(self._content())
+        return copy
+
     def entries_from(self, offset: int) -> Iterator[AbortedTransaction]:
         """Yield the transactions that end at or after offset; CorruptMessage for an invalid one."""
-        for number in range(self._count_below(offset), self._count()):
+        for number in range(self.count_below(offset), self._count()):
             yield self._decoded(self._fields(number))
 
     def _count(self) -> int:
@@ -75,8 +81,11 @@ class TransactionIndex:
             raise CorruptMessage(f"{self.path} holds {entry} of version {version}")
         return entry
 
-    def _count_below(self, offset: int) -> int:
-        """Return how many transactions end before offset: they are in order of their markers."""
+    def count_below(self, offset: int) -> int:
+        """Return how many transactions end before offset: they are in order of their markers.
+
+        CorruptMessage when the file has no whole entries.
+        """
         return bisect_left(range(self._count()), offset, key=lambda number: self._fields(number)[3])
 
     def append(self, entry: AbortedTransaction) -> None:
@@ -88,7 +97,7 @@ class TransactionIndex:
 
     def truncate_to(self, offset: int) -> None:
         """Drop every transaction that ends at or after offset."""
-        kept_bytes = self._count_below(offset) * ENTRY.size
+        kept_bytes = self.count_below(offset) * ENTRY.size
         if kept_bytes < len(self._content()):
             self._truncate_file(kept_bytes)
             self._dirty = True

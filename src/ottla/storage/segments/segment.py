@@ -456,7 +456,7 @@ class Segment:
 
         Damaged indexes are rebuilt; CorruptMessage when the segment cannot be truncated.
         """
-        self.transaction_index.entries()
+        self.transaction_index.count_below(offset)
         try:
             self.offset_index.count_below(offset)
             self.time_index.count_below(offset)
