@@ -64,11 +64,14 @@ class RecordStream:
         count: int,
         on_piece: Callable[[int], None],
         write: Callable[[Buffer], None] | None = None,
+        *,
+        max_run_records: int | None = None,
     ) -> None:
         self._chunks = chunks
         self._count = count
         self._on_piece = on_piece
         self._write = write
+        self._max_run_records = max_run_records or _RUN_RECORDS
         self._view = memoryview(b"")
         self._position = 0
         self._index = 0
@@ -80,7 +83,7 @@ class RecordStream:
         while self._index < self._count:
             view, position, index = self._view, self._position, self._index
             count, end = slice_end(
-                view, position, min(_RUN_RECORDS, self._count - index), _RUN_BYTES
+                view, position, min(self._max_run_records, self._count - index), _RUN_BYTES
             )
             if count:
                 self._index, self._position = index + count, end

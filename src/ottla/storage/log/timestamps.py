@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.errors import CorruptMessage
 from ottla.protocol.offset_timestamps import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP,
@@ -18,18 +17,20 @@ from ottla.protocol.offset_timestamps import (
 )
 from ottla.records.batch import NO_TIMESTAMP, TimestampType
 from ottla.records.batches import batch_at
-from ottla.records.scan import outline_records, scan_records, slice_end
+from ottla.records.record_stream import LargeRecord, RecordStream
+from ottla.records.scan import outline_records, scan_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ottla.records.batch import RecordBatch
+    from ottla.records.record_stream import RecordRun
     from ottla.storage.batches import BatchHeader
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.segments.segment import Segment
 
 BATCH_LIMIT_BYTES: Final = 100 << 20
-_SLICE_RECORDS: Final = 1024
+_RUN_RECORDS: Final = 1024
 _MALFORMED: Final = 1  # as in records/scan.py, whose constants are C's where it is compiled
 
 
@@ -96,7 +97,7 @@ def _find_in_batch(
 
 
 def _times(batch: RecordBatch, timestamp: int) -> Iterator[tuple[int, int]]:
-    """Yield timestamp and offset of each record, except in slices that end before timestamp.
+    """Yield timestamp and offset of each record, except in runs that end before timestamp.
 
     A batch may hold millions of records: decoding all of them takes seconds.
     """
@@ -104,18 +105,32 @@ def _times(batch: RecordBatch, timestamp: int) -> Iterator[tuple[int, int]]:
         for record in batch.records(BATCH_LIMIT_BYTES):
             yield record.timestamp, record.offset
         return
-    payload = memoryview(batch.decompressed_payload(BATCH_LIMIT_BYTES))
-    has_append_time = batch.timestamp_type is TimestampType.LOG_APPEND_TIME
-    base, position, index = batch.base_timestamp, 0, 0
-    while index < batch.record_count:
-        most = min(_SLICE_RECORDS, batch.record_count - index)
-        count, end = slice_end(payload, position, most, len(payload))
-        if not count:
-            raise CorruptMessage("Incorrect declared batch size, premature EOF reached")
-        # whether the times are within a range, here 0 to 0, does not matter
-        flags, largest, _ = scan_records(payload, position, end, count, base, 0, 0, False, index)
-        if has_append_time or flags & _MALFORMED or largest >= timestamp:
-            for offset, delta, _, _ in outline_records(payload, position, end, index, count):
-                found = batch.max_timestamp if has_append_time else base + delta
-                yield found, batch.base_offset + offset
-        position, index = end, index + count
+    if not batch.record_count:  # compaction removed all records: there is nothing to decompress
+        return
+    chunks = iter((memoryview(batch.decompressed_payload(BATCH_LIMIT_BYTES)),))
+    is_log_append_time = batch.timestamp_type is TimestampType.LOG_APPEND_TIME
+    runs = RecordStream(
+        chunks, batch.record_count, lambda _pieces: None, max_run_records=_RUN_RECORDS
+    )
+    for run in runs:
+        if is_log_append_time or isinstance(run, LargeRecord) or _reaches(run, batch, timestamp):
+            for offset_delta, delta, _, _ in _outlines(run):
+                found = batch.max_timestamp if is_log_append_time else batch.base_timestamp + delta
+                yield found, batch.base_offset + offset_delta
+
+
+def _reaches(run: RecordRun, batch: RecordBatch, timestamp: int) -> bool:
+    """Whether a record of a run is as new as timestamp; also for records that are malformed."""
+    first_index, count, view, start, end = run
+    base = batch.base_timestamp
+    # whether the times are within a range, here 0 to 0, does not matter
+    flags, largest, _ = scan_records(view, start, end, count, base, 0, 0, False, first_index)
+    return bool(flags & _MALFORMED) or largest >= timestamp
+
+
+def _outlines(run: RecordRun | LargeRecord) -> list[tuple[int, int, int, int]]:
+    """Return the deltas and sizes of records; CorruptMessage when they are malformed."""
+    if isinstance(run, LargeRecord):
+        return [run[1:]]
+    first_index, count, view, start, end = run
+    return outline_records(view, start, end, first_index, count)
