@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 import urllib.request
-from typing import TYPE_CHECKING
+from collections import Counter
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,7 +21,13 @@ from ottla import (
     TopicPartition,
 )
 from ottla import ShareConsumer as Member
+from ottla.metrics.families import label_text
+from ottla.metrics.samples import Recent
+from ottla.replication.share.measures import ShareMeasures
+from ottla.replication.share.session import ShareSessionCache
+from ottla.server.metrics import shares
 from ottla.testing import Cluster
+from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -100,6 +108,43 @@ def test_groups_and_share_partitions_are_measured(cluster: Cluster) -> None:
     assert held[f"{GROUP}group_completed_rebalance_count"] >= 1
     assert held[f"{GROUP}offset_commit_count"] >= 1
     assert held[f"{GROUP}streams_group_rebalance_rate"] == 0
+
+
+def test_many_share_partitions_are_measured_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their labels too: the loop takes a turn after so many."""
+    calls: list[int] = [0]
+
+    def counted(**labels: object) -> str:
+        calls[-1] += 1
+        return label_text(**labels)
+
+    monkeypatch.setattr(shares, "label_text", counted)
+    partition = SimpleNamespace(
+        key=SimpleNamespace(group_id="g", topic_id=ZERO_UUID, partition=0),
+        lock_timeout_count=0,
+        in_flight_count=0,
+        batches=[],
+        measures=ShareMeasures(),
+    )
+    partitions: Any = _Partitions([partition] * 1700)
+    calls.extend(0 for one in shares.share_series(partitions) if one is None)
+    assert (max(calls), sum(calls)) == (500, 1700)
+
+
+class _Partitions(list[Any]):
+    """Share partitions of a broker without sessions."""
+
+    def __init__(self, partitions: list[Any]) -> None:
+        super().__init__(partitions)
+        self.sessions = ShareSessionCache(10)
+        self.load_times_ms = Recent()
+        self.acknowledged: Counter[Any] = Counter()
+        self.fetch_ratios: dict[str, Recent] = {}
+        self.acquire_times_ms: dict[str, Recent] = {}
+
+    def topic_name(self, _topic_id: object) -> str:
+        """Return the topic's name."""
+        return "t"
 
 
 def test_a_downgrade_of_share_groups_ends_their_sessions(cluster: Cluster) -> None:

@@ -59,14 +59,17 @@ def share_series(share: SharePartitions) -> Iterator[Series | None]:
             labels = quantile_labels(QUANTILES, group=group_id)
             yield Series(family, labels, (*recent.quantiles(), recent.total, recent.count))
     partitions = list(share)
-    names = []
+    names: list[dict[str, object]] = []
+    labels: list[str] = []
     for number, one in enumerate(partitions, 1):
         key = one.key
         topic = share.topic_name(key.topic_id)
-        names.append({"group": key.group_id, "topic": topic, "partition": key.partition})
+        name: dict[str, object] = {"group": key.group_id, "topic": topic}
+        name["partition"] = key.partition
+        names.append(name)
+        labels.append(label_text(**name))
         if number % _A_SLICE == 0:
             yield None
-    labels = tuple(label_text(**one) for one in names)
     yield None
     yield Series(_LOCKS, labels, [one.lock_timeout_count for one in partitions])
     yield Series(_RECORDS, labels, [one.in_flight_count for one in partitions])
