@@ -13,6 +13,7 @@ import pytest
 from ottla import KafkaError, NewTopic, TopicPartition
 from ottla.clients.admin.configs import ConfigResource, ResourceType
 from ottla.errors import ErrorCode
+from ottla.replication import directory_move
 from ottla.testing.simulation import SimulatedCluster
 from ottla.types import FileSlice
 from tests.simulation.test_cluster_replication import (
@@ -171,6 +172,31 @@ def test_a_read_that_fails_ends_the_move(monkeypatch: pytest.MonkeyPatch) -> Non
         assert await _values(cluster, 10) == [b"%d" % number for number in range(10)]
 
     cluster.run(work())
+
+
+def test_a_write_that_fails_ends_the_move(caplog: pytest.LogCaptureFixture) -> None:
+    """The line in the log does not call it a read."""
+    cluster = SimulatedCluster(43, nodes=1, config=CONFIG)
+
+    async def work() -> None:
+        await cluster.start()
+        await _create(cluster, 1)
+        await _produce(cluster, 0, 10)
+        node = cluster[1]
+        assert node.node is not None
+        moves = node.node.broker.moves
+
+        def fail(*_: object, **__: object) -> None:
+            raise OSError(errno.EIO, "the disk fails")
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(directory_move, "append_copied", fail)
+            assert await _move(cluster, node, _other(_place(node))) is None
+            await _until(lambda: moves.failed_count == 1)
+
+    cluster.run(work())
+    (line,) = [one for one in caplog.messages if "was not moved" in one]
+    assert "a disk failed: [Errno 5] the disk fails" in line
 
 
 @pytest.mark.parametrize("seed", range(8))

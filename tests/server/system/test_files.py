@@ -76,6 +76,23 @@ def test_short_writes_are_finished(
     assert file.read(0, 10) == b"1234567"
 
 
+def test_a_disk_that_takes_no_more_bytes_is_named(
+    directory: RealDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error of a full disk says of which file, as the system's own errors do."""
+    file = directory.open("a", create=True)
+    monkeypatch.setattr(os, "pwrite", lambda *_: 0)
+    for write in (
+        lambda: file.append([b"12"]),
+        lambda: file.write_at(0, b"12"),
+        lambda: directory.write_at("a", 0, b"12"),
+        lambda: directory.write_file_atomically("a", b"12"),
+    ):
+        with pytest.raises(OSError, match="takes no more bytes") as caught:
+            write()
+        assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, "a")
+
+
 def test_what_was_appended_is_cached(
     directory: RealDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

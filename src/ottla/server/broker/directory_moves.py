@@ -268,7 +268,7 @@ class DirectoryMoves:
                 self._logs.fail(log_dir, move.future.failure)
             self._failed(move, str(error))
         except OSError as error:
-            self._failed(move, f"its log cannot be read: {error}")
+            self._failed(move, f"a disk failed: {error}")
 
     def _failed(self, move: DirectoryMove, why: str) -> None:
         """End a move after an error; the next request or the next start continues it."""

@@ -74,7 +74,7 @@ class RealFile:
             if skip >= len(view):
                 skip -= len(view)
                 continue
-            for written in _writes(descriptor, self._end, view[skip:]):
+            for written in _writes(descriptor, self._end, view[skip:], self._path):
                 self._end += written
             skip = 0
 
@@ -83,7 +83,7 @@ class RealFile:
         descriptor = self._descriptor
         if descriptor < 0:
             descriptor = self._open()
-        _write_whole(descriptor, position, data)
+        _write_whole(descriptor, position, data, self._path)
         self._end = max(self._end, position + len(data))
 
     def read(self, position: int, size: int) -> bytes:
@@ -186,22 +186,22 @@ class RealFile:
         self._path = path
 
 
-def _writes(descriptor: int, position: int, data: Buffer) -> Iterator[int]:
+def _writes(descriptor: int, position: int, data: Buffer, path: str) -> Iterator[int]:
     """Write at a position until all is written; yield the size of each write."""
     view = memoryview(data)
     while view:
         written = os.pwrite(descriptor, view, position)
         if written == 0:
-            raise OSError(errno.ENOSPC, "the disk takes no more bytes")
+            raise OSError(errno.ENOSPC, "the disk takes no more bytes", path)
         yield written
         position += written
         view = view[written:]
 
 
-def _write_whole(descriptor: int, position: int, data: Buffer) -> None:
+def _write_whole(descriptor: int, position: int, data: Buffer, path: str) -> None:
     written = os.pwrite(descriptor, data, position)
     if written < len(data):
-        for _ in _writes(descriptor, position + written, memoryview(data)[written:]):
+        for _ in _writes(descriptor, position + written, memoryview(data)[written:], path):
             pass
 
 
@@ -238,7 +238,7 @@ class RealOpenDirectory:
         """Create a file or replace its content."""
         descriptor = self._open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
-            _write_whole(descriptor, 0, data)
+            _write_whole(descriptor, 0, data, name)
         finally:
             os.close(descriptor)
 
@@ -306,7 +306,7 @@ class RealDirectory:
         """Write into a file, created when missing, without keeping it open."""
         descriptor = os.open(self._prefix + path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            _write_whole(descriptor, position, data)
+            _write_whole(descriptor, position, data, path)
         finally:
             os.close(descriptor)
 
@@ -395,7 +395,7 @@ class RealDirectory:
             temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode | 0o200
         )
         try:
-            _write_whole(descriptor, 0, data)
+            _write_whole(descriptor, 0, data, path)
             if mode & 0o200 == 0:
                 os.fchmod(descriptor, mode)
             if sync:
