@@ -117,7 +117,7 @@ class AclControl:
 
     def _matches(self, acl_filter: AclFilter) -> Slices[dict[Uuid, Acl]]:
         """Return the entries that match a filter, by id."""
-        if _is_exact(acl_filter):
+        if acl_filter.matches_at_most_one:
             content: Any = acl_filter  # tuples of the same fields are equal
             known = self._ids.get(content)
             return {} if known is None else {known: self._by_id[known]}
@@ -129,17 +129,6 @@ class AclControl:
             some = entries[first : first + _ENTRIES_PER_SLICE]
             found.update({id_: acl for id_, acl in some if acl_filter.fits(acl)})
         return found
-
-
-def _is_exact(acl_filter: AclFilter) -> bool:
-    """Whether a filter can match one entry only: None, ANY and MATCH stand for several values."""
-    return (
-        None not in acl_filter
-        and acl_filter.resource_type != ResourceType.ANY
-        and acl_filter.pattern_type not in {PatternType.ANY, PatternType.MATCH}
-        and acl_filter.operation != Operation.ANY
-        and acl_filter.permission != Permission.ANY
-    )
 
 
 def acl_of(record: AccessControlEntryRecord) -> Acl:

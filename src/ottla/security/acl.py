@@ -119,6 +119,17 @@ class AclFilter(NamedTuple):
     operation: int
     permission: int
 
+    @property
+    def matches_at_most_one(self) -> bool:
+        """Whether it can match one entry only: None, ANY and MATCH stand for several values."""
+        return (
+            None not in self
+            and self.resource_type != ResourceType.ANY
+            and self.pattern_type not in {PatternType.ANY, PatternType.MATCH}
+            and self.operation != Operation.ANY
+            and self.permission != Permission.ANY
+        )
+
     def fits(self, acl: Acl) -> bool:
         """Whether the filter matches an entry."""
         return (

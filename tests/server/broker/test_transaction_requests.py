@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from ottla.coordinator.runtime.log import TransactionSupport
 from ottla.coordinator.transaction.decisions import ProducerKey
 from ottla.errors import ErrorCode, KafkaError
@@ -149,6 +151,8 @@ class Markers:
         self.turns: list[Callable[[], None]] = []
         """What is to be called in the next turn of the loop."""
         self.written: list[int] = []
+        self.broken = -1
+        """The partition at which an append raises an unexpected error."""
         flushes = SimpleNamespace(
             wait_for_overdue=lambda: {TopicPartition("a", 0): self.flush},
         )
@@ -163,6 +167,8 @@ class Markers:
         self._writer = MarkerWriter(replicas, {}, Expiries(self.timer), self.clock, 1000)
 
     def _append(self, index: int, *_: object, **__: object) -> tuple[Any, Any]:
+        if index == self.broken:
+            raise RuntimeError("a defect")
         self.written.append(index)
         return SimpleNamespace(last_offset=0), self._leader
 
@@ -218,3 +224,15 @@ def test_the_markers_of_a_large_request_are_written_in_slices() -> None:
     for wait, position in leader.waits:
         wait.acknowledged(position, ErrorCode.NONE)
     assert _codes(answer) == [ErrorCode.NONE] * 150
+
+
+@pytest.mark.parametrize("broken", [5, 100])
+def test_an_unexpected_error_fails_the_whole_request(broken: int) -> None:
+    """In any slice: the other coordinator repeats what it gets no result of."""
+    markers = Markers()
+    markers.broken = broken
+    answer = markers.write(150)
+    while markers.turns:
+        markers.turns.pop()()
+    with pytest.raises(RuntimeError, match="a defect"):
+        _ = answer.value

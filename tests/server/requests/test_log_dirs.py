@@ -30,9 +30,11 @@ def test_a_directory_whose_space_cannot_be_read_hides_no_other() -> None:
         table=SimpleNamespace(logs_in=lambda _dir: []),
         cordoned=frozenset(),
     )
-    ctx: Any = SimpleNamespace(broker=SimpleNamespace(logs=logs), client="10.0.0.1")
-    answer: Any = describe_log_dirs(ctx, DescribeLogDirsRequest(topics=None))
-    lost, good = answer.results
+    replicas = SimpleNamespace(call_soon=None)
+    broker = SimpleNamespace(logs=logs, replicas=replicas)
+    ctx: Any = SimpleNamespace(broker=broker, client="10.0.0.1")
+    answer = describe_log_dirs(ctx, DescribeLogDirsRequest(topics=None))
+    lost, good = answer.value.results
     assert (lost.log_dir, lost.error_code) == ("/lost", ErrorCode.UNKNOWN_SERVER_ERROR)
     assert (good.log_dir, good.error_code, good.total_bytes, good.usable_bytes) == (
         "/good",

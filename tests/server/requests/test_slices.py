@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.describe_acls import DescribeAclsRequest
 from ottla.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest
 from ottla.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-from ottla.purgatory.pending import Pending
-from ottla.server.handlers import log_dirs, offsets
+from ottla.security.acl import Operation, PatternType, Permission, ResourceType
+from ottla.server.handlers import acls, log_dirs, offsets
 from ottla.server.requests.slices import in_slices
 from ottla.types import TopicPartition
 
@@ -132,9 +133,53 @@ def test_log_directories_are_described_in_slices() -> None:
     assert max(bed.calls) <= log_dirs.PARTITIONS_IN_A_TURN < sum(bed.calls)
 
 
-def test_few_steps_are_answered_at_once() -> None:
-    """Without a Pending."""
-    assert in_slices(Bed().ctx, iter(range(3)), 4, "response") == "response"
+def test_access_control_entries_are_described_in_slices() -> None:
+    """A cluster may have 100,000; one that is removed in between is described still."""
+    bed = Bed()
+    records = {number: _Entry(bed, number) for number in range(3 * acls.ENTRIES_IN_A_TURN // 2)}
+    bed.ctx.broker.authorizer = "any"
+    bed.ctx.broker.image = SimpleNamespace(acls=SimpleNamespace(by_id=records))
+    request = DescribeAclsRequest(
+        resource_type_filter=ResourceType.TOPIC,
+        resource_name_filter=None,
+        pattern_type_filter=PatternType.ANY,
+        principal_filter=None,
+        host_filter=None,
+        operation=Operation.ANY,
+        permission_type=Permission.ANY,
+    )
+    answer = acls.describe_acls(bed.ctx, request)
+    del records[0]
+    (resource,) = bed.finish(answer).resources
+    assert resource.resource_name == "t"
+    assert len(resource.acls) == 3 * acls.ENTRIES_IN_A_TURN // 2
+    assert max(bed.calls) <= acls.ENTRIES_IN_A_TURN < sum(bed.calls)
+
+
+class _Entry:
+    """A record of an entry that is counted when it is read."""
+
+    resource_type = ResourceType.TOPIC
+    pattern_type = PatternType.LITERAL
+    host = "*"
+    operation = Operation.READ
+    permission_type = Permission.ALLOW
+    resource_name = "t"
+
+    def __init__(self, bed: Bed, number: int) -> None:
+        self._bed = bed
+        self._number = number
+
+    @property
+    def principal(self) -> str:
+        """A user of its own."""
+        self._bed.count()
+        return f"User:{self._number}"
+
+
+def test_few_steps_are_done_at_once() -> None:
+    """Without a turn of the loop."""
+    assert in_slices(Bed().turns.append, iter(range(3)), 4, "response").value == "response"
 
 
 def test_an_error_of_a_later_slice_fails_the_request() -> None:
@@ -145,7 +190,6 @@ def test_an_error_of_a_later_slice_fails_the_request() -> None:
         yield from range(5)
         raise RuntimeError("a defect")
 
-    answer = in_slices(bed.ctx, steps(), 4, "response")
-    assert isinstance(answer, Pending)
+    answer = in_slices(bed.turns.append, steps(), 4, "response")
     with pytest.raises(RuntimeError, match="a defect"):
         bed.finish(answer)

@@ -18,6 +18,7 @@ from ottla.purgatory.pending import Pending, Steps
 from ottla.records.control import encode_end_txn_marker
 from ottla.records.validator import AppendOrigin
 from ottla.replication.partition import ACKS_ALL
+from ottla.server.requests.slices import in_slices
 from ottla.storage.producers.append import EndTransactionMarker, TransactionAppend
 from ottla.types import TopicPartition
 
@@ -129,21 +130,31 @@ class MarkerWriter:
         """
         response = WriteTxnMarkersResponse(markers=[])
         answer: Steps[WriteTxnMarkersResponse] = Steps(lambda: response)
-        writing = _Writing(answer, [])
-        steps = self._steps(request, response, writing)
-        last: Pending[None] = Pending()
-        answer.add(last)
+        turns = self._turns(request, response, _Writing(answer, []))
+        written = in_slices(self._replicas.call_soon, turns, 1, response)
 
-        def run() -> None:
+        def fail(done: Pending[WriteTxnMarkersResponse]) -> None:
+            if done.error is not None:
+                answer.fail(done.error)
+
+        written.on_done(fail)
+        answer.add(written)
+        return answer.begin()
+
+    def _turns(
+        self,
+        request: WriteTxnMarkersRequest,
+        response: WriteTxnMarkersResponse,
+        writing: _Writing,
+    ) -> Iterator[None]:
+        """Write to PARTITIONS_IN_A_TURN partitions in each step."""
+        steps = self._steps(request, response, writing)
+        has_more = True
+        while has_more:
             has_more = sum(1 for _ in islice(steps, PARTITIONS_IN_A_TURN)) == PARTITIONS_IN_A_TURN
             self._await_acknowledgements(writing)
             if has_more:
-                self._replicas.call_soon(run)
-            else:
-                last.complete(None)
-
-        run()
-        return answer.begin()
+                yield
 
     def _await_acknowledgements(self, writing: _Writing) -> None:
         if not writing.awaited:

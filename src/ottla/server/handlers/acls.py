@@ -5,7 +5,7 @@ Kafka: org.apache.kafka.server.AclApis.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.controller.acls import acl_of, checked_filter
 from ottla.errors import ErrorCode, KafkaError
@@ -15,45 +15,57 @@ from ottla.protocol.apis.describe_acls import DescribeAclsRequest, DescribeAclsR
 from ottla.purgatory.pending import Pending
 from ottla.server.handlers.refusals import per_item_errors
 from ottla.server.requests.api import handles
+from ottla.server.requests.slices import in_slices
 
 if TYPE_CHECKING:
-    from ottla.security.acl import Acl
+    from collections.abc import Iterator
+
+    from ottla.protocol.records.metadata import AccessControlEntryRecord
+    from ottla.security.acl import AclFilter
     from ottla.server.requests.context import Context
+
+_Resource = DescribeAclsResponse.DescribeAclsResource
+ENTRIES_IN_A_TURN: Final = 1000
+"""At some 3 µs each."""
 
 
 @handles(DescribeAclsRequest)
-def describe_acls(ctx: Context, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    """List the entries that match a filter, by resource."""
+def describe_acls(ctx: Context, request: DescribeAclsRequest) -> Pending[DescribeAclsResponse]:
+    """List the entries that match a filter, by resource, in slices: there may be 100,000."""
     if ctx.broker.authorizer is None:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
     acl_filter = checked_filter(request)
-    by_resource: dict[tuple[int, str, int], list[Acl]] = {}
-    for record in ctx.broker.image.acls.by_id.values():
+    response = DescribeAclsResponse(error_message="", resources=[])
+    steps = _describe(list(ctx.broker.image.acls.by_id.values()), acl_filter, response)
+    return in_slices(ctx.broker.replicas.call_soon, steps, ENTRIES_IN_A_TURN, response)
+
+
+def _describe(
+    records: list[AccessControlEntryRecord], acl_filter: AclFilter, response: DescribeAclsResponse
+) -> Iterator[None]:
+    """Compare one entry with the filter in a step."""
+    resources: dict[tuple[int, str, int], _Resource] = {}
+    for record in records:
+        yield
         acl = acl_of(record)
-        if acl_filter.fits(acl):
-            key = acl.resource_type, acl.resource_name, acl.pattern_type
-            by_resource.setdefault(key, []).append(acl)
-    resource = DescribeAclsResponse.DescribeAclsResource
-    return DescribeAclsResponse(
-        error_message="",
-        resources=[
-            resource(
-                resource_type=kind,
-                resource_name=name,
-                pattern_type=pattern,
-                acls=[
-                    resource.AclDescription(
-                        principal=acl.principal,
-                        host=acl.host,
-                        operation=acl.operation,
-                        permission_type=acl.permission,
-                    )
-                    for acl in acls
-                ],
+        if not acl_filter.fits(acl):
+            continue
+        key = acl.resource_type, acl.resource_name, acl.pattern_type
+        resource = resources.get(key)
+        if resource is None:
+            kind, name, pattern = key
+            resource = resources[key] = _Resource(
+                resource_type=kind, resource_name=name, pattern_type=pattern, acls=[]
             )
-            for (kind, name, pattern), acls in by_resource.items()
-        ],
-    )
+            response.resources.append(resource)
+        resource.acls.append(
+            _Resource.AclDescription(
+                principal=acl.principal,
+                host=acl.host,
+                operation=acl.operation,
+                permission_type=acl.permission,
+            )
+        )
 
 
 @handles(CreateAclsRequest)

@@ -40,7 +40,7 @@ PARTITIONS_IN_A_TURN: Final = 500
 @handles(DescribeLogDirsRequest)
 def describe_log_dirs(
     ctx: Context, request: DescribeLogDirsRequest
-) -> DescribeLogDirsResponse | Pending[DescribeLogDirsResponse]:
+) -> Pending[DescribeLogDirsResponse]:
     """Report the partitions, their sizes and the disk space of each log directory."""
     requested = None
     if request.topics is not None:
@@ -53,7 +53,7 @@ def describe_log_dirs(
         if not result.error_code
         for step in _fill(ctx.broker, log_dir, result, requested)
     )
-    return in_slices(ctx, steps, PARTITIONS_IN_A_TURN, response)
+    return in_slices(ctx.broker.replicas.call_soon, steps, PARTITIONS_IN_A_TURN, response)
 
 
 def _describe(ctx: Context, log_dir: LogDirectory) -> Result:

@@ -55,9 +55,7 @@ EpochEndOffset = EpochTopicResult.EpochEndOffset
 
 
 @handles(ListOffsetsRequest)
-def list_offsets(
-    ctx: Context, request: ListOffsetsRequest
-) -> ListOffsetsResponse | Pending[ListOffsetsResponse]:
+def list_offsets(ctx: Context, request: ListOffsetsRequest) -> Pending[ListOffsetsResponse]:
     """Find offsets by timestamp or by the special timestamps -1 to -6.
 
     A worker first reads what a search by time needs from the disk.
@@ -67,14 +65,7 @@ def list_offsets(
         return _answer(ctx, request)
     answer: Pending[ListOffsetsResponse] = Pending()
 
-    def when_read(_none: object) -> None:
-        result = _answer(ctx, request)
-        if isinstance(result, Pending):
-            result.pass_to(answer)
-        else:
-            answer.complete(result)
-
-    _read_ahead(ctx, searches).on_done(when_read)
+    _read_ahead(ctx, searches).on_done(lambda _none: _answer(ctx, request).pass_to(answer))
     return answer
 
 
@@ -113,11 +104,10 @@ def _read_ahead(ctx: Context, searches: list[tuple[PartitionLog, int]]) -> Pendi
     return pending
 
 
-def _answer(
-    ctx: Context, request: ListOffsetsRequest
-) -> ListOffsetsResponse | Pending[ListOffsetsResponse]:
+def _answer(ctx: Context, request: ListOffsetsRequest) -> Pending[ListOffsetsResponse]:
     response = ListOffsetsResponse(topics=[])
-    return in_slices(ctx, _list_all(ctx, request, response), PARTITIONS_IN_A_TURN, response)
+    steps = _list_all(ctx, request, response)
+    return in_slices(ctx.broker.replicas.call_soon, steps, PARTITIONS_IN_A_TURN, response)
 
 
 def _list_all(
@@ -230,10 +220,11 @@ def _find(
 @handles(OffsetForLeaderEpochRequest)
 def offset_for_leader_epoch(
     ctx: Context, request: OffsetForLeaderEpochRequest
-) -> OffsetForLeaderEpochResponse | Pending[OffsetForLeaderEpochResponse]:
+) -> Pending[OffsetForLeaderEpochResponse]:
     """Return the end offset of each leader epoch, for truncation detection (KIP-320)."""
     response = OffsetForLeaderEpochResponse(topics=[])
-    return in_slices(ctx, _find_ends(ctx, request, response), PARTITIONS_IN_A_TURN, response)
+    steps = _find_ends(ctx, request, response)
+    return in_slices(ctx.broker.replicas.call_soon, steps, PARTITIONS_IN_A_TURN, response)
 
 
 def _find_ends(

@@ -32,7 +32,7 @@ PRODUCERS_IN_A_TURN: Final = 1_000
 @handles(DescribeProducersRequest)
 def describe_producers(
     ctx: Context, request: DescribeProducersRequest
-) -> DescribeProducersResponse | Pending[DescribeProducersResponse]:
+) -> Pending[DescribeProducersResponse]:
     """Describe the producers of partitions, PRODUCERS_IN_A_TURN in one turn of the loop."""
     response = DescribeProducersResponse(
         topics=[
@@ -52,7 +52,7 @@ def describe_producers(
         for partition in topic.partitions
         for step in _describe(ctx, topic.name, partition)
     )
-    return in_slices(ctx, steps, PRODUCERS_IN_A_TURN, response)
+    return in_slices(ctx.broker.replicas.call_soon, steps, PRODUCERS_IN_A_TURN, response)
 
 
 def _describe(ctx: Context, topic: str, response: PartitionResponse) -> Iterator[None]:

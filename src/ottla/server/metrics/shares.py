@@ -56,8 +56,8 @@ def share_series(share: SharePartitions) -> Iterator[Series | None]:
     yield Series(_LOAD_TIME, _QUANTILES, (*times.quantiles(), times.total, times.count))
     for family, of_groups in ((_RATIO, share.fetch_ratios), (_ACQUIRE, share.acquire_times_ms)):
         for group_id, recent in of_groups.items():
-            labels = quantile_labels(QUANTILES, group=group_id)
-            yield Series(family, labels, (*recent.quantiles(), recent.total, recent.count))
+            of_group = quantile_labels(QUANTILES, group=group_id)
+            yield Series(family, of_group, (*recent.quantiles(), recent.total, recent.count))
     partitions = list(share)
     names: list[dict[str, object]] = []
     labels: list[str] = []

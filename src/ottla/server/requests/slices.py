@@ -11,17 +11,20 @@ from typing import TYPE_CHECKING, TypeVar
 from ottla.purgatory.pending import Pending
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ottla.server.requests.context import Context
+    from collections.abc import Callable, Iterator
 
 T = TypeVar("T")
 
 
-def in_slices(ctx: Context, steps: Iterator[object], per_turn: int, response: T) -> T | Pending[T]:
+def in_slices(
+    call_soon: Callable[[Callable[[], None]], object],
+    steps: Iterator[object],
+    per_turn: int,
+    response: T,
+) -> Pending[T]:
     """Run the steps that fill a response, `per_turn` of them in each turn of the loop.
 
-    Return the response itself when the first turn is enough. An error of a step fails the request.
+    call_soon(callback) calls back in the next turn. An error of a step fails the request.
     """
     answer: Pending[T] = Pending()
 
@@ -32,9 +35,9 @@ def in_slices(ctx: Context, steps: Iterator[object], per_turn: int, response: T)
             answer.fail(error)
             return
         if has_more:
-            ctx.broker.replicas.call_soon(run)
+            call_soon(run)
         else:
             answer.complete(response)
 
     run()
-    return response if answer.done and answer.error is None else answer
+    return answer
