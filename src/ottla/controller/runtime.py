@@ -246,10 +246,9 @@ class ControllerRuntime:
         The Pending fails with KafkaError NOT_CONTROLLER where this node does not lead, and with
         any KafkaError that the operation raises.
         """
-        pending: Pending[T] = Pending()
         if not self.active:
-            pending.fail(KafkaError(ErrorCode.NOT_CONTROLLER, self._where_it_is()))
-            return pending
+            return Pending.failed(KafkaError(ErrorCode.NOT_CONTROLLER, self._where_it_is()))
+        pending: Pending[T] = Pending()
         try:
             result = operation()
             if isinstance(result, Generator):

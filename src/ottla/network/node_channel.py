@@ -243,7 +243,7 @@ class _Link:
             waiting.answer.fail(error)
             return
         sent = self.submit(request, now_ms, waiting.deadline_ms - now_ms, version)
-        sent.on_done(lambda done: _forward(done, waiting.answer))
+        sent.pass_to(waiting.answer)
 
     def _flush(self) -> None:
         outgoing: list[SendItem] = self._channel.outgoing
@@ -324,10 +324,3 @@ class _Link:
 def _name(node_id: int) -> str:
     """Name a node in log lines; bootstrap controllers have negative numbers."""
     return f"node {node_id}" if node_id >= 0 else "a bootstrap controller"
-
-
-def _forward(done: Pending[Any], answer: Pending[Any]) -> None:
-    if done.error is not None:
-        answer.fail(done.error)
-    else:
-        answer.complete(done.value)

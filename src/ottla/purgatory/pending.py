@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Self
 
 T = TypeVar("T")
@@ -17,7 +17,10 @@ _UNSET: Any = object()
 
 
 class Pending(Generic[T]):
-    """Holds a value or an exception; callbacks run on completion, in the order they were added."""
+    """Holds a value or an exception; callbacks run on completion, in the order they were added.
+
+    A callback must not raise: its error reaches the caller that completes this, not `error`.
+    """
 
     __slots__ = ("_callbacks", "_error", "_value")
 
@@ -107,9 +110,11 @@ class Pending(Generic[T]):
 
         def forward(done: Pending[T]) -> None:
             try:
-                result.complete(function(done.value))
+                value = function(done.value)
             except Exception as error:  # noqa: BLE001 - raised when the value is read
                 result.fail(error)
+            else:  # an error of a callback is not function's: it is raised here
+                result.complete(value)
 
         self.on_done(forward)
         return result
@@ -148,3 +153,11 @@ class Steps(Pending[T]):
         self._open -= 1
         if not self._open:
             self.complete(self._result())
+
+
+def all_done(steps: Iterable[Pending[Any]]) -> Pending[None]:
+    """Return what is complete when the last step is, whether or not some failed."""
+    result: Steps[None] = Steps(lambda: None)
+    for step in steps:
+        result.add(step)
+    return result.begin()

@@ -35,14 +35,11 @@ def gather_begun(
     """Gather parts that are begun one after the other."""
     result: Pending[R] = Pending()
 
-    def all_done(done: Pending[R]) -> None:
-        result.complete(done.value)
-
     def all_begun(done: Pending[list[Pending[T]]]) -> None:
         if done.error is not None:
             result.fail(done.error)
         else:
-            gather(done.value, combine).on_done(all_done)
+            gather(done.value, combine).pass_to(result)
 
     begun.on_done(all_begun)
     return result

@@ -210,15 +210,13 @@ class SharePartition:
 
     def initialize(self) -> Pending[None]:
         """Read the persisted state, once; fails with KafkaError where that fails."""
-        pending: Pending[None] = Pending()
         if self.phase is Phase.ACTIVE:
             return Pending.of(None)
-        if self.phase in (Phase.FAILED, Phase.FENCED):
-            code = ErrorCode.FENCED_STATE_EPOCH
-            if self.phase is Phase.FAILED:
-                code = ErrorCode.UNKNOWN_SERVER_ERROR
-            pending.fail(KafkaError(code))
-            return pending
+        if self.phase is Phase.FENCED:
+            return Pending.failed(KafkaError(ErrorCode.FENCED_STATE_EPOCH))
+        if self.phase is Phase.FAILED:
+            return Pending.failed(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+        pending: Pending[None] = Pending()
         self._waiting.append(pending)
         if self.phase is Phase.EMPTY:
             self.phase = Phase.INITIALIZING
@@ -325,13 +323,12 @@ class SharePartition:
         self, changes: Sequence[PersistedBatch], error: Exception | None
     ) -> Pending[None]:
         """Persist changes that were begun, or undo them after an error; fails with the error."""
-        pending: Pending[None] = Pending()
         if error is not None:
             self._complete(changes, is_persisted=False)
-            pending.fail(error)
-            return pending
+            return Pending.failed(error)
         if not changes:
             return Pending.of(None)
+        pending: Pending[None] = Pending()
 
         def persisted(done: Pending[None]) -> None:
             self._complete(changes, is_persisted=done.error is None)

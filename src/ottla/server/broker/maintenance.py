@@ -14,7 +14,7 @@ from ottla.server.broker.disk_space import SpaceWatch
 from ottla.server.system.timers import next_aligned_tick
 from ottla.storage.log.retention import ClockJumpDetector
 from ottla.storage.log_set.checkpoint_queue import LOGS_IN_A_TURN, CheckpointJob
-from ottla.storage.log_set.jobs import run_reads
+from ottla.storage.log_set.jobs import run_timestamp_reads
 from ottla.storage.log_set.retention_check import SLICE_LOGS, ProducerExpiry, RetentionCheck
 
 if TYPE_CHECKING:
@@ -194,13 +194,8 @@ class Maintenance:
         check = self._check
         reads = [] if check is None else check.reads(SLICE_LOGS)
 
-        def completed(_none: object) -> None:
-            for one in reads:
-                one.done()
-            _attempt(self._check_slice)
-
-        jobs = [(one.volume, one.read) for one in reads]
-        run_reads(jobs, self._run_on_volume).on_done(completed)
+        read = run_timestamp_reads(reads, self._run_on_volume)
+        read.on_done(lambda _done: _attempt(self._check_slice))
 
     def _check_slice(self) -> None:
         """Check some logs; a check that fails ends, and the next interval starts a new one."""

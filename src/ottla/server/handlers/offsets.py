@@ -26,7 +26,7 @@ from ottla.purgatory.pending import Pending
 from ottla.server.requests.api import handles
 from ottla.server.requests.slices import in_slices
 from ottla.storage.log.timestamp_reads import largest_timestamps, place_of_timestamp
-from ottla.storage.log_set.jobs import run_reads
+from ottla.storage.log_set.jobs import run_reads, run_timestamp_reads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,20 +87,15 @@ def _read_ahead(ctx: Context, searches: list[tuple[PartitionLog, int]]) -> Pendi
     run_on_volume = ctx.broker.run_on_volume
     reads = [read for log, _ in searches if (read := largest_timestamps(log)) is not None]
 
-    def completed(_none: object) -> None:
-        pending.complete(None)
-
     def read_places(_none: object) -> None:
-        for one in reads:
-            one.done()
         places = [
             (log.directory.volume, place)
             for log, timestamp in searches
             if (place := place_of_timestamp(log, timestamp)) is not None
         ]
-        run_reads(places, run_on_volume).on_done(completed)
+        run_reads(places, run_on_volume).pass_to(pending)
 
-    run_reads([(one.volume, one.read) for one in reads], run_on_volume).on_done(read_places)
+    run_timestamp_reads(reads, run_on_volume).on_done(read_places)
     return pending
 
 

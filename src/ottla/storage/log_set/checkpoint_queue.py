@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.purgatory.pending import Pending, Steps
+from ottla.purgatory.pending import Pending, all_done
 from ottla.storage.directories.checkpoints import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_CHECKPOINT,
@@ -395,7 +395,4 @@ def write_all(
     checkpoints: Sequence[DurableCheckpoint], run_on_volume: RunOnVolume
 ) -> Pending[None]:
     """Write checkpoints in workers; complete when the last is done, whether or not some failed."""
-    steps: Steps[None] = Steps(lambda: None)
-    for checkpoint in checkpoints:
-        steps.add(checkpoint.start(run_on_volume))
-    return steps.begin()
+    return all_done(one.start(run_on_volume) for one in checkpoints)

@@ -9,10 +9,12 @@ from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.purgatory.pending import Pending, Steps
+from ottla.purgatory.pending import Pending, all_done
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
+
+    from ottla.storage.log.timestamp_reads import TimestampRead
 
     RunOnVolume = Callable[
         [Hashable, Callable[[], None], Callable[[None, Exception | None], None]],
@@ -47,10 +49,7 @@ def run_now(job: StorageJob) -> None:
 
 def run_all(jobs: Iterable[StorageJob], run_on_volume: RunOnVolume) -> Pending[None]:
     """Run jobs in workers; complete when the last is done, whether or not some failed."""
-    steps: Steps[None] = Steps(lambda: None)
-    for job in jobs:
-        steps.add(_submitted(job.volume, job.run, run_on_volume, job.done))
-    return steps.begin()
+    return all_done(_submitted(one.volume, one.run, run_on_volume, one.done) for one in jobs)
 
 
 def run_reads(
@@ -60,10 +59,25 @@ def run_reads(
     by_volume: defaultdict[Hashable, list[Callable[[], None]]] = defaultdict(list)
     for volume, read in reads:
         by_volume[volume].append(read)
-    steps: Steps[None] = Steps(lambda: None)
-    for volume, calls in by_volume.items():
-        steps.add(_submitted(volume, partial(_call_each, calls), run_on_volume))
-    return steps.begin()
+    return all_done(
+        _submitted(volume, partial(_call_each, calls), run_on_volume)
+        for volume, calls in by_volume.items()
+    )
+
+
+def run_timestamp_reads(
+    reads: Sequence[TimestampRead], run_on_volume: RunOnVolume
+) -> Pending[None]:
+    """Run reads in workers, then apply their results; complete after that."""
+    result: Pending[None] = Pending()
+
+    def completed(_none: object) -> None:
+        for one in reads:
+            one.done()
+        result.complete(None)
+
+    run_reads([(one.volume, one.read) for one in reads], run_on_volume).on_done(completed)
+    return result
 
 
 def _submitted(

@@ -5,10 +5,11 @@ Kafka: KafkaApis.{handleAcknowledgements, validateAcknowledgementBatches}.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.purgatory.pending import Pending
+from ottla.purgatory.pending import Steps
 from ottla.replication.share.acknowledging import Acknowledgement
 from ottla.replication.share.environment import SharePartitionKey
 from ottla.replication.share.session import TopicIdPartition
@@ -18,6 +19,7 @@ from ottla.types import AcknowledgeType
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from ottla.purgatory.pending import Pending
     from ottla.server.requests.context import Context
 
 _RENEW_FROM: Final = 2
@@ -51,34 +53,26 @@ def acknowledge_all(
     """Apply all acknowledgements of a request; the result has an error or None for each."""
     can_renew = ctx.api_version >= _RENEW_FROM and request.is_renew_ack
     results: dict[TopicIdPartition, KafkaError | None] = {}
-    answer: Pending[dict[TopicIdPartition, KafkaError | None]] = Pending()
-    requested = _requested(request.topics)
-    left = len(requested) + 1
+    answer: Steps[dict[TopicIdPartition, KafkaError | None]] = Steps(lambda: results)
 
-    def part_done() -> None:
-        nonlocal left
-        left -= 1
-        if not left:
-            answer.complete(results)
-
-    def finish(one: TopicIdPartition, error: Exception | None) -> None:
+    def note(one: TopicIdPartition, done: Pending[None]) -> None:
+        error = done.error
         if error is not None and not isinstance(error, KafkaError):
             error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         results[one] = error
-        part_done()
 
-    for one, batches in requested.items():
+    for one, batches in _requested(request.topics).items():
         code = partition_error(ctx, one)
         if code is None and not _is_valid(ctx, batches, can_renew=can_renew):
             code = ErrorCode.INVALID_REQUEST
         if code is not None:
-            finish(one, KafkaError(code))
+            results[one] = KafkaError(code)
             continue
         key = SharePartitionKey(group_id, one.topic_id, one.partition)
         done = ctx.broker.share.acknowledge(key, member_id, batches)
-        done.on_done(lambda result, one=one: finish(one, result.error))  # type: ignore[misc] # the loop's value
-    part_done()
-    return answer
+        done.on_done(partial(note, one))
+        answer.add(done)
+    return answer.begin()
 
 
 def _requested(topics: Iterable[Any]) -> Mapping[TopicIdPartition, list[Acknowledgement]]:
