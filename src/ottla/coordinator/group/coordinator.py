@@ -12,7 +12,6 @@ from ottla.coordinator.group import conversion, group_admin
 from ottla.coordinator.group.classic.join_call import make_join
 from ottla.coordinator.group.consumer import describe as consumer_describe
 from ottla.coordinator.group.consumer.validation import check_request, check_size_of_names
-from ottla.coordinator.group.context import RequestContext, allow_all
 from ottla.coordinator.group.descriptions import Descriptions
 from ottla.coordinator.group.offsets.requests import OffsetRequests
 from ottla.coordinator.group.offsets.transactional import TransactionalOffsets
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
 
     from ottla.clock import Clock
     from ottla.coordinator.group.config import GroupCoordinatorConfig
+    from ottla.coordinator.group.context import RequestContext
     from ottla.coordinator.group.share.persister import SharePersister
     from ottla.coordinator.runtime import CoordinatorLog, EndTransaction
     from ottla.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse
@@ -297,66 +297,41 @@ class GroupCoordinator:
     # ---------------------------------------------------------------- offsets
 
     def offset_commit(
-        self,
-        request: OffsetCommitRequest,
-        context: RequestContext,
-        *,
-        may_read: Callable[[str], bool] = allow_all,
+        self, request: OffsetCommitRequest, context: RequestContext
     ) -> Pending[OffsetCommitResponse]:
-        """Commit offsets of the topics that may_read allows."""
-        return self._offsets.commit(request, context, may_read)
+        """Commit offsets."""
+        return self._offsets.commit(request, context)
 
     def txn_offset_commit(
-        self,
-        request: TxnOffsetCommitRequest,
-        context: RequestContext,
-        *,
-        may_read: Callable[[str], bool] = allow_all,
+        self, request: TxnOffsetCommitRequest, context: RequestContext
     ) -> Pending[TxnOffsetCommitResponse]:
         """Commit offsets as part of a producer's transaction."""
-        return self._transactional.commit(request, context, may_read)
+        return self._transactional.commit(request, context)
 
     def offset_fetch(
-        self,
-        request: OffsetFetchRequest,
-        context: RequestContext,
-        *,
-        may_describe: Callable[[str], bool] = allow_all,
-        may_describe_group: Callable[[str], bool] = allow_all,
+        self, request: OffsetFetchRequest, context: RequestContext
     ) -> Pending[OffsetFetchResponse]:
         """Fetch committed offsets of one group or, from version 8 on, of several."""
-        return self._offsets.fetch(request, context, may_describe, may_describe_group)
+        return self._offsets.fetch(request, context)
 
     def offset_delete(
-        self,
-        request: OffsetDeleteRequest,
-        _context: RequestContext,
-        *,
-        may_read: Callable[[str], bool] = allow_all,
+        self, request: OffsetDeleteRequest, _context: RequestContext
     ) -> Pending[OffsetDeleteResponse]:
         """Delete committed offsets of topics that the group does not read."""
-        return self._offsets.delete(request, may_read)
+        return self._offsets.delete(request)
 
     # ---------------------------------------------------------------- groups
 
     def list_groups(
-        self,
-        request: ListGroupsRequest,
-        _context: RequestContext,
-        *,
-        may_describe: Callable[[str], bool] = allow_all,
+        self, request: ListGroupsRequest, _context: RequestContext
     ) -> Pending[ListGroupsResponse]:
-        """List the groups that this node coordinates; may_describe hides the others' names."""
+        """List the groups that this node coordinates."""
         listed = self._runtime.read_all(
             lambda shard, epoch: shard.groups.ids_at(epoch),
             lambda shard, epoch, ids: group_admin.list_groups(
                 shard.groups, ids, request.states_filter, request.types_filter, epoch
             ),
-        ).then(
-            lambda found: ListGroupsResponse(
-                groups=[group for group in found if may_describe(group.group_id)]
-            )
-        )
+        ).then(lambda found: ListGroupsResponse(groups=list(found)))
         return recover(
             listed,
             lambda error: ListGroupsResponse(error_code=operation_error(error), groups=[]),

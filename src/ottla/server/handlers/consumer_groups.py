@@ -67,6 +67,4 @@ def consumer_group_describe(
         groups = [undescribed(name, code) for name in request.group_ids]
         return Pending.of(ConsumerGroupDescribeResponse(groups=groups))
     answer = ctx.broker.groups.consumer_group_describe(request, _context(ctx))
-    if not request.include_authorized_operations:
-        return answer
-    return with_group_operations(ctx, answer)
+    return with_group_operations(ctx, request, answer)

@@ -180,8 +180,7 @@ def describe_groups(
 ) -> Pending[DescribeGroupsResponse]:
     """Describe states and members."""
     answer = ctx.broker.groups.describe_groups(request, _context(ctx))
-    is_with_operations = request.include_authorized_operations
-    return with_group_operations(ctx, answer) if is_with_operations else answer
+    return with_group_operations(ctx, request, answer)
 
 
 @handles(DeleteGroupsRequest)

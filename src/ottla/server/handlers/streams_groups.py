@@ -115,5 +115,4 @@ def streams_group_describe(
         groups = [undescribed(name, code) for name in request.group_ids]
         return Pending.of(StreamsGroupDescribeResponse(groups=groups))
     answer = ctx.broker.groups.streams.describe(request)
-    is_with_operations = request.include_authorized_operations
-    return with_group_operations(ctx, answer) if is_with_operations else answer
+    return with_group_operations(ctx, request, answer)

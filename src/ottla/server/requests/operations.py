@@ -18,8 +18,10 @@ OMITTED: Final = -0x8000_0000
 """The value for operations that were not requested."""
 
 
-def with_group_operations(ctx: Context, answer: Pending[T]) -> Pending[T]:
-    """Return a response that describes groups, with the operations that the client may do."""
+def with_group_operations(ctx: Context, request: Any, answer: Pending[T]) -> Pending[T]:
+    """Return a response that describes groups, with the client's operations where requested."""
+    if not request.include_authorized_operations:
+        return answer
 
     def fill(response: Any) -> Any:
         for group in response.groups:

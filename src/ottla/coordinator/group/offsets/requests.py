@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.shard import GroupShard
     from ottla.coordinator.runtime import CoordinatorRuntime
 
-    Allowed = Callable[[str], bool]
     CommitTopic = OffsetCommitRequest.OffsetCommitRequestTopic
     CommitPartition = CommitTopic.OffsetCommitRequestPartition
     DeleteTopic = OffsetDeleteRequest.OffsetDeleteRequestTopic
@@ -60,14 +59,14 @@ class OffsetRequests:
     # ---------------------------------------------------------------- commit
 
     def commit(
-        self, request: OffsetCommitRequest, context: RequestContext, may_read: Allowed
+        self, request: OffsetCommitRequest, context: RequestContext
     ) -> Pending[OffsetCommitResponse]:
-        """Commit offsets of existing, allowed partitions; refused ones are answered first."""
+        """Commit offsets of existing partitions; refused ones are answered first."""
         uses_ids = context.api_version >= TOPIC_ID_VERSION
         good: list[CommitTopic] = []
         refused: dict[tuple[str, Uuid], commit.ResponseTopic] = {}
         for topic in request.topics:
-            code = self._resolve(topic, may_read, uses_ids=uses_ids)
+            code = self._resolve(topic, uses_ids=uses_ids)
             known, unknown = self._known(topic) if not code else ([], topic.partitions)
             if code or unknown:  # a refused topic is listed, with or without partitions
                 code = code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -98,16 +97,14 @@ class OffsetRequests:
         answer = recover(pending, refuse)
         return answer.then(merge) if refused else answer
 
-    def _resolve(self, topic: CommitTopic, may_read: Allowed, *, uses_ids: bool) -> ErrorCode:
-        """Fill in the name or the id; the order of the checks hides unauthorized topics."""
+    def _resolve(self, topic: CommitTopic, *, uses_ids: bool) -> ErrorCode:
+        """Fill in the name or the id."""
         if uses_ids:
             name = self._topics.topic_name(topic.topic_id)
             if name is None:
                 return ErrorCode.UNKNOWN_TOPIC_ID
             topic.name = name
-        if not may_read(topic.name):
-            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        if not uses_ids:
+        else:
             topic_id = self._topics.topic_id(topic.name)
             if topic_id is None:
                 return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -125,25 +122,15 @@ class OffsetRequests:
     # ---------------------------------------------------------------- fetch
 
     def fetch(
-        self,
-        request: OffsetFetchRequest,
-        context: RequestContext,
-        may_describe: Allowed,
-        may_describe_group: Allowed,
+        self, request: OffsetFetchRequest, context: RequestContext
     ) -> Pending[OffsetFetchResponse]:
         """Fetch the offsets of each group in the request; up to version 7 there is one."""
         version = context.api_version
         requested = request.groups if version >= MANY_GROUPS_VERSION else [_as_group(request)]
-        parts = []
-        for group in requested:
-            if may_describe_group(group.group_id):
-                part = self._fetch_group(
-                    group, may_describe, version, require_stable=request.require_stable
-                )
-            else:
-                code = ErrorCode.GROUP_AUTHORIZATION_FAILED
-                part = Pending.of(_group_error(group, code, version))
-            parts.append(part)
+        require_stable = request.require_stable
+        parts = [
+            self._fetch_group(one, version, require_stable=require_stable) for one in requested
+        ]
 
         def combine(
             results: list[Pending[offset_fetch.ResponseGroup]],
@@ -156,12 +143,12 @@ class OffsetRequests:
         return gather(parts, combine)
 
     def _fetch_group(
-        self, group: FetchGroup, may_describe: Allowed, version: int, *, require_stable: bool
+        self, group: FetchGroup, version: int, *, require_stable: bool
     ) -> Pending[offset_fetch.ResponseGroup]:
         fetches_all = group.topics is None
         refused: list[offset_fetch.ResponseTopic] = []
         if group.topics is not None:
-            group.topics, refused = self._resolve_fetch(group.topics, may_describe, version)
+            group.topics, refused = self._resolve_fetch(group.topics, version)
         partition = self._partition_for(group.group_id)
 
         def read(shard: GroupShard, epoch: int) -> offset_fetch.ResponseGroup:
@@ -169,7 +156,7 @@ class OffsetRequests:
 
         def in_version(response: offset_fetch.ResponseGroup) -> offset_fetch.ResponseGroup:
             if fetches_all and not response.error_code:
-                response.topics = self._visible(response.topics, may_describe, version)
+                response.topics = self._existing(response.topics, version)
             if not response.error_code:
                 response.topics += refused
             return response
@@ -180,7 +167,7 @@ class OffsetRequests:
         ).then(in_version)
 
     def _resolve_fetch(
-        self, topics: list[FetchTopic], may_describe: Allowed, version: int
+        self, topics: list[FetchTopic], version: int
     ) -> tuple[list[FetchTopic], list[offset_fetch.ResponseTopic]]:
         good, refused = [], []
         for topic in topics:
@@ -190,39 +177,29 @@ class OffsetRequests:
                     refused.append(_fetch_error(topic, ErrorCode.UNKNOWN_TOPIC_ID))
                     continue
                 topic.name = name
-            if may_describe(topic.name):
-                good.append(topic)
-            else:
-                refused.append(_fetch_error(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            good.append(topic)
         return good, refused
 
-    def _visible(
-        self, topics: list[offset_fetch.ResponseTopic], may_describe: Allowed, version: int
+    def _existing(
+        self, topics: list[offset_fetch.ResponseTopic], version: int
     ) -> list[offset_fetch.ResponseTopic]:
-        """Leave out unauthorized topics and, for requests by id, deleted ones."""
-        shown = []
+        """Leave out deleted topics for requests by id, and fill in the ids of the others."""
+        if version < TOPIC_ID_VERSION:
+            return topics
         for topic in topics:
-            if not may_describe(topic.name):
-                continue
-            if version >= TOPIC_ID_VERSION:
-                topic.topic_id = self._topics.topic_id(topic.name) or ZERO_UUID
-                if not topic.topic_id:
-                    continue
-            shown.append(topic)
-        return shown
+            topic.topic_id = self._topics.topic_id(topic.name) or ZERO_UUID
+        return [topic for topic in topics if topic.topic_id]
 
     # ---------------------------------------------------------------- delete
 
-    def delete(
-        self, request: OffsetDeleteRequest, may_read: Allowed
-    ) -> Pending[OffsetDeleteResponse]:
-        """Delete offsets of existing, allowed partitions; a group error replaces all others."""
+    def delete(self, request: OffsetDeleteRequest) -> Pending[OffsetDeleteResponse]:
+        """Delete offsets of existing partitions; a group error replaces all others."""
         if not request.group_id:
             return Pending.of(_delete_failed(ErrorCode.INVALID_GROUP_ID))
         refused: dict[str, removal.ResponseTopic] = {}
         good: list[DeleteTopic] = []
         for topic in request.topics:
-            known, unknown, code = self._deletable(topic, may_read)
+            known, unknown, code = self._deletable(topic)
             if code or unknown:
                 code = code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 _merge(refused, topic.name, _delete_error(topic.name, unknown, code))
@@ -248,11 +225,9 @@ class OffsetRequests:
         ).then(merge)
 
     def _deletable(
-        self, topic: DeleteTopic, may_read: Allowed
+        self, topic: DeleteTopic
     ) -> tuple[list[DeletePartition], list[DeletePartition], ErrorCode]:
         """Return the existing partitions, the others, and the error of the whole topic."""
-        if not may_read(topic.name):
-            return [], topic.partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if self._topics.topic_id(topic.name) is None:
             return [], topic.partitions, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         known: list[DeletePartition] = []

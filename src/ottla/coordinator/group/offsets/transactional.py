@@ -49,13 +49,10 @@ class TransactionalOffsets:
         self._log = log
 
     def commit(
-        self,
-        request: TxnOffsetCommitRequest,
-        context: RequestContext,
-        may_read: Callable[[str], bool],
+        self, request: TxnOffsetCommitRequest, context: RequestContext
     ) -> Pending[TxnOffsetCommitResponse]:
-        """Commit offsets of existing, allowed partitions; refused ones are answered first."""
-        good, refused = self._split(request, may_read)
+        """Commit offsets of existing partitions; refused ones are answered first."""
+        good, refused = self._split(request)
         if not good:
             return Pending.of(TxnOffsetCommitResponse(topics=refused))
         if not request.group_id:
@@ -75,16 +72,11 @@ class TransactionalOffsets:
 
         return recover(written, refuse).then(merge)
 
-    def _split(
-        self, request: TxnOffsetCommitRequest, may_read: Callable[[str], bool]
-    ) -> tuple[list[_Topic], list[_Answer]]:
+    def _split(self, request: TxnOffsetCommitRequest) -> tuple[list[_Topic], list[_Answer]]:
         """Return the topics with partitions that exist, and the answers of all others."""
         good: list[_Topic] = []
         refused: list[_Answer] = []
         for topic in request.topics:
-            if not may_read(topic.name):
-                refused.append(_answer(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-                continue
             exists = [
                 self._topics.has_partition(topic.name, one.partition_index)
                 for one in topic.partitions
@@ -114,13 +106,7 @@ class TransactionalOffsets:
                 partition,
                 lambda shard: transactional_commit(shard.groups, request, self._topics),
                 TransactionalProducer(producer_id, epoch, verified.value),
-            ).on_done(finish)
-
-        def finish(done: Pending[TxnOffsetCommitResponse]) -> None:
-            if done.error is not None:
-                answer.fail(done.error)
-            else:
-                answer.complete(done.value)
+            ).pass_to(answer)
 
         support = _support(context.api_version)
         self._log.verify_transaction(

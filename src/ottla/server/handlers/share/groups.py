@@ -59,5 +59,4 @@ def share_group_describe(
         return Pending.of(ShareGroupDescribeResponse(groups=groups))
     context = RequestContext(ctx.client_id, ctx.client_host, ctx.api_version)
     answer = ctx.broker.groups.share.describe(request, context)
-    is_with_operations = request.include_authorized_operations
-    return with_group_operations(ctx, answer) if is_with_operations else answer
+    return with_group_operations(ctx, request, answer)
