@@ -7,11 +7,15 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.time.Duration;
 import java.util.*;
+import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.common.serialization.*;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.*;
 import org.apache.kafka.streams.kstream.*;
+import org.apache.kafka.streams.processor.PunctuationType;
+import org.apache.kafka.streams.processor.api.*;
+import org.apache.kafka.streams.processor.api.Record;
 import org.apache.kafka.streams.state.*;
 import org.apache.kafka.streams.test.TestRecord;
 
@@ -53,11 +57,14 @@ public class StreamsOracle {
         StringDeserializer read = new StringDeserializer();
         try (TopologyTestDriver driver = new TopologyTestDriver(topology, settings)) {
             Map<String, TestInputTopic<String, String>> inputs = new HashMap<>();
+            int number = 0;
             for (JsonNode one : test.get("inputs")) {
                 String topic = one.get(0).asText();
+                RecordHeaders headers = new RecordHeaders();
+                headers.add("n", String.valueOf(number++).getBytes());
                 inputs.computeIfAbsent(topic, name -> driver.createInputTopic(name, write, write))
                     .pipeInput(new TestRecord<>(text(one.get(1)), text(one.get(2)),
-                        new RecordHeaders(), one.get(3).asLong()));
+                        headers, one.get(3).asLong()));
             }
             ArrayNode outputs = answer.putArray("outputs");
             for (JsonNode topic : test.get("outputs")) {
@@ -66,10 +73,18 @@ public class StreamsOracle {
                 while (!output.isEmpty()) {
                     TestRecord<String, String> record = output.readRecord();
                     outputs.addArray().add(topic.asText()).add(record.key()).add(record.value())
-                        .add(record.timestamp());
+                        .add(record.timestamp()).add(headers(record));
                 }
             }
         }
+    }
+
+    static String headers(TestRecord<String, String> record) {
+        StringBuilder found = new StringBuilder();
+        for (Header one : record.headers()) {
+            found.append(one.key()).append(new String(one.value())).append(' ');
+        }
+        return found.toString();
     }
 
     static String text(JsonNode node) {
@@ -105,8 +120,10 @@ public class StreamsOracle {
         }
 
         Materialized stored(JsonNode step) {
-            Materialized found = step.has("store")
-                ? Materialized.as(step.get("store").asText()) : Materialized.with(null, null);
+            Materialized found = !step.has("store") ? Materialized.with(null, null)
+                : step.has("history")
+                ? Materialized.as(Stores.persistentVersionedKeyValueStore(step.get("store").asText(), ms(step, "history")))
+                : Materialized.as(step.get("store").asText());
             return found.withKeySerde(Serdes.String()).withValueSerde(Serdes.String());
         }
 
@@ -131,7 +148,27 @@ public class StreamsOracle {
                 case "merge": return ((KStream<String, String>) of(step, "of")).merge(of(step, "with"));
                 case "repartition": return ((KStream<String, String>) of(step, "of")).repartition();
                 case "branch": return ((KStream<String, String>) of(step, "of")).split().branch((k, v) -> v != null && v.length() == 1).defaultBranch().entrySet().stream().filter(one -> one.getKey().endsWith("1")).findFirst().get().getValue();
-                case "to_table": return ((KStream<String, String>) of(step, "of")).toTable();
+                case "to_table": return step.has("store")
+                    ? ((KStream<String, String>) of(step, "of")).toTable(stored(step))
+                    : ((KStream<String, String>) of(step, "of")).toTable();
+                case "process": return ((KStream<String, String>) of(step, "of")).process(new Counting(step));
+                case "process_values": return ((KStream<String, String>) of(step, "of")).processValues(() -> new CountingValues());
+                case "peek": return ((KStream<String, String>) of(step, "of")).peek((k, v) -> { });
+                case "filter_not": return ((KStream<String, String>) of(step, "of")).filterNot((k, v) -> v != null && v.length() % 2 == 1);
+                case "flat_map": return ((KStream<String, String>) of(step, "of")).flatMap((k, v) -> v == null ? List.of() : List.of(KeyValue.pair(v, k), KeyValue.pair(k, v)));
+                case "unlimited_windows": return windowed(step, ((KGroupedStream<String, String>) of(step, "of")).windowedBy(UnlimitedWindows.of().startOn(java.time.Instant.ofEpochMilli(step.get("start").asLong()))));
+                case "table_transform": return step.has("store")
+                    ? ((KTable<String, String>) of(step, "of")).transformValues(() -> new Transform(), stored(step))
+                    : ((KTable<String, String>) of(step, "of")).transformValues(() -> new Transform());
+                case "cogroup_windows": {
+                    KGroupedStream<String, String> left = of(step, "of"), right = of(step, "with");
+                    CogroupedKStream<String, String> both = left.<String>cogroup((k, v, a) -> a + "l" + v).cogroup(right, (k, v, a) -> a + "r" + v);
+                    switch (step.get("kind").asText()) {
+                        case "time": return both.windowedBy(TimeWindows.ofSizeAndGrace(ms(step, "size"), ms(step, "grace")).advanceBy(ms(step, "advance"))).aggregate(() -> "", stored(step));
+                        case "sliding": return both.windowedBy(SlidingWindows.ofTimeDifferenceAndGrace(ms(step, "size"), ms(step, "grace"))).aggregate(() -> "", stored(step));
+                        default: return both.windowedBy(SessionWindows.ofInactivityGapAndGrace(ms(step, "size"), ms(step, "grace"))).aggregate(() -> "", (k, a, b) -> a + b, stored(step));
+                    }
+                }
                 case "group_by_key": return ((KStream<String, String>) of(step, "of")).groupByKey();
                 case "group_by": return ((KStream<String, String>) of(step, "of")).groupBy((k, v) -> v == null ? null : v.substring(0, 1));
                 case "count": return counts(((KGroupedStream<String, String>) of(step, "of")).count(counted(step)));
@@ -221,6 +258,67 @@ public class StreamsOracle {
                 found = found.emitStrategy(EmitStrategy.onWindowClose());
             }
             return found.aggregate(() -> "", (k, v, a) -> a + "," + v, stored(step));
+        }
+
+        /** Appends the number of a key's records; every ten ms of stream time it writes all numbers. */
+        static class Counting implements org.apache.kafka.streams.processor.api.ProcessorSupplier<String, String, String, String> {
+            final JsonNode step;
+
+            Counting(JsonNode step) {
+                this.step = step;
+            }
+
+            public Set<StoreBuilder<?>> stores() {
+                return Set.of(Stores.keyValueStoreBuilder(Stores.inMemoryKeyValueStore("counts"), Serdes.String(), Serdes.String()));
+            }
+
+            void all(KeyValueStore<String, String> counts, ProcessorContext<String, String> context, long time) {
+                try (KeyValueIterator<String, String> found = step.get("reverse").asBoolean() ? counts.reverseAll() : counts.all()) {
+                    while (found.hasNext()) {
+                        KeyValue<String, String> one = found.next();
+                        context.forward(new Record<>(one.key, one.value + "at" + time, time));
+                    }
+                }
+            }
+
+            public Processor<String, String, String, String> get() {
+                return new Processor<>() {
+                    ProcessorContext<String, String> context;
+                    KeyValueStore<String, String> counts;
+
+                    public void init(ProcessorContext<String, String> given) {
+                        context = given;
+                        counts = given.getStateStore("counts");
+                        given.schedule(Duration.ofMillis(10), PunctuationType.STREAM_TIME, time -> all(counts, context, time));
+                    }
+
+                    public void process(Record<String, String> record) {
+                        String key = record.key() == null ? "none" : record.key();
+                        String before = counts.get(key);
+                        counts.put(key, record.value() == null ? null : before == null ? "1" : before + "1");
+                        context.forward(record.withValue(record.value() + before + context.currentStreamTimeMs()));
+                    }
+                };
+            }
+        }
+
+        static class CountingValues extends ContextualFixedKeyProcessor<String, String, String> {
+            public void process(FixedKeyRecord<String, String> record) {
+                context().forward(record.withValue(record.value() + context().recordMetadata().get().offset()));
+                context().forward(record.withTimestamp(record.timestamp() + 1));
+            }
+        }
+
+        static class Transform implements ValueTransformerWithKey<String, String, String> {
+            public void init(org.apache.kafka.streams.processor.ProcessorContext context) {
+            }
+
+            public String transform(String key, String value) {
+                return value == null ? null : value.startsWith("c") ? null : key + value;
+            }
+
+            public void close() {
+            }
         }
 
         KTable<String, String> counts(KTable<String, Long> table) {

@@ -8,20 +8,28 @@ from ottla.streams import (
     EmitStrategy,
     JoinWindows,
     Materialized,
+    Processor,
+    ProcessorContext,
+    PunctuationType,
+    Record,
     Serdes,
     SessionWindows,
     SlidingWindows,
+    Stores,
     StreamsBuilder,
     StreamsConfig,
     Suppressed,
     TimeWindows,
     Topology,
+    UnlimitedWindows,
+    ValueTransformer,
 )
 from ottla.testing.pipeline_driver import PipelineDriver
 
 Step = dict[str, Any]
 Input = tuple[str, str | None, str | None, int]
-Output = tuple[str, str | None, str | None, int]
+Output = tuple[str, str | None, str | None, int, str]
+"""A record's topic, key, value, timestamp and headers."""
 
 
 def join(left: str | None, right: str | None) -> str:
@@ -59,6 +67,63 @@ def counts(table: Any) -> Any:
     return table.map_values(str)
 
 
+def headers_text(record: Record) -> str:
+    """Return a record's headers as text."""
+    return "".join(f"{name}{(data or b'').decode()} " for name, data in record.headers)
+
+
+def text(value: str | None) -> str:
+    """Return a value as Java appends it."""
+    return "null" if value is None else value
+
+
+class Counting(Processor):
+    """Appends the number of a key's records; every ten ms of stream time it writes all numbers."""
+
+    def __init__(self, *, is_reverse: bool) -> None:
+        self.is_reverse = is_reverse
+
+    def init(self, context: ProcessorContext) -> None:
+        """Open the store and schedule the punctuation."""
+        super().init(context)
+        self.counts = context.get_state_store("counts")
+        context.schedule(10, PunctuationType.STREAM_TIME, self.write_all)
+
+    def write_all(self, time: int) -> None:
+        """Forward all numbers."""
+        found = self.counts.reverse_all() if self.is_reverse else self.counts.all()
+        for key, value in found:
+            self.context.forward(Record(key, f"{value}at{time}", time))
+
+    def process(self, record: Record) -> None:
+        """Process a record."""
+        key = "none" if record.key is None else record.key
+        before = self.counts.get(key)
+        self.counts.put(key, None if record.value is None else (before or "") + "1")
+        stream_time = self.context.current_stream_time_ms()
+        value = f"{text(record.value)}{text(before)}{stream_time}"
+        self.context.forward(record.with_value(value))
+
+
+class CountingValues(Processor):
+    """Forwards a record with its offset in the topic, and again a moment later."""
+
+    def process(self, record: Record) -> None:
+        """Process a record."""
+        place = self.context.record_metadata()
+        offset = -1 if place is None else place.offset  # in a punctuation
+        self.context.forward(record.with_value(f"{text(record.value)}{offset}"))
+        self.context.forward(record.with_timestamp(record.timestamp + 1))
+
+
+class Transform(ValueTransformer):
+    """Transforms the values of a table."""
+
+    def transform(self, key: str, value: str | None) -> str | None:
+        """Return the value after its key; none for values that start with c."""
+        return None if value is None or value.startswith("c") else key + value
+
+
 class Build:
     """Builds a topology of steps."""
 
@@ -79,7 +144,8 @@ class Build:
 
     def stored(self, step: Step) -> Materialized:
         """Return the form of a step's store."""
-        return Materialized(step.get("store"), Serdes.string(), Serdes.string())
+        history = step.get("history")
+        return Materialized(step.get("store"), Serdes.string(), Serdes.string(), history_ms=history)
 
     def named(self, step: Step) -> Materialized | None:
         """Return the form of a step's store if it has a name."""
@@ -104,7 +170,14 @@ class Build:
             "map": lambda it: it.map(lambda k, v: (f"{'null' if k is None else k}k", v)),
             "merge": lambda it: it.merge(self.of(step, "with")),
             "repartition": lambda it: it.repartition(),
-            "to_table": lambda it: it.to_table(),
+            "to_table": lambda it: it.to_table(materialized=self.named(step)),
+            "process_values": lambda it: it.process_values(CountingValues),
+            "peek": lambda it: it.peek(lambda _key, _value: None),
+            "filter_not": lambda it: it.filter_not(has_odd_length),
+            "flat_map": lambda it: it.flat_map(lambda k, v: [] if v is None else [(v, k), (k, v)]),
+            "table_transform": lambda it: it.transform_values(
+                Transform, materialized=self.named(step)
+            ),
             "group_by_key": lambda it: it.group_by_key(),
             "group_by": lambda it: it.group_by(first_letter),
             "count": lambda it: counts(it.count(materialized=self.counted(step))),
@@ -136,6 +209,29 @@ class Build:
         """Aggregate in sliding windows."""
         size, grace = step["size"], step["grace"]
         return self.windowed(step, SlidingWindows.of_time_difference_and_grace(size, grace))
+
+    def op_unlimited_windows(self, step: Step) -> Any:
+        """Aggregate in the window without an end."""
+        return self.windowed(step, UnlimitedWindows.of().start_on(step["start"]))
+
+    def op_process(self, step: Step) -> Any:
+        """Process with a store and a punctuation."""
+        self.builder.add_state_store(Stores.key_value("counts", Serdes.string(), Serdes.string()))
+        return self.of(step).process(lambda: Counting(is_reverse=step["reverse"]), "counts")
+
+    def op_cogroup_windows(self, step: Step) -> Any:
+        """Aggregate two streams together in windows."""
+        first = self.of(step).cogroup(lambda _, v, a: f"{a}l{text(v)}")
+        both = first.cogroup(self.of(step, "with"), lambda _, v, a: f"{a}r{text(v)}")
+        size, grace, stored = step["size"], step["grace"], self.stored(step)
+        if step["kind"] == "session":
+            sessions = SessionWindows.of_inactivity_gap_and_grace(size, grace)
+            merger = lambda _, a, b: a + b  # noqa: E731 - as in Java
+            return both.windowed_by(sessions).aggregate(str, merger, materialized=stored)
+        windows: Any = SlidingWindows.of_time_difference_and_grace(size, grace)
+        if step["kind"] == "time":
+            windows = TimeWindows.of_size_and_grace(size, grace).advance_by(step["advance"])
+        return both.windowed_by(windows).aggregate(str, materialized=stored)
 
     def windowed(self, step: Step, windows: Any) -> Any:
         """Aggregate in windows."""
@@ -199,8 +295,8 @@ class Build:
 
     def op_cogroup(self, step: Step) -> Any:
         """Aggregate two streams together."""
-        first = self.of(step).cogroup(lambda _, v, a: f"{a}l{v}")
-        both = first.cogroup(self.of(step, "with"), lambda _, v, a: f"{a}r{v}")
+        first = self.of(step).cogroup(lambda _, v, a: f"{a}l{text(v)}")
+        both = first.cogroup(self.of(step, "with"), lambda _, v, a: f"{a}r{text(v)}")
         return both.aggregate(str, materialized=self.stored(step))
 
     def join_of(self, step: Step) -> Any:
@@ -223,12 +319,13 @@ def run(
     """Return what a topology writes; with `restart_after` its state is written in between."""
     with PipelineDriver(built(steps)) as driver:
         for number, (topic, key, value, timestamp) in enumerate(inputs, start=1):
-            driver.input_topic(topic).pipe(key, value, timestamp)
+            headers = (("n", b"%d" % (number - 1)),)
+            driver.input_topic(topic).pipe(key, value, timestamp, headers)
             if restart_after and number % restart_after == 0:
                 driver.restart()
         text = Serdes.string()
         return [
-            (name, one.key, one.value, one.timestamp)
+            (name, one.key, one.value, one.timestamp, headers_text(one))
             for name in outputs
             for one in driver.output_topic(name, text, text).read_all()
         ]

@@ -28,7 +28,8 @@ class Generator:
     def stream(self, topic: str) -> str:
         """Return a stream after some operators without state."""
         it = self.step("stream", topic=topic)
-        kinds = ("filter", "map_values", "select_key", "flat_map_values", "map", "branch")
+        kinds = ["filter", "map_values", "select_key", "flat_map_values", "map", "branch"]
+        kinds += ["peek", "filter_not", "flat_map"]
         for _ in range(self.random.choice((0, 0, 1, 2))):
             it = self.step(self.random.choice((*kinds, "repartition")), of=it)
         return it
@@ -45,7 +46,8 @@ class Generator:
         it = self.step("table", topic=topic, **store)
         for number in range(random.choice((0, 0, 1, 2))):
             store = {"store": f"{topic}-store{number}"} if random.random() < 0.5 else {}
-            it = self.step(random.choice(("table_filter", "table_map_values")), of=it, **store)
+            ops = ("table_filter", "table_map_values", "table_transform")
+            it = self.step(random.choice(ops), of=it, **store)
         return it
 
     def grouped(self, topic: str = "in0") -> str:
@@ -172,6 +174,131 @@ class Generator:
         it = self.step("stream_table_join", **sides, **self.any_join("inner", "left"))
         self.steps.append({"op": "to", "of": it, "topic": "out"})
 
+    def versioned(self, topic: str) -> str:
+        """Return a table whose store has a history."""
+        random = self.random
+        fields: dict[str, Any] = {"store": f"{topic}-versions"}
+        fields["history"] = random.choice((0, 10, 50))
+        if random.random() < 0.5:
+            it = self.step("table", topic=topic, **fields)
+        else:
+            it = self.step("to_table", of=self.step("stream", topic=topic), **fields)
+        if random.random() < 0.3:
+            op = random.choice(("table_filter", "table_map_values"))
+            fields["store"] += "-2"
+            it = self.step(op, of=it, **(fields if random.random() < 0.5 else {}))
+        return it
+
+    def versioned_join(self) -> None:
+        """Add a join of a stream with a table that has a history."""
+        sides = {"of": self.keyed("in0"), "with": self.versioned("in1")}
+        it = self.step("stream_table_join", **sides, **self.any_join("inner", "left"))
+        self.steps.append({"op": "to", "of": it, "topic": "out"})
+
+    def versioned_tables(self) -> None:
+        """Add joins and aggregations of tables that have a history."""
+        random = self.random
+        it = self.versioned("in0")
+        if random.random() < 0.7:
+            other = self.versioned("in1") if random.random() < 0.7 else self.table("in1")
+            op = random.choice(("table_join", "foreign_key_join"))
+            kinds = ("inner", "left", "outer") if op == "table_join" else ("inner", "left")
+            it = self.step(op, of=it, **{"with": other}, **self.any_join(*kinds))
+        elif random.random() < 0.5:
+            it = self.step("table_group_by", of=it)
+            it = self.step(random.choice(("table_aggregate", "table_count")), of=it)
+        self.write(it)
+
+    def versioned_aggregation(self) -> None:
+        """Add an aggregation of a stream into a store that has a history."""
+        op = self.random.choice(("reduce", "aggregate"))
+        history = self.random.choice((0, 10, 50))
+        self.write(self.step(op, of=self.grouped(), store="versions", history=history))
+
+    def processors(self) -> None:
+        """Add processors with a store and a punctuation."""
+        # not after a repartition: Kafka's test driver makes its task one with that before
+        it = self.step(self.random.choice(("map", "flat_map", "filter")), of=self.keyed("in0"))
+        it = self.step("process", of=it, reverse=self.random.random() < 0.5)
+        if self.random.random() < 0.5:
+            it = self.step("process_values", of=it)
+        self.steps.append({"op": "to", "of": it, "topic": "out"})
+
+    def transformed(self) -> None:
+        """Add tables whose values are transformed."""
+        store = {"store": "transformed"} if self.random.random() < 0.5 else {}
+        it = self.step("table_transform", of=self.table("in0"), **store)
+        if self.random.random() < 0.5:
+            it = self.step("table_filter", of=it)
+        if self.random.random() < 0.5:
+            it = self.step("table_group_by", of=it)
+            it = self.step("table_aggregate", of=it)
+        self.write(it)
+
+    def other_windows(self) -> None:
+        """Add windows of several streams, and the window without an end."""
+        random = self.random
+        if random.random() < 0.3:
+            grouped = self.grouped()
+            start = random.choice((0, 30))
+            it = self.step("unlimited_windows", of=grouped, start=start, close=False)
+        else:
+            fields = {"size": random.choice((5, 20)), "grace": random.choice((0, 5))}
+            kind = random.choice(("time", "sliding", "session"))
+            sides = {"of": self.grouped("in0"), "with": self.grouped("in1")}
+            it = self.step("cogroup_windows", kind=kind, advance=5, **sides, **fields)
+        if random.random() < 0.3 and self.steps[-1]["op"] == "cogroup_windows":
+            it = self.step("suppress", of=it)
+        self.write(it, windowed=True)
+
+    def two_joins(self) -> None:
+        """Add joins of one stream with two tables, and a grouping of it."""
+        stream = self.keyed("in0")
+        table, other = self.table("in1"), self.step("to_table", of=self.stream("in2"))
+        kinds = ("inner", "left")
+        joined = [
+            self.step("stream_table_join", of=stream, **{"with": one}, **self.any_join(*kinds))
+            for one in (table, other)
+        ]
+        it = self.step("merge", of=joined[0], **{"with": joined[1]})
+        self.steps.append({"op": "to", "of": it, "topic": "out"})
+        if self.random.random() < 0.5:
+            grouped = self.step("group_by_key", of=stream)
+            self.write(self.step("aggregate", of=grouped))
+
+    def versioned_results(self) -> None:
+        """Add a table that an aggregation or a join has made with a history, and its join."""
+        random = self.random
+        fields = {"store": "made", "history": random.choice((0, 10, 50))}
+        kind = random.choice(("aggregate", "table_join", "table_aggregate", "cogroup"))
+        if kind == "aggregate":
+            it = self.step("aggregate", of=self.grouped("in1"), **fields)
+        elif kind == "cogroup":
+            sides = {"of": self.grouped("in1"), "with": self.grouped("in2")}
+            it = self.step("cogroup", **sides, **fields)
+        elif kind == "table_aggregate":
+            it = self.step("table_group_by", of=self.table("in1"))
+            it = self.step("table_aggregate", of=it, **fields)
+        else:
+            sides = {"of": self.versioned("in1"), "with": self.versioned("in2")}
+            store = fields if random.random() < 0.5 else {}
+            it = self.step("table_join", **sides, **self.any_join(), **store)
+        if random.random() < 0.3:
+            it = self.step("table_join", of=it, **{"with": self.versioned("in3")}, kind="outer")
+            self.write(it)
+            return
+        sides = {"of": self.keyed("in0"), "with": it}
+        it = self.step("stream_table_join", **sides, **self.any_join("inner", "left"))
+        self.steps.append({"op": "to", "of": it, "topic": "out"})
+
+    def self_join(self) -> None:
+        """Add a join of a stream with itself."""
+        random = self.random
+        fields = {name: random.choice((0, 5, 15)) for name in ("before", "after", "grace")}
+        it = self.keyed("in0")
+        it = self.step("stream_join", of=it, **{"with": it}, **self.any_join(), **fields)
+        self.steps.append({"op": "to", "of": it, "topic": "out"})
+
     def inputs(self, count: int = 40) -> list[Input]:
         """Return records, some late, some without key or value."""
         random, time, found = self.random, 0, []
@@ -205,4 +332,13 @@ KINDS = (
     "foreign_key_join",
     "cogroup",
     "to_table",
+    "versioned_join",
+    "versioned_tables",
+    "versioned_aggregation",
+    "processors",
+    "transformed",
+    "other_windows",
+    "self_join",
+    "two_joins",
+    "versioned_results",
 )

@@ -26,7 +26,12 @@ if TYPE_CHECKING:
     from ottla.streams.dsl.stream import KStream
     from ottla.streams.dsl.table import GlobalKTable, KTable
     from ottla.streams.errors import SerializationException, StreamsException, TopologyException
-    from ottla.streams.processor import Processor, ProcessorContext, PunctuationType
+    from ottla.streams.processor import (
+        Processor,
+        ProcessorContext,
+        PunctuationType,
+        ValueTransformer,
+    )
     from ottla.streams.records import Change, Record, RecordMetadata, ValueAndTimestamp
     from ottla.streams.serdes import Serde, Serdes
     from ottla.streams.settings import (
@@ -96,6 +101,7 @@ __all__ = [
     "TopologyException",
     "UnlimitedWindows",
     "ValueAndTimestamp",
+    "ValueTransformer",
     "Window",
     "Windowed",
     "count_rows",
@@ -149,6 +155,7 @@ _MODULES = {
     "TopologyException": "ottla.streams.errors",
     "UnlimitedWindows": "ottla.streams.windows",
     "ValueAndTimestamp": "ottla.streams.records",
+    "ValueTransformer": "ottla.streams.processor",
     "Window": "ottla.streams.windows",
     "Windowed": "ottla.streams.windows",
     "count_rows": "ottla.streams.columns.aggregates",

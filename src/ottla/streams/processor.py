@@ -61,6 +61,26 @@ class ProcessorContext(Protocol):
         """Count a record that is not processed, and log why."""
 
 
+class ValueTransformer:
+    """Computes the rows of a table (`KTable.transform_values`), with access to stores.
+
+    One is made for each task, and on Spark for each micro-batch of a task.
+    """
+
+    context: ProcessorContext
+
+    def init(self, context: ProcessorContext) -> None:
+        """Take the context, which cannot forward; called once before the first row."""
+        self.context = context
+
+    def transform(self, key: Any, value: Any) -> Any:
+        """Return the new value of a row; None deletes it. A deleted row's value is None."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End; called once after the last row."""
+
+
 class Processor:
     """Processes records one at a time.
 

@@ -11,6 +11,7 @@ from ottla.streams.config import StreamsConfig
 from ottla.streams.dsl.graph import Graph, Typed
 from ottla.streams.dsl.stream import KStream
 from ottla.streams.dsl.table import GlobalKTable, KTable, source_table, table_store
+from ottla.streams.errors import TopologyException
 from ottla.streams.processors.tables import TableSource
 from ottla.streams.settings import Consumed, Materialized, StoreSpec
 
@@ -56,6 +57,8 @@ class StreamsBuilder:
     ) -> GlobalKTable:
         """Return the latest value of each key of a topic, all of them in every task."""
         consumed, given = consumed or Consumed(), materialized or Materialized()
+        if given.history_ms is not None:
+            raise TopologyException("GlobalKTables cannot be versioned.")
         graph = self._graph
         store = given.name or graph.store_name(f"{topic}-")
         source = self._source("KSTREAM-SOURCE-", (topic,), consumed, is_global=True)

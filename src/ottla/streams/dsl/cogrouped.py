@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ottla.streams.dsl.graph import Typed
-from ottla.streams.dsl.table import KTable, Rows, table_store
+from ottla.streams.dsl.table import KTable, Rows, is_versioned, table_store
 from ottla.streams.dsl.windowed import Windowing
 from ottla.streams.processors.aggregates import StreamAggregate
 from ottla.streams.processors.stateless import PassThrough
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ottla.streams.dsl.grouped import KGroupedStream
     from ottla.streams.processor import Processor
     from ottla.streams.processors.tables import TableView
+    from ottla.streams.settings import StoreSpec
     from ottla.streams.windows import SessionWindows, SlidingWindows, TimeWindows
 
 _STORE, _AGGREGATE = "COGROUPKSTREAM-AGGREGATE-", "COGROUPKSTREAM-AGGREGATE-"
@@ -67,7 +68,7 @@ class CogroupedKStream:
         )
         graph.add_store(spec, *made[1])
         output = Typed(made[0], given.key or first.key_serde, value)
-        return self.table(output, StoreView(store), store, made[2])
+        return self.table(output, StoreView(store), spec, made[2])
 
     def add_nodes(
         self,
@@ -91,7 +92,7 @@ class CogroupedKStream:
         self,
         output: Typed,
         view: TableView,
-        store: str,
+        spec: StoreSpec,
         processors: list[Any],
         close_after_ms: int | None = None,
     ) -> KTable:
@@ -102,7 +103,13 @@ class CogroupedKStream:
                 one.sends_old_values = True
             return True
 
-        rows = Rows(lambda: view, send_old_values, store, close_after_ms)
+        rows = Rows(
+            lambda: view,
+            send_old_values,
+            spec.name,
+            close_after_ms,
+            is_versioned=is_versioned(spec),
+        )
         return KTable(self.graph, output, rows)
 
     @property
@@ -145,7 +152,8 @@ class WindowedCogroupedKStream:
             name,
             lambda aggregator: windowing.processor(store, initializer, aggregator, merger),
         )
-        graph.add_store(windowing.store(store, given, key, value), *names)
+        spec = windowing.store(store, given, key, value)
+        graph.add_store(spec, *names)
         output = Typed(merge, windowing.key_serde(key), value)
         view = windowing.view(store)
-        return cogrouped.table(output, view, store, processors, windowing.close_after_ms)
+        return cogrouped.table(output, view, spec, processors, windowing.close_after_ms)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.streams.dsl.table import KTable
+    from ottla.streams.processor import Processor
 
 _REGISTRATION = "KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-"
 _RESPONSE = "KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-"
@@ -46,7 +47,10 @@ def join_by_foreign_key(
     topology.internal_topics[topic] = None
     subscribe = graph.suffixed(name, "-subscription-registration-processor", _REGISTRATION)
     serdes = (left.key_serde, left.value_serde, right.key_serde)
-    graph.add(subscribe, Subscribe(foreign_key, serdes, is_left=is_left), left.node)
+    processor: Processor = Subscribe(
+        foreign_key, serdes, is_left=is_left, is_versioned=left.is_versioned
+    )
+    graph.add(subscribe, processor, left.node)
     sink = graph.suffixed(name, "-subscription-registration-sink", "KTABLE-SINK-")
     topology.add_sink(sink, topic, subscribe, key=right.key_serde, value=subscription_serde())
     source = graph.suffixed(name, "-subscription-registration-source", "KTABLE-SOURCE-")
@@ -61,7 +65,8 @@ def join_by_foreign_key(
     answer = graph.suffixed(name, "-subscription-join-foreign", _PROCESSOR)
     graph.add(answer, AnswerSubscription(at_right, view), receive, stores=view.stores())
     answer_all = graph.suffixed(name, "-foreign-join-subscription", _PROCESSOR)
-    graph.add(answer_all, AnswerAll(made, at_right), right.node, stores=[made])
+    processor = AnswerAll(made, at_right, is_versioned=right.is_versioned)
+    graph.add(answer_all, processor, right.node, stores=[made])
     topic = graph.suffixed(name, "-subscription-response", _RESPONSE) + "-topic"
     topology.internal_topics[topic] = None
     sink = graph.suffixed(name, "-subscription-response-sink", "KTABLE-SINK-")

@@ -59,6 +59,10 @@ class Graph:
         """Add a store for some processors."""
         self.topology.add_state_store(spec, *processors)
 
+    def skip_repartition_names(self) -> None:
+        """Count the names of a repartitioning, as Kafka does where it uses a former one."""
+        self._count += 3
+
     def repartition(
         self,
         parent: Typed,

@@ -145,8 +145,9 @@ class KGroupedStream(Part):
         output = Typed(made, given.key or self.key_serde, value)
         processor = StreamAggregate(store, initializer, aggregator)
         graph.add(made, processor, self.source_of(store))
-        graph.add_store(table_store(store, given, output.key, value), made)
-        return stored_table(graph, output, processor, StoreView(store), store)
+        spec = table_store(store, given, output.key, value)
+        graph.add_store(spec, made)
+        return stored_table(graph, output, processor, StoreView(store), spec)
 
 
 class KGroupedTable(Part):
@@ -210,8 +211,9 @@ class KGroupedTable(Part):
         output = Typed(made, given.key or self.key_serde, value)
         processor = TableAggregate(store, initializer, *functions)
         graph.add(made, processor, source)
-        graph.add_store(table_store(store, given, output.key, value), made)
-        return stored_table(graph, output, processor, StoreView(store), store)
+        spec = table_store(store, given, output.key, value)
+        graph.add_store(spec, made)
+        return stored_table(graph, output, processor, StoreView(store), spec)
 
 
 def grouped_table(
@@ -220,7 +222,7 @@ def grouped_table(
     """Return the rows of a table, grouped by the key that a function returns."""
     graph = table.graph
     made = graph.name("KTABLE-SELECT-", None)
-    graph.add(made, Regroup(selector), table.node)
+    graph.add(made, Regroup(selector, is_versioned=table.is_versioned), table.node)
     config = graph.config
     key = grouped.key or config.default_key_serde
     value = grouped.value or config.default_value_serde

@@ -26,6 +26,7 @@ from ottla.streams.processors.stateless import (
 )
 from ottla.streams.processors.table_joins import StreamTableJoin
 from ottla.streams.processors.tables import StoreView
+from ottla.streams.processors.transform import FixedKeySupplier
 from ottla.streams.serdes import has_columns
 from ottla.streams.settings import (
     Grouped,
@@ -61,6 +62,8 @@ class KStream(Part):
         super().__init__(graph, output)
         self.has_new_key = has_new_key
         self.operator = operator
+        self._source_of_joins: str | None = None
+        """Reads the topic that joins of the stream without a name share."""
 
     def filter(
         self, predicate: Callable[[Any, Any], Any] | Columns, *, name: str | None = None
@@ -223,7 +226,8 @@ class KStream(Part):
         self, supplier: Callable[[], Processor], *stores: str, name: str | None = None
     ) -> KStream:
         """Give the records to a processor of one's own that leaves keys as they are."""
-        return self._process("KSTREAM-PROCESSVALUES-", supplier, stores, name, new_key=False)
+        fixed = FixedKeySupplier(supplier)
+        return self._process("KSTREAM-PROCESSVALUES-", fixed, stores, name, new_key=False)
 
     def join(
         self,
@@ -299,8 +303,7 @@ class KStream(Part):
             output = Typed(
                 self.node, joined.key or self.key_serde, joined.value or self.value_serde
             )
-            prefix = joined.name or self.node
-            source = self.graph.repartition(output, prefix, keeps_null_keys=is_left)
+            source = self._repartitioned(output, joined.name, keeps_null_keys=is_left)
             stream = self._at(source, output.key, output.value)
         prefix = "KSTREAM-LEFTJOIN-" if is_left else "KSTREAM-JOIN-"
         made = self.graph.name(prefix, joined.name)
@@ -317,9 +320,21 @@ class KStream(Part):
         output = Typed(self.node, joined.key or self.key_serde, value or self.value_serde)
         if not self.has_new_key:
             return KStream(self.graph, output)
-        prefix = self.node if joined.name is None else joined.name + suffix
-        source = self.graph.repartition(output, prefix, keeps_null_keys=keeps_null_keys)
+        name = None if joined.name is None else joined.name + suffix
+        source = self._repartitioned(output, name, keeps_null_keys=keeps_null_keys)
         return KStream(self.graph, output._replace(node=source))
+
+    def _repartitioned(self, output: Typed, name: str | None, *, keeps_null_keys: bool) -> str:
+        """Write the stream to an internal topic for a join; return the source that reads it."""
+        if name is not None:
+            return self.graph.repartition(output, name, keeps_null_keys=keeps_null_keys)
+        if self._source_of_joins is None:
+            self._source_of_joins = self.graph.repartition(
+                output, self.node, keeps_null_keys=keeps_null_keys
+            )
+        else:
+            self.graph.skip_repartition_names()
+        return self._source_of_joins
 
     def _process(
         self,

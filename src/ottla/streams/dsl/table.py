@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.streams.dsl.graph import Graph, Part, Typed, with_key
+from ottla.streams.errors import TopologyException
 from ottla.streams.processors.stateless import TableToStream
 from ottla.streams.processors.suppress import Suppress, SuppressedView, buffer_serde
 from ottla.streams.processors.table_joins import JoinedView, JoinMerge, TableJoin
@@ -24,6 +25,7 @@ from ottla.streams.processors.tables import (
     filtering,
     mapping,
 )
+from ottla.streams.processors.transform import TableTransform, TransformedView
 from ottla.streams.serdes import Serdes
 from ottla.streams.settings import Grouped, Materialized, StoreSpec, Suppressed, TableJoined
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
     from ottla.streams.dsl.grouped import KGroupedTable
     from ottla.streams.dsl.stream import KStream
+    from ottla.streams.processor import ValueTransformer
     from ottla.streams.processors.tables import TableView
     from ottla.streams.serdes import Serde
 
@@ -90,8 +93,7 @@ class KTable(Part):
         name: str | None = None,
     ) -> KTable:
         """Keep the rows that a function of key and value accepts."""
-        compute = filtering(predicate, negated=False)
-        return self._computed("KTABLE-FILTER-", compute, materialized, name, keeps_value=True)
+        return self._filter(filtering(predicate, negated=False), materialized, name)
 
     def filter_not(
         self,
@@ -101,8 +103,22 @@ class KTable(Part):
         name: str | None = None,
     ) -> KTable:
         """Drop the rows that a function of key and value accepts."""
-        compute = filtering(predicate, negated=True)
-        return self._computed("KTABLE-FILTER-", compute, materialized, name, keeps_value=True)
+        return self._filter(filtering(predicate, negated=True), materialized, name)
+
+    def _filter(
+        self,
+        compute: Callable[[Any, Any], Any],
+        materialized: Materialized | None,
+        name: str | None,
+    ) -> KTable:
+        return self._computed(
+            "KTABLE-FILTER-",
+            lambda store: TableFilter(compute, store, is_versioned=self.is_versioned),
+            lambda parent: ComputedView(parent, compute),
+            materialized,
+            name,
+            keeps_value=True,
+        )
 
     def map_values(
         self,
@@ -114,7 +130,32 @@ class KTable(Part):
     ) -> KTable:
         """Replace each value by a function of it, or of key and value."""
         compute = mapping(_keyed(mapper, with_key))
-        return self._computed("KTABLE-MAPVALUES-", compute, materialized, name, keeps_value=False)
+        return self._computed(
+            "KTABLE-MAPVALUES-",
+            lambda store: TableMap(compute, store),
+            lambda parent: ComputedView(parent, compute),
+            materialized,
+            name,
+        )
+
+    def transform_values(
+        self,
+        supplier: Callable[[], ValueTransformer],
+        *stores: str,
+        materialized: Materialized | None = None,
+        name: str | None = None,
+    ) -> KTable:
+        """Replace each value by what a transformer of one's own returns; stores by name."""
+
+        def make(store: str | None) -> TableMap:
+            return TableTransform(supplier, store)
+
+        def view(parent: TableView) -> TableView:
+            return TransformedView(parent, supplier)
+
+        made = self._computed("KTABLE-TRANSFORMVALUES-", make, view, materialized, name)
+        self.graph.topology.connect_processor_and_state_stores(made.node, *stores)
+        return made
 
     def to_stream(
         self, key_mapper: Callable[[Any, Any], Any] | None = None, *, name: str | None = None
@@ -129,6 +170,8 @@ class KTable(Part):
 
     def suppress(self, suppressed: Suppressed) -> KTable:
         """Hold back intermediate updates."""
+        if self.is_versioned:
+            raise TopologyException("suppress() is only supported for non-versioned KTables")
         graph, rows = self.graph, self._rows
         name = graph.name("KTABLE-SUPPRESS-", suppressed.name)
         store = (
@@ -285,18 +328,25 @@ class KTable(Part):
                 return StoreView(store.name)
             return JoinedView(left, right, joiner, needs_left=needs_left, needs_right=needs_right)
 
-        rows = Rows(view, send_old_values, None if store is None else store.name)
+        rows = Rows(
+            view,
+            send_old_values,
+            None if store is None else store.name,
+            is_versioned=is_versioned(store),
+        )
         return KTable(graph, output, rows)
 
     def _computed(
         self,
         prefix: str,
-        compute: Callable[[Any, Any], Any],
+        make: Callable[[str | None], TableMap],
+        view_of: Callable[[TableView], TableView],
         materialized: Materialized | None,
         name: str | None,
         *,
-        keeps_value: bool,
+        keeps_value: bool = False,
     ) -> KTable:
+        """Return a table whose rows a processor computes; `view_of` reads them without a store."""
         graph = self.graph
         if materialized is not None and materialized.name is None:
             graph.store_name(prefix)
@@ -307,8 +357,7 @@ class KTable(Part):
         store = (
             None if given.name is None else table_store(given.name, given, output.key, output.value)
         )
-        kind = TableFilter if keeps_value else TableMap
-        processor = kind(compute, None if store is None else store.name)
+        processor = make(None if store is None else store.name)
         graph.add(made, processor, self.node)
         if store is not None:
             graph.add_store(store, made)
@@ -323,14 +372,14 @@ class KTable(Part):
         def view() -> TableView:
             if store is not None:
                 return StoreView(store.name)
-            return ComputedView(self.view(), compute)
+            return view_of(self.view())
 
         rows = Rows(
             view,
             send_old_values,
             None if store is None else store.name,
             self._rows.close_after_ms,
-            is_versioned=store is not None and store.kind == "versioned",
+            is_versioned=self.is_versioned if store is None else is_versioned(store),
         )
         return KTable(graph, output, rows)
 
@@ -354,12 +403,17 @@ def table_store(name: str, given: Materialized, key: Serde, value: Serde) -> Sto
     return StoreSpec(name, "versioned", key, value, retention_ms=given.history_ms)
 
 
+def is_versioned(spec: StoreSpec | None) -> bool:
+    """Whether there is a store, and it answers as of an earlier time."""
+    return spec is not None and spec.kind == "versioned"
+
+
 def stored_table(
     graph: Graph,
     output: Typed,
     processor: Any,
     view: TableView,
-    store: str,
+    spec: StoreSpec,
     *,
     close_after_ms: int | None = None,
 ) -> KTable:
@@ -369,7 +423,10 @@ def stored_table(
         processor.sends_old_values = True
         return True
 
-    return KTable(graph, output, Rows(lambda: view, send_old_values, store, close_after_ms))
+    rows = Rows(
+        lambda: view, send_old_values, spec.name, close_after_ms, is_versioned=is_versioned(spec)
+    )
+    return KTable(graph, output, rows)
 
 
 def source_table(
@@ -392,9 +449,9 @@ def source_table(
         processor.sends_old_values = True
         return True
 
-    if is_stored or spec.kind == "versioned":
+    if is_stored or is_versioned(spec):
         view()
-    rows = Rows(view, send_old_values, spec.name, is_versioned=spec.kind == "versioned")
+    rows = Rows(view, send_old_values, spec.name, is_versioned=is_versioned(spec))
     return KTable(graph, parent._replace(node=name), rows)
 
 

@@ -172,13 +172,14 @@ class _Windowed(Part):
         value = given.value or graph.config.default_value_serde
         processor = windowing.processor(store, initializer, aggregator, merger)
         graph.add(made, processor, self._grouped.source_of(store))
-        graph.add_store(windowing.store(store, given, key, value), made)
+        spec = windowing.store(store, given, key, value)
+        graph.add_store(spec, made)
         return stored_table(
             graph,
             Typed(made, windowing.key_serde(key), value),
             processor,
             windowing.view(store),
-            store,
+            spec,
             close_after_ms=windowing.close_after_ms,
         )
 

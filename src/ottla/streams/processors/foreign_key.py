@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.streams.packing import Packing
 from ottla.streams.processor import Processor
+from ottla.streams.processors.tables import OUT_OF_ORDER
 from ottla.streams.serdes import Serde
 
 if TYPE_CHECKING:
@@ -104,13 +105,18 @@ class Subscribe(Processor):
         serdes: tuple[Serde, Serde, Serde],
         *,
         is_left: bool,
+        is_versioned: bool = False,
     ) -> None:
         self._foreign_key_of, self._is_left = foreign_key_of, is_left
+        self._is_versioned = is_versioned
         self._key, self._value, self._foreign_key = serdes
 
     def process(self, record: Record) -> None:
         """Process a change of the left table."""
         change: Change = record.value
+        if self._is_versioned and not change.is_latest:
+            self.context.drop(OUT_OF_ORDER)
+            return
         old = None if change.old is None else self._foreign_key_of(record.key, change.old)
         new = None if change.new is None else self._foreign_key_of(record.key, change.new)
         changed = self._foreign_key.serialize(old) != self._foreign_key.serialize(new)
@@ -207,10 +213,16 @@ class AnswerSubscription(_RightSide):
 class AnswerAll(_RightSide):
     """Answers all subscriptions of a right row that changes."""
 
+    def __init__(
+        self, store: str, serdes: tuple[Serde, Serde], *, is_versioned: bool = False
+    ) -> None:
+        super().__init__(store, serdes)
+        self._is_versioned = is_versioned
+
     def process(self, record: Record) -> None:
         """Process a change of the right table."""
-        if record.key is None:
-            self.context.drop("null key of a table")
+        if record.key is None or (self._is_versioned and not record.value.is_latest):
+            self.context.drop("null key of a table" if record.key is None else OUT_OF_ORDER)
             return
         prefix = _place(self._foreign_key.serialize(record.key) or b"")
         for _, sent in self._store.prefix_scan(prefix):

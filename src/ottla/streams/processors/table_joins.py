@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ottla.streams.processor import Processor
-from ottla.streams.processors.tables import TableProcessor
+from ottla.streams.processors.tables import OUT_OF_ORDER, TableProcessor
 from ottla.streams.records import Change, Record, ValueAndTimestamp
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class TableJoin(Processor):
         """Process a change."""
         change: Change = record.value
         if record.key is None or (self._is_versioned and not change.is_latest):
-            self.context.drop("null key or an out-of-order row of a versioned table")
+            self.context.drop("null key of a table" if record.key is None else OUT_OF_ORDER)
             return
         row = self._other.get(self.context, record.key)
         other = None if row is None else row.value
@@ -137,4 +137,5 @@ class JoinMerge(TableProcessor):
 
     def process(self, record: Record) -> None:
         """Process a change."""
-        self.update(record, record.value.new, record.value.old)
+        change: Change = record.value
+        self.update(record, change.new, change.old, is_latest=change.is_latest)

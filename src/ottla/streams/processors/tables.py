@@ -8,7 +8,7 @@ A table whose readers need old values has `sends_old_values`; the DSL sets it on
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ottla.streams.errors import StreamsException
 from ottla.streams.processor import Processor
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.streams.processor import ProcessorContext
+
+
+OUT_OF_ORDER: Final = "out-of-order row of a versioned table"
 
 
 class TableView(Protocol):
@@ -120,9 +123,8 @@ class TableProcessor(Processor):
         if self.store_name is not None:
             self._store = context.get_state_store(self.store_name)
 
-    def update(self, record: Record, new: Any, old: Any) -> None:
+    def update(self, record: Record, new: Any, old: Any, *, is_latest: bool | None = True) -> None:
         """Store a row, if it is to be stored, and forward the change."""
-        is_latest: bool | None = True
         if self._store is not None:
             is_latest = self._store.put_value(record.key, new, record.timestamp)
         if is_latest is not None:
@@ -149,6 +151,9 @@ class TableSource(TableProcessor):
 class TableMap(TableProcessor):
     """Computes each row's value by a function of key and value."""
 
+    skips_nothing = False
+    """Whether a change from nothing to nothing ends here."""
+
     def __init__(self, compute: Callable[[Any, Any], Any], store: str | None) -> None:
         super().__init__(store)
         self._compute = compute
@@ -164,13 +169,9 @@ class TableMap(TableProcessor):
                 if self._store is None
                 else self.stored(record.key)
             )
-        if self.sends_old_values and old is None and new is None and self.skips_nothing():
+        if self.skips_nothing and self.sends_old_values and old is None and new is None:
             return
-        self.update(record, new, old)
-
-    def skips_nothing(self) -> bool:
-        """Whether a change from nothing to nothing ends here."""
-        return False
+        self.update(record, new, old, is_latest=change.is_latest)
 
     def _value(self, key: Any, value: Any) -> Any:
         return self._compute(key, value)
@@ -179,9 +180,11 @@ class TableMap(TableProcessor):
 class TableFilter(TableMap):
     """Keeps rows that a function accepts."""
 
-    def skips_nothing(self) -> bool:
-        """Whether a change from nothing to nothing ends here."""
-        return True
+    def __init__(
+        self, compute: Callable[[Any, Any], Any], store: str | None, *, is_versioned: bool = False
+    ) -> None:
+        super().__init__(compute, store)
+        self.skips_nothing = not is_versioned
 
 
 def filtering(predicate: Callable[[Any, Any], Any], *, negated: bool) -> Callable[[Any, Any], Any]:
@@ -203,11 +206,16 @@ def mapping(mapper: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 class Regroup(Processor):
     """Gives rows new keys: the old row leaves its group, the new one joins another."""
 
-    def __init__(self, mapper: Callable[[Any, Any], tuple[Any, Any]]) -> None:
-        self._mapper = mapper
+    def __init__(
+        self, mapper: Callable[[Any, Any], tuple[Any, Any]], *, is_versioned: bool = False
+    ) -> None:
+        self._mapper, self._is_versioned = mapper, is_versioned
 
     def process(self, record: Record) -> None:
         """Process a change."""
+        if self._is_versioned and not record.value.is_latest:
+            self.context.drop(OUT_OF_ORDER)
+            return
         new = self._pair(record.key, record.value.new)
         old = self._pair(record.key, record.value.old)
         if old is not None and new is not None and old[0] == new[0]:

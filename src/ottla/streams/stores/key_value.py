@@ -13,7 +13,7 @@ from ottla.streams.serdes import LONG
 from ottla.streams.stores.backend import end_of_prefix
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ottla.streams.serdes import Serde
     from ottla.streams.stores.backend import Backend
@@ -66,6 +66,19 @@ class KeyValueStore:
         end = None if high is None else high + b"\0"
         for key, value in self._backend.items(low or b"", end):
             yield self._key.deserialize(key), self._read(value)
+
+    def reverse_all(self) -> Iterator[tuple[Any, Any]]:
+        """Yield all entries, from the last key to the first."""
+        yield from reversed(list(self.all()))
+
+    def reverse_range(self, first: Any, last: Any) -> Iterator[tuple[Any, Any]]:
+        """Yield the entries between two keys, both included, from the last to the first."""
+        yield from reversed(list(self.range(first, last)))
+
+    def put_all(self, entries: Iterable[tuple[Any, Any]]) -> None:
+        """Set the values of several keys."""
+        for key, value in entries:
+            self.put(key, value)
 
     def prefix_scan(self, prefix: bytes) -> Iterator[tuple[Any, Any]]:
         """Yield the entries whose key's bytes start with a prefix."""

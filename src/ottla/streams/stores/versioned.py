@@ -60,10 +60,13 @@ class VersionedStore:
         return None if found is None else found == -1
 
     def get(self, key: Any, as_of: int | None = None) -> ValueAndTimestamp | None:
-        """Return the version that is valid at a time; without one, the latest."""
-        if as_of is not None and as_of < self._observed - self._history_ms:
-            return None
+        """Return the version that is valid at a time; without one, the latest.
+
+        Before the history there is only the latest one, if it is that old.
+        """
         versions = self._lists.get(self._place(key))
+        if as_of is not None and as_of < self._observed - self._history_ms:
+            versions = versions[-1:]
         valid = [one for one in versions if as_of is None or one[0] <= as_of]
         if not valid or valid[-1][1] == _TOMBSTONE:
             return None
