@@ -111,9 +111,9 @@ def shard() -> ShareShard:
     clock = VirtualClock()
     timer = TimingWheel(0)
     timers = ShardTimers(timer, clock, lambda _operation, _retry: None)
-    environment = ShardEnvironment(0, SnapshotRegistry(), timers, clock)
     turns = SharedTurns(timer, clock)
-    return ShareShard(environment, ShareCoordinatorConfig(), lambda _id, _partition: True, turns)
+    environment = ShardEnvironment(0, SnapshotRegistry(), timers, clock, turns)
+    return ShareShard(environment, ShareCoordinatorConfig(), lambda _id, _partition: True)
 
 
 def state_of_ours(data: bytes, key: ShareKey) -> State:

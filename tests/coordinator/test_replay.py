@@ -41,15 +41,15 @@ def make_shard(registry: SnapshotRegistry | None = None) -> GroupShard:
     clock = VirtualClock()
     timer = TimingWheel(0)
     timers = ShardTimers(timer, clock, lambda _operation, _retry: None)
-    environment = ShardEnvironment(0, registry or SnapshotRegistry(), timers, clock)
+    turns = SharedTurns(timer, clock)
+    environment = ShardEnvironment(0, registry or SnapshotRegistry(), timers, clock, turns)
     consumer = ConsumerDependencies(
         Topics(),
         lambda _group_id: ConsumerGroupConfig(),
         str,
         lambda _group_id: StreamsGroupConfig(),
     )
-    turns = SharedTurns(timer, clock)
-    return GroupShard(environment, GroupCoordinatorConfig(), str, consumer, turns)
+    return GroupShard(environment, GroupCoordinatorConfig(), str, consumer)
 
 
 def offset(number: int, group_id: str = "g") -> CoordinatorRecord:

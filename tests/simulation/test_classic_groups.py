@@ -46,15 +46,15 @@ def rebuilt(world: World, log: MemoryLog) -> GroupShard:
     registry = SnapshotRegistry()
     timer = TimingWheel(0)
     timers = ShardTimers(timer, world.clock, lambda _operation, _retry: None)
-    environment = ShardEnvironment(0, registry, timers, world.clock)
+    turns = SharedTurns(timer, world.clock)
+    environment = ShardEnvironment(0, registry, timers, world.clock, turns)
     consumer = ConsumerDependencies(
         world.topics,
         lambda _group_id: world.consumer_config,
         str,
         lambda _group_id: world.streams_config,
     )
-    turns = SharedTurns(timer, world.clock)
-    shard = GroupShard(environment, world.config, str, consumer, turns)
+    shard = GroupShard(environment, world.config, str, consumer)
     loader = Loader(log, 0, shard)
     while not loader.step():
         pass

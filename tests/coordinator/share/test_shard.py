@@ -36,12 +36,12 @@ class Shard:
         self.clock = VirtualClock()
         self.timer = TimingWheel(0)
         timers = ShardTimers(self.timer, self.clock, lambda operation, _: self.run(operation))
-        environment = ShardEnvironment(0, SnapshotRegistry(), timers, self.clock)
+        turns = SharedTurns(self.timer, self.clock)
+        environment = ShardEnvironment(0, SnapshotRegistry(), timers, self.clock, turns)
         self.shard = ShareShard(
             environment,
             config or ShareCoordinatorConfig(),
             lambda topic_id, partition: topic_id == TOPIC and partition < 2,
-            SharedTurns(self.timer, self.clock),
         )
         self.offset = 0
         self.slices: list[list[str]] = []

@@ -95,7 +95,6 @@ class GroupCoordinator:
         self._consumer_settings = consumer.settings
         topics = consumer.topics
         self._offsets_partitions = offsets_partitions
-        turns = SharedTurns(timer, clock)
         self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             RuntimeEnvironment(
                 log,
@@ -105,9 +104,9 @@ class GroupCoordinator:
                 on_fault,
                 "group",
                 config.load_buffer_bytes,
-                turns,
+                SharedTurns(timer, clock),
             ),
-            lambda environment: GroupShard(environment, config, new_uuid, consumer, turns),
+            lambda environment: GroupShard(environment, config, new_uuid, consumer),
         )
         self._descriptions = Descriptions(self._runtime, self.partition_for)
         self.share = ShareGroupRequests(

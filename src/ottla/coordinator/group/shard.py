@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     )
     from ottla.coordinator.group.context import TopicNames
     from ottla.coordinator.runtime import CoordinatorRecord, Result, ShardEnvironment
-    from ottla.coordinator.runtime.shared_turns import SharedTurns
     from ottla.coordinator.runtime.sweeps import Examine
     from ottla.types import Uuid
 
@@ -81,9 +80,8 @@ class GroupShard:
         config: GroupCoordinatorConfig,
         new_uuid: Callable[[], str],
         consumer: ConsumerDependencies,
-        turns: SharedTurns,
     ) -> None:
-        self._turns = turns
+        self._turns = environment.turns
         self.partition = environment.partition
         self._config = config
         self._timers = environment.timers

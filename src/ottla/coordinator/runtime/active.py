@@ -122,7 +122,9 @@ class ActivePartition(Generic[S]):
         self._registry = SnapshotRegistry()
         self._timers = ShardTimers(environment.timer, environment.clock, self._run_timer)
         self.shard = make_shard(
-            ShardEnvironment(partition, self._registry, self._timers, environment.clock)
+            ShardEnvironment(
+                partition, self._registry, self._timers, environment.clock, environment.turns
+            )
         )
         self._load_times = load_times
         self._start_ms = environment.clock.monotonic_ms()

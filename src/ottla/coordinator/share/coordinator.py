@@ -81,7 +81,6 @@ class ShareCoordinator:
         self._clock = clock
         self._delete_before = delete_before
         self._partition_count = partition_count
-        turns = SharedTurns(timer, clock)
         self.runtime: CoordinatorRuntime[ShareShard] = CoordinatorRuntime(
             RuntimeEnvironment(
                 log,
@@ -91,9 +90,9 @@ class ShareCoordinator:
                 on_fault,
                 "share",
                 config.load_buffer_bytes,
-                turns,
+                SharedTurns(timer, clock),
             ),
-            lambda environment: ShareShard(environment, config, has_partition, turns),
+            lambda environment: ShareShard(environment, config, has_partition),
         )
         self.write_times = LoadTimes()
         """How long writes of states took until they were committed."""

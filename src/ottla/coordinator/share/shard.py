@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator
 
     from ottla.coordinator.runtime import CoordinatorRecord, ShardEnvironment
-    from ottla.coordinator.runtime.shared_turns import SharedTurns
     from ottla.coordinator.runtime.sweeps import Examine
     from ottla.coordinator.share.config import ShareCoordinatorConfig
     from ottla.types import Uuid
@@ -65,10 +64,9 @@ class ShareShard:
         environment: ShardEnvironment,
         config: ShareCoordinatorConfig,
         has_partition: HasPartition,
-        turns: SharedTurns,
     ) -> None:
         registry = environment.registry
-        self._turns = turns
+        self._turns = environment.turns
         self._config = config
         self._timers = environment.timers
         self._clock = environment.clock

@@ -86,7 +86,7 @@ class TransactionCoordinator:
                 self.turns,
             ),
             lambda environment: TransactionShard(
-                environment, config, transaction_version, self._prepared, self.turns
+                environment, config, transaction_version, self._prepared
             ),
         )
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
     from ottla.coordinator.runtime import CoordinatorRecord, ShardEnvironment
-    from ottla.coordinator.runtime.shared_turns import SharedTurns
     from ottla.coordinator.transaction.config import TransactionCoordinatorConfig
     from ottla.types import TopicPartition
 
@@ -60,7 +59,6 @@ class TransactionShard:
         config: TransactionCoordinatorConfig,
         transaction_version: Callable[[], int],
         on_prepared: Callable[[int, Transaction], None],
-        turns: SharedTurns,
     ) -> None:
         """on_prepared(partition, transaction) writes the markers of a decided transaction."""
         self.partition = environment.partition
@@ -75,7 +73,7 @@ class TransactionShard:
         """The ids whose transactions are open or decided."""
         self._last_epochs: dict[str, tuple[int, int, int]] = {}
         """By id: producer id, epoch, and the epoch before."""
-        self._turns = turns
+        self._turns = environment.turns
         self._checks: set[str] = set()
         """The checks under way, by their timers' keys."""
 
