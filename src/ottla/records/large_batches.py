@@ -139,8 +139,8 @@ class _Check:
             output = self._new_output()
             self._read(output)
         view = self._view if output is None else self._rebuilt(output)
-        uses_append_time = self._rules.timestamp_type is TimestampType.LOG_APPEND_TIME
-        return CheckedBatch(view, self._largest, uses_append_time)
+        is_log_append_time = self._rules.timestamp_type is TimestampType.LOG_APPEND_TIME
+        return CheckedBatch(view, self._largest, is_log_append_time)
 
     def _new_output(self) -> CompressedStream:
         rules = self._rules

@@ -15,7 +15,7 @@ cdef class Lz4Frames:
 
     @cython.locals(
         flags=cython.int, position=cython.Py_ssize_t, filled=cython.Py_ssize_t,
-        lowest=cython.Py_ssize_t, size=cython.longlong, is_plain=cython.bint,
+        lowest=cython.Py_ssize_t, size=cython.longlong, is_uncompressed=cython.bint,
     )
     cdef Py_ssize_t unpack(self, Cursor cursor, Py_ssize_t start, Py_ssize_t end) noexcept nogil
 

@@ -52,11 +52,11 @@ class Lz4Frames:
             position += 4
             if size == 0:
                 return filled
-            is_plain = size > 0x7FFFFFFF
+            is_uncompressed = size > 0x7FFFFFFF
             size &= 0x7FFFFFFF
             if size > end - position:
                 return -1
-            if not is_plain:
+            if not is_uncompressed:
                 lowest = filled if flags & 0x20 else 0
                 filled = self.unpack_block(cursor, position, position + size, filled, lowest)
                 if filled < 0:

@@ -41,8 +41,8 @@ cdef bint _is_whole(const unsigned char *data, Py_ssize_t size) noexcept nogil
     data="unsigned char *", cursor=Cursor, is_client=cython.bint,
     size=cython.Py_ssize_t, attributes=cython.int, delta=cython.longlong,
     base_time=cython.longlong, count=cython.longlong, codec=cython.int,
-    by_broker=cython.bint, earliest=cython.longlong, latest=cython.longlong, faults=cython.int,
-    largest=cython.longlong, last=cython.longlong, checksum=cython.longlong,
+    is_log_append_time=cython.bint, earliest=cython.longlong, latest=cython.longlong,
+    faults=cython.int, largest=cython.longlong, last=cython.longlong, checksum=cython.longlong,
     max_bytes=cython.longlong, before_max_ms=cython.longlong, after_max_ms=cython.longlong,
     requires_keys=cython.bint, target=cython.int, append_time=cython.longlong,
 )
@@ -56,7 +56,8 @@ cpdef object validate(
     base=cython.longlong, has_append_time=cython.bint, flags=cython.int,
 )
 cpdef object place(
-    object view, long long next_offset, int leader_epoch, long long largest, bint by_broker,
+    object view, long long next_offset, int leader_epoch, long long largest,
+    bint is_log_append_time,
 )
 
 cdef void _put_place(

@@ -169,7 +169,9 @@ def validate(  # noqa: C901 - the steps of the hot path
     if not _is_whole(data, size):
         view = only_batch(view, is_client=is_client)
         data, size = native.bytes_of(view), len(view)
-    max_bytes, by_broker, before_max_ms, after_max_ms, requires_keys, target = rules.checked
+    max_bytes, is_log_append_time, before_max_ms, after_max_ms, requires_keys, target = (
+        rules.checked
+    )
     attributes, delta = native.int_at(data, _ATTRIBUTES_AT, 2), native.int_at(data, _DELTA_AT, 4)
     count = native.int_at(data, _COUNT_AT, 4)
     checksum = crc32c(view[_ATTRIBUTES_AT:])
@@ -199,7 +201,7 @@ def validate(  # noqa: C901 - the steps of the hot path
         cursor = cursor_over(view, _HEADER_SIZE, size)
         plain = view
     earliest, latest = _MIN_INT64, _MAX_INT64
-    if not by_broker:
+    if not is_log_append_time:
         earliest = now_ms - before_max_ms
         if after_max_ms < _MAX_INT64 - now_ms:
             latest = now_ms + after_max_ms
@@ -215,11 +217,13 @@ def validate(  # noqa: C901 - the steps of the hot path
         view = _rebuilt(
             view, _records(view, plain), next_offset, leader_epoch, now_ms, rules, is_client
         )
-        largest = now_ms if by_broker else largest
-        append_time = now_ms if by_broker else _NONE
+        largest = now_ms if is_log_append_time else largest
+        append_time = now_ms if is_log_append_time else _NONE
         return _summary(view, native.bytes_of(view), next_offset + count - 1, largest, append_time)
-    if by_broker or largest != native.int_at(data, _MAX_TIME_AT, 8) or attributes & _APPEND_TIME:
-        return place(view, next_offset, leader_epoch, now_ms if by_broker else largest, by_broker)
+    if is_log_append_time:
+        return place(view, next_offset, leader_epoch, now_ms, is_log_append_time)
+    if largest != native.int_at(data, _MAX_TIME_AT, 8) or attributes & _APPEND_TIME:
+        return place(view, next_offset, leader_epoch, largest, is_log_append_time)
     if native.is_readonly(view):
         view = memoryview(bytearray(view))
         data = native.bytes_of(view)
@@ -232,8 +236,9 @@ def place_checked(
     checked: CheckedBatch, next_offset: int, leader_epoch: int, now_ms: int
 ) -> ValidatedBatch:
     """Give a batch that a worker has checked its place, as `validate` does with others."""
-    view, largest, by_broker = checked
-    return place(view, next_offset, leader_epoch, now_ms if by_broker else largest, by_broker)
+    view, largest, is_log_append_time = checked
+    largest = now_ms if is_log_append_time else largest
+    return place(view, next_offset, leader_epoch, largest, is_log_append_time)
 
 
 def place(
@@ -241,7 +246,7 @@ def place(
     next_offset: int,
     leader_epoch: int,
     largest: int,
-    by_broker: bool,  # noqa: FBT001 - on the hot path of topics with LogAppendTime
+    is_log_append_time: bool,  # noqa: FBT001 - on the hot path of topics with LogAppendTime
 ) -> ValidatedBatch:
     """Put offsets, leader epoch, timestamp type and largest timestamp into a batch's header."""
     if native.is_readonly(view):
@@ -252,13 +257,13 @@ def place(
     base = last - native.int_at(data, _DELTA_AT, 4)
     _put_place(data, base, len(view), leader_epoch)
     has_append_time = attributes & _APPEND_TIME != 0
-    if largest != native.int_at(data, _MAX_TIME_AT, 8) or has_append_time != by_broker:
+    if largest != native.int_at(data, _MAX_TIME_AT, 8) or has_append_time != is_log_append_time:
         flags = attributes & _KNOWN_FLAGS & ~_APPEND_TIME
-        flags |= _APPEND_TIME if by_broker else 0
+        flags |= _APPEND_TIME if is_log_append_time else 0
         native.put_at(data, _ATTRIBUTES_AT, 2, flags)
         native.put_at(data, _MAX_TIME_AT, 8, largest)
         native.put_at(data, _CRC_AT, 4, crc32c(view[_ATTRIBUTES_AT:]))
-    return _summary(view, data, last, largest, largest if by_broker else _NONE)
+    return _summary(view, data, last, largest, largest if is_log_append_time else _NONE)
 
 
 def _put_place(data: Any, base_offset: int, size: int, leader_epoch: int) -> None:

@@ -12,7 +12,8 @@ cdef long long _LARGEST_BASE
     size=cython.longlong, record_end=cython.Py_ssize_t, timestamp_delta=cython.longlong,
     offset_delta=cython.longlong, timestamp=cython.longlong, key_size=cython.longlong,
     key_start=cython.Py_ssize_t, value_size=cython.longlong, value_start=cython.Py_ssize_t,
-    header_count=cython.longlong, kind=type, fields=tuple, stamp=cython.longlong, stamped=cython.bint,
+    header_count=cython.longlong, kind=type, fields=tuple, append_time=cython.longlong,
+    is_log_append_time=cython.bint,
 )
 cpdef object simple_records(
     bytes plain, long long count, long long base_offset, long long base_timestamp,

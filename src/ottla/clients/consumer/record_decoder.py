@@ -60,8 +60,8 @@ def simple_records(
         return None
     cursor = cursor_over(plain, 0, end)
     kind: type = ConsumerRecord
-    stamped = log_append_time is not None
-    stamp = 0 if log_append_time is None else log_append_time
+    is_log_append_time = log_append_time is not None
+    append_time = 0 if log_append_time is None else log_append_time
     records: list[ConsumerRecord] = []
     for _ in range(count):
         size = cursor.varint()
@@ -80,7 +80,7 @@ def simple_records(
             return None
         if overflows(base_timestamp, timestamp_delta):
             return None
-        timestamp = stamp if stamped else base_timestamp + timestamp_delta
+        timestamp = append_time if is_log_append_time else base_timestamp + timestamp_delta
         key = raw[key_start : key_start + key_size] if key_size >= 0 else None
         value = raw[value_start : value_start + value_size] if value_size >= 0 else None
         fields = (topic, partition, base_offset + offset_delta, timestamp, key, value, ())
