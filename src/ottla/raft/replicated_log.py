@@ -460,25 +460,6 @@ class ReplicatedLog:
         self.log.truncation.delete_records_before(offset)
         self.log.truncation.delete_old_segments(now_ms)
 
-    def take_removal(self, now_ms: int) -> Callable[[], None] | None:
-        """Return the job that removes segments whose file.delete.delay.ms is over; None for none.
-
-        For a worker: removing 1 GiB may take a tenth of a second.
-        """
-        directory = self._directory
-        paths = [
-            path
-            for segment in self.log.take_removable(now_ms)
-            for path in segment.close_for_removal()
-        ]
-
-        def remove() -> None:
-            for path in paths:
-                with suppress(FileNotFoundError):
-                    directory.remove(path)
-
-        return remove if paths else None
-
     def _size(self) -> int:
         return self.log.size_bytes + sum(
             self._directory.size(_path(snapshot_id)) for snapshot_id in self.snapshots

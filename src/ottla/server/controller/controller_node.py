@@ -236,7 +236,7 @@ class ControllerNode:
             if error is not None:
                 self._runtime.failed(error)
 
-        removal = self._log.take_removal(self._clock.now_ms())
+        removal = self._log.log.take_removal(self._clock.now_ms())
         if removal is not None:
             self._runtime.driver.run_in_worker(removal, removed)
 

@@ -5,13 +5,15 @@ Kafka: org.apache.kafka.storage.internals.checkpoint.{CheckpointFile, OffsetChec
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ottla.errors import CorruptMessage
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
+
+T = TypeVar("T")
 
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
@@ -24,12 +26,15 @@ def encode_lines(lines: Collection[str]) -> bytes:
     return "\n".join(("0", str(len(lines)), *lines, "")).encode()
 
 
-def decode_lines(data: bytes) -> list[str]:
-    """Return the lines of a checkpoint; CorruptMessage when it is incomplete."""
+def decode_lines(data: bytes, parse: Callable[[str], T]) -> list[T]:
+    """Return the parsed lines of a checkpoint; CorruptMessage when it is incomplete.
+
+    parse raises ValueError for an invalid line.
+    """
     try:
         version, count, *lines = data.decode("utf-8").splitlines()
         if int(version) == 0 and int(count) == len(lines):
-            return lines
+            return [parse(line) for line in lines]
     except ValueError as error:
         raise malformed(data) from error
     raise malformed(data)
@@ -49,11 +54,9 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
     """Parse the text; CorruptMessage when it is incomplete. An empty file has no entries."""
-    offsets: dict[TopicPartition, int] = {}
-    try:
-        for line in decode_lines(data) if data else ():
-            topic, partition, offset = line.split(" ")
-            offsets[TopicPartition(topic, int(partition))] = int(offset)
-    except ValueError as error:
-        raise malformed(data) from error
-    return offsets
+    return dict(decode_lines(data, _parse_offset)) if data else {}
+
+
+def _parse_offset(line: str) -> tuple[TopicPartition, int]:
+    topic, partition, offset = line.split(" ")
+    return TopicPartition(topic, int(partition)), int(offset)

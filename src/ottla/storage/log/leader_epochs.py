@@ -155,10 +155,12 @@ def decode_leader_epochs(data: bytes) -> LeaderEpochs:
 
     A power cut may tear the last line of a file that was not synced: "1 131" must not become 1.
     """
-    try:
-        entries = [EpochEntry(*map(int, line.split(" "))) for line in decode_lines(data)]
-    except (ValueError, TypeError) as error:
-        raise malformed(data) from error
+    entries = decode_lines(data, _parse_entry)
     if not data.endswith(b"\n"):
         raise malformed(data)
     return LeaderEpochs(sorted(entries))
+
+
+def _parse_entry(line: str) -> EpochEntry:
+    epoch, start_offset = line.split(" ")
+    return EpochEntry(int(epoch), int(start_offset))

@@ -11,6 +11,7 @@ Kafka: org.apache.kafka.storage.internals.log.{UnifiedLog, LocalLog}.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode, KafkaError
@@ -453,6 +454,21 @@ class PartitionLog:
             count += 1
         taken, self._removals = self._removals[:count], self._removals[count:]
         return [segment for _, segment in taken]
+
+    def take_removal(self, now_ms: int) -> Callable[[], None] | None:
+        """Return the job that removes the files of deleted segments whose delay is over, if any.
+
+        For a worker: removing 1 GiB may take a tenth of a second. OSError when the disk fails.
+        """
+        removable = self.take_removable(now_ms)
+        paths = [path for segment in removable for path in segment.close_for_removal()]
+
+        def remove() -> None:
+            for path in paths:
+                with suppress(FileNotFoundError):  # removed with the partition's directory
+                    self.directory.remove(path)
+
+        return remove if paths else None
 
     @property
     def has_deleted_segments(self) -> bool:

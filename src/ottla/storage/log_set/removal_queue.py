@@ -5,13 +5,12 @@ Kafka: LogManager.deleteLogs, LocalLog.deleteSegmentFiles.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.storage.disk_errors import is_exhaustion
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable
 
     from ottla.storage.directories.log_dir import LogDirectory
     from ottla.storage.log.partition_log import PartitionLog
@@ -77,10 +76,9 @@ class RemovalQueue:
             if log_dir is None:  # they are removed with the partition's directory
                 del self._with_deleted_segments[log]
                 continue
-            removable = log.take_removable(now_ms)
-            paths = [path for segment in removable for path in segment.close_for_removal()]
-            if paths:
-                jobs.append(SegmentRemovalJob(self._table, log_dir, paths))
+            remove = log.take_removal(now_ms)
+            if remove is not None:
+                jobs.append(SegmentRemovalJob(self._table, log_dir, remove))
             if not log.has_deleted_segments:
                 del self._with_deleted_segments[log]
         return jobs
@@ -116,23 +114,17 @@ class RemovalJob:
 class SegmentRemovalJob:
     """Removes the files of a log's deleted segments."""
 
-    __slots__ = ("_log_dir", "_paths", "_table")
+    __slots__ = ("_log_dir", "_table", "run")
 
-    def __init__(self, table: LogTable, log_dir: LogDirectory, paths: list[str]) -> None:
+    def __init__(self, table: LogTable, log_dir: LogDirectory, remove: Callable[[], None]) -> None:
         self._table = table
         self._log_dir = log_dir
-        self._paths = paths
+        self.run = remove
 
     @property
     def volume(self) -> Hashable:
         """The volume whose disk it waits for."""
         return self._log_dir.directory.volume
-
-    def run(self) -> None:
-        """Remove the files that exist; those of a deleted partition are removed with it."""
-        for path in self._paths:
-            with suppress(FileNotFoundError):
-                self._log_dir.directory.remove(path)
 
     def done(self, error: BaseException | None) -> None:
         """Put the log directory offline on failure."""
