@@ -6,11 +6,11 @@ Kafka: org.apache.kafka.metadata.storage.ScramParser. The password itself is not
 from __future__ import annotations
 
 import hashlib
-import hmac
 from base64 import b64decode
 from typing import TYPE_CHECKING, Final
 
 from ottla.protocol.records.metadata import UserScramCredentialRecord
+from ottla.security.sasl.scram import scram_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,14 +28,13 @@ def credential_record(
     name: str, mechanism: int, *, salt: bytes, salted_password: bytes, iterations: int
 ) -> UserScramCredentialRecord:
     """Return a user's credential: the keys that verify the password (RFC 5802)."""
-    digest = HASHES[mechanism]
-    client_key = hmac.digest(salted_password, b"Client Key", digest)
+    stored_key, server_key = scram_keys(HASHES[mechanism], salted_password)
     return UserScramCredentialRecord(
         name=name,
         mechanism=mechanism,
         salt=salt,
-        stored_key=hashlib.new(digest, client_key).digest(),
-        server_key=hmac.digest(salted_password, b"Server Key", digest),
+        stored_key=stored_key,
+        server_key=server_key,
         iterations=iterations,
     )
 

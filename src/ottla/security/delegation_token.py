@@ -14,7 +14,7 @@ import hashlib
 import hmac
 from typing import TYPE_CHECKING, Final
 
-from ottla.security.sasl.scram import HASHES, MIN_ITERATIONS, ScramCredential
+from ottla.security.sasl.scram import HASHES, MIN_ITERATIONS, ScramCredential, scram_keys
 
 if TYPE_CHECKING:
     from ottla.protocol.records.metadata import DelegationTokenRecord
@@ -56,7 +56,4 @@ class TokenCredentials:
         password = base64.b64encode(token_hmac(self._secret, token_id))
         salt = hmac.digest(self._salt_key, token_id.encode(), "sha256")[:_SALT_BYTES]
         salted = hashlib.pbkdf2_hmac(digest, password, salt, MIN_ITERATIONS)
-        client_key = hmac.digest(salted, b"Client Key", digest)
-        stored_key = hashlib.new(digest, client_key).digest()
-        server_key = hmac.digest(salted, b"Server Key", digest)
-        return ScramCredential(salt, stored_key, server_key, MIN_ITERATIONS)
+        return ScramCredential(salt, *scram_keys(digest, salted), MIN_ITERATIONS)

@@ -38,6 +38,13 @@ _CLIENT_FINAL: Final = re.compile(
 _NO_BINDING: Final = b"n,,"
 
 
+def scram_keys(hash_name: str, salted_password: bytes) -> tuple[bytes, bytes]:
+    """Return the stored key and the server key, which verify a password (RFC 5802)."""
+    client_key = hmac.digest(salted_password, b"Client Key", hash_name)
+    stored_key = hashlib.new(hash_name, client_key).digest()
+    return stored_key, hmac.digest(salted_password, b"Server Key", hash_name)
+
+
 class ScramCredential(NamedTuple):
     """The stored form of a password."""
 
