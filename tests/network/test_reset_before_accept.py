@@ -49,7 +49,7 @@ def test_a_reset_before_the_handshake_is_not_counted(caplog: pytest.LogCaptureFi
         loop = asyncio.get_running_loop()
         failures: list[Any] = []
         loop.set_exception_handler(lambda _loop, context: failures.append(context))
-        quota, side = ConnectionQuota(most=10), TlsSide()
+        quota, side = ConnectionQuota(max_count=10), TlsSide()
         listener = Listener(
             loop,
             listen("127.0.0.1", 0),

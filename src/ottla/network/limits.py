@@ -48,28 +48,28 @@ class ConnectionQuota:
 
     def __init__(
         self,
-        most: int = UNLIMITED,
+        max_count: int = UNLIMITED,
         max_per_address: int = UNLIMITED,
         overrides: Mapping[str, int] | None = None,
     ) -> None:
         """Take max.connections, max.connections.per.ip and the latter's overrides."""
-        self._most = most
+        self._max_count = max_count
         self._max_per_address = max_per_address
         self._overrides = dict(overrides or {})
         self._by_address: Counter[str] = Counter()
         self._waiting: list[Callable[[], None]] = []
         self.count = 0
 
-    def change(self, most: int, max_per_address: int, overrides: Mapping[str, int]) -> None:
+    def change(self, max_count: int, max_per_address: int, overrides: Mapping[str, int]) -> None:
         """Change the limits and notify listeners that wait for room."""
-        self._most = most
+        self._max_count = max_count
         self._max_per_address = max_per_address
         self._overrides = dict(overrides)
         self._wake()
 
     def has_room(self) -> bool:
         """Whether another connection may be accepted."""
-        return self.count < self._most
+        return self.count < self._max_count
 
     def when_room(self, resume: Callable[[], None]) -> None:
         """Call `resume` once when a connection ends; until then the backlog holds new ones."""
@@ -77,8 +77,8 @@ class ConnectionQuota:
 
     def admit(self, address: str) -> bool:
         """Count a connection; return False without counting when its address has too many."""
-        most = self._overrides.get(address, self._max_per_address)
-        if self._by_address[address] >= most:
+        max_count = self._overrides.get(address, self._max_per_address)
+        if self._by_address[address] >= max_count:
             return False
         self._by_address[address] += 1
         self.count += 1
@@ -116,18 +116,18 @@ class PendingLogins:
     keep other clients out.
     """
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, max_count: int) -> None:
+        self.max_count = max_count
         self.dropped_count = 0
         self._open: dict[Closable, None] = {}
 
     def add(self, connection: Closable) -> None:
         """Count a new connection; close the oldest one where there are too many."""
         self._open[connection] = None
-        if len(self._open) <= self.most:
+        if len(self._open) <= self.max_count:
             return
         self._open = {one: None for one in self._open if not one.is_closed}
-        while len(self._open) > self.most:
+        while len(self._open) > self.max_count:
             oldest = next(iter(self._open))
             del self._open[oldest]
             self.dropped_count += 1

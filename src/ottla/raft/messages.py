@@ -1,6 +1,6 @@
 """The quorum state machine's events (past tense) and effects (imperative).
 
-Effects are carried out in order. Those on the log are done at once. `PersistElection` is written by
+Effects are executed in order. Those on the log are done at once. `PersistElection` is written by
 a worker; what others can see of this event or later ones waits until it is durable: no vote and no
 request leaves before.
 

@@ -200,12 +200,14 @@ def expire_lock(partition: SharePartition, first_offset: int, last_offset: int) 
     if floor is None:
         return
     changes: list[PersistedBatch] = []
-    limit = partition.settings.delivery_count_limit
+    limit, now_ms = partition.settings.delivery_count_limit, partition.now_ms
     for batch in partition.batches.between(floor.first_offset, last_offset):
         whole = batch.whole
         if whole is not None and whole.state is ACQUIRED and _holds_start(partition, batch):
             partition.split(batch)
         for first, last, state in batch.states():
+            if state.lock is None or not state.lock.has_expired(now_ms):
+                continue
             if _expire(partition, last, state, limit):
                 partition.lock_timeout_count += last - first + 1
                 changes.append(PersistedBatch(first, last, state))
@@ -223,9 +225,7 @@ def expire_lock(partition: SharePartition, first_offset: int, last_offset: int) 
 
 
 def _expire(partition: SharePartition, last_offset: int, state: InFlightState, limit: int) -> bool:
-    """Release a state whose lock has expired; False for others and for one that is changing."""
-    if state.lock is None or not state.lock.expire(partition.now_ms):
-        return False
+    """Release a state whose lock has expired; False for one that is changing."""
     target = ARCHIVED if last_offset < partition.start_offset else AVAILABLE
     if not state.release(target, limit):
         return False

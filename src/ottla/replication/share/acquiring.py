@@ -174,8 +174,8 @@ class _Overlap:
         delivery_limit = partition.settings.delivery_count_limit
         throttle_limit = _throttle_limit(delivery_limit)
         isolates_last = delivery_limit > _FEWEST_THROTTLED
-        count, most = 0, self._left if self._request.is_strict else 0
-        throttled_most: int | None = None
+        count, max_count = 0, self._left if self._request.is_strict else 0
+        max_throttled: int | None = None
         for offset, state in batch.offsets.items():
             if offset > self._limits.last_offset:
                 break
@@ -183,14 +183,14 @@ class _Overlap:
                 continue
             if isolates_last and state.delivery_count == delivery_limit - 1 and count:
                 break
-            if throttled_most is None and state.delivery_count >= throttle_limit:
+            if max_throttled is None and state.delivery_count >= throttle_limit:
                 further = state.delivery_count - throttle_limit + 1
-                throttled_most = max(1, len(batch.offsets) >> further)
+                max_throttled = max(1, len(batch.offsets) >> further)
             state.acquire(member_id, partition.lock(offset, offset))
             _add(self._found, Acquired(offset, offset, state.delivery_count), joins=count > 0)
             count += 1
             is_last = isolates_last and state.delivery_count == delivery_limit
-            if is_last or count in (most, throttled_most):
+            if is_last or count in (max_count, max_throttled):
                 break
         return count
 

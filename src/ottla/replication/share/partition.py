@@ -175,7 +175,6 @@ class SharePartition:
         lock = RecordLock(deadline_ms)
 
         def expire(_now_ms: int) -> None:
-            lock.has_expired = True
             if self.on_lock_expiry is not None:
                 self.on_lock_expiry(self, first_offset, last_offset)
 
@@ -344,9 +343,10 @@ class SharePartition:
         return pending
 
     def _complete(self, changes: Sequence[PersistedBatch], *, is_persisted: bool) -> None:
+        now_ms = self.now_ms
         for one in changes:
             was_terminal = one.state.is_terminal
-            one.state.complete(is_persisted=is_persisted)
+            one.state.complete(now_ms, is_persisted=is_persisted)
             if one.state.state is RecordState.AVAILABLE:
                 self.may_find_available = True
             if was_terminal and not one.state.is_terminal:

@@ -41,17 +41,15 @@ TERMINAL: Final = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
 class RecordLock:
     """The acquisition lock: the time for which records are a member's alone."""
 
-    __slots__ = ("deadline_ms", "has_expired", "task")
+    __slots__ = ("deadline_ms", "task")
 
     def __init__(self, deadline_ms: int) -> None:
         self.deadline_ms = deadline_ms
-        self.has_expired = False
         self.task: TimerTask | None = None
 
-    def expire(self, now_ms: int) -> bool:
-        """Mark it as expired if it is due, also before its timer fires; whether it is expired."""
-        self.has_expired |= self.deadline_ms <= now_ms
-        return self.has_expired
+    def has_expired(self, now_ms: int) -> bool:
+        """Whether its time is over, also before its timer fires."""
+        return self.deadline_ms <= now_ms
 
 
 class InFlightState:
@@ -119,7 +117,7 @@ class InFlightState:
         self._before = before
         return True
 
-    def complete(self, *, is_persisted: bool) -> None:
+    def complete(self, now_ms: int, *, is_persisted: bool) -> None:
         """End a change; where it was not persisted the records are their member's again.
 
         If the lock has expired in between they are available, or archived after the last delivery.
@@ -129,7 +127,7 @@ class InFlightState:
             self.cancel_lock()
             return
         state, member_id, delivery_limit = before
-        if self.lock is not None and self.lock.has_expired:
+        if self.lock is not None and self.lock.has_expired(now_ms):
             is_last = self.delivery_count >= delivery_limit
             self.state, self.member_id = ARCHIVED if is_last else AVAILABLE, NO_MEMBER
             self.cancel_lock()

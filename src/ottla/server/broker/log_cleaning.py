@@ -210,16 +210,16 @@ class _Cleaner:
 
         owner.run(cleaning, size, done)
 
-    def _done(self, cleaning: Cleaning, error: Exception | None, pause_ms: int) -> None:
+    def _done(self, cleaning: Cleaning, error: Exception | None, throttle_time_ms: int) -> None:
         with self._owner.watch():
-            self._go_on(cleaning, error, pause_ms)
+            self._go_on(cleaning, error, throttle_time_ms)
 
-    def _go_on(self, cleaning: Cleaning, error: Exception | None, pause_ms: int) -> None:
+    def _go_on(self, cleaning: Cleaning, error: Exception | None, throttle_time_ms: int) -> None:
         owner = self._owner
         progress = owner.cleaner.advance(cleaning, error, owner.now_ms)
         if progress is CleaningProgress.GOES_ON:
-            if pause_ms:
-                owner.later(pause_ms, lambda _now_ms: self._run(cleaning))
+            if throttle_time_ms:
+                owner.later(throttle_time_ms, lambda _now_ms: self._run(cleaning))
             else:
                 self._run(cleaning)
         elif progress is CleaningProgress.CLEANED:

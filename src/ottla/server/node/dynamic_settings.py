@@ -89,7 +89,7 @@ def limited_names(config: BrokerConfig) -> list[str]:
 
 
 def _overrides(config: BrokerConfig) -> dict[str, int]:
-    return dict(parse_overrides(config.max_connections_per_ip_overrides))
+    return parse_overrides(config.max_connections_per_ip_overrides)
 
 
 def _bare(host: str) -> str:

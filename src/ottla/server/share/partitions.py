@@ -185,10 +185,11 @@ class SharePartitions:
         """End a share partition and answer the fetches that wait for it."""
         found = self._partitions.pop(key, None)
         if found is not None:
-            keys = self._keys_of[_partition_of(key)]
+            partition = _partition_of(key)
+            keys = self._keys_of[partition]
             del keys[key]
             if not keys:
-                del self._keys_of[_partition_of(key)]
+                del self._keys_of[partition]
             found.fence()
             self._wake(key)
 
