@@ -50,6 +50,7 @@ def test_a_timeout_is_also_pythons() -> None:
         KafkaError(ErrorCode.REQUEST_TIMED_OUT, "after 5 s"),
         KafkaError(ErrorCode.STALE_BROKER_EPOCH),
         errors.RecordDeserializationError(("orders", 1, 7), "value", ValueError("no JSON")),
+        errors.LogTruncationError(("orders", 1, 7), 5),
         errors.WakeupError("wakeup() was called"),
     ],
     ids=repr,

@@ -14,7 +14,7 @@ from ottla.clients.consumer.fetched import (
 from ottla.clients.consumer.fetcher import ClientFetchSession, Fetcher
 from ottla.clients.consumer.offsets import OffsetAndMetadata, Positions, read_reset_policy
 from ottla.clients.consumer.subscription import Subscription
-from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.errors import CorruptMessage, ErrorCode, KafkaError, LogTruncationError
 from ottla.protocol.apis.fetch import FetchRequest, FetchResponse
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from ottla.protocol.apis.metadata import MetadataRequest
@@ -209,12 +209,12 @@ def test_a_leader_that_a_refusal_names_is_read_from_at_once() -> None:
     assert rig.sim.now_ms - began_ms < 100
 
 
-def test_a_position_above_a_truncated_log_goes_back_to_the_cut() -> None:
-    """KIP-320: after an election the epoch of the last record read is checked."""
-    rig = Rig(brokers=2)
+def _truncate(rig: Rig) -> None:
+    """Write and read three records; an election takes the last one away."""
     for value in (b"a", b"b", b"lost"):
         rig.write(value)
     rig.assign(T0)
+    rig.subscription.state(T0).seek(0)
     rig.read(3)
     log = rig.cluster.logs[T0]
     log.batches.pop()
@@ -222,6 +222,33 @@ def test_a_position_above_a_truncated_log_goes_back_to_the_cut() -> None:
     log.leader_epoch = 1
     rig.cluster.leaders[T0] = 2
     rig.sim.client.metadata.mark_stale()
+
+
+def test_a_truncated_log_is_reported_without_a_policy() -> None:
+    """auto.offset.reset=none: nothing is read twice or left out before the user seeks."""
+    rig = Rig(brokers=2, auto_offset_reset="none")
+    _truncate(rig)
+    for _ in range(2):
+        rig.sim.run(lambda: rig.positions.errors)
+        error = rig.positions.errors.pop()
+        assert isinstance(error, LogTruncationError)
+        assert (error.topic, error.partition, error.offset) == ("t", 0, 3)
+        assert error.divergent_offset == 2
+        assert error.code is ErrorCode.OFFSET_OUT_OF_RANGE
+        assert rig.subscription.state(T0).position == 3
+    rig.write(b"c")
+    rig.sim.run_for(1_000)
+    assert rig.drain() == [b"a", b"b", b"lost"]
+    assert len(rig.cluster.requests(OffsetForLeaderEpochRequest)) < 20
+    rig.subscription.state(T0).seek(2)
+    assert rig.read(4) == [b"a", b"b", b"lost", b"c"]
+    assert not rig.positions.errors
+
+
+def test_a_position_above_a_truncated_log_goes_back_to_the_cut() -> None:
+    """KIP-320: after an election the epoch of the last record read is checked."""
+    rig = Rig(brokers=2)
+    _truncate(rig)
     rig.sim.run(lambda: rig.subscription.state(T0).position == 2)
     assert rig.cluster.requests(OffsetForLeaderEpochRequest)
     rig.write(b"c")

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.clients.consumer.pending_errors import PendingErrors
-from ottla.errors import ConfigError, ErrorCode, KafkaError
+from ottla.errors import ConfigError, ErrorCode, KafkaError, LogTruncationError
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest
 from ottla.protocol.apis.offset_commit import OffsetCommitRequest
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest
@@ -489,9 +489,22 @@ class Positions:
             # The log was truncated below the position: continue from there (KAFKA-2334: not from
             # an end offset that is only lower because a new leader lags).
             cut = answer.end_offset
-            if cut < state.position:
+            if cut < state.position and self._policy is None:
+                self._truncated(state, cut)
+            elif cut < state.position:
                 state.seek(cut)
                 state.leader_epoch, state.validated_epoch = answer.leader_epoch, epoch
             else:
                 state.drop()
                 state.fetch_position = state.position
+
+    def _truncated(self, state: PartitionState, divergent_offset: int) -> None:
+        """Report lost records to the user, who has no reset policy; validate again, as Kafka."""
+        assert state.position is not None
+        state.drop()
+        state.fetch_position = state.position
+        state.needs_validation = True
+        state.retry_at_ms = self.client.now_ms + self._settings.retry_backoff_ms
+        name, partition = state.topic_partition
+        error = LogTruncationError((name, partition, state.position), divergent_offset)
+        self.errors.add(error, state)
