@@ -16,9 +16,8 @@ from ottla.coordinator.runtime import (
     ShardEnvironment,
 )
 from ottla.coordinator.runtime.active import RuntimeEnvironment, ShardState
-from ottla.coordinator.runtime.loader import SLICE_RECORDS
 from ottla.coordinator.runtime.result import empty_result
-from ottla.coordinator.runtime.shared_turns import SharedTurns
+from ottla.coordinator.runtime.shared_turns import SLICE_RECORDS, SharedTurns
 from ottla.coordinator.runtime.sliced_read import KEYS_IN_A_TURN
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.records.group import GroupMetadataKey

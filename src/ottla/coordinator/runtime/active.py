@@ -13,9 +13,10 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ottla.coordinator.runtime.loader import SLICE_RECORDS, Loader
+from ottla.coordinator.runtime.loader import Loader
 from ottla.coordinator.runtime.result import empty_result
 from ottla.coordinator.runtime.shard import Shard, ShardEnvironment
+from ottla.coordinator.runtime.shared_turns import SLICE_RECORDS
 from ottla.coordinator.runtime.timers import ShardTimers
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.purgatory.offset_queue import OffsetQueue

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ottla.coordinator.runtime.shared_turns import SLICE_RECORDS
 from ottla.errors import CorruptMessage
 from ottla.records.batches import iterate_batches
 from ottla.records.control import ControlRecordType, decode_control_type
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 MAX_READ_BYTES: Final = 1 << 20
 """Bytes read at once, however large the load buffer is: reading blocks the event loop."""
-SLICE_RECORDS: Final = 250
-"""Records replayed per slice, up to 20 µs each: this bounds how long loading blocks the loop."""
 WALKED_IN_A_REPLAY: Final = 20
 """Records that are walked over in the time of one replay."""
 COPIED_IN_A_REPLAY: Final = 200

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
-from ottla.coordinator.runtime.loader import SLICE_RECORDS
 from ottla.purgatory.pending import Pending
 
 if TYPE_CHECKING:
@@ -24,6 +23,8 @@ T = TypeVar("T")
 Work: TypeAlias = "Generator[int, None, T]"
 """A computation that yields what it has cost since it last yielded, in records."""
 
+SLICE_RECORDS: Final = 250
+"""Records replayed per slice, up to 20 µs each: this bounds how long loading blocks the loop."""
 ANSWER_RECORDS: Final = 100
 """What an answer may cost in one turn, to leave time for other requests."""
 _STEP_COST_RECORDS: Final = 10

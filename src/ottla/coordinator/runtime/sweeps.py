@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
-from ottla.coordinator.runtime.loader import SLICE_RECORDS
 from ottla.coordinator.runtime.result import CoordinatorRecord, Result, empty_result
+from ottla.coordinator.runtime.shared_turns import SLICE_RECORDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
