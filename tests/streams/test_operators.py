@@ -7,21 +7,28 @@ from typing import Any
 import pytest
 
 from ottla.streams import (
+    Consumed,
     JoinWindows,
     Materialized,
     Processor,
     ProcessorContext,
+    PunctuationType,
     Record,
+    Repartitioned,
     Serdes,
     Stores,
     StreamsBuilder,
     StreamsConfig,
     StreamsException,
     Suppressed,
+    TimeWindows,
     TopologyException,
     ValueTransformer,
+    log_and_continue,
 )
+from ottla.streams.stages import plan_stages
 from ottla.testing import PipelineDriver
+from tests.streams.cases import listed
 
 TEXT = Serdes.string()
 CONFIG = StreamsConfig("test", TEXT, TEXT)
@@ -167,3 +174,208 @@ def test_versioned_tables_are_refused_where_kafka_streams_refuses_them() -> None
         table.suppress(Suppressed.until_time_limit(5))
     with pytest.raises(TopologyException, match="GlobalKTables cannot be versioned"):
         builder.global_table("g", materialized=versioned("global", 100))
+
+
+class Failing(Processor):
+    """Fails for some records, and in its punctuation."""
+
+    def init(self, context: ProcessorContext) -> None:
+        """Schedule the punctuation."""
+        super().init(context)
+        context.schedule(10, PunctuationType.WALL_CLOCK_TIME, self.fail)
+
+    def fail(self, _time: int) -> None:
+        """Fail."""
+        raise ValueError("in a punctuation")
+
+    def process(self, record: Record) -> None:
+        """Look up a store that is not connected."""
+        self.context.get_state_store("another")
+
+
+def failing(config: StreamsConfig) -> StreamsBuilder:
+    """Return a topology whose processor fails."""
+    builder = StreamsBuilder(config)
+    builder.stream("in").process(Failing).to("out")
+    return builder
+
+
+def test_a_handler_decides_on_all_errors_of_a_processor() -> None:
+    """Also on StreamsException, and on errors of punctuations; their dead letters have no place."""
+    config = StreamsConfig(
+        default_value_serde=TEXT,
+        processing_exception_handler=log_and_continue,
+        errors_dead_letter_queue_topic_name="dead",
+    )
+    with PipelineDriver(failing(config).build()) as driver:
+        driver.input_topic("in").pipe("a", "x", 1)
+        driver.advance_time(10)
+        dead = driver.output_topic("dead", TEXT, TEXT).read_all()
+    headers = [dict(one.headers) for one in dead]
+    messages = [one["__streams.errors.message"].decode() for one in headers]  # type: ignore[union-attr] # all are set
+    assert "has no access to StateStore another" in messages[0]
+    assert messages[1:] == ["in a punctuation"]
+    assert (headers[1]["__streams.errors.topic"], dead[1].timestamp) == (b"", 10)
+
+
+def test_an_error_of_a_punctuation_names_its_processor() -> None:
+    """It had no context."""
+    with (
+        PipelineDriver(failing(CONFIG).build()) as driver,
+        pytest.raises(StreamsException, match=r"PROCESSOR-0000000001, in a punctuation: ValueErr"),
+    ):
+        driver.advance_time(10)
+
+
+def test_a_negative_timestamp_is_an_error_without_an_extractor() -> None:
+    """The record was dropped without a word; an extractor may skip it, or give it a time."""
+    builder = StreamsBuilder(CONFIG)
+    builder.stream("in").to("out")
+    with pytest.raises(StreamsException, match="Input record at in-0, offset 0 has invalid"):
+        pairs(builder, ("in", "a", "x", -1))
+    config = StreamsConfig(
+        "test", TEXT, TEXT, default_timestamp_extractor=lambda record, _: int(record.value)
+    )
+    builder = StreamsBuilder(config)
+    builder.stream("in").to("out")
+    with PipelineDriver(builder.build()) as driver:
+        for value in ("5", "-5"):
+            driver.input_topic("in").pipe("a", value, -1)
+        assert [one.timestamp for one in driver.output_topic("out").read_all()] == [5]
+        assert driver.dropped == 1
+
+
+def test_a_topic_is_chosen_by_headers_and_timestamp() -> None:
+    """The function had the record's place only."""
+    builder = StreamsBuilder(CONFIG)
+    builder.stream("in").to(
+        lambda _key, _value, context: f"{dict(context.headers)['kind'].decode()}{context.timestamp}"
+    )
+    with PipelineDriver(builder.build()) as driver:
+        driver.input_topic("in").pipe("a", "x", 7, (("kind", b"tea"),))
+        assert driver.output_topic("tea7").read_pairs() == [("a", "x")]
+
+
+def test_a_repartitioning_has_a_partitioner() -> None:
+    """Each record's task is what it returns."""
+    builder = StreamsBuilder(CONFIG)
+    seen: list[tuple[str, int]] = []
+
+    def partitioner(_topic: str, key: Any, _value: Any, count: int) -> int:
+        seen.append((key, count))
+        return 0
+
+    builder.stream("in").repartition(Repartitioned(partitioner=partitioner)).to("out")
+    assert pairs(builder, ("in", "a", "x", 1)) == [("a", "x")]
+    assert seen == [("a", 1)]
+
+
+class Totals(Processor):
+    """Adds the numbers of a topic to a global store."""
+
+    def process(self, record: Record) -> None:
+        """Add a number."""
+        store = self.context.get_state_store("totals")
+        store.put(record.key, (store.get(record.key) or 0) + int(record.value))
+
+
+class Looking(Processor):
+    """Forwards a total, and how often it was asked for."""
+
+    @staticmethod
+    def stores() -> list[Any]:
+        """Return the stores that come with it."""
+        return [Stores.key_value("asked", TEXT, Serdes.long())]
+
+    def process(self, record: Record) -> None:
+        """Look a total up."""
+        asked = self.context.get_state_store("asked")
+        asked.put(record.key, (asked.get(record.key) or 0) + 1)
+        total = self.context.get_state_store("totals").get(record.key)
+        self.context.forward(record.with_value(f"{total}/{asked.get(record.key)}"))
+        self.context.commit()
+
+
+def test_a_global_store_is_filled_by_a_processor() -> None:
+    """Each task has its own, which takes each record once."""
+    builder = StreamsBuilder(CONFIG)
+    totals = Stores.key_value("totals", TEXT, Serdes.long())
+    builder.add_global_store(totals, "numbers", Totals)
+    builder.stream("in").process(Looking).to("out")
+    numbers = [("numbers", "a", "2", 0), ("numbers", "a", "3", 0)]
+    found = pairs(builder, *numbers, ("in", "a", "x", 1), ("in", "a", "x", 2))
+    assert found == [("a", "5/1"), ("a", "5/2")]
+
+
+def test_what_a_join_does_not_take_is_refused() -> None:
+    """It was passed over."""
+    builder = StreamsBuilder(CONFIG)
+    stream, table, whole = builder.stream("in"), builder.table("t"), builder.global_table("g")
+    windows = JoinWindows.of_time_difference_with_no_grace(5)
+    for other, options, text in (
+        (stream, {}, "needs JoinWindows"),
+        (whole, {}, r"needs key_selector\(key, value\)"),
+        (table, {"windows": windows}, "has no windows"),
+        (table, {"key_selector": both}, "use select_key before"),
+        (table, {"name": "x"}, r"joined=Joined\(name='x'\)"),
+        (stream, {"windows": windows, "name": "x"}, r"joined=StreamJoined\(name='x'\)"),
+    ):
+        with pytest.raises(TypeError, match=text):
+            stream.join(other, both, **options)
+
+
+def test_what_is_no_serde_no_topic_and_no_supplier_is_told_where_it_is_written() -> None:
+    """The errors came with the first record, of another line."""
+    with pytest.raises(TypeError, match=r"Consumed\(value=...\) takes a serde, such as Serdes"):
+        Consumed(value=Serdes.string)  # type: ignore[arg-type] # that is the point
+    builder = StreamsBuilder(CONFIG)
+    with pytest.raises(TypeError, match=r"stream\('a', 'b'\), not \(\['a'\],\)"):
+        builder.stream(["a"])  # type: ignore[arg-type] # that is the point
+    for name in ("process", "process_values"):
+        with pytest.raises(TypeError, match="give what makes a processor, its class"):
+            getattr(builder.stream(name), name)(OtherKey())
+
+
+def test_windows_are_held_back_up_to_a_number_of_bytes() -> None:
+    """As BufferConfig.maxBytes(...).shutDownWhenFull()."""
+    builder = StreamsBuilder(CONFIG)
+    windows = TimeWindows.of_size_with_no_grace(10)
+    counted = builder.stream("in").group_by_key().windowed_by(windows).count()
+    counted.suppress(Suppressed.until_window_closes(max_bytes=60)).to_stream().to("out")
+    with pytest.raises(StreamsException, match="exceeded its max capacity"):
+        pairs(builder, ("in", "a", "x", 1), ("in", "b", "x", 1))
+
+
+@pytest.mark.parametrize("kind", ["streams", "stream and table", "tables", "cogroup"])
+def test_topics_that_are_joined_have_as_many_partitions(kind: str) -> None:
+    """Records of a key would be in several tasks, and the join would miss partners silently."""
+    builder = StreamsBuilder(CONFIG)
+    if kind == "streams":
+        windows = JoinWindows.of_time_difference_with_no_grace(5)
+        builder.stream("a").join(builder.stream("b"), both, windows).to("out")
+    elif kind == "stream and table":
+        builder.stream("a").join(builder.table("b"), both).to("out")
+    elif kind == "tables":
+        builder.table("a").join(builder.table("b"), both).to_stream().to("out")
+    else:
+        groups = [builder.stream(name).group_by_key() for name in ("a", "b")]
+        made = groups[0].cogroup(listed).cogroup(groups[1], listed)
+        made.aggregate(str).to_stream().to("out")
+    plan = plan_stages(builder.build())
+    plan.spread({"a": 2, "b": 2, "out": 1})
+    with pytest.raises(TopologyException, match="same number of partitions: a: 2, b: 3"):
+        plan.spread({"a": 2, "b": 3, "out": 1})
+
+
+def test_a_repartitioned_stream_takes_the_partitions_of_its_partner() -> None:
+    """Unless a number is given."""
+    for given, expected in ((None, True), (4, False), (3, True)):
+        builder = StreamsBuilder(CONFIG)
+        stream = builder.stream("a").repartition(Repartitioned(partitions=given))
+        stream.join(builder.table("b"), both).to("out")
+        plan = plan_stages(builder.build())
+        if expected:
+            plan.spread({"a": 2, "b": 3, "out": 1})
+        else:
+            with pytest.raises(TopologyException, match="repartition: 4, b: 3"):
+                plan.spread({"a": 2, "b": 3, "out": 1})

@@ -32,7 +32,13 @@ if TYPE_CHECKING:
         PunctuationType,
         ValueTransformer,
     )
-    from ottla.streams.records import Change, Record, RecordMetadata, ValueAndTimestamp
+    from ottla.streams.records import (
+        Change,
+        Record,
+        RecordContext,
+        RecordMetadata,
+        ValueAndTimestamp,
+    )
     from ottla.streams.serdes import Serde, Serdes
     from ottla.streams.settings import (
         Branched,
@@ -80,6 +86,7 @@ __all__ = [
     "Produced",
     "PunctuationType",
     "Record",
+    "RecordContext",
     "RecordMetadata",
     "Repartitioned",
     "Response",
@@ -134,6 +141,7 @@ _MODULES = {
     "Produced": "ottla.streams.settings",
     "PunctuationType": "ottla.streams.processor",
     "Record": "ottla.streams.records",
+    "RecordContext": "ottla.streams.records",
     "RecordMetadata": "ottla.streams.records",
     "Repartitioned": "ottla.streams.settings",
     "Response": "ottla.streams.config",

@@ -15,7 +15,7 @@ from ottla.streams.serdes import Serde, Serdes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ottla.streams.records import RawRecord
+    from ottla.streams.records import RawRecord, Record
 
 
 class Response(Enum):
@@ -26,7 +26,7 @@ class Response(Enum):
 
 
 class ErrorContext(NamedTuple):
-    """The record that caused an error, and where."""
+    """The record that caused an error, and where; in a punctuation it has no topic."""
 
     record: RawRecord
     node: str
@@ -46,6 +46,9 @@ def log_and_continue(context: ErrorContext, error: Exception) -> Response:  # no
 class StreamsConfig:
     """The settings that processing needs; with a dead letter topic, dropped records go there.
 
+    `default_timestamp_extractor(record, partition_time)` is that of sources that have none; a
+    negative timestamp skips the record. Without one a record with a negative timestamp is an error.
+
     With a cache the updates that counts and aggregates of columns make in a micro-batch are
     combined, one for a key; 0 forwards each.
     """
@@ -57,4 +60,5 @@ class StreamsConfig:
     processing_exception_handler: Callable[[ErrorContext, Exception], Response] = log_and_fail
     production_exception_handler: Callable[[ErrorContext, Exception], Response] = log_and_fail
     errors_dead_letter_queue_topic_name: str | None = None
+    default_timestamp_extractor: Callable[[Record, int], int] | None = None
     statestore_cache_max_bytes: int = 10 * 1024 * 1024

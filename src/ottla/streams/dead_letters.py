@@ -10,7 +10,7 @@ import traceback
 from typing import TYPE_CHECKING
 
 from ottla.streams.config import ErrorContext, Response
-from ottla.streams.errors import StreamsException
+from ottla.streams.errors import FailedProcessingException
 from ottla.streams.records import Header, RawRecord
 
 if TYPE_CHECKING:
@@ -26,14 +26,15 @@ def handled(
     config: StreamsConfig,
     handler: Callable[[ErrorContext, Exception], Response],
     node: str,
-    raw: RawRecord | None,
+    raw: RawRecord,
     error: Exception,
 ) -> RawRecord | None:
-    """Let a handler decide on an error; StreamsException if it says so, else the dead letter."""
-    found = raw or RawRecord("", None, None, -1)
-    if handler(ErrorContext(found, node), error) is Response.FAIL:
-        place = f"topic={found.topic}, partition={found.partition or 0}, offset={found.offset}"
-        raise StreamsException(
+    """Let a handler decide on an error: return the dead letter, or FailedProcessingException."""
+    if handler(ErrorContext(raw, node), error) is Response.FAIL:
+        place = "in a punctuation"
+        if raw.topic:
+            place = f"topic={raw.topic}, partition={raw.partition or 0}, offset={raw.offset}"
+        raise FailedProcessingException(
             f"Exception caught in process. processor={node}, {place}: "
             f"{type(error).__name__}: {error}"
         ) from error
@@ -45,7 +46,7 @@ def handled(
         extra={"event": "streams.skip"},
     )
     topic = config.errors_dead_letter_queue_topic_name
-    return None if topic is None else dead_letter(topic, found, error)
+    return None if topic is None else dead_letter(topic, raw, error)
 
 
 def dead_letter(topic: str, raw: RawRecord, error: Exception) -> RawRecord:

@@ -15,6 +15,10 @@ class StreamsException(KafkaError):
         super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR, text)
 
 
+class FailedProcessingException(StreamsException):
+    """An error that a handler has decided on: the application fails."""
+
+
 class TopologyException(StreamsException):
     """A topology that cannot be built."""
 

@@ -57,6 +57,9 @@ class ProcessorContext(Protocol):
     def shared_memory(self, name: str) -> dict[str, int]:
         """Return numbers that several processors of the task share."""
 
+    def commit(self) -> None:
+        """Do nothing: what is processed is committed with its micro-batch."""
+
     def drop(self, reason: str) -> None:
         """Count a record that is not processed, and log why."""
 
@@ -89,6 +92,8 @@ class Processor:
     """
 
     context: ProcessorContext
+    is_of_user = False
+    """Of a prototype: whether it runs a class of a user."""
 
     def init(self, context: ProcessorContext) -> None:
         """Take the context; called once before the first record."""

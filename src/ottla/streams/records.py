@@ -60,6 +60,19 @@ class RecordMetadata(NamedTuple):
     offset: int
 
 
+class RecordContext(NamedTuple):
+    """What a function that chooses a topic knows of a record besides key and value.
+
+    The place is that of the record that was read; in a punctuation there is none ("", -1, -1).
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    headers: tuple[Header, ...]
+
+
 class RawRecord(NamedTuple):
     """A record of a topic in bytes; `partition` None is chosen by the key."""
 

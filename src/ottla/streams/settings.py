@@ -9,17 +9,31 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ottla.streams.serdes import Serde
 from ottla.streams.windows import Duration, milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.streams.records import Record
-    from ottla.streams.serdes import Serde
+
+
+class _Given:
+    """Base of what an operator is given: its serdes are checked at once."""
+
+    def __post_init__(self) -> None:
+        """Raise TypeError for a serde that is none, such as a function that makes one."""
+        for name in ("key", "value", "other_value"):
+            found = getattr(self, name, None)
+            if found is not None and not isinstance(found, Serde):
+                raise TypeError(
+                    f"{type(self).__name__}({name}=...) takes a serde, such as Serdes.string(), "
+                    f"not {found!r}"
+                )
 
 
 @dataclass(frozen=True)
-class Consumed:
+class Consumed(_Given):
     """How a topic is read; `timestamp_extractor(record, partition_time)` may replace timestamps."""
 
     key: Serde | None = None
@@ -29,7 +43,7 @@ class Consumed:
 
 
 @dataclass(frozen=True)
-class Produced:
+class Produced(_Given):
     """How a topic is written; `partitioner(topic, key, value, partitions)` may choose the place."""
 
     key: Serde | None = None
@@ -39,7 +53,7 @@ class Produced:
 
 
 @dataclass(frozen=True)
-class Grouped:
+class Grouped(_Given):
     """How a grouping writes its repartition topic, if it needs one."""
 
     key: Serde | None = None
@@ -48,7 +62,7 @@ class Grouped:
 
 
 @dataclass(frozen=True)
-class Joined:
+class Joined(_Given):
     """How a stream is repartitioned for its join with a table."""
 
     key: Serde | None = None
@@ -58,7 +72,7 @@ class Joined:
 
 
 @dataclass(frozen=True)
-class StreamJoined:
+class StreamJoined(_Given):
     """How a join of two streams stores both, and their names."""
 
     key: Serde | None = None
@@ -76,17 +90,18 @@ class TableJoined:
 
 
 @dataclass(frozen=True)
-class Repartitioned:
-    """How a stream is repartitioned."""
+class Repartitioned(_Given):
+    """How a stream is repartitioned; `partitioner(topic, key, value, partitions)` may place it."""
 
     name: str | None = None
     key: Serde | None = None
     value: Serde | None = None
     partitions: int | None = None
+    partitioner: Callable[[str, Any, Any, int], int] | None = None
 
 
 @dataclass(frozen=True)
-class Materialized:
+class Materialized(_Given):
     """How a table's store is named and written; `history_ms` makes it a versioned one."""
 
     name: str | None = None
@@ -121,9 +136,11 @@ class Suppressed:
     name: str | None = None
 
     @classmethod
-    def until_window_closes(cls, *, max_records: int | None = None) -> Suppressed:
-        """Hold back until the window is closed; fail when more rows would be held."""
-        return cls(None, max_records)
+    def until_window_closes(
+        cls, *, max_records: int | None = None, max_bytes: int | None = None
+    ) -> Suppressed:
+        """Hold back until the window is closed; fail when more would be held."""
+        return cls(None, max_records, max_bytes)
 
     @classmethod
     def until_time_limit(

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from ottla.streams.columns.paths import Entry, Path, split
-from ottla.streams.errors import StreamsException
-from ottla.streams.processor import Processor
+from ottla.streams.errors import StreamsException, TopologyException
 from ottla.streams.task import nodes_of_task
 from ottla.streams.topology import ProcessorNode, SinkNode, SourceNode, SubTopology
 
@@ -79,10 +78,7 @@ class Stage:
     @property
     def has_users(self) -> bool:
         """Whether it has processors of users."""
-        return any(
-            isinstance(one, ProcessorNode) and not isinstance(one.supplier, Processor)
-            for one in self.nodes
-        )
+        return any(isinstance(one, ProcessorNode) and one.is_of_user for one in self.nodes)
 
 
 @dataclass
@@ -136,6 +132,19 @@ class StagePlan:
         for part, stage in self.parts:
             if stage is not None:
                 stage.tasks = tasks[part.number]
+        self._check_joined()
+
+    def _check_joined(self) -> None:
+        """Raise TopologyException where records of a key that meet would be in several tasks."""
+        for nodes in self.topology.joined:
+            topics = set().union(*(self.topology.topics_of(one) for one in nodes))
+            counts = {one: self.partitions.get(one) for one in sorted(topics)}
+            if len(set(counts.values())) > 1:
+                listed = ", ".join(f"{name}: {count}" for name, count in counts.items())
+                raise TopologyException(
+                    f"Following topics do not have the same number of partitions: {listed}. They "
+                    "are joined by key: use repartition(Repartitioned(partitions=...))"
+                )
 
 
 def plan_stages(topology: Topology) -> StagePlan:

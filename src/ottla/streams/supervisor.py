@@ -23,6 +23,7 @@ _FINAL = (
     "PRODUCER_FENCED",
     "INVALID_PRODUCER_EPOCH",
     "StreamsException",
+    "FailedProcessingException",
     "another checkpoint",
     "has no decision on one",
     "is missing from the group's offsets",

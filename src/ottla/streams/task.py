@@ -15,10 +15,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.streams.dead_letters import handled
-from ottla.streams.errors import SerializationException, StreamsException
+from ottla.streams.errors import (
+    FailedProcessingException,
+    SerializationException,
+    StreamsException,
+)
 from ottla.streams.partitions import partition_for
 from ottla.streams.processor import Processor, PunctuationType
-from ottla.streams.records import RawRecord, Record, RecordMetadata
+from ottla.streams.records import RawRecord, Record, RecordContext, RecordMetadata
 from ottla.streams.stores.opening import open_store
 from ottla.streams.topology import Node, ProcessorNode, SinkNode, SourceNode
 from ottla.streams.windows import Windowed
@@ -55,9 +59,14 @@ class TaskEnvironment(NamedTuple):
 
 
 def nodes_of_task(topology: Topology, part: SubTopology) -> list[Node]:
-    """Return the nodes of a sub-topology, with those that fill the global stores it reads."""
+    """Return the nodes of a sub-topology, with those that fill the global stores it reads.
+
+    Processors of users may read all of them.
+    """
     nodes = list(part.nodes)
-    needed = set(part.stores()) & topology.global_stores()
+    needed = topology.global_stores()
+    if not any(isinstance(one, ProcessorNode) and one.is_of_user for one in nodes):
+        needed &= set(part.stores())
     for other in topology.sub_topologies():
         if other.is_global and needed & set(other.stores()) and other.number != part.number:
             nodes += other.nodes
@@ -123,12 +132,12 @@ class NodeContext:
         """Return numbers that several processors of the task share."""
         return self._task.memory(f"/{name}")
 
+    def commit(self) -> None:
+        """Do nothing: what is processed is committed with its micro-batch."""
+
     def drop(self, reason: str) -> None:
         """Count a record that is not processed, and log why."""
-        self._task.dropped += 1
-        log.info(
-            "Skipping record: %s", reason, extra={"event": "streams.drop", "node": self._node.name}
-        )
+        self._task.drop(self._node, reason)
 
 
 class Task:
@@ -309,11 +318,16 @@ class Task:
     def _run(self, node: Node, record: Record) -> None:
         try:
             self._processors[node.name].process(record)
-        except StreamsException:
+        except FailedProcessingException:
             raise
         except Exception as error:  # noqa: BLE001 - a user's function
             handler = self._environment.config.processing_exception_handler
             self._handle(handler, node, self._raw, error)
+
+    def drop(self, node: Node, reason: str) -> None:
+        """Count a record that is not processed, and log why."""
+        self.dropped += 1
+        log.info("Skipping record: %s", reason, extra={"event": "streams.drop", "node": node.name})
 
     def _open_stores(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -343,10 +357,17 @@ class Task:
         place = f"{self.metadata.topic}-{self.metadata.partition}"
         partition_time = self._times.get(place, -1)
         timestamp = record.timestamp
-        if source.timestamp_extractor is not None:
-            timestamp = source.timestamp_extractor(record, partition_time)
+        extractor = source.timestamp_extractor
+        if extractor is not None:
+            timestamp = extractor(record, partition_time)
+        elif timestamp < 0:
+            raise StreamsException(
+                f"Input record at {place}, offset {self.metadata.offset} has invalid (negative) "
+                f"timestamp {timestamp}. A timestamp extractor can give it another, or skip it by "
+                "returning a negative one"
+            )
         if timestamp < 0:
-            self.dropped += 1
+            self.drop(source, "negative extracted timestamp")
             return None
         self._times[place] = max(partition_time, timestamp)
         return record.with_timestamp(timestamp)
@@ -361,10 +382,14 @@ class Task:
             return
         topic = node.topic
         if not isinstance(topic, str):
-            topic = topic(record.key, record.value, self.metadata)
+            topic = topic(record.key, record.value, self._record_context(record))
         partition = self._partition(node, topic, record, key)
         emitted = RawRecord(topic, key, value, record.timestamp, record.headers, partition)
         self._environment.emit(emitted)
+
+    def _record_context(self, record: Record) -> RecordContext:
+        place = self.metadata or RecordMetadata("", -1, -1)
+        return RecordContext(*place, record.timestamp, record.headers)
 
     def _partition(
         self, node: SinkNode, topic: str, record: Record, key: bytes | None
@@ -389,9 +414,20 @@ class Task:
     ) -> None:
         """Let a handler decide on an error; raise StreamsException if it says so."""
         self.dropped += 1
+        if raw is None:  # in a punctuation
+            raw = RawRecord("", None, None, self.now_ms(), partition=-1, offset=-1)
         letter = handled(self._environment.config, handler, node.name, raw, error)
         if letter is not None:
             self._environment.emit(letter)
+
+    def _call(self, one: Punctuation, now_ms: int) -> None:
+        try:
+            one.callback(now_ms)
+        except FailedProcessingException:
+            raise
+        except Exception as error:  # noqa: BLE001 - a user's function
+            handler = self._environment.config.processing_exception_handler
+            self._handle(handler, self._nodes[one.node], None, error)
 
     def _punctuate(self, kind: PunctuationType, now_ms: int) -> None:
         if now_ms < 0:
@@ -401,5 +437,5 @@ class Task:
             if not one.is_cancelled:
                 missed = (now_ms - one.next_ms) // one.interval_ms
                 one.next_ms += (missed + 1) * one.interval_ms
-                one.callback(now_ms)
+                self._call(one, now_ms)
         self._punctuations = [one for one in self._punctuations if not one.is_cancelled]

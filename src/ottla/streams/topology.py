@@ -46,6 +46,11 @@ class ProcessorNode(Node):
     supplier: Any = None
     stores: list[str] = field(default_factory=list)
 
+    @property
+    def is_of_user(self) -> bool:
+        """Whether it runs a class of a user, who may look global stores up and schedule."""
+        return not isinstance(self.supplier, Processor) or self.supplier.is_of_user
+
     def make(self) -> Processor:
         """Return a new processor."""
         if isinstance(self.supplier, Processor):
@@ -94,6 +99,8 @@ class Topology:
         self.stores: dict[str, StoreSpec] = {}
         self.internal_topics: dict[str, int | None] = {}
         """The repartition topics with their number of partitions, None for their source's."""
+        self.joined: list[tuple[str, ...]] = []
+        """Nodes whose records of a key must be in one task: their topics' partitions are equal."""
 
     def add_source(self, name: str, *topics: str, **options: Any) -> Topology:
         """Add a node that reads topics."""
@@ -147,6 +154,17 @@ class Topology:
         """Return the node that reads each topic."""
         sources = [one for one in self.nodes.values() if isinstance(one, SourceNode)]
         return {topic: source for source in sources for topic in source.topics}
+
+    def topics_of(self, node: str) -> set[str]:
+        """Return the topics whose records come to a node, without global ones."""
+        found: set[str] = set()
+        names = [node]
+        for name in names:  # which grows
+            one = self.nodes[name]
+            names += [parent for parent in one.parents if parent not in names]
+            if isinstance(one, SourceNode) and not one.is_global:
+                found.update(one.topics)
+        return found
 
     def describe(self) -> str:
         """Return the text form of the topology."""

@@ -176,8 +176,7 @@ class PipelineDriver:
 
     def _task(self, part: SubTopology) -> Task:
         def backend(name: str) -> MemoryBackend:
-            number = -1 if name in self.topology.global_stores() else part.number
-            return self._backends.setdefault((number, name), MemoryBackend())
+            return self._backends.setdefault((part.number, name), MemoryBackend())
 
         environment = TaskEnvironment(
             self.topology.config, backend, self._emit, lambda: self.now_ms, self._partitions

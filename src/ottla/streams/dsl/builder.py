@@ -16,6 +16,9 @@ from ottla.streams.processors.tables import TableSource
 from ottla.streams.settings import Consumed, Materialized, StoreSpec
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.streams.processor import Processor
     from ottla.streams.topology import Topology
 
 
@@ -27,6 +30,8 @@ class StreamsBuilder:
 
     def stream(self, *topics: str, consumed: Consumed | None = None) -> KStream:
         """Return the records of topics."""
+        if not topics or not all(isinstance(one, str) for one in topics):
+            raise TypeError(f"stream takes names of topics: stream('a', 'b'), not {topics!r}")
         consumed = consumed or Consumed()
         name = self._source("KSTREAM-SOURCE-", topics, consumed)
         return KStream(self._graph, self._typed(name, consumed))
@@ -68,6 +73,22 @@ class StreamsBuilder:
         graph.add_store(table_store(store, given, typed.key, typed.value), name)
         return GlobalKTable(store, typed.key, typed.value)
 
+    def add_global_store(
+        self,
+        spec: StoreSpec,
+        topic: str,
+        supplier: Callable[[], Processor],
+        *,
+        consumed: Consumed | None = None,
+    ) -> StreamsBuilder:
+        """Fill a store from a topic by a processor of one's own, in every task."""
+        consumed, graph = consumed or Consumed(), self._graph
+        source = self._source("KSTREAM-SOURCE-", (topic,), consumed, is_global=True)
+        name = graph.suffixed(consumed.name, "-table-source", "KTABLE-SOURCE-")
+        graph.topology.add_processor(name, supplier, source)
+        graph.add_store(spec, name)
+        return self
+
     def add_state_store(self, spec: StoreSpec) -> StreamsBuilder:
         """Add a store for `process`."""
         self._graph.add_store(spec)
@@ -92,7 +113,8 @@ class StreamsBuilder:
             *topics,
             key=typed.key,
             value=typed.value,
-            timestamp_extractor=consumed.timestamp_extractor,
+            timestamp_extractor=consumed.timestamp_extractor
+            or self._graph.config.default_timestamp_extractor,
             is_global=is_global,
         )
         return name

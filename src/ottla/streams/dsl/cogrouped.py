@@ -79,6 +79,7 @@ class CogroupedKStream:
         """Add an aggregation for each member; return the last node, all names, all processors."""
         graph = self._members[0][0].graph
         sources = [grouped.source_of(store) for grouped, _ in self._members]
+        graph.topology.joined.append(tuple(sources))
         names, processors = [], []
         for number, (_, aggregator) in enumerate(self._members):
             names.append(graph.suffixed(name, f"-cogroup-agg-{number}", _AGGREGATE))

@@ -69,6 +69,7 @@ class Graph:
         prefix: str,
         *,
         partitions: int | None = None,
+        partitioner: Callable[[str, Any, Any, int], int] | None = None,
         keeps_null_keys: bool = False,
     ) -> str:
         """Write a stream to an internal topic and read it again; return the new source's name.
@@ -86,7 +87,9 @@ class Graph:
             return source
         self.add(keep, PassThrough() if keeps_null_keys else Filter(has_key), parent.node)
         topology.internal_topics[topic] = partitions
-        topology.add_sink(sink, topic, keep, key=parent.key, value=parent.value)
+        topology.add_sink(
+            sink, topic, keep, key=parent.key, value=parent.value, partitioner=partitioner
+        )
         topology.add_source(source, topic, key=parent.key, value=parent.value)
         return source
 

@@ -15,6 +15,7 @@ from ottla.streams.dsl.grouped import KGroupedStream
 from ottla.streams.dsl.stream_join import join_streams
 from ottla.streams.dsl.table import GlobalKTable, KTable, source_table, table_store
 from ottla.streams.errors import TopologyException
+from ottla.streams.processor import Processor
 from ottla.streams.processors.stateless import (
     Filter,
     FlatMap,
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ottla.streams.columns.expression import Columns
-    from ottla.streams.processor import Processor
     from ottla.streams.processors.tables import TableView
     from ottla.streams.serdes import Serde
     from ottla.streams.windows import JoinWindows
@@ -168,11 +168,16 @@ class KStream(Part):
         name = self.graph.name("KSTREAM-REPARTITION-", given.name)
         key, value = given.key or self.key_serde, given.value or self.value_serde
         output = Typed(self.node, key, value)
-        source = self.graph.repartition(output, name, partitions=given.partitions)
+        source = self.graph.repartition(
+            output, name, partitions=given.partitions, partitioner=given.partitioner
+        )
         return self._at(source, key, value)
 
     def to(self, topic: str | Callable[..., str], produced: Produced | None = None) -> None:
-        """Write the stream to a topic, or to those that a function returns."""
+        """Write the stream to a topic, or to those that a function returns.
+
+        It takes key, value and RecordContext, and returns the topic's name.
+        """
         given = produced or Produced()
         self.graph.topology.add_sink(
             self.graph.name("KSTREAM-SINK-", given.name),
@@ -219,15 +224,30 @@ class KStream(Part):
     def process(
         self, supplier: Callable[[], Processor], *stores: str, name: str | None = None
     ) -> KStream:
-        """Give the records to a processor of one's own; it may change keys."""
+        """Give the records to a processor of one's own; it may change keys.
+
+        Stores are connected by name; those that `supplier.stores()` returns, if there is such a
+        function, are added as well.
+        """
+        stores = (*stores, *self._provided(supplier))
         return self._process("KSTREAM-PROCESSOR-", supplier, stores, name, new_key=True)
 
     def process_values(
         self, supplier: Callable[[], Processor], *stores: str, name: str | None = None
     ) -> KStream:
         """Give the records to a processor of one's own that leaves keys as they are."""
+        stores = (*stores, *self._provided(supplier))
         fixed = FixedKeySupplier(supplier)
         return self._process("KSTREAM-PROCESSVALUES-", fixed, stores, name, new_key=False)
+
+    def _provided(self, supplier: Callable[[], Processor]) -> list[str]:
+        """Add the stores that come with a supplier; return their names."""
+        if isinstance(supplier, Processor):
+            raise TypeError("give what makes a processor, its class for example: each task has one")
+        specs = list(getattr(supplier, "stores", list)())
+        for spec in specs:
+            self.graph.add_store(spec)
+        return [spec.name for spec in specs]
 
     def join(
         self,
@@ -273,23 +293,23 @@ class KStream(Part):
         name: str | None = None,
     ) -> KStream:
         keyed = _keyed(joiner, with_key)
+        _check_options(other, windows, key_selector, name)
         if isinstance(other, KStream):
-            if windows is None:
-                raise TypeError("a join of two streams needs JoinWindows")
+            assert windows is not None
             options = joined or StreamJoined()
             left, right = (
                 self.for_join(options, "-left", keeps_null_keys=is_left),
                 other.for_join(options, "-right", keeps_null_keys=is_left),
             )
             sides = (left.output, right.output)
+            self.graph.topology.joined.append((left.node, right.node))
             made = join_streams(
                 self.graph, sides, keyed, windows, options, is_left=is_left, is_outer=is_outer
             )
             return self._at(made, left.key_serde, self.graph.config.default_value_serde)
         if isinstance(other, KTable):
             return self._join_table(other, keyed, joined or Joined(), is_left=is_left)
-        if key_selector is None:
-            raise TypeError("a join with a global table needs key_selector(key, value)")
+        assert key_selector is not None
         processor = StreamTableJoin(StoreView(other.store), keyed, key_selector, is_left=is_left)
         made = self.graph.name("KSTREAM-LEFTJOIN-", name)  # Kafka's name for both
         self.graph.topology.add_processor(made, processor, self.node, stores=[other.store])
@@ -312,6 +332,7 @@ class KStream(Part):
             view, joiner, lambda key, _: key, is_left=is_left, is_versioned=other.is_versioned
         )
         self.graph.add(made, processor, stream.node, stores=view.stores())
+        self.graph.topology.joined.append((stream.node, other.node))
         return self._value_changed_from(stream, made)
 
     def for_join(self, joined: StreamJoined, suffix: str, *, keeps_null_keys: bool) -> KStream:
@@ -429,6 +450,24 @@ class KStream(Part):
 
 def _keyed(function: Callable[..., Any], has_key: bool) -> Callable[..., Any]:  # noqa: FBT001 - passed on
     return with_key(function, has_key=has_key)
+
+
+def _check_options(
+    other: KStream | KTable | GlobalKTable, windows: Any, key_selector: Any, name: Any
+) -> None:
+    """Raise TypeError for options that a kind of join needs, or does not have."""
+    is_global = isinstance(other, GlobalKTable)
+    if isinstance(other, KStream) and windows is None:
+        raise TypeError("a join of two streams needs JoinWindows")
+    if is_global and key_selector is None:
+        raise TypeError("a join with a global table needs key_selector(key, value)")
+    if not isinstance(other, KStream) and windows is not None:
+        raise TypeError("a join with a table has no windows")
+    if not is_global and key_selector is not None:
+        raise TypeError("key_selector is for joins with a global table; use select_key before")
+    if not is_global and name is not None:
+        kind = "StreamJoined" if isinstance(other, KStream) else "Joined"
+        raise TypeError(f"the name of this join is given by joined={kind}(name={name!r})")
 
 
 def _selecting(mapper: Callable[[Any, Any], Any]) -> Processor:

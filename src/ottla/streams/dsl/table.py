@@ -281,6 +281,7 @@ class KTable(Part):
     ) -> KTable:
         graph = self.graph
         merge = graph.name("KTABLE-MERGE-", name)
+        graph.topology.joined.append((self.node, other.node))
         if is_left:
             self.send_old_values()
         if is_outer:

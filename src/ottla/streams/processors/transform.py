@@ -90,6 +90,8 @@ def _made(supplier: Callable[[], ValueTransformer], context: ProcessorContext) -
 class TableTransform(TableMap):
     """Computes each row's value by a transformer, also that of a deleted row."""
 
+    is_of_user = True
+
     def __init__(self, supplier: Callable[[], ValueTransformer], store: str | None) -> None:
         TableProcessor.__init__(self, store)
         self._supplier = supplier
