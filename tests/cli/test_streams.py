@@ -1,15 +1,17 @@
-"""`ottla streams describe`: text and picture of a program's topology."""
+"""`ottla streams describe` and `run`: texts, pictures, options, errors."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+import sys
+from typing import TYPE_CHECKING, Any, NoReturn
 from xml.etree import ElementTree as ET
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from pyspark.errors import PySparkException
 
 from ottla.cli.commands.streams import streams
+from ottla.spark.jvm import submission
 from ottla.streams import Streams
 
 if TYPE_CHECKING:
@@ -87,3 +89,98 @@ def test_an_error_of_a_run_is_one_line(
     (line,) = found.output.splitlines()
     assert line.startswith("Error: ")
     assert "free space on it and start again" in line
+
+
+def run(tmp_path: Path, *options: str, program: str = PROGRAM) -> Result:
+    """Run a program against a cluster that is not there."""
+    (tmp_path / "app.py").write_text(program)
+    given = ["--bootstrap-server", "localhost:1", "--checkpoint", "checkpoint", "--once"]
+    return CliRunner().invoke(streams, ["run", str(tmp_path / "app.py"), *given, *options])
+
+
+def test_an_error_is_told_while_its_jvm_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The text of an error of Spark cannot be had once the session has been stopped."""
+    is_stopped = False
+
+    class OfTheJvm(PySparkException):
+        def __str__(self) -> str:
+            assert not is_stopped
+            return "[STREAM_FAILED] a fault"
+
+    def fail(_: Streams) -> NoReturn:
+        raise OfTheJvm("")
+
+    def stop(_: Streams) -> None:
+        nonlocal is_stopped
+        is_stopped = True
+
+    monkeypatch.setattr(Streams, "process_available", fail)
+    monkeypatch.setattr(Streams, "stop", stop)
+    found = run(tmp_path)
+    assert (found.exit_code, found.output) == (1, "Error: [STREAM_FAILED] a fault\n")
+    assert is_stopped
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--master", "mesos://host"], "sc://host:15002 of Spark Connect"),
+        (["--master", "spark://host:7077", "--deploy-mode", "cluster"], "needs --master yarn"),
+        (["--master", "yarn"], "set HADOOP_CONF_DIR"),
+        (["--master", "k8s://https://host:6443"], "spark.kubernetes.container.image"),
+        (["--master", "sc://host", "--archives", "a.tar.gz"], "the server has them"),
+        (["--conf", "spark.executor.instances"], "--conf takes NAME=VALUE"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], words: str
+) -> None:
+    """Before anything is started, with what to do instead."""
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    found = run(tmp_path, *options)
+    assert found.exit_code == 2
+    assert words in " ".join(found.output.split())
+
+
+def test_spark_has_the_settings_and_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program imports from them, too."""
+    made: list[Any] = []
+
+    def process_available(app: Streams) -> None:
+        made.append(app)
+
+    monkeypatch.setattr(Streams, "process_available", process_available)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "near_app.py").write_text("TOPIC = 'in'")
+    options = ["--py-files", str(tmp_path / "near_app.py"), "--archives", "a.tar.gz#a"]
+    program = "import near_app\n" + PROGRAM
+    found = run(tmp_path, *options, "--conf", "spark.cores.max=2", program=program)
+    assert found.exit_code == 0, found.output
+    assert made[0]._spark_config == {
+        "spark.cores.max": "2",
+        "spark.submit.pyFiles": str(tmp_path / "near_app.py"),
+        "spark.archives": "a.tar.gz#a",
+    }
+
+
+def test_the_cluster_is_given_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a file, with the command that the driver runs; the status is that of the application."""
+    given: list[Any] = []
+
+    def submit(*arguments: Any) -> int:
+        given.extend(arguments)
+        return 3
+
+    monkeypatch.setattr(submission, "submit", submit)
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    setting = "spark.yarn.maxAppAttempts=1"
+    found = run(tmp_path, "--master", "yarn", "--deploy-mode", "cluster", "--conf", setting)
+    assert found.exit_code == 3
+    master, config, main, arguments = given
+    assert (master, main.name) == ("yarn", "__main__.py")
+    assert config["spark.files"] == str(tmp_path / "app.py")
+    command = "streams run app.py --bootstrap-server localhost:1 --checkpoint checkpoint"
+    assert arguments == [*command.split(), "--master", "yarn", "--conf", setting, "--once"]

@@ -51,12 +51,14 @@ class Streams:
         spark: SparkSession | None = None,
         config: Mapping[str, Any] | None = None,
         master: str = "local[2]",
+        spark_config: Mapping[str, str] | None = None,
     ) -> None:
         """Take a topology; `config` has client settings and options of the source and the sink.
 
-        Without a session one is made with `master`, and ended by `stop`.
+        Without a session one is made with `master` and `spark_config`, and ended by `stop`.
         """
         self._master = master
+        self._spark_config = dict(spark_config or {})
         self.topology = topology
         self._bootstrap = bootstrap_servers
         self._checkpoint = str(checkpoint)
@@ -166,7 +168,9 @@ class Streams:
             from ottla.spark.jvm.local_session import session
 
             self._spark = self._owned = session(
-                self.topology.config.application_id, master=self._master
+                self.topology.config.application_id,
+                master=self._master,
+                config=self._spark_config,
             )
         return self._spark
 

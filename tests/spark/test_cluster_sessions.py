@@ -1,0 +1,66 @@
+"""What a session of a cluster gives Java and its executors; a local one stays on loopback."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ottla.spark.jvm.java import Java
+from ottla.spark.jvm.launching import JavaOptions, java_command, submit_arguments
+from ottla.spark.jvm.local_session import SETTINGS, defaults, executor_python, is_local
+from ottla.spark.jvm.submission import PYTHON
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+CLUSTERS = ("spark://host:7077", "yarn", "k8s://https://host:6443")
+OPTIONS = JavaOptions("1g", "ERROR", fast_start=False, temp_dir=None)
+
+
+def command(arguments: Sequence[str] = ()) -> list[str]:
+    """Return the command for a Java and a Spark that are not there."""
+    java = Java(Path("java"), 17)
+    return java_command(java, Path("spark"), OPTIONS, archive=(), arguments=arguments)
+
+
+@pytest.mark.parametrize("master", CLUSTERS)
+def test_executors_of_a_cluster_reach_the_driver(master: str) -> None:
+    """Of the defaults only the addresses of loopback are left out."""
+    left_out = set(SETTINGS) - set(defaults(master))
+    assert left_out == {"spark.driver.host", "spark.driver.bindAddress"}
+    assert not is_local(master)
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]", "local[*]"])
+def test_a_local_session_stays_on_loopback(master: str) -> None:
+    """And runs this Python."""
+    assert defaults(master) == SETTINGS
+    assert executor_python(master, {PYTHON: "other"}) == sys.executable
+
+
+def test_the_python_of_executors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By setting, by variable, or the path of this one."""
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    assert executor_python("yarn", {}) == sys.executable
+    monkeypatch.setenv("PYSPARK_PYTHON", "python3.13")
+    assert executor_python("yarn", {}) == "python3.13"
+    assert executor_python("yarn", {PYTHON: "./environment/bin/python"}).startswith("./")
+
+
+def test_java_finds_the_settings_of_hadoop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the jars, so that a class archive made without them is still used."""
+    monkeypatch.delenv("YARN_CONF_DIR", raising=False)
+    monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop/conf")
+    found = command()
+    path = found[found.index("-cp") + 1]
+    assert path == "spark/jars/*:/etc/hadoop/conf"
+
+
+def test_sparks_launcher_has_master_and_settings() -> None:
+    """It gives files to the cluster only by these arguments."""
+    arguments = submit_arguments("yarn", {"spark.archives": "a.tar.gz#a"})
+    assert arguments == ["--master", "yarn", "--conf", "spark.archives=a.tar.gz#a"]
+    assert command(arguments)[-5:] == ["org.apache.spark.deploy.SparkSubmit", *arguments]
