@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla import Admin, Producer
 from ottla.spark.jvm.java import find_java
 from ottla.spark.jvm.launching import OPENED_PACKAGES
 from tests.ports import free_ports
-from tests.spark.streams_topics import latest
+from tests.spark.cluster_runs import CountingRun
 from tests.waits import wait_for
 
 if TYPE_CHECKING:
@@ -26,14 +25,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.conformance, pytest.mark.spark, pytest.mark.timeout(600)]
 
-PROGRAM = """
-from ottla.streams import Consumed, Serdes, StreamsBuilder, StreamsConfig, expr
-
-builder = StreamsBuilder(StreamsConfig(application_id="{name}"))
-numbers = builder.stream("{name}-in", consumed=Consumed(value=Serdes.json(schema="n BIGINT")))
-odd = numbers.filter(expr("value.n % 2 = 1")).select_key(expr("CAST(value.n % 3 AS STRING)"))
-odd.group_by_key().count().to_stream().to("{name}-out")
-"""
 HOST = "127.0.0.1"
 
 
@@ -70,26 +61,6 @@ def spark_process(directory: Path, main: str, *arguments: str) -> Iterator[None]
         process.wait(60)
 
 
-def run_program(node: Cluster, directory: Path, name: str, master: str) -> None:
-    """Run the program from topic to topic, twice on one checkpoint."""
-    program = directory / "app.py"
-    program.write_text(PROGRAM.format(name=name))
-    with Admin(bootstrap_servers=node.bootstrap) as admin:
-        for topic in (f"{name}-in", f"{name}-out"):
-            admin.create_topic(topic, partitions=2)
-    with Producer(bootstrap_servers=node.bootstrap) as producer:
-        for number in range(20):
-            producer.send(f"{name}-in", b'{"n":%d}' % number, partition=number % 2)
-    command = [sys.executable, "-m", "ottla", "streams", "run", str(program), "--once"]
-    command += ["--bootstrap-server", node.bootstrap, "--checkpoint", str(directory / "checkpoint")]
-    done = subprocess.run(
-        [*command, "--master", master], capture_output=True, text=True, timeout=400, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    counts = latest(node.bootstrap, f"{name}-out", 3)
-    assert {key: int.from_bytes(value) for key, value in counts.items()} == {"0": 3, "1": 4, "2": 3}
-
-
 def test_a_standalone_cluster(node: Cluster, tmp_path: Path) -> None:
     """A master and a worker of PySpark's jars; executors are processes of their own."""
     (port,) = free_ports(1)
@@ -100,7 +71,10 @@ def test_a_standalone_cluster(node: Cluster, tmp_path: Path) -> None:
         wait_for(lambda: is_listening(port), limit_s=120)
         worker = (*quiet, "--cores", "2", "--memory", "2g", "--work-dir", str(tmp_path), master)
         with spark_process(tmp_path, f"{services}.worker.Worker", *worker):
-            run_program(node, tmp_path, "standalone", master)
+            counting = CountingRun(node.bootstrap, tmp_path, "standalone")
+            counting.send()
+            counting.run(master, "--conf", f"spark.driver.host={HOST}")
+            counting.check()
 
 
 def test_spark_connect(node: Cluster, tmp_path: Path) -> None:
@@ -122,4 +96,7 @@ def test_spark_connect(node: Cluster, tmp_path: Path) -> None:
         *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"),
     ):
         wait_for(lambda: is_listening(port), limit_s=120)
-        run_program(node, tmp_path, "connect", f"sc://{HOST}:{port}")
+        counting = CountingRun(node.bootstrap, tmp_path, "connect")
+        counting.send()
+        counting.run(f"sc://{HOST}:{port}")
+        counting.check()

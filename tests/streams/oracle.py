@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.conformance.kafka import Kafka, kafka_or_skip
+from tests.maven import fetched
 
 if TYPE_CHECKING:
     from tests.streams.cases import Input, Step
@@ -22,19 +19,8 @@ _MARK = "ANSWERS"
 def streams_jars() -> Kafka:
     """Return the jars of Kafka Streams, fetched by Maven on first use."""
     kafka_or_skip()  # says what is missing: Java or Maven
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    cache = base / "ottla" / "kafka-streams-4.3.0"
-    libraries = cache / "libs"
-    if not libraries.is_dir():
-        cache.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(dir=cache))
-        command = ["mvn", "-q", "-B", "-f", str(HERE / "pom.xml"), "dependency:copy-dependencies"]
-        subprocess.run([*command, f"-DoutputDirectory={made}"], check=True, timeout=600)
-        try:
-            made.rename(libraries)
-        except OSError:  # another process was faster
-            shutil.rmtree(made)
-    return Kafka(libraries, cache)
+    libraries = fetched("kafka-streams-4.3.0", HERE / "pom.xml")
+    return Kafka(libraries, libraries.parent)
 
 
 def answers(cases: list[tuple[list[Step], list[Input]]]) -> list[dict[str, Any]]:
