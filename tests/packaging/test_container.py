@@ -206,13 +206,24 @@ def test_the_image_runs_without_rights() -> None:
             assert (ROOT / path).exists(), path
 
 
-def test_the_image_is_built_from_all_that_the_package_needs() -> None:
+@pytest.mark.parametrize("image", ["container", "spark"])
+def test_the_image_is_built_from_all_that_the_package_needs(image: str) -> None:
     """What pyproject.toml names is copied before the install."""
-    text = (FILES / "Containerfile").read_text(encoding="utf-8")
+    text = (ROOT / "packaging" / image / "Containerfile").read_text(encoding="utf-8")
     (copied,) = re.findall(r"^COPY (pyproject.*) \./$", text, re.MULTILINE)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     needed = ["pyproject.toml", "setup.py", project["readme"], *project.get("license-files", [])]
     assert sorted(copied.split()) == sorted(needed)
+
+
+def test_the_image_of_spark_runs_executors_and_commands() -> None:
+    """Not as root; its entry point, which tests/spark runs for executors, runs other commands."""
+    directory = ROOT / "packaging" / "spark"
+    text = (directory / "Containerfile").read_text(encoding="utf-8")
+    assert re.search(r"^USER 185$", text, re.MULTILINE)
+    (script,) = re.findall(r"^COPY --chmod=755 (\S+) /opt/ottla/bin/$", text, re.MULTILINE)
+    done = subprocess.run([ROOT / script, "echo", "done"], capture_output=True, check=True)
+    assert done.stdout == b"done\n"
 
 
 def test_the_variables_of_the_compose_file_are_valid(container: Container) -> None:
