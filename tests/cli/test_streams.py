@@ -181,6 +181,6 @@ def test_the_cluster_is_given_the_program(tmp_path: Path, monkeypatch: pytest.Mo
     assert found.exit_code == 3
     master, config, main, arguments = given
     assert (master, main.name) == ("yarn", "__main__.py")
-    assert config["spark.files"] == str(tmp_path / "app.py")
+    assert config["spark.yarn.dist.files"] == str(tmp_path / "app.py")
     command = "streams run app.py --bootstrap-server localhost:1 --checkpoint checkpoint"
     assert arguments == [*command.split(), "--master", "yarn", "--conf", setting, "--once"]

@@ -31,6 +31,7 @@ Examples:
 \b
 app.py has a name `topology` or `builder`.
 """
+_YARN_FILES = "spark.yarn.dist.files"
 _PROGRAM = click.argument("program", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 
 
@@ -99,7 +100,6 @@ def run(program: Path, **options: Any) -> None:
     """Run the application until it is stopped by Ctrl-C; it goes on from its checkpoint."""
     from ottla.errors import OttlaError
     from ottla.streams.application import Streams
-    from ottla.streams.supervisor import reason
 
     config = dict(setting("--config", one) for one in options["settings"])
     for_spark = spark_config(options)
@@ -120,7 +120,7 @@ def run(program: Path, **options: Any) -> None:
     except KeyboardInterrupt:
         click.echo("stopped", err=True)
     except OttlaError as error:
-        raise click.ClickException(reason(error)) from error
+        raise click.ClickException(str(error)) from error
 
 
 def _submit(program: Path, options: dict[str, Any], config: dict[str, str]) -> int:
@@ -136,8 +136,8 @@ def _submit(program: Path, options: dict[str, Any], config: dict[str, str]) -> i
     for flag, values in (("--config", options["settings"]), ("--conf", options["conf"])):
         arguments += [word for value in values for word in (flag, value)]
     arguments += ["--once"] if options["once"] else []
-    files = ",".join(filter(None, (str(program.resolve()), config.get("spark.files"))))
-    name = {"spark.app.name": program.stem, **config, "spark.files": files}
+    files = ",".join(filter(None, (str(program.resolve()), config.get(_YARN_FILES))))
+    name = {"spark.app.name": program.stem, **config, _YARN_FILES: files}
     return submit(options["master"], name, main, arguments)
 
 

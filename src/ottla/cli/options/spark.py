@@ -20,7 +20,8 @@ F = TypeVar("F", bound="Callable[..., Any]")
 _MASTER: Final = re.compile(r"local(\[.+\])?|yarn|(spark|k8s|sc)://.+")
 _HADOOP: Final = frozenset({"HADOOP_CONF_DIR", "YARN_CONF_DIR", "PYSPARK_GATEWAY_PORT"})
 """What names the cluster of YARN; the last one stands in a driver that runs there."""
-_FILES: Final = {"py_files": "spark.submit.pyFiles", "archives": "spark.archives"}
+_YARN_ARCHIVES: Final = "spark.yarn.dist.archives"
+"""With `spark.archives` executors of YARN unpack what their node has unpacked already."""
 
 
 def spark_options(function: F) -> F:
@@ -54,7 +55,10 @@ def spark_options(function: F) -> F:
 def spark_config(options: dict[str, Any]) -> dict[str, str]:
     """Return Spark's settings by name; UsageError for an option that means nothing there."""
     config = dict(setting("--conf", one) for one in options["conf"])
-    config |= {name: options[flag] for flag, name in _FILES.items() if options[flag]}
+    archives = _YARN_ARCHIVES if options["master"] == "yarn" else "spark.archives"
+    for name, flag in (("spark.submit.pyFiles", "py_files"), (archives, "archives")):
+        if options[flag]:
+            config[name] = options[flag]
     _check(options, config)
     return config
 
