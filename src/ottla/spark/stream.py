@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     from ottla.types import TopicPartition
 
 
+KNOWN_S = 0.05
+"""For how long end offsets are reported that were found, or a wait has confirmed."""
+
+
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads topics as streams; created in the query's driver process and in each task."""
 
@@ -50,6 +54,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._group: GroupOffsets | None = None
         self._wait: RecordWait | None = None
         self._last_topics: dict[str, TopicLayout] = {}
+        self._last_ends = SourceOffsets({}, {})
+        self._ends_known_s = -math.inf  # when the last ends were found, or found to be the same
         self._has_checked_group = False
         self._goal: SourceOffsets | None = None  # end offsets with trigger availableNow
         self._last_advance = -math.inf  # the first micro-batch does not wait, as in the connector
@@ -104,12 +110,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begin = SourceOffsets.from_json(start)
             resets = self._follow_group(begin)
             if not resets:
-                found = self._next_offset(begin, limit)
-                if found is None and self._wait_for_records(begin):
-                    found = self._next_offset(begin, limit)
-                return found or start
+                return self._next_or_wait(begin, limit) or start
             moved = begin._replace(positions={**begin.positions, **resets})
             return self._next_offset(moved, limit, tuple(sorted(resets.items()))) or start
+
+    def _next_or_wait(self, begin: SourceOffsets, limit: ReadLimit) -> dict[str, Any] | None:
+        """Return the end of the next micro-batch, after a wait while there is none."""
+        is_idle = self._wait is not None and self._wait.is_idle_at(begin.positions)
+        found = None if is_idle else self._next_offset(begin, limit)
+        if found is None and self._wait_for_records(begin):
+            found = self._next_offset(begin, limit)
+        return found
 
     def _wait_for_records(self, begin: SourceOffsets) -> bool:
         """Wait a while for records of an idle query; False if there are none, or too few."""
@@ -117,7 +128,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return False
         if self._wait is None:
             self._wait = RecordWait(self.cluster, self._options.isolation_level)
-        return self._wait.wait(self._last_topics, begin.positions)
+        has_records = self._wait.wait(self._last_topics, begin.positions)
+        if self._wait.is_idle:
+            self._ends_known_s = time.monotonic()
+        return has_records
 
     def _follow_group(self, begin: SourceOffsets) -> dict[TopicPartition, int]:
         """Commit the end of the micro-batch before, which is done.
@@ -171,9 +185,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return limit_offsets(begin, positions, limit)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        """Return the log end offsets, for progress reports."""
+        """Return the log end offsets: Spark asks at the end of each trigger, for its report."""
         with short_errors():
-            return self._latest().to_json()
+            is_known = time.monotonic() - self._ends_known_s < KNOWN_S
+            return (self._last_ends if is_known else self._latest()).to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Record the current log end offsets: the query ends there."""
@@ -185,7 +200,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         requested = dict.fromkeys(all_partitions(topics), LATEST_TIMESTAMP)
         level = self._options.isolation_level
         found = self.cluster.offsets(requested, isolation_level=level) if requested else {}
-        return SourceOffsets(found, ids_of(topics.values()))
+        self._last_ends = SourceOffsets(found, ids_of(topics.values()))
+        self._ends_known_s = time.monotonic()
+        return self._last_ends
 
     def _topics(self) -> dict[str, TopicLayout]:
         selection = self._options.selection

@@ -4,7 +4,8 @@ Kafka: none; the official connector polls the end offsets without a pause.
 
 Spark polls an idle query for new offsets a hundred times per second. Here a Fetch to each leader
 waits at the brokers, for longer the longer a query is idle, and ends with the first new record. A
-query that has been at work since the last wait (on another source) waits for a moment only.
+query that has been at work since the last wait (on another source) waits for a moment only. While
+the answers are empty, topics and end offsets are asked for every two seconds only.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ PURPOSE: Final = "wait"
 """Of a connection of its own: a waiting request holds back those after it."""
 MIN_WAIT_MS: Final = 16
 MAX_WAIT_MS: Final = 512
+FETCH_WAIT_MS: Final = 2000
+"""A Fetch waits over several calls: between two of them nothing is missed."""
+LOOK_MS: Final = 2000
+"""How often an idle query looks for new partitions, deleted topics and truncated logs."""
 BATCH_PAUSE_MS: Final = 50
 """The query has run a micro-batch between two waits that are further apart."""
 
@@ -37,6 +42,22 @@ class RecordWait:
         self._pending: dict[int, Pending[Any]] = {}
         self._wait_ms = MIN_WAIT_MS
         self._ended_ms = 0
+        self._idle_at: Mapping[TopicPartition, int] | None = None
+        """Where the last wait ended without records and without errors."""
+        self._looked_ms = cluster.runtime.now_ms()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the last wait has found that there is nothing new."""
+        return self._idle_at is not None
+
+    def is_idle_at(self, positions: Mapping[TopicPartition, int]) -> bool:
+        """Whether the last wait says that these are the ends, and they were looked up lately."""
+        now_ms = self._cluster.runtime.now_ms()
+        if positions == self._idle_at and now_ms - self._looked_ms < LOOK_MS:
+            return True
+        self._idle_at, self._looked_ms = None, now_ms
+        return False
 
     def wait(
         self, topics: Mapping[str, TopicLayout], positions: Mapping[TopicPartition, int]
@@ -45,31 +66,38 @@ class RecordWait:
         runtime = self._cluster.runtime
         if runtime.now_ms() - self._ended_ms > BATCH_PAUSE_MS:
             self._wait_ms = MIN_WAIT_MS
-        for node, places in _by_leader(topics, positions).items():
-            if node.node_id not in self._pending:
-                request = self._request(topics, places)
-                self._pending[node.node_id] = self._cluster.client.send(
-                    node.node_id, request, purpose=PURPOSE, node=node
-                )
-        has_records = False
+        is_whole = self._send(topics, positions)
 
         def is_over() -> bool:
-            nonlocal has_records
-            has_records = any(_has_records(one) for one in self._pending.values())
-            return has_records
+            return any(one.done for one in self._pending.values())
 
         runtime.wait_until(is_over, runtime.now_ms() + self._wait_ms)
+        has_records = any(_has_records(one) for one in self._pending.values())
+        is_idle = is_whole and all(_is_empty(one) for one in self._pending.values())
+        self._idle_at = positions if is_idle else None
         self._pending = {id_: one for id_, one in self._pending.items() if not one.done}
         self._wait_ms = MIN_WAIT_MS if has_records else min(2 * self._wait_ms, MAX_WAIT_MS)
         self._ended_ms = runtime.now_ms()
         return has_records
+
+    def _send(
+        self, topics: Mapping[str, TopicLayout], positions: Mapping[TopicPartition, int]
+    ) -> bool:
+        """Have a Fetch wait at each leader; False if a partition has none."""
+        by_leader = _by_leader(topics, positions)
+        for node, places in by_leader.items():
+            if node.node_id not in self._pending:
+                self._pending[node.node_id] = self._cluster.client.send(
+                    node.node_id, self._request(topics, places), purpose=PURPOSE, node=node
+                )
+        return sum(map(len, by_leader.values())) == len(positions)
 
     def _request(
         self, topics: Mapping[str, TopicLayout], places: Mapping[TopicPartition, int]
     ) -> FetchRequest:
         kind = FetchRequest.FetchTopic
         return FetchRequest(
-            max_wait_ms=MAX_WAIT_MS,
+            max_wait_ms=FETCH_WAIT_MS,
             min_bytes=1,
             max_bytes=1,
             isolation_level=self._isolation_level,
@@ -102,10 +130,25 @@ def _by_leader(
 
 def _has_records(pending: Pending[Any]) -> bool:
     """Whether an answer has records; errors are found by the query's own requests."""
+    return any(part.records for part in _partitions(pending) or ())
+
+
+def _is_empty(pending: Pending[Any]) -> bool:
+    """Whether there is no answer yet, or one without records and without errors."""
     if not pending.done:
-        return False
+        return True
+    found = _partitions(pending)
+    return found is not None and not any(part.records or part.error_code for part in found)
+
+
+def _partitions(pending: Pending[Any]) -> list[Any] | None:
+    """Return the partitions of an answer; None without one."""
+    if not pending.done:
+        return None
     try:
         answer = pending.value
     except KafkaError:
-        return False
-    return any(part.records for topic in answer.responses for part in topic.partitions)
+        return None
+    if answer.error_code:
+        return None
+    return [part for topic in answer.responses for part in topic.partitions]

@@ -34,15 +34,11 @@ if TYPE_CHECKING:
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
-    # checkpoints without checksum files: Hadoop runs the program chmod for each file it makes
-    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
     # a micro-batch writes its changes of the state; snapshots are made in the background
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.minBatchesToRetain": "2",
@@ -50,8 +46,16 @@ SETTINGS = {
     "spark.python.worker.reuse": "true",
 }
 """The defaults of `session`."""
-LOOPBACK = ("spark.driver.host", "spark.driver.bindAddress")
-"""Those that only a local master has: executors of other machines connect to the driver."""
+LOCAL_SETTINGS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # Spark's other class has Hadoop run the program chmod for each file of a local checkpoint
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+"""Those that only a local master has: executors of other machines connect to the driver, and their
+checkpoints are in file systems like HDFS, in which that class cannot replace a file."""
 REMOTE = "sc://"
 """The start of the address of a Spark Connect server, in place of a master."""
 REMOTE_SETTINGS = {name: value for name, value in SETTINGS.items() if name.startswith("spark.sql.")}
@@ -111,11 +115,9 @@ def is_local(master: str) -> bool:
     return master == "local" or master.startswith("local[")
 
 
-def defaults(master: str) -> dict[str, str]:
+def defaults(master: str) -> Mapping[str, str]:
     """Return the defaults of a session with this master."""
-    return {
-        name: value for name, value in SETTINGS.items() if is_local(master) or name not in LOOPBACK
-    }
+    return SETTINGS | LOCAL_SETTINGS if is_local(master) else SETTINGS
 
 
 def executor_python(master: str, config: Mapping[str, str]) -> str:
