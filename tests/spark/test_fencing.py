@@ -15,7 +15,8 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from ottla import Admin, Producer
 from ottla.errors import ErrorCode, KafkaError
 from ottla.spark.cluster import open_cluster
-from ottla.spark.coordination import Coordination
+from ottla.spark.coordination import NEVER_BEGUN_MS, Coordination
+from ottla.spark.decision import Participant
 from ottla.spark.exactly_once import ExactlyOnce
 from ottla.spark.options import write_options
 from ottla.spark.sink import StreamWriter
@@ -85,6 +86,24 @@ def test_a_killed_attempt_does_not_hold_readers_up(node: Cluster, tmp_path: Path
             killed.send("attempts", b"lost").result(10)
             sink.commit(plan, 0, [])
             assert Coordination(cluster).open_transactions("attempts-task-") == []
+
+
+def test_many_transactions_are_ended_at_once(node: Cluster) -> None:
+    """One that another producer has fenced is an error of its own."""
+    names = [f"many-{number}" for number in range(40)]
+    with open_cluster({"bootstrap.servers": node.bootstrap}) as cluster:
+        coordination = Coordination(cluster)
+        producers = {name: coordination.init_producer(name, NEVER_BEGUN_MS) for name in names}
+        fenced = names[7]
+        coordination.init_producer(fenced, NEVER_BEGUN_MS)
+        ones = [Participant(name, *producers[name][:3]) for name in names]
+        errors = coordination.end_all(ones, committed=False)
+        codes = {
+            name: None if one is None else one.code for name, one in zip(names, errors, strict=True)
+        }
+        assert codes == {
+            name: ErrorCode.PRODUCER_FENCED if name == fenced else None for name in names
+        }
 
 
 def test_a_batch_without_tasks_is_decided(node: Cluster, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ pytest.importorskip("pyspark")
 from ottla import Admin  # noqa: E402
 from ottla.spark.cluster import open_cluster  # noqa: E402
 from ottla.spark.coordination import Coordination  # noqa: E402
-from ottla.spark.exactly_once import ExactlyOnce, Plan, driver_id  # noqa: E402
+from ottla.spark.exactly_once import ExactlyOnce, Plan  # noqa: E402
 from ottla.spark.options import write_options  # noqa: E402
 from ottla.spark.rows import FrameColumns  # noqa: E402
 from ottla.spark.sending import TaskTransaction  # noqa: E402
@@ -81,17 +81,22 @@ class Driver:
     def _guard(self, coordination: Coordination) -> None:
         """Kill the driver when it ends the transaction of the point."""
         end: Any = coordination.end
+        end_all: Any = coordination.end_all
 
         def guarded(one: Participant, *, committed: bool) -> None:
-            if one.transactional_id == driver_id(self._options.group_id or ""):
-                self._reach("within the decision")
-                end(one, committed=committed)
-                self._reach("after the decision")
-                return
+            self._reach("within the decision")
             end(one, committed=committed)
-            self._reach("between two markers")
+            self._reach("after the decision")
+
+        def guarded_all(ones: list[Participant], *, committed: bool) -> list[Any]:
+            """End the first one of several before the others."""
+            errors = end_all(ones[:1], committed=committed)
+            if len(ones) > 1:
+                self._reach("between two markers")
+            return [*errors, *end_all(ones[1:], committed=committed)]
 
         coordination.end = guarded  # type: ignore[method-assign]
+        coordination.end_all = guarded_all  # type: ignore[method-assign, assignment]
 
     def _reach(self, point: str) -> None:
         if point == self._point:

@@ -22,15 +22,18 @@ from ottla.protocol.apis.txn_offset_commit import TxnOffsetCommitRequest
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ottla.protocol.schema import Request
+    from ottla.purgatory.pending import Pending
     from ottla.spark.cluster import ClusterReader
     from ottla.spark.decision import Participant
 
 PURPOSE: Final = "transaction"
 NEVER_BEGUN_MS: Final = 60_000
 """The timeout of a producer whose transaction never begins."""
+AHEAD_MS: Final = 1000
+"""How long requests to several coordinators wait for the last one to be found."""
 _TWO_PHASE_VERSION: Final = 6
 _EPOCH_BUMP_VERSION: Final = 2
 _OLD_END, _OLD_OFFSETS = 4, 4
@@ -64,6 +67,34 @@ class Committed(NamedTuple):
 
     offset: int
     metadata: str
+
+
+class _Call:
+    """A request to a coordinator, sent again after an error that may pass."""
+
+    def __init__(
+        self,
+        coordinator: CoordinatorLookup,
+        request: Request,
+        code_of: Callable[[Any], int],
+        max_version: int | None,
+    ) -> None:
+        self.coordinator, self.code_of = coordinator, code_of
+        self._request, self._max_version = request, max_version
+        self.sent: Pending[Any] | None = None
+        """What was sent and is not waited for yet."""
+
+    def send(self) -> None:
+        """Send the request to the coordinator, which is known."""
+        self.sent = self.coordinator.send(
+            self._request, purpose=PURPOSE, max_version=self._max_version
+        )
+
+    def taken(self) -> Pending[Any]:
+        """Return what was sent; the next attempt sends again."""
+        sent, self.sent = self.sent, None
+        assert sent is not None
+        return sent
 
 
 class Coordination:
@@ -113,15 +144,25 @@ class Coordination:
 
     def end(self, one: Participant, *, committed: bool) -> None:
         """End a transaction; a retry of one that is ended has the same answer."""
-        coordinator = self._found(TRANSACTION, one.transactional_id)
+        (error,) = self.end_all([one], committed=committed)
+        if error is not None:
+            raise error
+
+    def end_all(self, ones: Iterable[Participant], *, committed: bool) -> list[KafkaError | None]:
+        """End transactions, with all requests sent at once; return the error of each, or None."""
+        calls = [self._end_call(one, committed=committed) for one in ones]
+        self._send_ahead(calls)
+        return [self._error_of(call) for call in calls]
+
+    def _end_call(self, one: Participant, *, committed: bool) -> _Call:
         request = EndTxnRequest(
             transactional_id=one.transactional_id,
             producer_id=one.producer_id,
             producer_epoch=one.producer_epoch,
             committed=committed,
         )
-        version = None if one.bumps_epoch else _OLD_END
-        self._request(coordinator, request, _code, max_version=version)
+        coordinator = self._found(TRANSACTION, one.transactional_id)
+        return _Call(coordinator, request, _code, None if one.bumps_epoch else _OLD_END)
 
     def wait_until_complete(self, one: Participant) -> None:
         """Wait for the markers of an ended transaction: its records are visible from then on."""
@@ -226,17 +267,41 @@ class Coordination:
         *,
         max_version: int | None = None,
     ) -> Any:
+        return self._answer(_Call(coordinator, request, code_of, max_version))
+
+    def _answer(self, call: _Call) -> Any:
         def attempt(deadline_ms: float) -> Any:
-            self._wait_until_known(coordinator, deadline_ms)
-            sent = coordinator.send(request, purpose=PURPOSE, max_version=max_version)
-            answer = self._cluster.runtime.wait_for(sent, deadline_ms)
-            code = code_of(answer)
+            if call.sent is None:
+                self._wait_until_known(call.coordinator, deadline_ms)
+                call.send()
+            answer = self._cluster.runtime.wait_for(call.taken(), deadline_ms)
+            code = call.code_of(answer)
             if code:
-                coordinator.note_error(code)
+                call.coordinator.note_error(code)
                 raise KafkaError(code)
             return answer
 
         return self._cluster.retry(attempt)
+
+    def _send_ahead(self, calls: Sequence[_Call]) -> None:
+        """Send all calls whose coordinators can be found; the others are sent when waited for."""
+        coordinators = [call.coordinator for call in calls]
+
+        def is_over() -> bool:
+            return all(one.known or one.fatal is not None for one in coordinators)
+
+        runtime = self._cluster.runtime
+        runtime.wait_until(is_over, runtime.now_ms() + AHEAD_MS)
+        for call in calls:
+            if call.coordinator.known:
+                call.send()
+
+    def _error_of(self, call: _Call) -> KafkaError | None:
+        try:
+            self._answer(call)
+        except KafkaError as error:
+            return error
+        return None
 
     def _wait_until_known(self, coordinator: CoordinatorLookup, deadline_ms: float) -> None:
         def is_over() -> bool:

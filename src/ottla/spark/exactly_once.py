@@ -26,7 +26,7 @@ from ottla.spark.offsets import ids_of
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Sequence
 
     from ottla.spark.cluster import ClusterReader
     from ottla.spark.options import WriteOptions
@@ -163,15 +163,15 @@ class ExactlyOnce:
         return [TopicPartition(name, index) for index in topic.leaders]
 
     def _commit_all(
-        self, batch_id: int, participants: Iterable[Participant], *, is_repeated: bool = False
+        self, batch_id: int, participants: Sequence[Participant], *, is_repeated: bool = False
     ) -> None:
-        for one in participants:
-            try:
-                self._coordination.end(one, committed=True)
-            except KafkaError as error:
-                if is_repeated and error.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
-                    continue  # expired: it ended long ago
-                self._lost(batch_id, one, error)
+        errors = self._coordination.end_all(participants, committed=True)
+        for one, error in zip(participants, errors, strict=True):
+            if error is None:
+                continue
+            if is_repeated and error.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+                continue  # expired: it ended long ago
+            self._lost(batch_id, one, error)
 
     def _lost(self, batch_id: int, one: Participant, error: KafkaError) -> None:
         """Report a transaction that ended otherwise than was decided."""

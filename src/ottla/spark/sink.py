@@ -158,8 +158,9 @@ class BatchWriter(Writer, DataSourceArrowWriter):
             return
         with short_errors(), self._cluster() as cluster:
             coordination = Coordination(cluster)
-            for one in participants:
-                coordination.end(one, committed=committed)
+            for error in coordination.end_all(participants, committed=committed):
+                if error is not None:
+                    raise error
             for one in participants:  # a reader that starts now finds the records
                 coordination.wait_until_complete(one)
 
