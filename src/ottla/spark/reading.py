@@ -14,6 +14,7 @@ from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAM
 from ottla.spark.coordination import Coordination
 from ottla.spark.fetching import RangeFetcher
 from ottla.spark.planning import OffsetRange, split_ranges
+from ottla.spark.worker_memory import note_use
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ def read_range(
         return
     from ottla.spark.columns import ColumnReader
 
+    note_use()
     fetcher = RangeFetcher(options, task.offset_range, task.topic_id, task.leader)
     reader = ColumnReader(columns, task.offset_range.partition, check_crcs=options.check_crcs)
     for chunk in fetcher.chunks():

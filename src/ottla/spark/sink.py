@@ -26,6 +26,7 @@ from ottla.spark.exactly_once import ExactlyOnce, Plan
 from ottla.spark.options import write_options
 from ottla.spark.rows import find_columns
 from ottla.spark.sending import BatchSender, TaskTransaction
+from ottla.spark.worker_memory import note_use
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -65,6 +66,7 @@ class Writer:
     """Base of both writers; created in a planning process, then pickled for the tasks."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType, *, is_new: bool) -> None:
+        note_use()
         self._options = write_options(given)
         self._columns = find_columns(schema, self._options.topic)
         # kafka.max.block.ms is the limit of others, as of Kafka's producer
@@ -95,6 +97,7 @@ class Writer:
     ) -> TaskCommit:
         from ottla.spark.writing import FrameWriter
 
+        note_use()
         context = TaskContext.get()
         task_id = 0 if context is None else context.partitionId()
         with short_errors():

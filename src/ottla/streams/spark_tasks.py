@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
+from ottla.spark.worker_memory import note_use
 from ottla.streams.batches import in_order
 from ottla.streams.records import RawRecord
 from ottla.streams.stores.backend import MemoryBackend, OrderedKeys
@@ -132,6 +133,7 @@ class StageProcessor(StatefulProcessor):
 
     def init(self, handle: Any) -> None:
         """Declare a map for each store."""
+        note_use()
         names = {MEMORY: "memory"}
         names.update({name: self._stage.state_name(name) for name in self._stage.stores})
         for name, state in names.items():
@@ -207,6 +209,7 @@ class StatelessStage:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Process the rows of one Spark task."""
+        note_use()
         tasks: dict[int, tuple[Task, Outputs]] = {}
         for batch in batches:
             rows = batch.to_pylist()

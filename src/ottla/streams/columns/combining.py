@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
+from ottla.spark.worker_memory import note_use
 from ottla.streams.columns.failures import raw_record, rows_of_letters
 from ottla.streams.dead_letters import handled
 from ottla.streams.errors import SerializationException
@@ -70,6 +71,7 @@ class Combiner:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield what passes, then the parts; earlier if they are larger than the cache."""
+        note_use()
         schema = None
         parts = Parts(self._inputs)
         for batch in batches:
