@@ -10,7 +10,13 @@ import pytest
 
 from ottla.spark.jvm.java import Java
 from ottla.spark.jvm.launching import JavaOptions, java_command, submit_arguments
-from ottla.spark.jvm.local_session import SETTINGS, defaults, executor_python, is_local
+from ottla.spark.jvm.local_session import (
+    LOCAL_SETTINGS,
+    SETTINGS,
+    defaults,
+    executor_python,
+    is_local,
+)
 from ottla.spark.jvm.submission import PYTHON
 
 if TYPE_CHECKING:
@@ -28,16 +34,15 @@ def command(arguments: Sequence[str] = ()) -> list[str]:
 
 @pytest.mark.parametrize("master", CLUSTERS)
 def test_executors_of_a_cluster_reach_the_driver(master: str) -> None:
-    """Of the defaults only the addresses of loopback are left out."""
-    left_out = set(SETTINGS) - set(defaults(master))
-    assert left_out == {"spark.driver.host", "spark.driver.bindAddress"}
+    """The addresses of loopback, and how local checkpoints are written, are left out."""
+    assert not set(LOCAL_SETTINGS) & set(defaults(master))
     assert not is_local(master)
 
 
 @pytest.mark.parametrize("master", ["local", "local[2]", "local[*]"])
 def test_a_local_session_stays_on_loopback(master: str) -> None:
     """And runs this Python."""
-    assert defaults(master) == SETTINGS
+    assert defaults(master) == SETTINGS | LOCAL_SETTINGS
     assert executor_python(master, {PYTHON: "other"}) == sys.executable
 
 
