@@ -71,11 +71,12 @@ def lag(bootstrap: str) -> int:
         Consumer(bootstrap_servers=bootstrap, isolation_level="read_committed") as consumer,
     ):
         for number in (0, 1):
-            offsets = admin.list_group_offsets(f"query-{number}")
+            found = admin.list_group_offsets(f"query-{number}")
+            offsets = {part: one.offset for part, one in found.items() if one is not None}
             if not offsets:
                 return sys.maxsize
             ends = consumer.end_offsets(list(offsets))
-            total += sum(ends[part] - one.offset for part, one in offsets.items())
+            total += sum(ends[part] - offset for part, offset in offsets.items())
     return total
 
 
