@@ -62,6 +62,31 @@ def test_a_program_without_a_topology_is_refused(tmp_path: Path) -> None:
     found = CliRunner().invoke(streams, ["describe", str(program)])
     assert found.exit_code == 2
     assert "defines neither `topology` nor `builder`" in found.output
+    assert "call its StreamsBuilder `builder`" in " ".join(found.output.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a: b: c", "app.py, line 1: SyntaxError: invalid syntax"),
+        (
+            "\ndef f():\n    return 1 / 0\nf()",
+            "app.py, line 3: ZeroDivisionError: division by zero",
+        ),
+        ("import json\njson.loads('')", "app.py, line 2: JSONDecodeError: Expecting value"),
+        ("import near", "line 1: ModuleNotFoundError: No module named 'near'; install it, or give"),
+    ],
+    ids=["syntax", "own function", "library", "module"],
+)
+def test_an_error_of_the_program_is_one_line(tmp_path: Path, text: str, line: str) -> None:
+    """It names the line of the program, not those of Python and this command."""
+    program = tmp_path / "app.py"
+    program.write_text(text)
+    found = CliRunner().invoke(streams, ["describe", str(program)])
+    assert found.exit_code == 1
+    (told,) = found.output.splitlines()
+    assert told.startswith("Error: ")
+    assert line in told
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,10 @@ class Streams:
             }
             missing = [name for name in needed if name not in counts]
             if missing:
-                raise StreamsException(f"the application's source topics are missing: {missing}")
+                raise StreamsException(
+                    f"the application's source topics are missing: {missing}; create them: "
+                    "ottla topics --create --topic NAME --partitions N"
+                )
             plan.spread(counts)
             check_tasks(self._checkpoint, plan)
             for name, real in plan.real_topics.items():

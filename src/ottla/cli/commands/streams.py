@@ -6,7 +6,6 @@ Kafka: no counterpart; Kafka Streams applications are programs.
 from __future__ import annotations
 
 import json
-import runpy
 import time
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -15,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.options.spark import import_from, setting, spark_config, spark_options
+from ottla.cli.options.streams_program import load_topology
 
 if TYPE_CHECKING:
     from ottla.streams.application import Streams
     from ottla.streams.metrics import StreamsMetrics
-    from ottla.streams.topology import Topology
 
 EXAMPLES = """
 \b
@@ -195,16 +194,3 @@ def _serving(metrics: StreamsMetrics, address: str | None) -> AbstractContextMan
         return MetricsServer(metrics, host or "127.0.0.1", int(port))
     except (OSError, ValueError) as error:
         raise click.UsageError(f"--metrics {address}: {error}") from error
-
-
-def load_topology(program: Path) -> Topology:
-    """Return the topology that a program defines; UsageError when it has none."""
-    from ottla.streams import StreamsBuilder, Topology
-
-    names: dict[str, Any] = runpy.run_path(str(program))
-    found = names.get("topology", names.get("builder"))
-    if isinstance(found, StreamsBuilder):
-        found = found.build()
-    if not isinstance(found, Topology):
-        raise click.UsageError(f"{program} defines neither `topology` nor `builder`")
-    return found
