@@ -222,6 +222,11 @@ public class StreamsOracle {
                 case "stream_table_join": {
                     KStream<String, String> left = of(step, "of");
                     KTable<String, String> right = of(step, "with");
+                    if (step.has("waits")) {
+                        Joined<String, String, String> joined = Joined.<String, String, String>with(Serdes.String(), Serdes.String(), null).withGracePeriod(ms(step, "waits"));
+                        ValueJoiner<String, String, String> joiner = StreamsOracle::join;
+                        return step.get("kind").asText().equals("inner") ? left.join(right, joiner, joined) : left.leftJoin(right, joiner, joined);
+                    }
                     return step.get("kind").asText().equals("inner") ? left.join(right, StreamsOracle::join) : left.leftJoin(right, StreamsOracle::join);
                 }
                 case "global_join": {

@@ -6,6 +6,7 @@ from typing import Any
 
 from ottla.streams import (
     EmitStrategy,
+    Joined,
     JoinWindows,
     Materialized,
     Processor,
@@ -279,7 +280,8 @@ class Build:
 
     def op_stream_table_join(self, step: Step) -> Any:
         """Join a stream with a table."""
-        return self.join_of(step)(self.of(step, "with"), join)
+        joined = Joined(grace_ms=step["waits"]) if "waits" in step else None
+        return self.join_of(step)(self.of(step, "with"), join, joined=joined)
 
     def op_global_join(self, step: Step) -> Any:
         """Join a stream with a global table."""

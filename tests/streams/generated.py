@@ -192,7 +192,11 @@ class Generator:
     def versioned_join(self) -> None:
         """Add a join of a stream with a table that has a history."""
         sides = {"of": self.keyed("in0"), "with": self.versioned("in1")}
-        it = self.step("stream_table_join", **sides, **self.any_join("inner", "left"))
+        history = next(one["history"] for one in self.steps if "history" in one)
+        waits = (
+            {"waits": self.random.choice((0, history // 2))} if self.random.random() < 0.5 else {}
+        )
+        it = self.step("stream_table_join", **sides, **self.any_join("inner", "left"), **waits)
         self.steps.append({"op": "to", "of": it, "topic": "out"})
 
     def versioned_tables(self) -> None:
@@ -306,11 +310,15 @@ class Generator:
         for _ in range(count):
             time += random.choice((0, 1, 1, 3, 7, 12))
             late = random.choice((0, 0, 0, 2, 9, 25))
-            key = None if random.random() < 0.04 else random.choice(KEYS)
+            key = None if random.random() < 0.04 and not self.waits() else random.choice(KEYS)
             letters = "".join(random.choice("abcz") for _ in range(random.choice((1, 1, 2, 3))))
             value = None if random.random() < 0.1 and self.takes_nulls() else letters
             found.append((random.choice(topics), key, value, max(0, time - late)))
         return found
+
+    def waits(self) -> bool:
+        """Whether records wait for a join: Kafka fails there with a null key."""
+        return any("waits" in step for step in self.steps)
 
     def takes_nulls(self) -> bool:
         """Whether the functions of the steps take null values."""

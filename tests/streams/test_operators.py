@@ -8,6 +8,7 @@ import pytest
 
 from ottla.streams import (
     Consumed,
+    Joined,
     JoinWindows,
     Materialized,
     Processor,
@@ -22,6 +23,7 @@ from ottla.streams import (
     StreamsException,
     Suppressed,
     TimeWindows,
+    Topology,
     TopologyException,
     ValueTransformer,
     log_and_continue,
@@ -379,3 +381,34 @@ def test_a_repartitioned_stream_takes_the_partitions_of_its_partner() -> None:
         else:
             with pytest.raises(TopologyException, match="repartition: 4, b: 3"):
                 plan.spread({"a": 2, "b": 3, "out": 1})
+
+
+def test_stores_come_with_a_processor_of_a_plain_topology() -> None:
+    """As with ConnectedStoreProvider; process_values has them, too."""
+    topology = Topology(CONFIG).add_source("s", "in").add_processor("p", Looking, "s")
+    assert topology.stores.keys() == {"asked"}
+    builder = StreamsBuilder(CONFIG)
+    builder.stream("in").process_values(Looking)
+    assert builder.build().stores.keys() == {"asked"}
+
+
+def test_a_stream_waits_for_late_rows_of_a_table() -> None:
+    """A record is joined when stream time has passed its grace; the row may come after it."""
+    builder = StreamsBuilder(CONFIG)
+    table = builder.table("t", materialized=versioned("versions", 100))
+    joined = Joined(grace_ms=10)
+    builder.stream("in").join(table, both, joined=joined).to("out")
+    with PipelineDriver(builder.build()) as driver:
+        stream, rows = driver.input_topic("in"), driver.input_topic("t")
+        out = driver.output_topic("out")
+        stream.pipe("a", "x", 20, (("h", b"1"),))
+        rows.pipe("a", "1", 15)
+        driver.restart()
+        assert out.is_empty
+        stream.pipe("b", "y", 30)
+        assert out.read_all() == [Record("a", "x1", 20, (("h", b"1"),))]
+        rows.pipe("a", "0", 5)
+        stream.pipe("a", "late", 10)
+        assert out.read_pairs() == [("a", "late0")]
+    with pytest.raises(ValueError, match="KTable must be versioned to use a grace period"):
+        builder.stream("s").join(builder.table("u"), both, joined=joined)

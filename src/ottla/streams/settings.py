@@ -63,12 +63,16 @@ class Grouped(_Given):
 
 @dataclass(frozen=True)
 class Joined(_Given):
-    """How a stream is repartitioned for its join with a table."""
+    """How a stream is repartitioned for its join with a table.
+
+    With `grace_ms` records wait for late rows of the table, which must be versioned (KIP-923).
+    """
 
     key: Serde | None = None
     value: Serde | None = None
     other_value: Serde | None = None
     name: str | None = None
+    grace_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -196,8 +200,9 @@ class Stores:
         retention: Duration,
         size: Duration,
         retain_duplicates: bool = False,
+        has_timestamps: bool = False,
     ) -> StoreSpec:
-        """Return a store of values by key and start of a window."""
+        """Return a store of values, or values with timestamps, by key and start of a window."""
         return StoreSpec(
             name,
             "window",
@@ -206,7 +211,7 @@ class Stores:
             retention_ms=milliseconds(retention),
             window_size_ms=milliseconds(size),
             has_duplicates=retain_duplicates,
-            has_timestamps=False,
+            has_timestamps=has_timestamps,
         )
 
     @staticmethod

@@ -113,8 +113,15 @@ class Topology:
     def add_processor(
         self, name: str, supplier: Any, *parents: str, stores: Iterable[str] = ()
     ) -> Topology:
-        """Add a processor after other nodes; `supplier()` makes one for each task."""
-        return self._add(ProcessorNode(name, list(parents), supplier, list(stores)))
+        """Add a processor after other nodes; `supplier()` makes one for each task.
+
+        Stores that come with it, by `supplier.stores()` if there is that function, are added.
+        """
+        self._add(ProcessorNode(name, list(parents), supplier, list(stores)))
+        provided = None if isinstance(supplier, Processor) else getattr(supplier, "stores", None)
+        for spec in provided() if callable(provided) else ():
+            self.add_state_store(spec, name)
+        return self
 
     def add_sink(
         self, name: str, topic: str | Callable[..., str], *parents: str, **options: Any

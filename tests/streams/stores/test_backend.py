@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from random import Random
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.streams import Serdes
+from ottla.streams import Serdes, Stores, ValueAndTimestamp, Window, Windowed
 from ottla.streams.spark_tasks import StateBackend
 from ottla.streams.stores.backend import Backend, MemoryBackend, end_of_prefix
 from ottla.streams.stores.key_value import KeyValueStore
+from ottla.streams.stores.session import SessionStore
+from ottla.streams.stores.window import WindowStore
 from tests.streams.test_spark_tasks import MapState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 BYTES = (0, 1, 97, 98, 254, 255)
 
@@ -82,3 +88,44 @@ def test_the_end_of_a_prefix() -> None:
     assert end_of_prefix(b"ab") == b"ac"
     assert end_of_prefix(b"\xff") is None
     assert end_of_prefix(b"") is None
+
+
+def test_windows_are_fetched_by_keys_and_backwards() -> None:
+    """As of a list that is sorted each time; of timestamped windows as well."""
+    spec = Stores.window(
+        "w", Serdes.string(), Serdes.long(), retention=1000, size=10, has_timestamps=True
+    )
+    store = WindowStore(MemoryBackend(), spec)
+    rows = [(key, start) for start in (0, 10, 20) for key in ("a", "b", "c")]
+    for number, (key, start) in enumerate(rows):
+        store.put(key, ValueAndTimestamp(number, start), start)
+
+    def named(found: Iterable[tuple[Windowed, Any]]) -> list[tuple[str, int]]:
+        return [(one.key, one.window.start) for one, _ in found]
+
+    assert named(store.backward_all()) == rows[::-1]
+    assert named(store.backward_fetch_all(0, 10)) == rows[:6][::-1]
+    assert [start for start, _ in store.backward_fetch("b", 5, 20)] == [20, 10]
+    assert named(store.fetch_keys("b", None, 10, 20)) == [
+        ("b", 10),
+        ("c", 10),
+        ("b", 20),
+        ("c", 20),
+    ]
+    assert named(store.fetch_keys(None, "a", 0, 99)) == [("a", 0), ("a", 10), ("a", 20)]
+    assert store.get("c", 20) == ValueAndTimestamp(8, 20)
+
+
+def test_sessions_are_fetched_by_keys_and_backwards() -> None:
+    """Keys by their bytes, sessions by their end."""
+    spec = Stores.session("s", Serdes.string(), Serdes.long(), retention=1000)
+    store = SessionStore(MemoryBackend(), spec)
+    sessions = [
+        Windowed(key, Window(time, time + 5)) for key in ("a", "b", "c") for time in (0, 20)
+    ]
+    for number, one in enumerate(sessions):
+        store.put(one, number)
+    assert [one for one, _ in store.backward_fetch("b")] == [sessions[3], sessions[2]]
+    assert [one for one, _ in store.backward_find_sessions("b", 0, 10)] == [sessions[2]]
+    assert [one for one, _ in store.fetch_keys("b", "c")] == sessions[2:]
+    assert [one for one, _ in store.fetch_keys(None, "a")] == sessions[:2]

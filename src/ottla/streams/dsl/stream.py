@@ -25,16 +25,18 @@ from ottla.streams.processors.stateless import (
     PassThrough,
     Peek,
 )
-from ottla.streams.processors.table_joins import StreamTableJoin
+from ottla.streams.processors.suppress import buffer_serde
+from ottla.streams.processors.table_joins import StreamTableJoin, WaitingStreamTableJoin
 from ottla.streams.processors.tables import StoreView
 from ottla.streams.processors.transform import FixedKeySupplier
-from ottla.streams.serdes import has_columns
+from ottla.streams.serdes import Serdes, has_columns
 from ottla.streams.settings import (
     Grouped,
     Joined,
     Materialized,
     Produced,
     Repartitioned,
+    StoreSpec,
     StreamJoined,
 )
 
@@ -229,25 +231,14 @@ class KStream(Part):
         Stores are connected by name; those that `supplier.stores()` returns, if there is such a
         function, are added as well.
         """
-        stores = (*stores, *self._provided(supplier))
         return self._process("KSTREAM-PROCESSOR-", supplier, stores, name, new_key=True)
 
     def process_values(
         self, supplier: Callable[[], Processor], *stores: str, name: str | None = None
     ) -> KStream:
         """Give the records to a processor of one's own that leaves keys as they are."""
-        stores = (*stores, *self._provided(supplier))
-        fixed = FixedKeySupplier(supplier)
+        fixed: Any = supplier if isinstance(supplier, Processor) else FixedKeySupplier(supplier)
         return self._process("KSTREAM-PROCESSVALUES-", fixed, stores, name, new_key=False)
-
-    def _provided(self, supplier: Callable[[], Processor]) -> list[str]:
-        """Add the stores that come with a supplier; return their names."""
-        if isinstance(supplier, Processor):
-            raise TypeError("give what makes a processor, its class for example: each task has one")
-        specs = list(getattr(supplier, "stores", list)())
-        for spec in specs:
-            self.graph.add_store(spec)
-        return [spec.name for spec in specs]
 
     def join(
         self,
@@ -328,12 +319,32 @@ class KStream(Part):
         prefix = "KSTREAM-LEFTJOIN-" if is_left else "KSTREAM-JOIN-"
         made = self.graph.name(prefix, joined.name)
         view: TableView = other.view()
-        processor = StreamTableJoin(
-            view, joiner, lambda key, _: key, is_left=is_left, is_versioned=other.is_versioned
-        )
-        self.graph.add(made, processor, stream.node, stores=view.stores())
+        if joined.grace_ms is None:
+            processor = StreamTableJoin(
+                view, joiner, lambda key, _: key, is_left=is_left, is_versioned=other.is_versioned
+            )
+            stores = view.stores()
+        else:
+            if not other.is_versioned:
+                text = "KTable must be versioned to use a grace period in a stream table join."
+                raise ValueError(text)
+            key, value = joined.key or stream.key_serde, joined.value or stream.value_serde
+            store = self._add_buffer(f"{made}-Buffer", value)
+            processor = WaitingStreamTableJoin(
+                view, joiner, is_left=is_left, store=store, key=key, grace_ms=joined.grace_ms
+            )
+            stores = [*view.stores(), store]
+        self.graph.add(made, processor, stream.node, stores=stores)
         self.graph.topology.joined.append((stream.node, other.node))
         return self._value_changed_from(stream, made)
+
+    def _add_buffer(self, name: str, value: Serde) -> str:
+        """Add a store of records that wait for a join; return its name."""
+        kept = buffer_serde(value)
+        self.graph.add_store(
+            StoreSpec(name, "key-value", Serdes.bytes(), kept, has_timestamps=False)
+        )
+        return name
 
     def for_join(self, joined: StreamJoined, suffix: str, *, keeps_null_keys: bool) -> KStream:
         """Return the stream with its records where those of the same key of the other one are."""
@@ -366,6 +377,8 @@ class KStream(Part):
         *,
         new_key: bool,
     ) -> KStream:
+        if isinstance(supplier, Processor):
+            raise TypeError("give what makes a processor, its class for example: each task has one")
         made = self.graph.name(prefix, name)
         self.graph.topology.add_processor(made, supplier, self.node)
         self.graph.topology.connect_processor_and_state_stores(made, *stores)

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ottla.streams.packing import Packing
 from ottla.streams.processor import Processor
 from ottla.streams.processors.tables import OUT_OF_ORDER, TableProcessor
 from ottla.streams.records import Change, Record, ValueAndTimestamp
+from ottla.streams.serdes import LONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.streams.processor import ProcessorContext
     from ottla.streams.processors.tables import TableView
+    from ottla.streams.serdes import Serde
+
+NUMBER = Packing(">i")
 
 
 class StreamTableJoin(Processor):
@@ -40,11 +45,61 @@ class StreamTableJoin(Processor):
         if record.value is None or (key is None and not self._is_left):
             self.context.drop("null join key or value")
             return
+        self._take(record, key)
+
+    def _take(self, record: Record, key: Any) -> None:
+        self._join(record, key)
+
+    def _join(self, record: Record, key: Any) -> None:
         as_of = record.timestamp if self._is_versioned else None
         row = None if key is None else self._view.get(self.context, key, as_of)
         other = None if row is None else row.value
         if other is not None or self._is_left:
             self.context.forward(record.with_value(self._joiner(record.key, record.value, other)))
+
+
+class WaitingStreamTableJoin(StreamTableJoin):
+    """Joins records when stream time has passed their grace period, the earliest first."""
+
+    def __init__(
+        self,
+        view: TableView,
+        joiner: Callable[[Any, Any, Any], Any],
+        *,
+        is_left: bool,
+        store: str,
+        key: Serde,
+        grace_ms: int,
+    ) -> None:
+        super().__init__(view, joiner, lambda own, _: own, is_left=is_left, is_versioned=True)
+        self._store_name, self._key, self._grace_ms = store, key, grace_ms
+        self._store: Any = None
+        self._numbers: dict[str, int] = {}
+
+    def init(self, context: ProcessorContext) -> None:
+        """Open the store."""
+        super().init(context)
+        self._store = context.get_state_store(self._store_name)
+        self._numbers = context.memory()
+
+    def _take(self, record: Record, key: Any) -> None:
+        time, numbers = record.timestamp, self._numbers
+        if key is None or time < numbers.get("observed", -1) - self._grace_ms:
+            self._join(record, key)
+        else:
+            numbers["observed"] = max(numbers.get("observed", -1), time)
+            number = numbers["count"] = (numbers.get("count", 0) + 1) % 2**31
+            place = LONG.pack(time) + (self._key.serialize(key) or b"") + NUMBER.pack(number)
+            self._store.put(place, (time, time, record.value, None, record.headers, 0))
+        self._join_due(numbers.get("observed", -1) - self._grace_ms)
+
+    def _join_due(self, latest: int) -> None:
+        if latest < 0:
+            return
+        for place, entry in self._store.range(None, LONG.pack(latest + 1)):
+            self._store.delete(place)
+            key = self._key.deserialize(place[LONG.size : -NUMBER.size])
+            self._join(Record(key, entry[2], entry[0], entry[4]), key)
 
 
 class TableJoin(Processor):

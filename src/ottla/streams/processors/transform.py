@@ -75,6 +75,8 @@ class FixedKeySupplier:
 
     def __init__(self, supplier: Callable[[], Processor]) -> None:
         self._supplier = supplier
+        self.stores = getattr(supplier, "stores", tuple)
+        """Returns the stores that come with the processors."""
 
     def __call__(self) -> FixedKeyProcessor:
         """Return a new processor."""

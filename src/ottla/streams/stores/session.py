@@ -72,6 +72,24 @@ class SessionStore:
         """Yield all sessions of a key."""
         return self.find_sessions(key, 0, 2**62)
 
+    def fetch_keys(self, first_key: Any, last_key: Any) -> Iterator[tuple[Windowed, Any]]:
+        """Yield the sessions of a range of keys by their bytes, both included; None is no limit."""
+        low = b"" if first_key is None else key_bytes(self._key, first_key)
+        high = None if last_key is None else key_bytes(self._key, last_key)
+        for place in self._places():
+            if low <= place[1:] and (high is None or place[1:] <= high):
+                yield from self.fetch(self._key.deserialize(place[1:]))
+
+    def backward_fetch(self, key: Any) -> Iterator[tuple[Windowed, Any]]:
+        """Yield all sessions of a key, the latest first."""
+        yield from reversed(list(self.fetch(key)))
+
+    def backward_find_sessions(
+        self, key: Any, earliest_end: int, latest_start: int
+    ) -> Iterator[tuple[Windowed, Any]]:
+        """Yield what `find_sessions` does, the latest first."""
+        yield from reversed(list(self.find_sessions(key, earliest_end, latest_start)))
+
     def fetch_session(self, key: Any, start: int, end: int) -> Any:
         """Return the value of a session, None without one."""
         for session, value in self.find_sessions(key, end, start):

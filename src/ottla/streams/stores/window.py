@@ -90,6 +90,32 @@ class WindowStore:
             window = Window(start, start + self._spec.window_size_ms)
             yield Windowed(self._key.deserialize(key), window), self._read(value)
 
+    def fetch_keys(
+        self, first_key: Any, last_key: Any, first: int, last: int
+    ) -> Iterator[tuple[Windowed, Any]]:
+        """Yield the windows of a range of keys, both included, that start within a span.
+
+        Keys are compared by their bytes; None is no limit.
+        """
+        low = b"" if first_key is None else key_bytes(self._key, first_key)
+        high = None if last_key is None else key_bytes(self._key, last_key)
+        for windowed, value in self.fetch_all(first, last):
+            data = key_bytes(self._key, windowed.key)
+            if low <= data and (high is None or data <= high):
+                yield windowed, value
+
+    def backward_fetch(self, key: Any, first: int, last: int) -> Iterator[tuple[int, Any]]:
+        """Yield what `fetch` does, the latest first."""
+        yield from reversed(list(self.fetch(key, first, last)))
+
+    def backward_fetch_all(self, first: int, last: int) -> Iterator[tuple[Windowed, Any]]:
+        """Yield what `fetch_all` does, the latest first."""
+        yield from reversed(list(self.fetch_all(first, last)))
+
+    def backward_all(self) -> Iterator[tuple[Windowed, Any]]:
+        """Yield all windows, the latest first."""
+        yield from reversed(list(self.all()))
+
     def all(self) -> Iterator[tuple[Windowed, Any]]:
         """Yield all windows, by time and key."""
         return self.fetch_all(0, 2**62)
