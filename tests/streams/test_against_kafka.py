@@ -9,7 +9,8 @@ import pytest
 from ottla.streams import TopologyException
 from tests.streams.cases import built, run
 from tests.streams.generated import KINDS, Generator
-from tests.streams.oracle import answers
+from tests.streams.named import TOPOLOGIES, described
+from tests.streams.oracle import HERE, answers, streams_jars
 
 SEEDS = 10
 _NAMES = re.compile(r"((?:-->|<--|stores:) )\[?(.*?)\]?\)?$")
@@ -38,3 +39,16 @@ def test_results_and_descriptions_are_those_of_kafka_streams() -> None:
             continue
         assert [list(one) for one in run(steps, inputs, ["out"])] == answer["outputs"], steps
         assert normalized(built(steps).describe()) == normalized(answer["describe"]), steps
+
+
+@pytest.mark.conformance
+@pytest.mark.timeout(300)
+def test_names_are_given_and_counted_as_in_kafka_streams() -> None:
+    """Of nodes, stores and internal topics, where some parts have names of the program."""
+    kafka = streams_jars()
+    classes = kafka.compile(HERE / "NamedTopologies.java")
+    done = kafka.run("NamedTopologies", classes=classes, stdin="", timeout_s=280)
+    found = dict(part.split("\n", 1) for part in done.stdout.split("== ")[1:])
+    assert found.keys() == TOPOLOGIES.keys()
+    for title, description in found.items():
+        assert normalized(described(title).strip()) == normalized(description.strip()), title

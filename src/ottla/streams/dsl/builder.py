@@ -33,7 +33,7 @@ class StreamsBuilder:
         if not topics or not all(isinstance(one, str) for one in topics):
             raise TypeError(f"stream takes names of topics: stream('a', 'b'), not {topics!r}")
         consumed = consumed or Consumed()
-        name = self._source("KSTREAM-SOURCE-", topics, consumed)
+        name = self._source(topics, consumed)
         return KStream(self._graph, self._typed(name, consumed))
 
     def table(
@@ -47,8 +47,8 @@ class StreamsBuilder:
         consumed, given = consumed or Consumed(), materialized or Materialized()
         graph = self._graph
         store = given.name or graph.store_name(f"{topic}-")
-        source = self._source("KSTREAM-SOURCE-", (topic,), consumed)
-        name = graph.suffixed(consumed.name, "-table-source", "KTABLE-SOURCE-")
+        source = self._source((topic,), consumed, suffix="-source")
+        name = graph.name("KTABLE-SOURCE-", consumed.name)
         typed = self._typed(source, consumed)
         spec = table_store(store, given, typed.key, typed.value)
         return source_table(graph, typed, name, spec, is_stored=given.name is not None)
@@ -66,8 +66,8 @@ class StreamsBuilder:
             raise TopologyException("GlobalKTables cannot be versioned.")
         graph = self._graph
         store = given.name or graph.store_name(f"{topic}-")
-        source = self._source("KSTREAM-SOURCE-", (topic,), consumed, is_global=True)
-        name = graph.suffixed(consumed.name, "-table-source", "KTABLE-SOURCE-")
+        source = self._source((topic,), consumed, suffix="-source", is_global=True)
+        name = graph.name("KTABLE-SOURCE-", consumed.name)
         typed = self._typed(source, consumed)
         graph.add(name, TableSource(store), source)
         graph.add_store(table_store(store, given, typed.key, typed.value), name)
@@ -83,8 +83,8 @@ class StreamsBuilder:
     ) -> StreamsBuilder:
         """Fill a store from a topic by a processor of one's own, in every task."""
         consumed, graph = consumed or Consumed(), self._graph
-        source = self._source("KSTREAM-SOURCE-", (topic,), consumed, is_global=True)
-        name = graph.suffixed(consumed.name, "-table-source", "KTABLE-SOURCE-")
+        source = self._source((topic,), consumed, suffix="-source", is_global=True)
+        name = graph.name("KTABLE-SOURCE-", consumed.name)
         graph.topology.add_processor(name, supplier, source)
         graph.add_store(spec, name)
         return self
@@ -104,9 +104,14 @@ class StreamsBuilder:
         return Typed(name, key, consumed.value or config.default_value_serde)
 
     def _source(
-        self, prefix: str, topics: tuple[str, ...], consumed: Consumed, *, is_global: bool = False
+        self,
+        topics: tuple[str, ...],
+        consumed: Consumed,
+        *,
+        suffix: str = "",
+        is_global: bool = False,
     ) -> str:
-        name = self._graph.name(prefix, consumed.name)
+        name = self._graph.suffixed(consumed.name, suffix, "KSTREAM-SOURCE-")
         typed = self._typed(name, consumed)
         self._graph.topology.add_source(
             name,

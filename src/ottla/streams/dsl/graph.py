@@ -31,12 +31,10 @@ class Graph:
         self._count = 0
 
     def name(self, prefix: str, given: str | None = None) -> str:
-        """Return a name as given, or the next one of a prefix."""
-        if given is not None:
-            return given
+        """Return a name as given, or the next one of a prefix, which is counted in any case."""
         made = f"{prefix}{self._count:010d}"
         self._count += 1
-        return made
+        return made if given is None else given
 
     def suffixed(self, given: str | None, suffix: str, prefix: str) -> str:
         """Return a given name with a suffix, or the next one of a prefix."""

@@ -221,7 +221,7 @@ def grouped_table(
 ) -> KGroupedTable:
     """Return the rows of a table, grouped by the key that a function returns."""
     graph = table.graph
-    made = graph.name("KTABLE-SELECT-", None)
+    made = graph.name("KTABLE-SELECT-", grouped.name)
     graph.add(made, Regroup(selector, is_versioned=table.is_versioned), table.node)
     config = graph.config
     key = grouped.key or config.default_key_serde

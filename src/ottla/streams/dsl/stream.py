@@ -217,7 +217,7 @@ class KStream(Part):
     ) -> KGroupedStream:
         """Group the records by a key that a function of key and value returns, or a column."""
         given = grouped or Grouped()
-        keyed = self.select_key(selector)
+        keyed = self.select_key(selector, name=given.name)
         config = self.graph.config
         key = given.key or config.default_key_serde
         output = Typed(keyed.node, key, given.value or self.value_serde)
@@ -379,7 +379,7 @@ class KStream(Part):
     ) -> KStream:
         if isinstance(supplier, Processor):
             raise TypeError("give what makes a processor, its class for example: each task has one")
-        made = self.graph.name(prefix, name)
+        made = name or self.graph.name(prefix)  # Kafka counts no given one
         self.graph.topology.add_processor(made, supplier, self.node)
         self.graph.topology.connect_processor_and_state_stores(made, *stores)
         return self._changed(made, new_key=new_key, new_value=True)

@@ -7,8 +7,8 @@ A table without a named store has one only if a reader needs it (`view`, `send_o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.streams.dsl.graph import Graph, Part, Typed, with_key
 from ottla.streams.errors import TopologyException
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from ottla.streams.processor import ValueTransformer
     from ottla.streams.processors.tables import TableView
     from ottla.streams.serdes import Serde
+
+
+_TRANSFORM: Final = "KTABLE-TRANSFORMVALUES-"
 
 
 class GlobalKTable(NamedTuple):
@@ -153,7 +156,7 @@ class KTable(Part):
         def view(parent: TableView) -> TableView:
             return TransformedView(parent, supplier)
 
-        made = self._computed("KTABLE-TRANSFORMVALUES-", make, view, materialized, name)
+        made = self._computed(_TRANSFORM, make, view, materialized, name)
         self.graph.topology.connect_processor_and_state_stores(made.node, *stores)
         return made
 
@@ -173,7 +176,7 @@ class KTable(Part):
         if self.is_versioned:
             raise TopologyException("suppress() is only supported for non-versioned KTables")
         graph, rows = self.graph, self._rows
-        name = graph.name("KTABLE-SUPPRESS-", suppressed.name)
+        name = suppressed.name or graph.name("KTABLE-SUPPRESS-")  # Kafka counts no given one
         store = (
             graph.store_name("KTABLE-SUPPRESS-")
             if suppressed.name is None
@@ -280,13 +283,15 @@ class KTable(Part):
         name: str | None = None,
     ) -> KTable:
         graph = self.graph
+        if materialized is not None and materialized.name is None:  # Kafka counts it first
+            materialized = replace(materialized, name=graph.store_name("KTABLE-MERGE-"))
         merge = graph.name("KTABLE-MERGE-", name)
         graph.topology.joined.append((self.node, other.node))
         if is_left:
             self.send_old_values()
         if is_outer:
             other.send_old_values()
-        output, store = self._materialized(merge, materialized, "KTABLE-MERGE-")
+        output, store = self._materialized(merge, materialized)
         names = [
             graph.suffixed(name, "-join-this", "KTABLE-JOINTHIS-"),
             graph.suffixed(name, "-join-other", "KTABLE-JOINOTHER-"),
@@ -349,7 +354,7 @@ class KTable(Part):
     ) -> KTable:
         """Return a table whose rows a processor computes; `view_of` reads them without a store."""
         graph = self.graph
-        if materialized is not None and materialized.name is None:
+        if materialized is not None and materialized.name is None and prefix != _TRANSFORM:
             graph.store_name(prefix)
         made = graph.name(prefix, name)
         value = self.value_serde if keeps_value else graph.config.default_value_serde
@@ -385,15 +390,15 @@ class KTable(Part):
         return KTable(graph, output, rows)
 
     def _materialized(
-        self, node: str, materialized: Materialized | None, prefix: str
+        self, node: str, materialized: Materialized | None
     ) -> tuple[Typed, StoreSpec | None]:
         """Return a new table's output and its store, if it has one."""
         value = self.graph.config.default_value_serde
         if materialized is None:
             return Typed(node, self.key_serde, value), None
         output = Typed(node, materialized.key or self.key_serde, materialized.value or value)
-        name = materialized.name or self.graph.store_name(prefix)
-        return output, table_store(name, materialized, output.key, output.value)
+        assert materialized.name is not None
+        return output, table_store(materialized.name, materialized, output.key, output.value)
 
 
 def table_store(name: str, given: Materialized, key: Serde, value: Serde) -> StoreSpec:
