@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -151,6 +152,7 @@ def quix(python: str, bootstrap: str, records: int) -> float:
 
 def java(bootstrap: str, records: int) -> float:
     """Return the seconds of the same count in Kafka Streams, without its start."""
+    sys.path.append(str(Path(__file__).parents[1]))
     from tests.streams.oracle import streams_jars
 
     kafka = streams_jars()
