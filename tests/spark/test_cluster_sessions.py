@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla.spark.jvm.java import Java
-from ottla.spark.jvm.launching import JavaOptions, java_command, submit_arguments
+from ottla.spark.jvm.launching import (
+    JavaOptions,
+    end,
+    java_command,
+    launch,
+    submit_arguments,
+)
 from ottla.spark.jvm.local_session import (
     LOCAL_SETTINGS,
     SETTINGS,
@@ -69,3 +75,18 @@ def test_sparks_launcher_has_master_and_settings() -> None:
     arguments = submit_arguments("yarn", {"spark.archives": "a.tar.gz#a"})
     assert arguments == ["--master", "yarn", "--conf", "spark.archives=a.tar.gz#a"]
     assert command(arguments)[-5:] == ["org.apache.spark.deploy.SparkSubmit", *arguments]
+
+
+@pytest.mark.parametrize("python", [None, "python3.13"])
+def test_local_workers_import_the_installed_pyspark(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, python: str | None
+) -> None:
+    """With SPARK_HOME they would import its zip, and compile it in each process."""
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    printed = tmp_path / "printed"
+    program = "import os; print(os.environ.get('SPARK_HOME'), os.environ['SPARK_CONF_DIR'])"
+    launched = launch([sys.executable, "-c", program], tmp_path, log=printed, python=python)
+    end(launched, timeout=60)
+    home = None if python is None else tmp_path
+    assert printed.read_text().split() == [str(home), str(tmp_path / "conf")]

@@ -133,12 +133,16 @@ def launch(
         os.environ,
         _PYSPARK_DRIVER_CONN_INFO_PATH=str(directory / "connection"),
         SPARK_CONNECT_MODE="0",
-        SPARK_HOME=str(spark_home),
         PYSPARK_PYTHON=python or sys.executable,
         PYSPARK_DRIVER_PYTHON=python or sys.executable,  # plans, and gives itself to executors
     )
+    environment.setdefault("SPARK_CONF_DIR", str(spark_home / "conf"))
     if python is None:
+        # Without SPARK_HOME workers import the PySpark that is installed. With it they import a zip
+        # whose sources each of them compiles: a second of CPU for each process of a query.
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+    else:
+        environment["SPARK_HOME"] = str(spark_home)
     with ExitStack() as files:
         output = None if log is None else files.enter_context(log.open("ab"))
         process = subprocess.Popen(  # noqa: S603 - the java that was found, no shell
