@@ -157,6 +157,7 @@ def test_an_error_is_told_while_its_jvm_lives(
         (["--master", "k8s://https://host:6443"], "spark.kubernetes.container.image"),
         (["--master", "sc://host", "--archives", "a.tar.gz"], "the server has them"),
         (["--conf", "spark.executor.instances"], "--conf takes NAME=VALUE"),
+        (["--metrics", "localhost:http"], "no [HOST:]PORT with a port up to 65535"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(

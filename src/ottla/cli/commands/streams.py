@@ -30,6 +30,7 @@ Examples:
 \b
 app.py has a name `topology` or `builder`.
 """
+MAX_PORT = 65_535
 _YARN_FILES = "spark.yarn.dist.files"
 _PROGRAM = click.argument("program", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 
@@ -86,6 +87,15 @@ def _text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
+def _checked_address(_context: object, _option: object, value: str | None) -> str | None:
+    """Return [HOST:]PORT; UsageError for another text, before Spark is started."""
+    if value is not None:
+        port = value.rpartition(":")[2]
+        if not port.isdecimal() or int(port) > MAX_PORT:
+            raise click.BadParameter(f"{value!r} is no [HOST:]PORT with a port up to {MAX_PORT}")
+    return value
+
+
 @streams.command("run")
 @_PROGRAM
 @click.option("--bootstrap-server", required=True, help="Addresses of the cluster.")
@@ -94,7 +104,12 @@ def _text(value: Any) -> str:
 @click.option("--once", is_flag=True, help="Process what is there, and end.")
 @click.option("--config", "settings", multiple=True, metavar="NAME=VALUE", help="Of our clients.")
 @click.option("--restarts", type=int, help="Give up after so many failures in a row.")
-@click.option("--metrics", metavar="[HOST:]PORT", help="Serve /metrics for Prometheus there.")
+@click.option(
+    "--metrics",
+    metavar="[HOST:]PORT",
+    callback=_checked_address,
+    help="Serve /metrics for Prometheus there.",
+)
 def run(program: Path, **options: Any) -> None:
     """Run the application until it is stopped by Ctrl-C; it goes on from its checkpoint."""
     from ottla.errors import OttlaError
@@ -192,5 +207,5 @@ def _serving(metrics: StreamsMetrics, address: str | None) -> AbstractContextMan
     host, _, port = address.rpartition(":")
     try:
         return MetricsServer(metrics, host or "127.0.0.1", int(port))
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise click.UsageError(f"--metrics {address}: {error}") from error
