@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla.clients.blocking import Producer
-from ottla.errors import ClosedError, KafkaError
+from ottla.errors import ClosedError, InvalidReplicationFactorError, KafkaError
 from ottla.testing.cluster import Cluster
 from ottla.testing.errors import ClusterError
 from ottla.testing.fault_clock import ClusterClock
@@ -41,6 +41,15 @@ def _send_once(kafka: Kafka, topic: str) -> None:
         producer.send_and_wait(topic, b"lost")
 
 
+def _can_create(kafka: Kafka) -> bool:
+    """Whether a topic can be created: the broker is not fenced."""
+    try:
+        kafka.topic("before")
+    except InvalidReplicationFactorError:
+        return False
+    return True
+
+
 def test_records_expire_when_days_have_passed(one: Kafka) -> None:
     """Retention is applied when `advance` returns; clients keep the machine's clock."""
     old = one.topic("old", config={"retention.ms": 7 * 86_400_000}).produce(["a", "b"])
@@ -63,6 +72,8 @@ def test_a_clock_goes_ahead_only() -> None:
 
 def test_a_controller_waits_for_a_frozen_disk(one: Kafka) -> None:
     """What is not on the disk is not committed."""
+    # a busy machine may hold heartbeats back until the broker is fenced
+    one.wait(lambda: _can_create(one), WAIT_S, lambda: "the broker is fenced")
     one.disk().freeze()
     created = threading.Thread(target=one.topic, args=("frozen",))
     created.start()

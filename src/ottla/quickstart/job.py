@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,18 +24,25 @@ if TYPE_CHECKING:
     from typing import Self
 
 STOP_SECONDS = 10.0
+WARM_UP = "--warm-up"
 ATTEMPTS = 5
 SLOW_WORKER = "Python worker failed to connect back"
 """Spark gives a worker ten seconds to start, which a busy machine exceeds: the job goes on then."""
 
 
 class Job:
-    """A process with a Spark session, which waits to be told to run the job."""
+    """A process with a Spark session, which waits to be told to run the job.
 
-    def __init__(self, bootstrap: str, temp_dir: Path, checkpoint: Path) -> None:
+    One that warms up reads a topic first: Spark's Python processes are there when the job begins.
+    """
+
+    def __init__(
+        self, bootstrap: str, temp_dir: Path, checkpoint: Path, *, warms_up: bool = False
+    ) -> None:
         self._checkpoint = checkpoint
+        command = [sys.executable, "-m", "ottla.quickstart.job", bootstrap, temp_dir, checkpoint]
         self._process = subprocess.Popen(  # noqa: S603 - this module
-            [sys.executable, "-m", "ottla.quickstart.job", bootstrap, temp_dir, checkpoint],
+            [*command, WARM_UP] if warms_up else command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -103,7 +111,7 @@ def main(arguments: list[str]) -> None:
     from ottla.quickstart import pipeline
     from ottla.spark.jvm.local_session import session
 
-    bootstrap, temp_dir, checkpoint = arguments
+    bootstrap, temp_dir, checkpoint, *others = arguments
     try:
         spark = session(
             "ottla quickstart",
@@ -113,6 +121,9 @@ def main(arguments: list[str]) -> None:
             temp_dir=Path(temp_dir),
         )
         _report(spark=spark.version)
+        if WARM_UP in others:
+            with suppress(OttlaError), pipeline.failures_reported():
+                pipeline.airlines_table(spark, bootstrap).count()
         if not sys.stdin.readline():
             return
         threading.Thread(target=_end_with_parent, daemon=True).start()

@@ -77,7 +77,13 @@ def _run(options: QuickstartOptions, cleanup: ExitStack, interrupts: SignalInter
         temp_dir = Path(cleanup.enter_context(created))
         for name in ("first", "second"):
             (temp_dir / name).mkdir()
-            job = Job(node.bootstrap, temp_dir / name, temp_dir / "checkpoint")
+            # the second one is idle until the first is killed
+            job = Job(
+                node.bootstrap,
+                temp_dir / name,
+                temp_dir / "checkpoint",
+                warms_up=name == "second",
+            )
             starting.append(cleanup.enter_context(job))
         screen.step("starting Spark twice while the year is read and sent")
         return _year()

@@ -67,7 +67,7 @@ def test_columns_between_functions_divide_a_sub_topology() -> None:
     rows = builder.stream("in", consumed=ROWS).peek(lambda *_: None, name="first")
     rows.filter(expr("value.n > 1"), name="column").merge(rows, name="merge").to("out")
     plan = plan_stages(builder.build())
-    source, sink = "KSTREAM-SOURCE-0000000000", "KSTREAM-SINK-0000000001"
+    source, sink = "KSTREAM-SOURCE-0000000000", "KSTREAM-SINK-0000000004"
     assert shape(plan) == [
         f"stage {source} first",
         "path column > merge",
