@@ -40,9 +40,9 @@ class Job:
         self, bootstrap: str, temp_dir: Path, checkpoint: Path, *, warms_up: bool = False
     ) -> None:
         self._checkpoint = checkpoint
-        command = [sys.executable, "-m", "ottla.quickstart.job", bootstrap, temp_dir, checkpoint]
+        arguments = [bootstrap, str(temp_dir), str(checkpoint), *([WARM_UP] if warms_up else [])]
         self._process = subprocess.Popen(  # noqa: S603 - this module
-            [*command, WARM_UP] if warms_up else command,
+            [sys.executable, "-m", "ottla.quickstart.job", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
