@@ -15,7 +15,8 @@ from ottla.clients.blocking import Admin, Producer
 from ottla.spark import stream, waiting
 from ottla.spark.options import read_options
 from ottla.spark.stream import StreamReader
-from ottla.spark.waiting import MAX_WAIT_MS
+from ottla.spark.waiting import MAX_WAIT_MS, MIN_WAIT_MS, RecordWait
+from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,3 +103,15 @@ def test_new_partitions_are_found(node: Cluster, idle: CountingReader) -> None:
         producer.send_and_wait(topic, b"new", partition=2)
     found = (end[topic].get("2") for end in iter(lambda: poll(idle, start, 1)[0], None))
     assert 1 in itertools.islice(found, 100)
+
+
+def test_an_answer_with_an_error_ends_no_wait(idle: CountingReader) -> None:
+    """Spark would ask again at once, a hundred times a second."""
+    topic = "test_an_answer_with_an_error_ends_no_wait"
+    topics = idle.cluster.existing_topics([topic])
+    wait = RecordWait(idle.cluster, 0)
+    beyond_the_end = {TopicPartition(topic, 0): 100, TopicPartition(topic, 1): 100}
+    began_s = time.monotonic()
+    assert not wait.wait(topics, beyond_the_end)
+    assert time.monotonic() - began_s > 0.0009 * MIN_WAIT_MS
+    assert not wait.is_idle

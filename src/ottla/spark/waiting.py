@@ -52,7 +52,10 @@ class RecordWait:
         return self._idle_at is not None
 
     def is_idle_at(self, positions: Mapping[TopicPartition, int]) -> bool:
-        """Whether the last wait says that these are the ends, and they were looked up lately."""
+        """Whether the last wait says that these are the ends, and they were looked up lately.
+
+        If not, the caller looks them up now.
+        """
         now_ms = self._cluster.runtime.now_ms()
         if positions == self._idle_at and now_ms - self._looked_ms < LOOK_MS:
             return True
@@ -68,12 +71,13 @@ class RecordWait:
             self._wait_ms = MIN_WAIT_MS
         is_whole = self._send(topics, positions)
 
-        def is_over() -> bool:
-            return any(one.done for one in self._pending.values())
+        def is_over() -> bool:  # an answer with an error ends no wait: Spark would ask at once
+            return any(_answered(one) is not None for one in self._pending.values())
 
         runtime.wait_until(is_over, runtime.now_ms() + self._wait_ms)
-        has_records = any(_has_records(one) for one in self._pending.values())
-        is_idle = is_whole and all(_is_empty(one) for one in self._pending.values())
+        answers = [_answered(one) for one in self._pending.values() if one.done]
+        has_records = any(part.records for found in answers for part in found or ())
+        is_idle = is_whole and not has_records and None not in answers
         self._idle_at = positions if is_idle else None
         self._pending = {id_: one for id_, one in self._pending.items() if not one.done}
         self._wait_ms = MIN_WAIT_MS if has_records else min(2 * self._wait_ms, MAX_WAIT_MS)
@@ -128,27 +132,17 @@ def _by_leader(
     return found
 
 
-def _has_records(pending: Pending[Any]) -> bool:
-    """Whether an answer has records; errors are found by the query's own requests."""
-    return any(part.records for part in _partitions(pending) or ())
+def _answered(pending: Pending[Any]) -> list[Any] | None:
+    """Return the partitions of an answer; None without one, or with an error.
 
-
-def _is_empty(pending: Pending[Any]) -> bool:
-    """Whether there is no answer yet, or one without records and without errors."""
-    if not pending.done:
-        return True
-    found = _partitions(pending)
-    return found is not None and not any(part.records or part.error_code for part in found)
-
-
-def _partitions(pending: Pending[Any]) -> list[Any] | None:
-    """Return the partitions of an answer; None without one."""
+    Errors are found by the query's own requests.
+    """
     if not pending.done:
         return None
     try:
         answer = pending.value
     except KafkaError:
         return None
-    if answer.error_code:
-        return None
-    return [part for topic in answer.responses for part in topic.partitions]
+    found = [part for topic in answer.responses for part in topic.partitions]
+    has_error = answer.error_code or any(part.error_code for part in found)
+    return None if has_error else found
