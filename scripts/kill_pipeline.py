@@ -31,10 +31,10 @@ from tests.spark.kills.clusters import (
     kill_executors_worker,
     kill_node,
     nodes_of,
-    spark_cluster,
 )
 from tests.spark.kills.driver import PARTITIONS, TOPICS, Driver
 from tests.spark.kills.history import Feed, Wrong, check
+from tests.spark.spark_services import standalone_cluster
 
 if TYPE_CHECKING:
     from tests.conformance.clusters.nodes import Cluster
@@ -87,7 +87,9 @@ def main() -> int:
         scratch = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         directory = Path(stack.enter_context(scratch))
         cluster = stack.enter_context(nodes_of(directory, arguments.nodes))
-        master = stack.enter_context(spark_cluster(directory)) if arguments.standalone else LOCAL
+        master = (
+            stack.enter_context(standalone_cluster(directory)) if arguments.standalone else LOCAL
+        )
         with Admin(bootstrap_servers=cluster.bootstrap) as admin:
             for topic in TOPICS:
                 admin.create_topic(topic, partitions=PARTITIONS)

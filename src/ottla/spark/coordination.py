@@ -285,13 +285,9 @@ class Coordination:
 
     def _send_ahead(self, calls: Sequence[_Call]) -> None:
         """Send all calls whose coordinators can be found; the others are sent when waited for."""
-        coordinators = [call.coordinator for call in calls]
-
-        def is_over() -> bool:
-            return all(one.known or one.fatal is not None for one in coordinators)
-
         runtime = self._cluster.runtime
-        runtime.wait_until(is_over, runtime.now_ms() + AHEAD_MS)
+        deadline_ms = runtime.now_ms() + AHEAD_MS
+        runtime.wait_until(lambda: all(_is_settled(one.coordinator) for one in calls), deadline_ms)
         for call in calls:
             if call.coordinator.known:
                 call.send()
@@ -304,10 +300,7 @@ class Coordination:
         return None
 
     def _wait_until_known(self, coordinator: CoordinatorLookup, deadline_ms: float) -> None:
-        def is_over() -> bool:
-            return coordinator.known or coordinator.fatal is not None
-
-        if not self._cluster.runtime.wait_until(is_over, deadline_ms):
+        if not self._cluster.runtime.wait_until(lambda: _is_settled(coordinator), deadline_ms):
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if coordinator.fatal is not None:
             raise coordinator.fatal
@@ -321,6 +314,11 @@ class Coordination:
             return answer
 
         return self._cluster.retry(attempt)
+
+
+def _is_settled(coordinator: CoordinatorLookup) -> bool:
+    """Whether a coordinator is known, or cannot be."""
+    return coordinator.known or coordinator.fatal is not None
 
 
 def _code(answer: CoordinatorAnswer) -> int:

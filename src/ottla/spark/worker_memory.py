@@ -1,9 +1,9 @@
 """Keeps modules out of the garbage collections of Spark's Python workers.
 
 PySpark's daemon collects all garbage of a worker after each task. With pyarrow and pandas loaded
-that takes 30 ms and more of CPU, and a micro-batch has six such processes: twice the work of its
-own. Objects that are there at a worker's second and eighth use, its modules, are exempted from then
-on. What the first uses have left is freed before, by the daemon.
+that takes 30 ms of CPU and more, in each of the six processes of a micro-batch. Objects that are
+there at a worker's second and eighth use, its modules, are exempted from then on. What the first
+uses have left is freed before, by the daemon.
 
 Kafka: none; Spark: pyspark/daemon.py.
 """

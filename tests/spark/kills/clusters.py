@@ -1,17 +1,15 @@
-"""Three nodes in processes of their own, and a standalone Spark cluster on loopback."""
+"""Nodes in processes of their own, and what is killed of them and of a standalone Spark cluster."""
 
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import psutil
 
 from tests.conformance.clusters.nodes import OTTLA, Cluster
-from tests.ports import free_ports
 from tests.spark.kills.driver import descendants, is_executor, is_worker, kill_one
-from tests.spark.test_streams_clusters import HOST, is_listening, spark_process
 from tests.waits import wait_for
 
 if TYPE_CHECKING:
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
 
 SETTINGS = {"transaction.two.phase.commit.enable": "true"}
 START_LIMIT_S = 120.0
-_SERVICES = "org.apache.spark.deploy"
 
 
 @contextmanager
@@ -44,21 +41,6 @@ def kill_node(cluster: Cluster, rng: random.Random) -> None:
     node.kill()
     time.sleep(rng.uniform(0, 3))
     node.start()
-
-
-@contextmanager
-def spark_cluster(directory: Path) -> Iterator[str]:
-    """Run a master and a worker of Spark; yield the master's address."""
-    (port,) = free_ports(1)
-    master = f"spark://{HOST}:{port}"
-    quiet = ("--host", HOST, "--webui-port", "0")
-    worker = (*quiet, "--cores", "2", "--memory", "2g", "--work-dir", str(directory), master)
-    with ExitStack() as services:
-        enter = services.enter_context
-        enter(spark_process(directory, f"{_SERVICES}.master.Master", *quiet, "--port", str(port)))
-        wait_for(lambda: is_listening(port), limit_s=START_LIMIT_S)
-        enter(spark_process(directory, f"{_SERVICES}.worker.Worker", *worker))
-        yield master
 
 
 def kill_executor(rng: random.Random) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from ottla.spark import session
+from ottla.spark.jvm.local_session import is_local
 
 if TYPE_CHECKING:
     import random
@@ -80,7 +81,7 @@ class Driver:
         call = f"run_queries({bootstrap!r}, Path({str(directory)!r}), {master!r})"
         self._command = [sys.executable, "-c", run + call]
         self.log = directory / "driver.log"
-        self.has_executors = not master.startswith("local")
+        self.has_executors = not is_local(master)
         self._process: subprocess.Popen[bytes] | None = None
         self._before = 0
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ottla.cli.options.dynamic_voters import MAX_PORT
 from ottla.cli.options.spark import import_from, setting, spark_config, spark_options
 from ottla.cli.options.streams_program import load_topology
 
@@ -30,7 +31,6 @@ Examples:
 \b
 app.py has a name `topology` or `builder`.
 """
-MAX_PORT = 65_535
 _YARN_FILES = "spark.yarn.dist.files"
 _PROGRAM = click.argument("program", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 

@@ -26,6 +26,7 @@ from ottla.spark.jvm.launching import (
     launch,
     submit_arguments,
 )
+from ottla.spark.jvm.submission import PYTHON
 from ottla.spark.source import OttlaDataSource
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def executor_python(master: str, config: Mapping[str, str]) -> str:
     """Return the Python that executors run: on other machines it may have another path."""
     if is_local(master):
         return sys.executable
-    return config.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
+    return config.get(PYTHON) or os.environ.get("PYSPARK_PYTHON") or sys.executable
 
 
 def _remote_session(app_name: str, address: str, config: Mapping[str, str]) -> SparkSession:

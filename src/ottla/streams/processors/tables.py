@@ -102,10 +102,13 @@ class ComputedView:
     ) -> ValueAndTimestamp | None:
         """Return the computed row of a key."""
         found = self._parent.get(context, key, as_of)
-        if found is None:
+        value = self._value(context, key, found)
+        if value is None:
             return None
-        value = self._compute(key, found.value)
-        return None if value is None else ValueAndTimestamp(value, found.timestamp)
+        return ValueAndTimestamp(value, -1 if found is None else found.timestamp)
+
+    def _value(self, context: ProcessorContext, key: Any, row: ValueAndTimestamp | None) -> Any:  # noqa: ARG002 - a transformer's
+        return None if row is None else self._compute(key, row.value)
 
 
 class TableProcessor(Processor):

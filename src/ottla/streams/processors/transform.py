@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.streams.errors import StreamsException
 from ottla.streams.processor import Processor
-from ottla.streams.processors.tables import TableMap, TableProcessor
-from ottla.streams.records import ValueAndTimestamp
+from ottla.streams.processors.tables import ComputedView, TableMap, TableProcessor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.streams.processor import ProcessorContext, ValueTransformer
     from ottla.streams.processors.tables import TableView
-    from ottla.streams.records import Record
+    from ottla.streams.records import Record, ValueAndTimestamp
 
 
 class _Context:
@@ -114,7 +113,7 @@ class TableTransform(TableMap):
         return self._transformer.transform(key, value)
 
 
-class TransformedView:
+class TransformedView(ComputedView):
     """The rows of another view, each value computed by a transformer of the reading task."""
 
     def __init__(self, parent: TableView, supplier: Callable[[], ValueTransformer]) -> None:
@@ -124,18 +123,7 @@ class TransformedView:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_made": None}
 
-    def stores(self) -> list[str]:
-        """Return the names of the stores that are read."""
-        return self._parent.stores()
-
-    def get(
-        self, context: ProcessorContext, key: Any, as_of: int | None = None
-    ) -> ValueAndTimestamp | None:
-        """Return the computed row of a key."""
-        found = self._parent.get(context, key, as_of)
+    def _value(self, context: ProcessorContext, key: Any, row: ValueAndTimestamp | None) -> Any:
         if self._made is None or self._made[0] is not context:
             self._made = (context, _made(self._supplier, context))
-        value = self._made[1].transform(key, None if found is None else found.value)
-        if value is None:
-            return None
-        return ValueAndTimestamp(value, -1 if found is None else found.timestamp)
+        return self._made[1].transform(key, None if row is None else row.value)
