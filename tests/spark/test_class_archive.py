@@ -56,6 +56,15 @@ def test_an_archive_is_used_once_it_works(tmp_path: Path, class_list: Path) -> N
     assert not archive.make(class_list)  # there is one
 
 
+def test_lists_of_killed_sessions_are_deleted(tmp_path: Path, class_list: Path) -> None:
+    """They are of no use once there is an archive."""
+    archive = archive_of(tmp_path)
+    left = archive.path.with_suffix(".123.classes")
+    left.touch()
+    assert archive.make(class_list)
+    assert not left.exists()
+
+
 def test_logs_are_named_as_java_knows_them(tmp_path: Path, class_list: Path) -> None:
     """Java 17 does not start with the name of a log that came later."""
     archive = archive_of(tmp_path, version=17)

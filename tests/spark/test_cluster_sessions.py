@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla.spark.jvm.java import Java
-from ottla.spark.jvm.launching import (
-    JavaOptions,
-    end,
-    java_command,
-    launch,
-    submit_arguments,
-)
+from ottla.spark.jvm.launching import end, java_command, launch, submit_arguments
 from ottla.spark.jvm.local_session import (
     LOCAL_SETTINGS,
     SETTINGS,
@@ -23,6 +17,7 @@ from ottla.spark.jvm.local_session import (
     executor_python,
     is_local,
 )
+from ottla.spark.jvm.options import JavaOptions
 from ottla.spark.jvm.submission import PYTHON
 
 if TYPE_CHECKING:

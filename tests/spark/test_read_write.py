@@ -16,13 +16,13 @@ from pyspark.sql.types import StringType, StructField, StructType  # noqa: E402
 from ottla.clients.admin.topics import NewTopic  # noqa: E402
 from ottla.clients.blocking import Admin, Consumer, Producer  # noqa: E402
 from ottla.errors import KafkaError  # noqa: E402
-from ottla.spark import cluster, sink, source, stream  # noqa: E402
+from ottla.spark import batch_reader, cluster, sink, stream  # noqa: E402
+from ottla.spark.batch_reader import BatchReader  # noqa: E402
 from ottla.spark.cluster import TopicRecreated, open_cluster  # noqa: E402
 from ottla.spark.options import BASE_COLUMNS, ReadOptions, read_options, write_options  # noqa: E402
 from ottla.spark.reading import RangePartition, read_range  # noqa: E402
 from ottla.spark.rows import FrameColumns  # noqa: E402
 from ottla.spark.sink import BatchWriter, StreamWriter  # noqa: E402
-from ottla.spark.source import BatchReader  # noqa: E402
 from ottla.spark.stream import StreamReader  # noqa: E402
 from ottla.spark.waiting import MIN_WAIT_MS, RecordWait  # noqa: E402
 from ottla.spark.writing import FrameWriter  # noqa: E402
@@ -361,7 +361,7 @@ def test_a_broker_that_is_away_is_told_in_one_line() -> None:
 
 def test_a_new_read_names_an_absent_broker_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch and a new query do not wait for the API timeout of 60 s."""
-    monkeypatch.setattr(source, "FIRST_ANSWER_MS", 200)
+    monkeypatch.setattr(batch_reader, "FIRST_ANSWER_MS", 200)
     monkeypatch.setattr(stream, "FIRST_ANSWER_MS", 200)
     options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
     with pytest.raises(KafkaError, match=r"cannot reach 127\.0\.0\.1:1"):

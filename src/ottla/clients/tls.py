@@ -8,8 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.errors import ConfigError, KafkaError
-from ottla.network import tls_context
-from ottla.network.tls_context import PEM, TlsError, tls_settings
 
 if TYPE_CHECKING:
     import ssl
@@ -27,17 +25,22 @@ def client_context(settings: ValidatedSettings) -> ssl.SSLContext | None:
     if settings.ssl_context is not None:
         context: ssl.SSLContext = settings.ssl_context
         return context
-    _check_stores(settings)
+    return _context(settings)
+
+
+def _context(settings: ValidatedSettings) -> ssl.SSLContext:
+    # not for clients in plain text: cryptography's import takes longer than the rest of a client's
+    from ottla.network.tls_context import PEM, TlsError, client_context, tls_settings
+
+    _check_stores(settings, PEM)
     try:
-        return tls_context.client_context(
-            tls_settings(lambda name: getattr(settings, name.replace(".", "_")))
-        )
+        return client_context(tls_settings(lambda name: getattr(settings, name.replace(".", "_"))))
     except TlsError as error:
         raise _invalid(str(error)) from error
 
 
-def _check_stores(settings: ValidatedSettings) -> None:
-    """Raise the errors that Kafka raises for PEM stores."""
+def _check_stores(settings: ValidatedSettings, pem: str) -> None:
+    """Raise the errors that Kafka raises for stores of the type `pem`."""
     key, chain = settings.ssl_keystore_key, settings.ssl_keystore_certificate_chain
     if settings.ssl_keystore_location and (key or chain):
         raise _invalid("Both SSL key store location and separate private key are specified.")
@@ -45,7 +48,7 @@ def _check_stores(settings: ValidatedSettings) -> None:
         given, other = ("private key", "certificate chain")[:: 1 if key else -1]
         raise _invalid(f"SSL {given} is specified, but {other} is not specified.")
     for store in ("ssl_keystore", "ssl_truststore"):
-        if getattr(settings, f"{store}_type").upper() == PEM and getattr(
+        if getattr(settings, f"{store}_type").upper() == pem and getattr(
             settings, f"{store}_password"
         ):
             name = store.replace("_", ".")

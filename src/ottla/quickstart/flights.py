@@ -14,6 +14,7 @@ import zipfile
 from datetime import datetime
 from importlib.resources import files
 from importlib.util import find_spec
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,6 +25,18 @@ DAY_MS = 24 * 60 * 60 * 1000
 WEEK_MS = 7 * DAY_MS
 FIRST_MONDAY_MS = 4 * DAY_MS
 """The epoch began on a Thursday."""
+YEAR_COLUMNS = (
+    "time_hour",
+    "minute",
+    "carrier",
+    "flight",
+    "origin",
+    "dest",
+    "distance",
+    "dep_delay",
+    "arr_delay",
+)
+"""The columns of flights.csv that are used, in the order in which they are read."""
 
 
 class Flight(NamedTuple):
@@ -75,7 +88,7 @@ def load_whole_year(directory: Path) -> Data:
     with zipfile.ZipFile(directory / "flights.csv.zip") as archive:
         name = next(one for one in archive.namelist() if one.endswith("flights.csv"))
         with archive.open(name) as raw:
-            flights = list(_year_rows(csv.DictReader(io.TextIOWrapper(raw, "utf-8"))))
+            flights = list(_year_rows(csv.reader(io.TextIOWrapper(raw, "utf-8"))))
     flights.sort(key=lambda flight: flight.time_ms)
     with (directory / "airlines.csv").open(encoding="utf-8") as lines:
         return Data(flights, _airlines(lines))
@@ -101,22 +114,23 @@ def load_extract() -> Data:
     return Data(flights, _airlines((directory / "airlines.csv").read_text("utf-8").splitlines()))
 
 
-def _year_rows(rows: Iterable[dict[str, str]]) -> Iterator[Flight]:
+def _year_rows(rows: Iterator[list[str]]) -> Iterator[Flight]:
+    """Yield the flights of rows with a header; not as dicts, which take three times as long."""
+    chosen = itemgetter(*map(next(rows).index, YEAR_COLUMNS))
     hours: dict[str, int] = {}
     for row in rows:
-        hour = row["time_hour"]
+        hour, minute, carrier, flight, origin, destination, distance, *delays = chosen(row)
         start_ms = hours.get(hour)
         if start_ms is None:
             start_ms = hours[hour] = _milliseconds(hour)
         yield Flight(
-            start_ms + int(row["minute"]) * 60_000,
-            row["carrier"],
-            int(row["flight"]),
-            row["origin"],
-            row["dest"],
-            int(row["distance"]),
-            _minutes(row["dep_delay"]),
-            _minutes(row["arr_delay"]),
+            start_ms + int(minute) * 60_000,
+            carrier,
+            int(flight),
+            origin,
+            destination,
+            int(distance),
+            *map(_minutes, delays),
         )
 
 

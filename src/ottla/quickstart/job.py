@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 STOP_SECONDS = 10.0
+POLL_SECONDS = 0.01
 WARM_UP = "--warm-up"
 ATTEMPTS = 5
 SLOW_WORKER = "Python worker failed to connect back"
@@ -95,7 +97,7 @@ class Job:
             except psutil.NoSuchProcess:
                 continue
         self._process.communicate()
-        psutil.wait_procs(killed, STOP_SECONDS)
+        _wait_for_ends(killed)
 
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None
@@ -106,17 +108,30 @@ class Job:
         return answer
 
 
+def _wait_for_ends(processes: list[psutil.Process]) -> None:
+    """Wait until none of the processes runs; their parent may take a second to notice an end."""
+    deadline = time.monotonic() + STOP_SECONDS
+    while any(_is_alive(one) for one in processes) and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 def main(arguments: list[str]) -> None:
     """Start a session, wait for the word to begin, run the job; one answer in each line."""
     from ottla.quickstart import pipeline
-    from ottla.spark.jvm.local_session import session
+    from ottla.spark.jvm.local_session import make_class_archives, session
 
     bootstrap, temp_dir, checkpoint, *others = arguments
     try:
         spark = session(
             "ottla quickstart",
             memory="2g",
-            class_cache=False,
             fast_start=True,
             temp_dir=Path(temp_dir),
         )
@@ -136,6 +151,7 @@ def main(arguments: list[str]) -> None:
             except OttlaError as error:
                 if is_last or SLOW_WORKER not in str(error):
                     raise
+        make_class_archives()  # this process does not exit, it is killed
         _report(is_done=True)
     except OttlaError as error:
         _report(error=str(error))

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 EVENT_SCHEMA = "time BIGINT, carrier STRING, departure_delay INT"
 LATEST_EVENT = "14 days"
 """The watermark delay: a micro-batch ends at other days in each partition, up to four apart."""
-MICRO_BATCH = 120_000
-"""Offsets of a micro-batch: the year takes three, so that the job has a middle."""
+MICRO_BATCH = 170_000
+"""Offsets of a micro-batch: the year takes two, so that the job has a middle."""
 GROUP = "quickstart"
 """The query's group: its offsets are committed with the results."""
 

@@ -87,6 +87,7 @@ class ClassArchive:
             is_made = self._dump(class_list, made) and self._works(made)
             if is_made:
                 made.replace(self.path)
+                self._delete_lists()
                 self._delete_unused()
             else:
                 self._failed.touch()
@@ -116,6 +117,11 @@ class ClassArchive:
         """Return what keeps a refused archive from a warning."""
         logs = ["cds", "aot"] if self._java.version >= QUIET_AOT_VERSION else ["cds"]
         return [f"-Xlog:{name}=off" for name in logs]
+
+    def _delete_lists(self) -> None:
+        """Delete the lists of sessions that did not end by themselves."""
+        for one in self.path.parent.glob(f"{self.path.stem}.*.classes"):
+            one.unlink(missing_ok=True)
 
     def _delete_unused(self) -> None:
         for one in self.path.parent.glob("spark-*"):

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ottla.spark.jvm.java import Java
+    from ottla.spark.jvm.options import JavaOptions
 
 START_SECONDS = 60.0
 OPENED_PACKAGES = (
@@ -54,15 +55,6 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n%ex
 """
-
-
-class JavaOptions(NamedTuple):
-    """The options of the JVM; see `session`."""
-
-    memory: str
-    log_level: str
-    fast_start: bool
-    temp_dir: Path | None
 
 
 class Launch(NamedTuple):
@@ -103,6 +95,7 @@ def java_command(
         command.append("-XX:TieredStopAtLevel=1")
     if options.temp_dir is not None:
         command.append(f"-Djava.io.tmpdir={options.temp_dir}")
+    command += options.others
     settings = cache_dir() / f"log4j2-{options.log_level.lower()}.properties"
     settings.write_text(LOG_SETTINGS.format(level=options.log_level.lower()), "utf-8")
     command.append(f"-Dlog4j2.configurationFile={settings}")

@@ -17,15 +17,8 @@ from pyspark.sql import SparkSession
 
 from ottla.spark.jvm.class_archive import ClassArchive
 from ottla.spark.jvm.java import find_java
-from ottla.spark.jvm.launching import (
-    JavaOptions,
-    Launch,
-    connect,
-    end,
-    java_command,
-    launch,
-    submit_arguments,
-)
+from ottla.spark.jvm.launching import Launch, connect, end, java_command, launch, submit_arguments
+from ottla.spark.jvm.options import JavaOptions, driver_options
 from ottla.spark.jvm.submission import PYTHON
 from ottla.spark.source import OttlaDataSource
 
@@ -63,6 +56,8 @@ REMOTE_SETTINGS = {name: value for name, value in SETTINGS.items() if name.start
 """The defaults that a client may set; others are the server's."""
 _launched: list[Launch] = []
 """The JVMs started here; one at a time, as in PySpark."""
+_archives: list[ClassArchive] = []
+"""Those that JVMs started here may list classes for."""
 
 
 def session(  # noqa: PLR0913 - keyword arguments, each with its default
@@ -85,7 +80,8 @@ def session(  # noqa: PLR0913 - keyword arguments, each with its default
     `existing` (any master, also Spark Connect) the source is registered there and no JVM starts.
     `class_cache` keeps a class data archive in ~/.cache/ottla, which halves later start times (made
     in the background after the first session of a Java and a Spark); `fast_start` limits the JVM to
-    its fast compiler, for tests; `temp_dir` is the directory for files of Java and Spark, including
+    its fast compiler, for tests; `memory` is that of the JVM, unless `config` has
+    `spark.driver.memory`; `temp_dir` is the directory for files of Java and Spark, including
     spark.log. Raises JavaMissing, OttlaError.
     """
     if existing is not None:
@@ -98,6 +94,7 @@ def session(  # noqa: PLR0913 - keyword arguments, each with its default
         given.setdefault("spark.local.dir", str(temp_dir))
     if not _is_running():
         java = JavaOptions(memory, log_level, fast_start, temp_dir)
+        java = driver_options(java, given, is_local=is_local(master))
         _start_java(java, given, master, class_cache=class_cache)
     os.environ["PYSPARK_PYTHON"] = executor_python(master, given)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -163,6 +160,12 @@ def stop_java(*, timeout: float = 5.0) -> None:
         end(launched, timeout=timeout)
 
 
+def make_class_archives() -> None:
+    """Begin to make the class archives in the background, as is done when this process exits."""
+    while _archives:
+        _archives.pop().make_later()
+
+
 def _is_running() -> bool:
     return SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ  # noqa: SLF001
 
@@ -188,7 +191,8 @@ def _start_java(
     launched = launch(command, spark_home, log=log, python=python)
     _launched.append(launched)  # before waiting: `stop_java` must find it
     if archive:
-        atexit.register(archive.make_later)  # the JVM may be needed until then
+        _archives.append(archive)
+        atexit.register(make_class_archives)  # the JVM may be needed until then
     port, secret = connect(launched)
     os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
     os.environ["PYSPARK_GATEWAY_SECRET"] = secret

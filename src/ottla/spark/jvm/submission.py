@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from pyspark.find_spark_home import _find_spark_home
 
 from ottla.spark.jvm.java import find_java
-from ottla.spark.jvm.launching import JavaOptions, java_command, submit_arguments
+from ottla.spark.jvm.launching import java_command, submit_arguments
+from ottla.spark.jvm.options import JavaOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,0 +1,53 @@
+"""The options of Spark's JVM: memory, collector, and what the user gives by Spark's settings.
+
+Kafka: KAFKA_HEAP_OPTS and KAFKA_JVM_PERFORMANCE_OPTS of bin/kafka-run-class.sh.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+MEMORY = "spark.driver.memory"
+DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
+"""Spark's settings that a JVM which is already running cannot follow."""
+PARALLEL_COLLECTOR = "-XX:+UseParallelGC"
+OPTION_VARIABLES = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
+"""Where Java finds options besides its command line."""
+
+
+class JavaOptions(NamedTuple):
+    """The options of the JVM; see `session`."""
+
+    memory: str
+    log_level: str
+    fast_start: bool
+    temp_dir: Path | None
+    others: tuple[str, ...] = ()
+
+
+def driver_options(
+    options: JavaOptions, config: Mapping[str, str], *, is_local: bool
+) -> JavaOptions:
+    """Return the options with those of Spark's settings; ValueError for an open quote.
+
+    A local session, whose JVM is driver and executor in one, has the parallel collector unless the
+    user names another: it needs less of the few cores that the JVM shares with Spark's Python
+    processes than Java's default G1, which works at the same time.
+    """
+    given = shlex.split(config.get(DRIVER_OPTIONS, ""))
+    collector = [PARALLEL_COLLECTOR] if is_local and not _names_collector(given) else []
+    memory = config.get(MEMORY, options.memory)
+    return options._replace(memory=memory, others=(*collector, *given))
+
+
+def _names_collector(given: Sequence[str]) -> bool:
+    """Whether the user has named a collector, or a file of options that may name one."""
+    texts = [*given, *(os.environ.get(name, "") for name in OPTION_VARIABLES)]
+    return any(re.search(r"-XX:\+Use\w*GC\b|(^|\s)@", one) for one in texts)

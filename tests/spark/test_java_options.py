@@ -1,0 +1,62 @@
+"""The options of Spark's JVM: of Spark's settings, and the collector of a local session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ottla.spark.jvm.options import (
+    OPTION_VARIABLES,
+    PARALLEL_COLLECTOR,
+    JavaOptions,
+    driver_options,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+OPTIONS = JavaOptions("1g", "ERROR", fast_start=False, temp_dir=None)
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in OPTION_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+
+
+def others(config: Mapping[str, str], *, is_local: bool = True) -> tuple[str, ...]:
+    """Return the options besides memory and logs."""
+    return driver_options(OPTIONS, config, is_local=is_local).others
+
+
+def test_settings_of_a_driver_are_followed() -> None:
+    """Spark cannot apply them to a JVM that runs, and says nothing."""
+    config = {
+        "spark.driver.memory": "3g",
+        "spark.driver.extraJavaOptions": "-Da='b c' -XX:+UseStringDeduplication",
+    }
+    found = driver_options(OPTIONS, config, is_local=False)
+    assert (found.memory, found.others) == ("3g", ("-Da=b c", "-XX:+UseStringDeduplication"))
+    assert driver_options(OPTIONS, {}, is_local=False).memory == "1g"
+
+
+def test_a_local_session_has_the_parallel_collector() -> None:
+    """The driver of a cluster runs no tasks: Java chooses."""
+    assert others({}) == (PARALLEL_COLLECTOR,)
+    assert others({}, is_local=False) == ()
+    assert others({"spark.driver.extraJavaOptions": "-Da=b"}) == (PARALLEL_COLLECTOR, "-Da=b")
+
+
+@pytest.mark.parametrize("chosen", ["-XX:+UseG1GC", "-XX:+UseZGC", "-Da=b -XX:+UseSerialGC"])
+def test_the_collector_of_the_user_is_kept(chosen: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Java refuses to start with two of them."""
+    assert others({"spark.driver.extraJavaOptions": chosen}) == tuple(chosen.split())
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", chosen)
+    assert others({}) == ()
+
+
+def test_a_file_of_options_may_name_a_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its text is Java's to read."""
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-Da=b @options.txt")
+    assert others({}) == ()
