@@ -36,6 +36,27 @@ def test_an_error_of_a_callback_is_raised_where_the_result_is_completed() -> Non
         first.fail(ValueError("lost"))
 
 
+@pytest.mark.parametrize("error", [None, ValueError("lost")])
+def test_an_error_of_a_callback_keeps_no_other_from_running(error: Exception | None) -> None:
+    """Those that were registered after it wait for the same result; the first error is raised."""
+    called: list[object] = []
+
+    def broken(done: Pending[int]) -> None:
+        called.append(done)
+        raise RuntimeError(f"defect {len(called)}")
+
+    first: Pending[int] = Pending()
+    text = first.then(str)
+    text.on_done(lambda _text: broken(first))
+    first.on_done(broken)
+    first.on_done(called.append)
+    with pytest.raises(RuntimeError, match="defect 1") as raised:
+        first.complete(4) if error is None else first.fail(error)
+    assert called == [first, first, first]
+    assert raised.value.__notes__ == ["another callback raised RuntimeError('defect 2')"]
+    assert text.done
+
+
 def test_all_steps_are_awaited() -> None:
     """Also those that fail; without any there is nothing to wait for."""
     first: Pending[int] = Pending()

@@ -115,3 +115,17 @@ def test_an_answer_with_an_error_ends_no_wait(idle: CountingReader) -> None:
     assert not wait.wait(topics, beyond_the_end)
     assert time.monotonic() - began_s > 0.0009 * MIN_WAIT_MS
     assert not wait.is_idle
+
+
+def test_the_question_for_an_idle_query_changes_nothing(idle: CountingReader) -> None:
+    """Only a look at the ends begins the next interval: a question may be asked any time."""
+    topic = "test_the_question_for_an_idle_query_changes_nothing"
+    topics = idle.cluster.existing_topics([topic])
+    wait = RecordWait(idle.cluster, 0)
+    ends = {TopicPartition(topic, 0): 0, TopicPartition(topic, 1): 0}
+    while not wait.is_idle:  # the answers come after some waits
+        assert not wait.wait(topics, ends)
+    assert not wait.is_idle_at({TopicPartition(topic, 0): 1})
+    assert wait.is_idle_at(ends)
+    wait.looking_up()
+    assert not wait.is_idle_at(ends)

@@ -73,15 +73,17 @@ class OffsetOutOfRangeError(NamedError, code=ErrorCode.OFFSET_OUT_OF_RANGE):
 class LogTruncationError(OffsetOutOfRangeError):
     """A log that no longer has the records before a consumer's position, and no reset policy.
 
-    After an election the log of `topic` and `partition` differs from `divergent_offset` on; the
-    position is `offset`. Raised by `poll` until a seek (KIP-320; Kafka: LogTruncationException).
+    After an election the log of `topic` and `partition` differs from `divergent_offset` on, None
+    where the leader cannot tell; the position is `offset`. Raised by `poll` until a seek (KIP-320;
+    Kafka: LogTruncationException).
     """
 
-    def __init__(self, place: tuple[str, int, int], divergent_offset: int) -> None:
+    def __init__(self, place: tuple[str, int, int], divergent_offset: int | None) -> None:
         self.topic, self.partition, self.offset = place
         self.divergent_offset = divergent_offset
+        where = "an unknown offset" if divergent_offset is None else f"offset {divergent_offset}"
         super().__init__(
-            f"{self.topic}-{self.partition} was truncated to offset {divergent_offset}, below the "
+            f"{self.topic}-{self.partition} was truncated to {where}, below the "
             f"position {self.offset}, and auto.offset.reset is none; seek to continue"
         )
 

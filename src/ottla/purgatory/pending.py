@@ -19,7 +19,8 @@ _UNSET: Any = object()
 class Pending(Generic[T]):
     """Holds a value or an exception; callbacks run on completion, in the order they were added.
 
-    A callback must not raise: its error reaches the caller that completes this, not `error`.
+    A callback must not raise: the first error reaches the caller that completes this, not `error`,
+    after all callbacks have run.
     """
 
     __slots__ = ("_callbacks", "_error", "_value")
@@ -74,8 +75,7 @@ class Pending(Generic[T]):
         callbacks = self._callbacks
         if callbacks:
             self._callbacks = []
-            for callback in callbacks:
-                callback(self)
+            _call_all(callbacks, self)
         return True
 
     def fail(self, error: Exception) -> bool:
@@ -121,8 +121,22 @@ class Pending(Generic[T]):
 
     def _run(self) -> None:
         callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            callback(self)
+        _call_all(callbacks, self)
+
+
+def _call_all(callbacks: list[Callable[[Pending[T]], None]], done: Pending[T]) -> None:
+    """Run callbacks; raise the first error after the last one, with notes of the others."""
+    failed: Exception | None = None
+    for callback in callbacks:
+        try:
+            callback(done)
+        except Exception as error:  # noqa: BLE001 - raised below
+            if failed is None:
+                failed = error
+            else:
+                failed.add_note(f"another callback raised {error!r}")
+    if failed is not None:
+        raise failed
 
 
 class Steps(Pending[T]):

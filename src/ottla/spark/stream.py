@@ -116,8 +116,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _next_or_wait(self, begin: SourceOffsets, limit: ReadLimit) -> dict[str, Any] | None:
         """Return the end of the next micro-batch, after a wait while there is none."""
-        is_idle = self._wait is not None and self._wait.is_idle_at(begin.positions)
-        found = None if is_idle else self._next_offset(begin, limit)
+        found = None
+        if self._wait is None or not self._wait.is_idle_at(begin.positions):
+            if self._wait is not None:
+                self._wait.looking_up()
+            found = self._next_offset(begin, limit)
         if found is None and self._wait_for_records(begin):
             found = self._next_offset(begin, limit)
         return found

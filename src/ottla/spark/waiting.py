@@ -52,15 +52,13 @@ class RecordWait:
         return self._idle_at is not None
 
     def is_idle_at(self, positions: Mapping[TopicPartition, int]) -> bool:
-        """Whether the last wait says that these are the ends, and they were looked up lately.
+        """Whether the last wait says that these are the ends, and they were looked up lately."""
+        is_recent = self._cluster.runtime.now_ms() - self._looked_ms < LOOK_MS
+        return is_recent and positions == self._idle_at
 
-        If not, the caller looks them up now.
-        """
-        now_ms = self._cluster.runtime.now_ms()
-        if positions == self._idle_at and now_ms - self._looked_ms < LOOK_MS:
-            return True
-        self._idle_at, self._looked_ms = None, now_ms
-        return False
+    def looking_up(self) -> None:
+        """Note that the caller looks up topics and ends now: the last wait says nothing more."""
+        self._idle_at, self._looked_ms = None, self._cluster.runtime.now_ms()
 
     def wait(
         self, topics: Mapping[str, TopicLayout], positions: Mapping[TopicPartition, int]

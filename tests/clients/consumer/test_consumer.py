@@ -255,6 +255,41 @@ def test_a_position_above_a_truncated_log_goes_back_to_the_cut() -> None:
     assert rig.read(4) == [b"a", b"b", b"lost", b"c"]
 
 
+def _forget_epochs(rig: Rig) -> None:
+    """Have the new leader know no epoch of the position: its log was truncated further."""
+
+    def undefined(request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+        response = rig.cluster.epoch_end(request)
+        assert isinstance(response, OffsetForLeaderEpochResponse)
+        (answer,) = response.topics[0].partitions
+        answer.leader_epoch = answer.end_offset = -1
+        return response
+
+    rig.cluster.faults[OffsetForLeaderEpochRequest] = [undefined]
+
+
+def test_a_position_of_an_epoch_that_the_leader_has_not_is_reset() -> None:
+    """KIP-320: no offset tells where the logs differ, so auto.offset.reset decides."""
+    rig = Rig(brokers=2, auto_offset_reset="earliest")
+    _truncate(rig)
+    _forget_epochs(rig)
+    rig.write(b"c")
+    assert rig.read(6) == [b"a", b"b", b"lost", b"a", b"b", b"c"]
+
+
+def test_a_position_of_an_unknown_epoch_is_reported_without_a_policy() -> None:
+    """auto.offset.reset=none: the user seeks, without a divergent offset that would help."""
+    rig = Rig(brokers=2, auto_offset_reset="none")
+    _truncate(rig)
+    _forget_epochs(rig)
+    rig.sim.run(lambda: rig.positions.errors)
+    error = rig.positions.errors.pop()
+    assert isinstance(error, LogTruncationError)
+    assert (error.offset, error.divergent_offset) == (3, None)
+    assert "an unknown offset" in str(error)
+    assert rig.subscription.state(T0).position == 3
+
+
 def test_records_taken_during_a_validation_are_not_read_again() -> None:
     """The answer is about the epoch of an older position; the next ones are of a newer epoch."""
     rig = Rig()

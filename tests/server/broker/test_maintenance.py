@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -32,32 +32,55 @@ NODE = PROPERTIES | {"log.initial.task.delay.ms": str(FIRST_MS)}
 
 
 class Machine:
-    """Clocks, a disk with logs of ten segments each, and their maintenance."""
+    """Clocks, a disk with logs of several segments each, and their maintenance."""
 
     wall_ms = NOW_MS
     gone_ms = 0
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, logs: int) -> None:
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        logs: int,
+        segments: int = 10,
+        *,
+        is_restarted: bool = False,
+    ) -> None:
         monkeypatch.setattr(module, "SLICE_LOGS", 1)
         self.disk = SimulatedDisk()
         config = LogConfig(segment_bytes=200, retention_ms=7 * DAY_MS)
         self.logs = open_set(self.disk, config=config)
         for number in range(logs):
             log = make(self.logs, TopicPartition("t", number))
-            for _ in range(10):
+            for _ in range(segments):
                 put(log)
             log.update_high_watermark(log.log_end_offset)
+        if is_restarted:
+            self._restart(config)
         self.timer = TimingWheel(0)
+        self.worker_reads = 0
         self.maintenance = Maintenance(
             ReplicaSet(1, self.logs),
             parse_broker_config(NODE),
             no_cleaning(),
             clock=self,
             timer=self.timer,
-            run_on_volume=lambda _volume, job, done: done(job(), None),
+            run_on_volume=self._run_in_worker,
             on_failure=lambda error: pytest.fail(str(error)),
         )
         self.maintenance.start()
+
+    def _restart(self, config: LogConfig) -> None:
+        """Stop and open the logs again: the ages of their segments are on the disk only."""
+        self.logs.shutdown()
+        self.logs = open_set(self.disk, config=config)
+        for log in self.logs:
+            log.update_high_watermark(log.log_end_offset)
+
+    def _run_in_worker(self, _volume: object, job: Any, done: Any) -> None:
+        before = self.disk.reads
+        job()
+        self.worker_reads += self.disk.reads - before
+        done(None, None)
 
     def now_ms(self) -> int:
         return self.wall_ms
@@ -79,6 +102,24 @@ class Machine:
 
     def counts(self) -> list[int]:
         return [len(log.segments) for log in self.logs]
+
+
+def loop_reads(machine: Machine) -> int:
+    """Return how often the event loop reads while all closed segments are deleted."""
+    before = machine.disk.reads
+    machine.wait(8 * DAY_MS)
+    machine.check_whole()
+    assert machine.counts() == [1, 1, 1]
+    assert machine.worker_reads > 0
+    return machine.disk.reads - before - machine.worker_reads
+
+
+def test_workers_read_the_ages_of_all_segments_that_a_slice_deletes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After a start these are on a disk that may be slow: the loop reads the active one's only."""
+    few, many = (Machine(monkeypatch, 3, count, is_restarted=True) for count in (3, 40))
+    assert loop_reads(few) == loop_reads(many)
 
 
 def test_a_step_between_two_slices_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:

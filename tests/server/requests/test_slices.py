@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.protocol.apis.describe_acls import DescribeAclsRequest
+from ottla.protocol import codec, frames
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.apis.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from ottla.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest
 from ottla.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from ottla.security.acl import Operation, PatternType, Permission, ResourceType
 from ottla.server.handlers import acls, log_dirs, offsets
+from ottla.server.requests.api import served_apis
 from ottla.server.requests.slices import in_slices
 from ottla.types import TopicPartition
 
@@ -23,6 +26,15 @@ if TYPE_CHECKING:
 COUNT = 2000
 _Offsets = ListOffsetsRequest.ListOffsetsTopic
 _Epochs = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+EVERY_ENTRY = DescribeAclsRequest(
+    resource_type_filter=ResourceType.TOPIC,
+    resource_name_filter=None,
+    pattern_type_filter=PatternType.ANY,
+    principal_filter=None,
+    host_filter=None,
+    operation=Operation.ANY,
+    permission_type=Permission.ANY,
+)
 
 
 class Bed:
@@ -133,27 +145,46 @@ def test_log_directories_are_described_in_slices() -> None:
     assert max(bed.calls) <= log_dirs.PARTITIONS_IN_A_TURN < sum(bed.calls)
 
 
-def test_access_control_entries_are_described_in_slices() -> None:
-    """A cluster may have 100,000; one that is removed in between is described still."""
-    bed = Bed()
-    records = {number: _Entry(bed, number) for number in range(3 * acls.ENTRIES_IN_A_TURN // 2)}
+@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("topic_count", [1, 3, 750])
+def test_access_control_entries_are_described_in_slices(
+    version: int, topic_count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster may have 100,000; one that is removed in between is described still.
+
+    They are encoded in slices, too, and the last turn only joins what was encoded.
+    """
+    bed, count = Bed(), 3 * acls.ENTRIES_IN_A_TURN // 2
+    bed.ctx.api_version = version
+    records = {number: _Entry(bed, number, number % topic_count) for number in range(count)}
     bed.ctx.broker.authorizer = "any"
     bed.ctx.broker.image = SimpleNamespace(acls=SimpleNamespace(by_id=records))
-    request = DescribeAclsRequest(
-        resource_type_filter=ResourceType.TOPIC,
-        resource_name_filter=None,
-        pattern_type_filter=PatternType.ANY,
-        principal_filter=None,
-        host_filter=None,
-        operation=Operation.ANY,
-        permission_type=Permission.ANY,
-    )
-    answer = acls.describe_acls(bed.ctx, request)
+    answer = acls.describe_acls(bed.ctx, EVERY_ENTRY)
     del records[0]
-    (resource,) = bed.finish(answer).resources
-    assert resource.resource_name == "t"
-    assert len(resource.acls) == 3 * acls.ENTRIES_IN_A_TURN // 2
+    encoded = bed.finish(answer)
     assert max(bed.calls) <= acls.ENTRIES_IN_A_TURN < sum(bed.calls)
+    sizes, encode_into = [], codec.encode_into
+
+    def count_encoded(message: Any, at_version: int, out: Any) -> None:
+        sizes.append(sum(len(one.acls) for one in message.resources))
+        encode_into(message, at_version, out)
+
+    form = served_apis()[ApiKey.DESCRIBE_ACLS].form
+    with monkeypatch.context() as patch:
+        patch.setattr(codec, "encode_into", count_encoded)
+        patch.setattr(frames.codec, "encode_into", count_encoded)
+        frame = form.write(encoded, 7, version, 20)
+    assert sum(sizes) == 0
+    header_size = 9 if version >= 2 else 8
+    response = codec.decode(DescribeAclsResponse, version, bytes(frame)[header_size:])
+    assert [one.resource_name for one in response.resources] == [
+        f"t{number}" for number in range(topic_count)
+    ]
+    assert response.throttle_time_ms == 20
+    assert [[one.principal for one in topic.acls] for topic in response.resources] == [
+        [f"User:{number}" for number in range(topic, count, topic_count)]
+        for topic in range(topic_count)
+    ]
 
 
 class _Entry:
@@ -164,11 +195,11 @@ class _Entry:
     host = "*"
     operation = Operation.READ
     permission_type = Permission.ALLOW
-    resource_name = "t"
 
-    def __init__(self, bed: Bed, number: int) -> None:
+    def __init__(self, bed: Bed, number: int, topic: int) -> None:
         self._bed = bed
         self._number = number
+        self.resource_name = f"t{topic}"
 
     @property
     def principal(self) -> str:

@@ -483,9 +483,11 @@ class Positions:
         if state.position != position:  # buffered records, maybe of a newer epoch, were taken
             return
         state.validated_epoch = epoch
-        if answer.end_offset < 0 or state.position is None:
+        if state.position is None:
             return
-        if answer.end_offset < state.fetch_position:
+        if answer.end_offset < 0 or answer.leader_epoch < 0:  # the leader has not this epoch
+            self._epoch_unknown(state)
+        elif answer.end_offset < state.fetch_position:
             # The log was truncated below the position: continue from there (KAFKA-2334: not from
             # an end offset that is only lower because a new leader lags).
             cut = answer.end_offset
@@ -498,7 +500,17 @@ class Positions:
                 state.drop()
                 state.fetch_position = state.position
 
-    def _truncated(self, state: PartitionState, divergent_offset: int) -> None:
+    def _epoch_unknown(self, state: PartitionState) -> None:
+        """Reset the position: its epoch was truncated, and no offset tells where the logs differ.
+
+        Kafka: SubscriptionState.maybeCompleteValidation, UNDEFINED_EPOCH_OFFSET.
+        """
+        if self._policy is None:
+            self._truncated(state, None)
+        else:
+            self.reset(state)
+
+    def _truncated(self, state: PartitionState, divergent_offset: int | None) -> None:
         """Report lost records to the user, who has no reset policy; validate again, as Kafka."""
         assert state.position is not None
         state.drop()

@@ -14,7 +14,6 @@ from ottla.server.broker.disk_space import SpaceWatch
 from ottla.server.system.timers import next_aligned_tick
 from ottla.storage.log.retention import ClockJumpDetector
 from ottla.storage.log_set.checkpoint_queue import LOGS_IN_A_TURN, CheckpointJob
-from ottla.storage.log_set.jobs import run_timestamp_reads
 from ottla.storage.log_set.retention_check import SLICE_LOGS, ProducerExpiry, RetentionCheck
 
 if TYPE_CHECKING:
@@ -190,12 +189,10 @@ class Maintenance:
             self._go_on_with_retention()
 
     def _go_on_with_retention(self) -> None:
-        """Run the next slice, after workers have read the age of its oldest segments."""
-        check = self._check
-        reads = [] if check is None else check.reads(SLICE_LOGS)
-
-        read = run_timestamp_reads(reads, self._run_on_volume)
-        read.on_done(lambda _done: _attempt(self._check_slice))
+        """Run the next slice, after workers have read the ages of the segments that it looks at."""
+        if self._check is not None:
+            read = self._check.read_ages(self._clock.now_ms(), SLICE_LOGS, self._run_on_volume)
+            read.on_done(lambda _done: _attempt(self._check_slice))
 
     def _check_slice(self) -> None:
         """Check some logs; a check that fails ends, and the next interval starts a new one."""

@@ -13,6 +13,14 @@ from ottla.protocol.apis.create_acls import CreateAclsRequest, CreateAclsRespons
 from ottla.protocol.apis.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from ottla.protocol.apis.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from ottla.purgatory.pending import Pending
+from ottla.server.handlers.acl_answers import (
+    FORM,
+    EncodedAcls,
+    EncodedResource,
+    Entry,
+    Resource,
+    encode_all,
+)
 from ottla.server.handlers.refusals import per_item_errors
 from ottla.server.requests.api import handles
 from ottla.server.requests.slices import in_slices
@@ -21,51 +29,56 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ottla.protocol.records.metadata import AccessControlEntryRecord
-    from ottla.security.acl import AclFilter
+    from ottla.security.acl import Acl, AclFilter
     from ottla.server.requests.context import Context
 
-_Resource = DescribeAclsResponse.DescribeAclsResource
 ENTRIES_IN_A_TURN: Final = 500
 """At 4 µs each, 12 for those that match."""
 
 
-@handles(DescribeAclsRequest)
-def describe_acls(ctx: Context, request: DescribeAclsRequest) -> Pending[DescribeAclsResponse]:
+@handles(DescribeAclsRequest, form=FORM)
+def describe_acls(ctx: Context, request: DescribeAclsRequest) -> Pending[EncodedAcls]:
     """List the entries that match a filter, by resource, in slices: there may be 100,000."""
     if ctx.broker.authorizer is None:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
     acl_filter = checked_filter(request)
-    response = DescribeAclsResponse(error_message="", resources=[])
-    steps = _describe(list(ctx.broker.image.acls.by_id.values()), acl_filter, response)
-    return in_slices(ctx.broker.replicas.call_soon, steps, ENTRIES_IN_A_TURN, response)
+    answer = EncodedAcls(DescribeAclsResponse(error_message="", resources=[]))
+    records = list(ctx.broker.image.acls.by_id.values())
+    steps = _describe(records, acl_filter, answer, ctx.api_version)
+    return in_slices(ctx.broker.replicas.call_soon, steps, ENTRIES_IN_A_TURN, answer)
 
 
 def _describe(
-    records: list[AccessControlEntryRecord], acl_filter: AclFilter, response: DescribeAclsResponse
+    records: list[AccessControlEntryRecord],
+    acl_filter: AclFilter,
+    answer: EncodedAcls,
+    version: int,
 ) -> Iterator[None]:
-    """Compare one entry with the filter in a step."""
-    resources: dict[tuple[int, str, int], _Resource] = {}
+    """Compare one entry with the filter, or encode one resource, in a step."""
+    resources: dict[tuple[int, str, int], EncodedResource] = {}
     for record in records:
         yield
         acl = acl_of(record)
-        if not acl_filter.fits(acl):
-            continue
-        key = acl.resource_type, acl.resource_name, acl.pattern_type
-        resource = resources.get(key)
-        if resource is None:
-            kind, name, pattern = key
-            resource = resources[key] = _Resource(
-                resource_type=kind, resource_name=name, pattern_type=pattern, acls=[]
-            )
-            response.resources.append(resource)
-        resource.acls.append(
-            _Resource.AclDescription(
-                principal=acl.principal,
-                host=acl.host,
-                operation=acl.operation,
-                permission_type=acl.permission,
-            )
-        )
+        if acl_filter.fits(acl):
+            key = acl.resource_type, acl.resource_name, acl.pattern_type
+            resource = resources.get(key)
+            if resource is None:
+                resource = resources[key] = EncodedResource(_resource(*key), version)
+            resource.add(_entry(acl))
+    yield from encode_all(resources, answer)
+
+
+def _resource(kind: int, name: str, pattern: int) -> Resource:
+    return Resource(resource_type=kind, resource_name=name, pattern_type=pattern, acls=[])
+
+
+def _entry(acl: Acl) -> Entry:
+    return Entry(
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission,
+    )
 
 
 @handles(CreateAclsRequest)

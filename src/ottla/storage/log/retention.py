@@ -93,6 +93,11 @@ def segments_to_delete(
     return Due(found.segments[:max_count], found.held_back)
 
 
+def is_oldest_expired(log: PartitionLog, now_ms: int) -> bool:
+    """Whether the oldest segment is due by its age, so that the ages of further ones are needed."""
+    return bool(_due(log, _older_than(now_ms, log.config.retention_ms), 1))
+
+
 def _more(found: Due, segments: list[Segment]) -> Due:
     """Return the larger selection: both begin at the oldest segment."""
     more = len(segments) - len(found.segments)

@@ -10,6 +10,7 @@ Kafka: its request handler threads, which read the indexes themselves (LazyIndex
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import CorruptMessage
@@ -39,6 +40,11 @@ def largest_timestamps(log: PartitionLog) -> TimestampRead | None:
 def oldest_timestamp(log: PartitionLog) -> TimestampRead | None:
     """Return the read of the oldest segment, of which retention needs the age; None when known."""
     return _read_of(log, [log.segments[0]])
+
+
+def oldest_timestamps(log: PartitionLog, max_count: int) -> TimestampRead | None:
+    """Return the read of the oldest segments, of which retention deletes some; None when known."""
+    return _read_of(log, islice(log.segments, max_count))
 
 
 def _read_of(log: PartitionLog, segments: Iterable[Segment]) -> TimestampRead | None:

@@ -9,14 +9,18 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ottla.errors import CorruptMessage, KafkaError
-from ottla.storage.log.timestamp_reads import oldest_timestamp
+from ottla.purgatory.pending import Pending
+from ottla.storage.log.retention import is_oldest_expired
+from ottla.storage.log.timestamp_reads import oldest_timestamp, oldest_timestamps
+from ottla.storage.log_set.jobs import run_timestamp_reads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.log.retention import ClockStep
     from ottla.storage.log.timestamp_reads import TimestampRead
+    from ottla.storage.log_set.jobs import RunOnVolume
     from ottla.storage.log_set.log_set import LogSet
 
 SLICE_LOGS = 256
@@ -44,18 +48,39 @@ class RetentionCheck:
         self.deleted = 0
         """Number of segments deleted so far."""
 
-    def reads(self, max_count: int) -> list[TimestampRead]:
-        """Return the reads that the next `step` of so many logs needs, for workers.
+    def read_ages(self, now_ms: int, max_count: int, run_on_volume: RunOnVolume) -> Pending[None]:
+        """Have workers read what the next `step` of so many logs needs; complete after that.
 
         After a start the age of old segments is on disk only. `step` reads what is missing itself.
         """
+        result: Pending[None] = Pending()
+
+        def read_further(_none: object) -> None:
+            further = self._further_reads(now_ms, max_count)
+            run_timestamp_reads(further, run_on_volume).pass_to(result)
+
+        run_timestamp_reads(self.reads(max_count), run_on_volume).on_done(read_further)
+        return result
+
+    def reads(self, max_count: int) -> list[TimestampRead]:
+        """Return the reads of the oldest segment of so many logs."""
+        logs = self._aging(max_count)
+        return [read for log in logs if (read := oldest_timestamp(log)) is not None]
+
+    def _further_reads(self, now_ms: int, max_count: int) -> list[TimestampRead]:
+        """Return the read of the first log that loses segments, with which the next `step` ends."""
+        for log in self._aging(max_count):
+            is_known = oldest_timestamp(log) is None
+            if is_known and not log.is_paused and is_oldest_expired(log, now_ms):
+                read = oldest_timestamps(log, MAX_SEGMENTS_DELETED + 1)
+                return [] if read is None else [read]
+        return []
+
+    def _aging(self, max_count: int) -> Iterator[PartitionLog]:
+        """Return those of the next logs whose segments are deleted by their age."""
         table = self._logs.table
-        return [
-            read
-            for log in islice(reversed(self._waiting), max_count)
-            if table.holds(log) and _ages(log)
-            if (read := oldest_timestamp(log)) is not None
-        ]
+        following = islice(reversed(self._waiting), max_count)
+        return (log for log in following if table.holds(log) and _ages(log))
 
     def step(
         self, now_ms: int, clock_step: ClockStep | None = None, max_count: int | None = None
