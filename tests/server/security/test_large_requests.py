@@ -17,6 +17,7 @@ from ottla.protocol.produce_values import ProduceValues
 from ottla.server.handlers.rights.groups import offset_fetch
 from ottla.server.handlers.rights.share_groups import describe_share_group_offsets
 from ottla.server.handlers.rights.topics import produce
+from ottla.server.handlers.share import offsets
 from ottla.types import ZERO_UUID
 
 COUNT = 400
@@ -41,6 +42,17 @@ class Name(str):
     __hash__ = str.__hash__
 
 
+class Features:
+    """The levels of a cluster's features."""
+
+    share_version = 1
+
+    def level(self, name: str) -> int:
+        """Return the level of the feature that is asked for."""
+        assert name == "share.version"
+        return self.share_version
+
+
 @pytest.fixture
 def ctx(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return the context of a client that has no right to topics whose names begin with `x`."""
@@ -48,7 +60,7 @@ def ctx(monkeypatch: pytest.MonkeyPatch) -> Any:
     return SimpleNamespace(
         api_version=8,
         authorize=lambda _operation, _kind, name: not name.startswith("x"),
-        broker=SimpleNamespace(topic_name=str),
+        broker=SimpleNamespace(topic_name=str, image=SimpleNamespace(features=Features())),
     )
 
 
@@ -131,3 +143,30 @@ def test_a_share_group_that_is_named_twice_has_each_refusal_once(ctx: Any) -> No
         ["x1"],
         ["x2"],
     ]
+
+
+def test_a_share_group_with_an_error_has_no_refused_topics(ctx: Any) -> None:
+    """As in Kafka's KafkaApis: the error is about the whole group."""
+    names = ["x1", "a1"]
+    group = ShareGroup(
+        group_id="g", topics=[ShareTopic(topic_name=name, partitions=[0]) for name in names]
+    )
+    finish: Any = describe_share_group_offsets(
+        ctx, DescribeShareGroupOffsetsRequest(groups=[group])
+    )
+    code = int(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    result = Described(group_id="g", topics=[], error_code=code)
+    assert finish(DescribeShareGroupOffsetsResponse(groups=[result])).groups[0].topics == []
+
+
+def test_a_cluster_without_share_groups_looks_at_no_rights(ctx: Any) -> None:
+    """Each group is refused with UNSUPPORTED_VERSION, without a text, whoever asks."""
+    ctx.broker.image.features.share_version = 0
+    group = ShareGroup(group_id="x", topics=[ShareTopic(topic_name="x1", partitions=[0])])
+    request = DescribeShareGroupOffsetsRequest(groups=[group])
+    assert describe_share_group_offsets(ctx, request) is None
+    (answered,) = offsets.describe_share_group_offsets(ctx, request).value.groups
+    assert answered.group_id == "x"
+    assert answered.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert answered.error_message is None
+    assert answered.topics == []

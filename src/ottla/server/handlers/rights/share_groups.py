@@ -19,6 +19,7 @@ from ottla.security.acl import Operation
 from ottla.server.handlers.rights.cluster import may
 from ottla.server.handlers.rights.groups import HIDDEN_TEXT, may_group, without_text
 from ottla.server.handlers.rights.topics import may_topic, reduce, split
+from ottla.server.handlers.share.groups import is_enabled
 from ottla.server.requests.guards import Denied, guards
 from ottla.types import ZERO_UUID
 
@@ -67,8 +68,13 @@ def _may_see(ctx: Context, group: Any) -> bool:
 
 
 @guards(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS)
-def describe_share_group_offsets(ctx: Context, request: Any) -> Finish:
-    """DESCRIBE on each group, DESCRIBE on each topic; of all topics the others are left out."""
+def describe_share_group_offsets(ctx: Context, request: Any) -> Finish | None:
+    """DESCRIBE on each group, DESCRIBE on each topic; of all topics the others are left out.
+
+    A cluster without share groups refuses each group before it looks at rights.
+    """
+    if not is_enabled(ctx):
+        return None
     group = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
     add = reduce(
         request.groups,
@@ -82,6 +88,8 @@ def describe_share_group_offsets(ctx: Context, request: Any) -> Finish:
 
     def finish(response: Any) -> Any:
         for one, cut in zip(response.groups, denied, strict=True):
+            if one.error_code:  # a refused group has no topics
+                continue
             one.topics = [
                 topic
                 for topic in one.topics

@@ -47,7 +47,7 @@ def describe_share_group_offsets(
     """Return where the deliveries of share groups begin, and their lag."""
     if not is_enabled(ctx):
         code = ErrorCode.UNSUPPORTED_VERSION
-        groups = [_refused(one.group_id, code, code.text) for one in request.groups]
+        groups = [_refused(one.group_id, code, None) for one in request.groups]
         return Pending.of(DescribeShareGroupOffsetsResponse(groups=groups))
     return gather(
         [_describe(ctx, one) for one in request.groups],
