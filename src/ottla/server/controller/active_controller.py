@@ -9,6 +9,7 @@ Kafka: NodeToControllerChannelManagerImpl, ForwardingManagerImpl (KIP-590).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 
@@ -99,6 +100,9 @@ class ActiveController:
         controller = self._controller
         if controller.active or controller.failure is not None or self._is_closed:
             sent = self._decide_here(waiting.request, waiting.requester)
+            if not sent.done:
+                expiry = self._timer.add(waiting.deadline_ms, partial(self._expire, waiting))
+                waiting.answer.on_done(lambda _done: expiry.cancel())
         else:
             sent = self._send_remote(waiting)
         sent.on_done(lambda done: self._answered(waiting, done))
@@ -144,6 +148,13 @@ class ActiveController:
         self._retrying.append(waiting)
         if len(self._retrying) == 1:
             self._timer.add(now_ms + RETRY_BACKOFF_MS, self._try_again)
+
+    @staticmethod
+    def _expire(waiting: _Waiting, _now_ms: int) -> None:
+        """Fail a request to this node's controller, which may wait for its disk for long."""
+        waiting.answer.fail(
+            KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the controller has not committed it in time")
+        )
 
     def _try_again(self, _now_ms: int) -> None:
         retrying, self._retrying = self._retrying, []

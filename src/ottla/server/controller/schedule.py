@@ -59,10 +59,16 @@ class Schedule:
         """When the sessions of lost brokers would expire, in monotonic ms."""
         self._fencing: set[int] = set()
         """Brokers with an expired session that are being fenced."""
+        self._interval_ms: int = config.broker_heartbeat_interval_ms
+        self._due_ms: int | None = None
+        """When the next run is due."""
+        self._listens_until_ms = 0
+        """No broker is fenced before: this controller was stalled, and heartbeats may wait."""
 
     def begin(self, now_ms: int) -> None:
         """Reset all deadlines when this controller becomes active."""
         self._lost_brokers.clear()
+        self._due_ms = None
         self._runtime.controller.leadership.lost_brokers.clear()
         for task in self._tasks:
             task.schedule(now_ms)
@@ -80,10 +86,12 @@ class Schedule:
             self._tasks[0].due_ms = now_ms
         return min(self._lost_brokers.values(), default=None)
 
-    def run(self, now_ms: int) -> int | None:
+    def run(self, now_ms: int) -> int:
         """Run the tasks that are due; return the next deadline. Times are monotonic ms."""
         runtime = self._runtime
-        deadlines = [self._fence_silent_brokers(now_ms), self._expire_lost_brokers(now_ms)]
+        self._notice_stall(now_ms)
+        deadlines: list[int | None] = [now_ms + self._interval_ms]
+        deadlines += self._fence_silent_brokers(now_ms), self._expire_lost_brokers(now_ms)
         for task in self._tasks:
             if now_ms >= task.due_ms and runtime.active:
                 task.run(runtime, now_ms)
@@ -92,10 +100,22 @@ class Schedule:
             if now_ms >= next_aligned_tick(runtime.last_append_ms, self._idle_ms):
                 runtime.write_no_op()
             deadlines.append(next_aligned_tick(runtime.last_append_ms, self._idle_ms))
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+        self._due_ms = min(deadline for deadline in deadlines if deadline is not None)
+        return self._due_ms
+
+    def _notice_stall(self, now_ms: int) -> None:
+        """Listen for two heartbeat intervals after a stall of this process or machine.
+
+        Kafka counts a heartbeat when a request thread reads it, however long it then waits in the
+        queue of the controller (BrokerHeartbeatTracker).
+        """
+        if self._due_ms is not None and now_ms - self._due_ms >= self._interval_ms:
+            self._listens_until_ms = now_ms + 2 * self._interval_ms
 
     def _fence_silent_brokers(self, now_ms: int) -> int | None:
         """Return when the next session ends."""
+        if now_ms < self._listens_until_ms:
+            return self._listens_until_ms
         runtime, controller = self._runtime, self._runtime.controller
         heartbeats = controller.cluster.heartbeats
         for broker_id in heartbeats.stale(self._watched(), now_ms):
