@@ -5,7 +5,7 @@ Kafka: none; JMX exporters are configured separately.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.config.checks import one_of
 from ottla.config.definition import LOW, ConfigTable, Text, key
@@ -16,18 +16,37 @@ if TYPE_CHECKING:
     from ottla.config.problems import ConfigProblem
 
 
+LOOPBACK: Final = "127.0.0.1"
+MAX_PORT: Final = 65_535
+ADDRESS_FORM: Final = f"HOST:PORT, :PORT for all interfaces, or PORT for {LOOPBACK}"
+
+
 class MetricsAddress(NamedTuple):
     """Where the endpoint listens; an empty host is all interfaces, port 0 a free one."""
 
     host: str
     port: int
 
+    def __str__(self) -> str:
+        """As `read_address` reads it."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def read_address(text: str) -> MetricsAddress | None:
+    """Return the address that a text of `ADDRESS_FORM` names; None for another text."""
+    host, separator, port = text.removeprefix("http://").rpartition(":")
+    if not (port.isascii() and port.isdecimal()) or int(port) > MAX_PORT:
+        return None
+    if not separator:
+        return MetricsAddress(LOOPBACK, int(port))
+    return MetricsAddress(host.removeprefix("[").removesuffix("]"), int(port))
+
 
 class MetricsSettings(ConfigTable):
     """Where metrics and probes are served, and under which names."""
 
     metrics_listener: Text = key(
-        "", "HOST:PORT of /metrics and the probes; empty disables both.", importance=LOW
+        "", "Address of /metrics and the probes: [HOST:]PORT; empty disables both.", importance=LOW
     )
     metrics_basic_auth_password: Secret | None = key(None, "Password of that user.", importance=LOW)
     metrics_basic_auth_username: Text = key(
@@ -58,10 +77,7 @@ class MetricsSettings(ConfigTable):
     @property
     def address(self) -> MetricsAddress | None:
         """The address to listen on; None when disabled or invalid."""
-        host, separator, port = self.metrics_listener.removeprefix("http://").rpartition(":")
-        if not separator or not port.isdecimal() or int(port) > 65535:
-            return None
-        return MetricsAddress(host.removeprefix("[").removesuffix("]"), int(port))
+        return read_address(self.metrics_listener)
 
     @property
     def address_problems(self) -> list[ConfigProblem]:
@@ -71,5 +87,4 @@ class MetricsSettings(ConfigTable):
             return [invalid(name, self.metrics_basic_auth_username, "give the password, too")]
         if not self.metrics_listener or self.address is not None:
             return []
-        reason = "write HOST:PORT, or :PORT for all interfaces"
-        return [invalid("metrics.listener", self.metrics_listener, reason)]
+        return [invalid("metrics.listener", self.metrics_listener, f"write {ADDRESS_FORM}")]

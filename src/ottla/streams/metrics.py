@@ -5,6 +5,8 @@ Kafka: metrics of stream-thread-metrics, stream-task-metrics and stream-state-me
 
 from __future__ import annotations
 
+import errno
+import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Final
@@ -62,11 +64,22 @@ class StreamsMetrics:
         return b"".join(Exposition().render(series))
 
 
+def bind_problem(host: str, port: int, error: Exception) -> str:
+    """Return in one line why a server cannot listen, and what to do."""
+    code = getattr(error, "errno", None)
+    if code == errno.EADDRINUSE:
+        return f"port {port} of {host or 'this machine'} is taken; give another port"
+    if code == errno.EACCES:
+        return f"port {port} needs the rights of an administrator; give a port from 1024 on"
+    reason = getattr(error, "strerror", None) or error
+    return f"{host!r} is no address of this machine ({reason}); give one that is, or only the port"
+
+
 class MetricsServer:
     """Serves /metrics on a port, in threads of its own."""
 
     def __init__(self, metrics: StreamsMetrics, host: str, port: int) -> None:
-        """Bind the port; OSError where it is taken."""
+        """Bind the port; OSError, or UnicodeError for a host that is no name."""
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
@@ -79,7 +92,10 @@ class MetricsServer:
             def log_message(self, *_: Any) -> None:
                 """Write nothing: the terminal has the live view."""
 
-        self._server = ThreadingHTTPServer((host, port), Handler)
+        class Server(ThreadingHTTPServer):
+            address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+
+        self._server = Server((host, port), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
     @property

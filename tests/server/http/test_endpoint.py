@@ -426,7 +426,7 @@ def test_wrong_settings_are_refused_by_name() -> None:
     """All wrong values are told at once, and a typo is given its right name."""
     config = {**TEST_DEFAULTS, "log.dirs": "unused"}
     with pytest.raises(ConfigErrors) as refused:
-        parse_broker_config({**config, "metrics.listener": "9404", "metrics.names": "new"})
+        parse_broker_config({**config, "metrics.listener": "host:", "metrics.names": "new"})
     assert {one.name for one in refused.value.problems} == {"metrics.listener", "metrics.names"}
     typo = parse_broker_config({**config, "metrics.listner": ":9404"})
     assert "did you mean metrics.listener?" in typo.unknown_settings[0].message
