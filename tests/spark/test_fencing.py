@@ -19,7 +19,7 @@ from ottla.spark.coordination import NEVER_BEGUN_MS, Coordination
 from ottla.spark.decision import Participant
 from ottla.spark.exactly_once import ExactlyOnce
 from ottla.spark.options import write_options
-from ottla.spark.sink import StreamWriter
+from ottla.spark.sink import StreamWriter, TaskCommit
 from ottla.streams.supervisor import is_final
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def test_a_second_driver_fences_the_first(node: Cluster, tmp_path: Path) -> None
         second.commit(other, 0, [])
         assert refused.value.code is ErrorCode.PRODUCER_FENCED
         assert "\n" not in str(refused.value)
-        assert is_final(RuntimeError(f"{refused.value.code.name}: {refused.value}"))
+        assert is_final(RuntimeError(f"as Spark has it: {refused.value}"))
         other_query = ExactlyOnce(options, checkpoint(tmp_path / "two", "other"), first_cluster)
         with pytest.raises(KafkaError, match="another checkpoint"):
             other_query.begin()
@@ -122,3 +122,54 @@ def test_a_batch_without_tasks_is_decided(node: Cluster, tmp_path: Path) -> None
         (found,) = admin.list_group_offsets("no-tasks").values()
     assert found is not None
     assert json.loads(found.metadata)["batch"] == 0
+
+
+def test_a_fenced_driver_does_not_fence_the_one_after_it(node: Cluster, tmp_path: Path) -> None:
+    """Spark aborts a failed batch: the driver that goes on keeps its epoch and its transactions."""
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        admin.create_topic("survivor")
+    given = {
+        "kafka.bootstrap.servers": node.bootstrap,
+        "topic": "survivor",
+        "kafka.group.id": "survivor",
+        "checkpointLocation": checkpoint(tmp_path, "query"),
+    }
+    schema = StructType([StructField("value", BinaryType())])
+    with open_cluster({"bootstrap.servers": node.bootstrap}) as cluster:
+        sink = ExactlyOnce(write_options(given), str(tmp_path), cluster)
+        first, second = sink.begin(), sink.begin()
+        task = "survivor-task-other-run-0-0-0.0"
+        producer = Coordination(cluster).init_producer(task, NEVER_BEGUN_MS, two_phase=True)
+        with Producer(
+            bootstrap_servers=node.bootstrap,
+            transactional_id=task,
+            transaction_two_phase_commit_enable=True,
+        ) as open_task:
+            open_task.init_transactions()
+            open_task.begin_transaction()
+            open_task.send("survivor", b"kept").result(10)
+            # some tasks of the fenced driver have written, then none
+            StreamWriter(given, schema).abort([TaskCommit(1, plan=first), None], 0)
+            StreamWriter(given, schema).abort([None, None], 0)
+            assert Coordination(cluster).open_transactions("survivor-task-") == [task]
+            open_task.commit_transaction()
+        sink.commit(second, 0, [])
+    assert producer.is_two_phase
+
+
+def test_another_checkpoint_does_not_fence(node: Cluster, tmp_path: Path) -> None:
+    """An application of the same id is refused before it could end the other's run."""
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        admin.create_topic("same-id")
+    given = {"kafka.bootstrap.servers": node.bootstrap, "topic": "same-id"}
+    options = write_options({**given, "kafka.group.id": "same-id"})
+    one = checkpoint(tmp_path / "one", "one")
+    (tmp_path / "one" / "offsets" / "1").write_text("v1\n{}\n")
+    with open_cluster({"bootstrap.servers": node.bootstrap}) as cluster:
+        first = ExactlyOnce(options, one, cluster)
+        first.commit(first.begin(), 0, [])
+        plan = first.begin()
+        other = ExactlyOnce(options, checkpoint(tmp_path / "two", "two"), cluster)
+        with pytest.raises(KafkaError, match="another checkpoint"):
+            other.begin()
+        first.commit(plan, 1, [])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.spark.cluster import OLD_OFFSETS, TopicRecreated
+from ottla.spark.exactly_once import fenced
 from ottla.streams import StreamsException
 from ottla.streams.progress import Progress, read_progress
 from ottla.streams.supervisor import is_final, reason, supervise
@@ -31,7 +32,8 @@ def test_pauses_grow_until_there_is_progress() -> None:
     "error",
     [
         StreamsException("bad record"),
-        RuntimeError("task failed: PRODUCER_FENCED"),
+        RuntimeError(f"task failed: ottla.errors.base.KafkaError: {fenced('group')}"),
+        RuntimeError("[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log."),
         TopicRecreated("source", OLD_OFFSETS),
         RuntimeError("[CAST_INVALID_INPUT] the value 'x' SQLSTATE: 22018"),
     ],
@@ -110,3 +112,16 @@ def test_a_full_disk_is_named_where_only_the_jvm_s_trace_says_so() -> None:
     line = reason(error)
     assert line.startswith("No space left on device: Cannot perform commit during state checkpoint")
     assert line.endswith("nothing is lost or written twice")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ottla.errors.base.KafkaError: there is no topic 'a'",
+        "PicklingError: Could not serialize object: InvalidConfigError: there is no topic 'a'",
+    ],
+)
+def test_an_error_within_that_of_spark_is_its_line(text: str) -> None:
+    """What the sink raises before a batch passes through the pickling of its writer."""
+    error = RuntimeError(f"[STREAM_FAILED] Query [id = 1] terminated: {text}\n SQLSTATE: 38000")
+    assert reason(error) == "there is no topic 'a'"

@@ -108,17 +108,25 @@ class Coordination:
     # ------------------------------------------------------------ transactions
 
     def init_producer(
-        self, transactional_id: str, timeout_ms: int, *, two_phase: bool = False
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        *,
+        two_phase: bool = False,
+        current: TaskProducer | None = None,
     ) -> TaskProducer:
         """Get the next epoch of an id: producers before are fenced, their transaction is aborted.
 
-        Two-phase transactions, which never time out, where the broker has them.
+        Two-phase transactions, which never time out, where the broker has them. With the `current`
+        producer the next epoch is only given to that one (KIP-360); it may be fenced instead.
         """
         coordinator = self._found(TRANSACTION, transactional_id)
         fields: dict[str, Any] = {
             "transactional_id": transactional_id,
             "transaction_timeout_ms": timeout_ms,
         }
+        if current is not None:
+            fields["producer_id"], fields["producer_epoch"] = current[:2]
         if two_phase:
             try:
                 request = InitProducerIdRequest(**fields, enable2_pc=True)

@@ -16,7 +16,10 @@ Kafka: none; KIP-447, KIP-890 and KIP-939 are what it stands on.
 from __future__ import annotations
 
 import logging
+import os
+import socket
 from typing import TYPE_CHECKING, Final, NamedTuple
+from zlib import crc32
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.spark.checkpoint import Checkpoint
@@ -35,12 +38,21 @@ log = logging.getLogger("ottla.spark")
 
 DRIVER_TIMEOUT_MS: Final = 60_000
 """Of the driver's transaction, which is as long as its two requests."""
-_FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
+FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
+
+
+OTHER_DRIVER: Final = "another driver runs this query"
+"""What a fenced driver says: tried again it would fence the other one."""
 
 
 def driver_id(group_id: str) -> str:
     """Return the transactional id of the driver of a query."""
     return f"{group_id}-driver"
+
+
+def _process_name() -> str:
+    """Name the driver: Spark's JVM has started the process that plans a batch or ends it."""
+    return f"{crc32(f'{socket.gethostname()} {os.getppid()}'.encode()):08x}"
 
 
 class Plan(NamedTuple):
@@ -50,6 +62,8 @@ class Plan(NamedTuple):
     driver: TaskProducer
     decided_batch: int
     """The last one; a task of this batch or one before writes nothing."""
+    task_prefix: str
+    """Of the transactional ids of this driver's tasks."""
 
 
 class ExactlyOnce:
@@ -59,7 +73,7 @@ class ExactlyOnce:
         """Take the checkpoint's location, and connections to the sink's cluster."""
         self._options = options
         self._cluster = cluster
-        self._checkpoint = Checkpoint(location)
+        self._checkpoint = Checkpoint(location, options.hadoop)
         self._query_id = self._checkpoint.query_id()
         self._group_id = options.group_id or f"spark-{self._query_id}"
         self._coordination = Coordination(cluster)
@@ -68,18 +82,36 @@ class ExactlyOnce:
     def _driver_id(self) -> str:
         return driver_id(self._group_id)
 
+    @property
+    def _task_prefix(self) -> str:
+        return f"{self._group_id}-task-"
+
+    @property
+    def _own_prefix(self) -> str:
+        return f"{self._task_prefix}{_process_name()}-"
+
     # ------------------------------------------------------------ before a batch
 
     def begin(self) -> Plan:
-        """Fence the drivers before, and end the transactions that they left."""
+        """Fence the drivers before, and end the transactions that they left.
+
+        KafkaError for a query that may not write; it has fenced no other then.
+        """
+        self._checked_decision()
         driver = self._coordination.init_producer(self._driver_id, DRIVER_TIMEOUT_MS)
+        decision = self._checked_decision()
+        if decision is not None:
+            self._commit_all(decision.batch_id, decision.participants, is_repeated=True)
+        self._abort_open()
+        decided_batch = -1 if decision is None else decision.batch_id
+        return Plan(self._group_id, driver, decided_batch, self._own_prefix)
+
+    def _checked_decision(self) -> BatchDecision | None:
+        """Return the last decision; KafkaError if it is another query's, or missing."""
         decision = self._decision()
         if decision is None:
             self._check_is_new()
-        else:
-            self._commit_all(decision.batch_id, decision.participants, is_repeated=True)
-        self._abort_open()
-        return Plan(self._group_id, driver, -1 if decision is None else decision.batch_id)
+        return decision
 
     def _decision(self) -> BatchDecision | None:
         found = self._coordination.committed(self._group_id)
@@ -106,7 +138,7 @@ class ExactlyOnce:
 
     def _abort_open(self) -> None:
         """Abort what attempts left that are lost."""
-        self._coordination.abort_open(f"{self._group_id}-task-")
+        self._coordination.abort_open(self._task_prefix)
 
     # ------------------------------------------------------------ after a batch
 
@@ -118,8 +150,8 @@ class ExactlyOnce:
         try:
             self._decide(plan.driver, decision)
         except KafkaError as error:
-            if error.code in _FENCED:
-                raise self._fenced() from error
+            if error.code in FENCED:
+                raise fenced(self._group_id) from error
             raise
         self._commit_all(batch_id, decision.participants)
         self._abort_open()  # of attempts that were killed: readers would wait for them
@@ -186,16 +218,34 @@ class ExactlyOnce:
 
     # ------------------------------------------------------------ after a failure
 
-    def abort(self, batch_id: int) -> None:
-        """Abort the batch, unless it was decided and only the answer was lost."""
-        self._coordination.init_producer(self._driver_id, DRIVER_TIMEOUT_MS)
+    def abort(self, plan: Plan | None, batch_id: int) -> None:
+        """Abort the batch, unless it was decided and only the answer was lost.
+
+        A driver that goes on in place of this one keeps its epoch and its transactions. Without a
+        plan no task has ended, so nothing was decided.
+        """
+        if plan is None or not self._takes_next_epoch(plan.driver):
+            self._coordination.abort_open(self._own_prefix)
+            return
         decision = self._decision()
         if decision is not None and decision.batch_id >= batch_id:
             self._commit_all(decision.batch_id, decision.participants, is_repeated=True)
         self._abort_open()
 
-    def _fenced(self) -> KafkaError:
-        return KafkaError(
-            ErrorCode.PRODUCER_FENCED,
-            f"another driver runs this query (group {self._group_id!r}): it goes on, this one ends",
-        )
+    def _takes_next_epoch(self, driver: TaskProducer) -> bool:
+        """End what is left of the driver's transaction; False if another driver goes on."""
+        try:
+            self._coordination.init_producer(self._driver_id, DRIVER_TIMEOUT_MS, current=driver)
+        except KafkaError as error:
+            if error.code in FENCED:
+                return False
+            raise
+        return True
+
+
+def fenced(group_id: str) -> KafkaError:
+    """Return the error of a driver or a task after which another driver has begun."""
+    return KafkaError(
+        ErrorCode.PRODUCER_FENCED,
+        f"{OTHER_DRIVER} (group {group_id!r}): it goes on, this one ends",
+    )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ottla.clients.settings import COMMON, CONSUMER, PRODUCER, read_settings
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from ottla.spark.hadoop_settings import PREFIXES
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ STREAM_LIMITS = (
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
 )
+_FREE = ("__", *PREFIXES)
+"""The starts of names that are Spark's, or Hadoop's."""
 SELECTORS = ("subscribe", "subscribePattern", "assign")
 REFUSED = {
     "kafka.auto.offset.reset": "use startingOffsets",
@@ -163,6 +166,8 @@ class WriteOptions:
     transaction_timeout_ms: int = 900_000
     fail_on_data_loss: bool = True
     allows_missing_decision: bool = False
+    hadoop: dict[str, str] = field(default_factory=dict, repr=False)
+    """Hadoop's settings (`fs.…`, `dfs.…`), by which the sink reads the checkpoint."""
     first_answer_ms: int | None = None
     """How long a new write waits without any answer: `kafka.max.block.ms`, if it is given."""
 
@@ -181,7 +186,7 @@ class Options:
         for name in sorted(self.values):
             if name in REFUSED:
                 self.problems.append(f"{name} cannot be set here: {REFUSED[name]}")
-            elif name not in known and name not in settings and not name.startswith("__"):
+            elif name not in {**known, **dict.fromkeys(settings)} and not name.startswith(_FREE):
                 self.problems.append(unknown_option(name, {**known, **{s: s for s in settings}}))
 
     def text(self, name: str) -> str | None:
@@ -333,6 +338,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         else 900_000,
         fail_on_data_loss=fail_on_data_loss,
         allows_missing_decision=allows_missing_decision,
+        hadoop={name: one for name, one in options.values.items() if name.startswith(PREFIXES)},
         compression=compression,
         compression_level=getattr(settings, level)
         if level.replace("_", ".") in settings.given

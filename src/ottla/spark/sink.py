@@ -19,10 +19,11 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from ottla.errors import KafkaError
 from ottla.spark.cluster import FIRST_ANSWER_MS, ClusterReader, open_cluster
 from ottla.spark.coordination import NEVER_BEGUN_MS, Coordination
 from ottla.spark.error_text import short_errors
-from ottla.spark.exactly_once import ExactlyOnce, Plan
+from ottla.spark.exactly_once import FENCED, ExactlyOnce, Plan, fenced
 from ottla.spark.options import write_options
 from ottla.spark.rows import find_columns
 from ottla.spark.sending import BatchSender, TaskTransaction
@@ -198,15 +199,21 @@ class StreamWriter(Writer, DataSourceStreamArrowWriter):
             return TaskCommit(0, plan=plan)
         run = _local(_RUN).replace("-", "")[:_ID_LETTERS]
         # a late task of the batch before has another name: it cannot end this one
-        name = f"{plan.group_id}-task-{run}-{batch_id % 2}-{_attempt()}"
-        return self._write(iterator, TaskTransaction(name, two_phase=True), plan)
+        name = f"{plan.task_prefix}{run}-{batch_id % 2}-{_attempt()}"
+        with short_errors():
+            try:
+                return self._write(iterator, TaskTransaction(name, two_phase=True), plan)
+            except KafkaError as error:
+                if error.code in FENCED:
+                    raise fenced(plan.group_id) from error
+                raise
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
         """Decide on the batch and commit the tasks' transactions."""
         if not self._options.exactly_once:
             self._close()
             return
-        plan = next((one.plan for one in messages if isinstance(one, TaskCommit)), None)
+        plan = plan_of(messages)
         if plan is not None and plan.decided_batch < 0:
             _warn_of_timeouts(messages)
         with short_errors(), self._cluster() as cluster:
@@ -214,13 +221,13 @@ class StreamWriter(Writer, DataSourceStreamArrowWriter):
             # a batch without tasks has offsets, too
             sink.commit(plan or sink.begin(), batchId, participants_of(messages))
 
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002 - Spark's
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
         """Abort the tasks' transactions; what they sent is never read as committed."""
         if not self._options.exactly_once:
             self._close()
             return
         with short_errors(), self._cluster() as cluster:
-            self._exactly_once(cluster).abort(batchId)
+            self._exactly_once(cluster).abort(plan_of(messages), batchId)
 
     def _exactly_once(self, cluster: ClusterReader) -> ExactlyOnce:
         return ExactlyOnce(self._options, self._location, cluster)
@@ -230,6 +237,11 @@ def participants_of(messages: Sequence[WriterCommitMessage | None]) -> list[Part
     """Return the transactions of tasks that have sent records."""
     found = [one.participant for one in messages if isinstance(one, TaskCommit)]
     return [one for one in found if one is not None]
+
+
+def plan_of(messages: Sequence[WriterCommitMessage | None]) -> Plan | None:
+    """Return the plan that the tasks were sent; None if no task has ended."""
+    return next((one.plan for one in messages if isinstance(one, TaskCommit)), None)
 
 
 def _warn_of_timeouts(messages: Sequence[WriterCommitMessage | None]) -> None:

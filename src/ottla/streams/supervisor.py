@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from ottla.spark.cluster import OLD_OFFSETS
+from ottla.spark.exactly_once import OTHER_DRIVER
 from ottla.streams.errors import StreamsException
 
 if TYPE_CHECKING:
@@ -19,9 +20,11 @@ log = logging.getLogger("ottla.streams")
 
 FIRST_PAUSE_S: Final = 1.0
 MAX_PAUSE_S: Final = 60.0
+_OTHER_LOG: Final = "CONCURRENT_STREAM_LOG_UPDATE"
+"""Spark's error of a driver that finds the next micro-batch planned or committed by another."""
 _FINAL = (
-    "PRODUCER_FENCED",
-    "INVALID_PRODUCER_EPOCH",
+    OTHER_DRIVER,
+    _OTHER_LOG,
     "StreamsException",
     "FailedProcessingException",
     "another checkpoint",
@@ -34,14 +37,22 @@ _FINAL = (
 """What a restart does not change: another driver, a bad record or an error of an expression
 (Spark's class 22), a wrong checkpoint, a source topic that was deleted."""
 
-_OWN: Final = re.compile(r"\bottla(?:\.\w+)+: (.+)")
-"""An error of ours in the text of Spark's, as Python writes it."""
+_OWN: Final = re.compile(r"\b(?:ottla(?:\.\w+)+|Could not serialize object: \w+): (.+)")
+"""An error of ours in the text of Spark's, as Python writes it, or what pickles a writer."""
 _ADVICE: Final = (
     (
         ("No space left on device", "Disk quota exceeded"),
         (
             "the disk of the checkpoint, or of Spark's files, is full; free space on it and start "
             "again: nothing is lost or written twice"
+        ),
+    ),
+    ((_OTHER_LOG,), f"{OTHER_DRIVER} on the same checkpoint: it goes on, this one ends"),
+    (
+        ("File too large",),
+        (
+            "a file of the checkpoint, or of Spark, has reached the limit of this process "
+            "(ulimit -f); raise it and start again: nothing is lost or written twice"
         ),
     ),
     (
