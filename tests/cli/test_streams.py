@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 from xml.etree import ElementTree as ET
@@ -157,7 +158,8 @@ def test_an_error_is_told_while_its_jvm_lives(
         (["--master", "k8s://https://host:6443"], "spark.kubernetes.container.image"),
         (["--master", "sc://host", "--archives", "a.tar.gz"], "the server has them"),
         (["--conf", "spark.executor.instances"], "--conf takes NAME=VALUE"),
-        (["--metrics", "localhost:http"], "no [HOST:]PORT with a port up to 65535"),
+        (["--metrics", "localhost:http"], "no address: write HOST:PORT, :PORT for all interfaces"),
+        (["--metrics", "65536"], "no address: write HOST:PORT, :PORT for all interfaces"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(
@@ -169,6 +171,30 @@ def test_options_that_mean_nothing_are_refused(
     found = run(tmp_path, *options)
     assert found.exit_code == 2
     assert words in " ".join(found.output.split())
+
+
+@pytest.mark.parametrize(
+    ("address", "line"),
+    [
+        ("{taken}", "port {taken} of 127.0.0.1 is taken; give another port"),
+        ("a..b:9405", "'a..b' is no address of this machine"),
+        ("203.0.113.9:9405", "(Cannot assign requested address); give one that is, or only"),
+    ],
+)
+def test_an_address_of_metrics_that_cannot_be_had(tmp_path: Path, address: str, line: str) -> None:
+    """One line with what to do, before Spark is started; not Python's error."""
+    (tmp_path / "app.py").write_text(PROGRAM)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        taken = str(server.getsockname()[1])
+        given = ["--bootstrap-server", "localhost:1", "--checkpoint", str(tmp_path / "checkpoint")]
+        options = [*given, "--metrics", address.format(taken=taken)]
+        found = CliRunner().invoke(streams, ["run", str(tmp_path / "app.py"), *options])
+    assert found.exit_code == 2
+    told = " ".join(found.output.split()).partition("Error: ")[2]
+    assert told.startswith("--metrics: ")
+    assert line.format(taken=taken) in told
+    assert "Errno" not in told
+    assert not (tmp_path / "checkpoint").exists()
 
 
 def test_spark_has_the_settings_and_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,10 +229,12 @@ def test_the_cluster_is_given_the_program(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(submission, "submit", submit)
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
     setting = "spark.yarn.maxAppAttempts=1"
-    found = run(tmp_path, "--master", "yarn", "--deploy-mode", "cluster", "--conf", setting)
+    options = ["--deploy-mode", "cluster", "--conf", setting, "--metrics", "9405"]
+    found = run(tmp_path, "--master", "yarn", *options)
     assert found.exit_code == 3
     master, config, main, arguments = given
     assert (master, main.name) == ("yarn", "__main__.py")
     assert config["spark.yarn.dist.files"] == str(tmp_path / "app.py")
     command = "streams run app.py --bootstrap-server localhost:1 --checkpoint checkpoint"
-    assert arguments == [*command.split(), "--master", "yarn", "--conf", setting, "--once"]
+    given = ["--master", "yarn", "--metrics", "127.0.0.1:9405", "--conf", setting]
+    assert arguments == [*command.split(), *given, "--once"]

@@ -6,20 +6,25 @@ Kafka: no counterpart; Kafka Streams applications are programs.
 from __future__ import annotations
 
 import json
+import logging
 import time
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.options.dynamic_voters import MAX_PORT
 from ottla.cli.options.spark import import_from, setting, spark_config, spark_options
+from ottla.cli.options.stop_signals import StopSignals
 from ottla.cli.options.streams_program import load_topology
 
 if TYPE_CHECKING:
+    from ottla.config.metrics import MetricsAddress
     from ottla.streams.application import Streams
     from ottla.streams.metrics import StreamsMetrics
+
+log = logging.getLogger("ottla.streams")
 
 EXAMPLES = """
 \b
@@ -59,14 +64,18 @@ def describe(program: Path, svg: Path | None) -> None:
 @click.option("--checkpoint", required=True, help="Directory or URI of the application.")
 @click.option("--store", required=True, help="Name of the store (Materialized(name=…)).")
 @click.option("--key", help="Only the entries of this key.")
-def query(program: Path, checkpoint: str, store: str, key: str | None) -> None:
+@click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark.")
+def query(
+    program: Path, checkpoint: str, store: str, key: str | None, conf: tuple[str, ...]
+) -> None:
     """Print the entries of a store as of the last committed micro-batch, one in a line."""
     from ottla.errors import OttlaError
     from ottla.spark.jvm.local_session import session, stop
     from ottla.streams.queries import query_store
 
     topology = load_topology(program)
-    spark = session("ottla streams query", master="local[1]")
+    settings = dict(setting("--conf", one) for one in conf)
+    spark = session("ottla streams query", master="local[1]", config=settings)
     try:
         found = query_store(topology, checkpoint, store, spark)
         for name, value in found.all():
@@ -87,13 +96,14 @@ def _text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _checked_address(_context: object, _option: object, value: str | None) -> str | None:
-    """Return [HOST:]PORT; UsageError for another text, before Spark is started."""
-    if value is not None:
-        port = value.rpartition(":")[2]
-        if not port.isdecimal() or int(port) > MAX_PORT:
-            raise click.BadParameter(f"{value!r} is no [HOST:]PORT with a port up to {MAX_PORT}")
-    return value
+def _address(_context: object, _option: object, value: str | None) -> MetricsAddress | None:
+    """Return the address of --metrics; BadParameter for another text, before Spark is started."""
+    from ottla.config.metrics import ADDRESS_FORM, read_address
+
+    found = None if value is None else read_address(value)
+    if value is not None and found is None:
+        raise click.BadParameter(f"{value!r} is no address: write {ADDRESS_FORM}")
+    return found
 
 
 @streams.command("run")
@@ -107,34 +117,68 @@ def _checked_address(_context: object, _option: object, value: str | None) -> st
 @click.option(
     "--metrics",
     metavar="[HOST:]PORT",
-    callback=_checked_address,
+    callback=_address,
     help="Serve /metrics for Prometheus there.",
 )
 def run(program: Path, **options: Any) -> None:
     """Run the application until it is stopped by Ctrl-C; it goes on from its checkpoint."""
-    from ottla.errors import OttlaError
-    from ottla.streams.application import Streams
-
-    config = dict(setting("--config", one) for one in options["settings"])
     for_spark = spark_config(options)
     if options["deploy_mode"] == "cluster":
         raise SystemExit(_submit(program, options, for_spark))
+    with StopSignals(_end_java, is_endless=not options["once"]) as signals:
+        try:
+            _run_program(program, options, for_spark, signals)
+        except KeyboardInterrupt:
+            signals.settle()
+            click.echo("stopped", err=True)
+            raise SystemExit(signals.status) from None
+
+
+def _run_program(
+    program: Path, options: dict[str, Any], for_spark: dict[str, str], signals: StopSignals
+) -> None:
+    """Run the application of a program; its errors are ClickException."""
+    from ottla.errors import OttlaError
+    from ottla.streams.application import Streams
+
     import_from(options["py_files"])
     app = Streams(
         load_topology(program),
         bootstrap_servers=options["bootstrap_server"],
         checkpoint=options["checkpoint"],
-        config=config,
+        config=dict(setting("--config", one) for one in options["settings"]),
         master=options["master"],
         spark_config=for_spark,
     )
     try:
-        with app:
-            _run_in_one_line(app, options)
-    except KeyboardInterrupt:
-        click.echo("stopped", err=True)
+        _run_in_one_line(app, options)
     except OttlaError as error:
         raise click.ClickException(str(error)) from error
+    finally:
+        signals.settle()
+        _stop(app)
+
+
+def _stop(app: Streams) -> None:
+    """Stop in another thread: an interrupted call leaves the thread's connection unusable."""
+
+    def stop() -> None:
+        try:
+            app.stop()
+        except Exception as error:  # noqa: BLE001 - the JVM is ended in any state
+            log.warning("the session did not stop in good order: %s", error)
+
+    thread = Thread(target=stop, daemon=True)
+    thread.start()
+    thread.join()
+    _end_java()
+
+
+def _end_java() -> None:
+    """Kill the JVM, if it is still there: a run that was interrupted while it started."""
+    from ottla.spark.jvm.local_session import stop_java
+
+    stop_java(timeout=0)
 
 
 def _submit(program: Path, options: dict[str, Any], config: dict[str, str]) -> int:
@@ -144,9 +188,11 @@ def _submit(program: Path, options: dict[str, Any], config: dict[str, str]) -> i
 
     main = Path(ottla.__file__).with_name("__main__.py")
     arguments = ["streams", "run", program.name]
-    for flag in ("bootstrap_server", "checkpoint", "master", "restarts", "metrics"):
+    for flag in ("bootstrap_server", "checkpoint", "master", "restarts"):
         if options[flag] is not None:
             arguments += [f"--{flag.replace('_', '-')}", str(options[flag])]
+    if options["metrics"] is not None:
+        arguments += ["--metrics", str(options["metrics"])]
     for flag, values in (("--config", options["settings"]), ("--conf", options["conf"])):
         arguments += [word for value in values for word in (flag, value)]
     arguments += ["--once"] if options["once"] else []
@@ -168,7 +214,7 @@ def _run_in_one_line(app: Streams, options: dict[str, Any]) -> None:
         raise click.ClickException(reason(error)) from error
 
 
-def _run(app: Streams, restarts: int | None, address: str | None) -> None:
+def _run(app: Streams, restarts: int | None, address: MetricsAddress | None) -> None:
     """Show the progress, serve it, and start again after failures."""
     from rich.live import Live
 
@@ -198,14 +244,15 @@ def _run(app: Streams, restarts: int | None, address: str | None) -> None:
         supervise(show, wait, restarts)
 
 
-def _serving(metrics: StreamsMetrics, address: str | None) -> AbstractContextManager[object]:
-    """Return the server of /metrics; UsageError where the port is taken."""
-    from ottla.streams.metrics import MetricsServer
+def _serving(
+    metrics: StreamsMetrics, address: MetricsAddress | None
+) -> AbstractContextManager[object]:
+    """Return the server of /metrics; UsageError where it cannot listen."""
+    from ottla.streams.metrics import MetricsServer, bind_problem
 
     if address is None:
         return nullcontext()
-    host, _, port = address.rpartition(":")
     try:
-        return MetricsServer(metrics, host or "127.0.0.1", int(port))
-    except OSError as error:
-        raise click.UsageError(f"--metrics {address}: {error}") from error
+        return MetricsServer(metrics, *address)
+    except (OSError, UnicodeError) as error:
+        raise click.UsageError(f"--metrics: {bind_problem(*address, error)}") from error

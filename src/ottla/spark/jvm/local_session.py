@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import current_thread, main_thread
+from typing import TYPE_CHECKING, Any
 
 from pyspark import SparkContext
 from pyspark.find_spark_home import _find_spark_home
@@ -50,6 +52,12 @@ LOCAL_SETTINGS = {
 }
 """Those that only a local master has: executors of other machines connect to the driver, and their
 checkpoints are in file systems like HDFS, in which that class cannot replace a file."""
+SHARED_CHECKPOINT = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager"
+    ),
+}
+"""What takes the place of that class where a local master has its checkpoint elsewhere."""
 REMOTE = "sc://"
 """The start of the address of a Spark Connect server, in place of a master."""
 REMOTE_SETTINGS = {name: value for name, value in SETTINGS.items() if name.startswith("spark.sql.")}
@@ -101,11 +109,20 @@ def session(  # noqa: PLR0913 - keyword arguments, each with its default
     builder = SparkSession.builder.appName(app_name).master(master)
     for name, value in {**defaults(master), **given}.items():
         builder = builder.config(name, value)
+    on_interrupt = signal.getsignal(signal.SIGINT)
     try:
         return builder.getOrCreate()
     finally:
+        _restore(on_interrupt)
         for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"):
             os.environ.pop(name, None)
+
+
+def _restore(on_interrupt: Any) -> None:
+    """Give a program its own handler of Ctrl-C back, which PySpark replaces in the main thread."""
+    is_own = on_interrupt not in (None, signal.default_int_handler)
+    if is_own and current_thread() is main_thread():
+        signal.signal(signal.SIGINT, on_interrupt)
 
 
 def is_local(master: str) -> bool:
@@ -142,6 +159,12 @@ def use_in_this_thread(spark: SparkSession) -> None:
     """
     sessions = SparkSession._get_j_spark_session_class(spark._jvm)  # noqa: SLF001 - no other way
     sessions.setActiveSession(spark._jsparkSession)  # noqa: SLF001
+
+
+def log_nothing(spark: SparkSession) -> None:
+    """Have the JVM log no more: Spark logs the tasks of a query that is stopped as errors."""
+    if isinstance(spark, SparkSession):  # not that of Spark Connect
+        spark.sparkContext.setLogLevel("OFF")
 
 
 def stop(spark: SparkSession) -> None:

@@ -1,0 +1,87 @@
+"""Ctrl-C and SIGTERM of a command that runs Spark: the first one stops it, a second one at once.
+
+Kafka: none; a JVM runs its shutdown hooks.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+    from typing import Self
+
+_STOPPING: Final = (signal.SIGINT, signal.SIGTERM)
+_ALARM: Final = (signal.SIGALRM,) if hasattr(signal, "SIGALRM") else ()  # Windows has none
+_AGAIN_S: Final = 0.25
+STOP_S: Final = 8.0
+"""After that time of stopping in good order everything is ended by force."""
+
+
+class StopSignals:
+    """Turns the first signal into KeyboardInterrupt.
+
+    Foreign code may catch it (a destructor, a callback), so it is raised again at intervals until
+    `settle`. `end_now` is called by a second signal, or when stopping takes too long, before the
+    process ends. `is_endless` says that the command has no other end.
+    """
+
+    def __init__(self, end_now: Callable[[], None], *, is_endless: bool) -> None:
+        self._end_now = end_now
+        self._is_endless = is_endless
+        self._is_settled = False
+        self._number = 0
+
+    @property
+    def status(self) -> int:
+        """The exit status of the command that a signal has stopped."""
+        return 0 if self._is_endless else 128 + self._number
+
+    def __enter__(self) -> Self:
+        for number in _STOPPING:
+            signal.signal(number, self._receive)
+        for number in _ALARM:
+            signal.signal(number, self._interrupt)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _set_alarm(0)
+
+    def settle(self) -> None:
+        """Interrupt no more: what follows is the stop, which is limited in time after a signal."""
+        self._is_settled = True
+        for number in _ALARM:
+            signal.signal(number, self._give_up)
+        _set_alarm(STOP_S if self._number else 0)
+
+    def _receive(self, number: int, _frame: FrameType | None) -> None:
+        if self._number or self._is_settled:
+            self._end("stopped at once", 128 + number)
+        self._number = number
+        logging.disable()  # py4j logs the interrupt of a call with its stack trace
+        _set_alarm(_AGAIN_S, _AGAIN_S)
+        raise KeyboardInterrupt
+
+    def _interrupt(self, _number: int, _frame: FrameType | None) -> NoReturn:
+        raise KeyboardInterrupt
+
+    def _give_up(self, _number: int, _frame: FrameType | None) -> NoReturn:
+        self._end("stopped", self.status)
+
+    def _end(self, line: str, status: int) -> NoReturn:
+        try:
+            click.echo(line, err=True)
+            self._end_now()
+        finally:
+            os._exit(status)
+
+
+def _set_alarm(first_s: float, again_s: float = 0) -> None:
+    if _ALARM:
+        signal.setitimer(signal.ITIMER_REAL, first_s, again_s)
