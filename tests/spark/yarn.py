@@ -41,6 +41,15 @@ log4j.appender.err.layout.ConversionPattern=%d %p %c: %m%n
 START_S = 120
 
 
+def write_settings(path: Path, settings: dict[str, object]) -> None:
+    """Write a file of Hadoop's settings."""
+    lines = [
+        f"<property><name>{key}</name><value>{value}</value></property>"
+        for key, value in settings.items()
+    ]
+    path.write_text("\n".join(["<configuration>", *lines, "</configuration>"]))
+
+
 class Yarn:
     """The settings of a cluster, and what its containers write."""
 
@@ -76,12 +85,7 @@ class Yarn:
         (self.settings / "log4j.properties").write_text(LOG)
 
     def _write(self, name: str, settings: dict[str, object]) -> None:
-        lines = [
-            f"<property><name>{key}</name><value>{value}</value></property>"
-            for key, value in settings.items()
-        ]
-        text = "\n".join(["<configuration>", *lines, "</configuration>"])
-        (self.settings / f"{name}.xml").write_text(text)
+        write_settings(self.settings / f"{name}.xml", settings)
 
     def nodes(self) -> int:
         """Return how many NodeManagers the ResourceManager knows; 0 before it answers."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ottla.spark.checkpoint import Checkpoint
 from ottla.streams import Consumed, Serdes, StreamsBuilder, StreamsException, expr
 from ottla.streams.checkpoints import check_cluster, check_tasks, check_topology
 from ottla.streams.stages import plan_stages
@@ -36,20 +37,20 @@ def start(checkpoint: Path) -> None:
 
 def test_a_checkpoint_of_another_cluster_is_refused(tmp_path: Path) -> None:
     """The line names both."""
-    check_cluster(str(tmp_path), "a")
+    check_cluster(Checkpoint(str(tmp_path)), "a")
     start(tmp_path)
-    check_cluster(str(tmp_path), "a")
+    check_cluster(Checkpoint(str(tmp_path)), "a")
     with pytest.raises(StreamsException, match="belongs to cluster a, the brokers to b"):
-        check_cluster(str(tmp_path), "b")
+        check_cluster(Checkpoint(str(tmp_path)), "b")
 
 
 def test_a_function_does_not_become_a_column(tmp_path: Path) -> None:
     """Columns divide the state otherwise, under the same names."""
-    check_topology(str(tmp_path), topology(with_column=False))
+    check_topology(Checkpoint(str(tmp_path)), topology(with_column=False))
     start(tmp_path)
     with pytest.raises(StreamsException, match=r"\+Columns: KSTREAM-FILTER-0000000001"):
-        check_topology(str(tmp_path), topology(with_column=True))
-    check_topology(str(tmp_path), topology(with_column=False))
+        check_topology(Checkpoint(str(tmp_path)), topology(with_column=True))
+    check_topology(Checkpoint(str(tmp_path)), topology(with_column=False))
 
 
 def test_an_application_that_never_ran_may_change(tmp_path: Path) -> None:
@@ -57,14 +58,14 @@ def test_an_application_that_never_ran_may_change(tmp_path: Path) -> None:
 
     On a full disk the file is there, and empty.
     """
-    check_topology(str(tmp_path), topology(with_column=False))
-    check_cluster(str(tmp_path), "a")
+    check_topology(Checkpoint(str(tmp_path)), topology(with_column=False))
+    check_cluster(Checkpoint(str(tmp_path)), "a")
     (tmp_path / "ottla-cluster.txt").write_text("")
-    check_topology(str(tmp_path), topology(with_column=True))
-    check_cluster(str(tmp_path), "b")
+    check_topology(Checkpoint(str(tmp_path)), topology(with_column=True))
+    check_cluster(Checkpoint(str(tmp_path)), "b")
     start(tmp_path)
-    check_topology(str(tmp_path), topology(with_column=True))
-    check_cluster(str(tmp_path), "b")
+    check_topology(Checkpoint(str(tmp_path)), topology(with_column=True))
+    check_cluster(Checkpoint(str(tmp_path)), "b")
 
 
 def test_state_is_bound_to_the_partitions_of_its_topics(tmp_path: Path) -> None:
@@ -79,16 +80,16 @@ def test_state_is_bound_to_the_partitions_of_its_topics(tmp_path: Path) -> None:
         found.spread({"in": partitions})
         return found
 
-    check_tasks(str(tmp_path), plan(2))
+    check_tasks(Checkpoint(str(tmp_path)), plan(2))
     start(tmp_path)
-    check_tasks(str(tmp_path), plan(2))
+    check_tasks(Checkpoint(str(tmp_path)), plan(2))
     with pytest.raises(StreamsException) as raised:
-        check_tasks(str(tmp_path), plan(3))
+        check_tasks(Checkpoint(str(tmp_path)), plan(3))
     assert "state of sub-topology: 1 tasks: 2" in str(raised.value)
     assert "sub-topology: 1 tasks: 3 now" in str(raised.value)
     assert "\n" not in str(raised.value)
     other = tmp_path / "other"
     other.mkdir()
-    check_tasks(str(other), plan(2, with_state=False))
+    check_tasks(Checkpoint(str(other)), plan(2, with_state=False))
     start(other)
-    check_tasks(str(other), plan(3, with_state=False))  # without state tasks may change
+    check_tasks(Checkpoint(str(other)), plan(3, with_state=False))  # without state tasks may change

@@ -1,22 +1,21 @@
 """What the sink reads from a query's checkpoint: its id, the source offsets of a batch, commits.
 
-Kafka: none; Spark: OffsetSeqLog, CommitLog, StreamMetadata. Any file system that pyarrow reaches.
+Kafka: none; Spark: OffsetSeqLog, CommitLog, StreamMetadata.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.fs as pafs
-
 from ottla.errors import ErrorCode, KafkaError
+from ottla.spark.checkpoint_files import open_files
+from ottla.spark.hadoop_settings import hadoop_settings
 from ottla.spark.offsets import ID, SourceOffsets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from ottla.types import TopicPartition
 
@@ -24,10 +23,14 @@ if TYPE_CHECKING:
 class Checkpoint:
     """The checkpoint directory of one query."""
 
-    def __init__(self, location: str) -> None:
-        """Take the location as Spark has it: a path or a URI. KafkaError where it is not known."""
+    def __init__(self, location: str, settings: Mapping[str, str] | None = None) -> None:
+        """Take the location as Spark has it: a path or a URI. KafkaError where it is not known.
+
+        `settings` are Hadoop's, besides those of HADOOP_CONF_DIR.
+        """
+        self.location = location
         try:
-            self._files, root = _opened(location)
+            self._files, root = open_files(location, hadoop_settings(settings or {}))
         except (ValueError, OSError) as error:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG,
@@ -49,8 +52,7 @@ class Checkpoint:
         return self._newest("offsets") < 0
 
     def _newest(self, log: str) -> int:
-        selector = pafs.FileSelector(str(self._root / log), allow_not_found=True)
-        names = [entry.base_name for entry in self._files.get_file_info(selector)]
+        names = self._files.names(str(self._root / log))
         return max((int(name) for name in names if name.isdecimal()), default=-1)
 
     def is_reset(self) -> bool:
@@ -81,29 +83,18 @@ class Checkpoint:
 
     def read_text(self, name: str) -> str | None:
         """Return the text of a file in the checkpoint's directory; None if there is none."""
-        (found,) = self._files.get_file_info([str(self._root / name)])
-        return self._read(name) if found.type == pafs.FileType.File else None
+        found = self._files.read(str(self._root / name))
+        return None if found is None else found.decode("utf-8")
 
     def write_text(self, name: str, text: str) -> None:
         """Write a file into the checkpoint's directory."""
-        self._files.create_dir(str(self._root), recursive=True)
-        with self._files.open_output_stream(str(self._root / name)) as stream:
-            stream.write(text.encode("utf-8"))
+        self._files.write(str(self._root / name), text.encode("utf-8"))
 
     def _read(self, name: str) -> str:
-        with self._files.open_input_stream(str(self._root / name)) as stream:
-            text: str = stream.readall().decode("utf-8")
-            return text
-
-
-def _opened(location: str) -> tuple[pafs.FileSystem, str]:
-    if location.startswith("file:/"):
-        return pafs.LocalFileSystem(), "/" + location.removeprefix("file:").lstrip("/")
-    if "://" in location:
-        # Hadoop's name of the same store
-        files, root = pafs.FileSystem.from_uri(re.sub("^s3[an]://", "s3://", location))
-        return files, str(root)
-    return pafs.LocalFileSystem(), location
+        text = self.read_text(name)
+        if text is None:
+            raise FileNotFoundError(f"the checkpoint {self.location} has no file {name}")
+        return text
 
 
 def _documents(lines: list[str]) -> Iterator[dict[str, dict[str, Any]]]:

@@ -12,6 +12,8 @@ from ottla.clients.admin.blocking import Admin
 from ottla.clients.blocking import Consumer
 from ottla.errors import KafkaError
 from ottla.spark.checkpoint import Checkpoint
+from ottla.spark.checkpoint_files import is_local
+from ottla.spark.hadoop_settings import hadoop_settings, of_hadoop, settings_of
 from ottla.streams.checkpoints import check_cluster, check_tasks, check_topology
 from ottla.streams.errors import StreamsException
 from ottla.streams.progress import Progress, read_progress
@@ -75,9 +77,9 @@ class Streams:
 
     def process_available(self, timeout_s: int = FINISH_S) -> None:
         """Process what is in the topics now, and end; StreamsException after a timeout."""
-        plan = self._start(available_now=True)
+        plan, checkpoint = self._start(available_now=True)
         self._finish(timeout_s)
-        while plan.real_topics and self._wrote_internally(plan):
+        while plan.real_topics and self._wrote_internally(plan, checkpoint):
             self._start(available_now=True)
             self._finish(timeout_s)
 
@@ -106,7 +108,14 @@ class Streams:
         return found._replace(stream_time_ms=self._stream_time_ms)
 
     def stop(self) -> None:
-        """End the query after its micro-batch, and the session if it was made here."""
+        """End the query and its micro-batch, and the session if it was made here.
+
+        A next run goes on from the last micro-batch that was committed.
+        """
+        if self._owned is not None:
+            from ottla.spark.jvm.local_session import log_nothing
+
+            log_nothing(self._owned)
         if self.query is not None:
             self.query.stop()
             self.query = None
@@ -127,12 +136,14 @@ class Streams:
     ) -> None:
         self.stop()
 
-    def _start(self, *, available_now: bool) -> StagePlan:
+    def _start(self, *, available_now: bool) -> tuple[StagePlan, Checkpoint]:
         from ottla.streams.compiling import compile_plan
 
         plan = plan_stages(self.topology)
-        check_topology(self._checkpoint, self.topology)
-        self._prepare_topics(plan)
+        hadoop = {} if self._is_local else settings_of(self._session())
+        checkpoint = Checkpoint(self._checkpoint, hadoop)
+        check_topology(checkpoint, self.topology)
+        self._prepare_topics(plan, checkpoint)
         options = {"kafka.bootstrap.servers": self._bootstrap, **self._given}
         records = (
             self._session()
@@ -146,12 +157,12 @@ class Streams:
             compile_plan(plan, records)
             .writeStream.format("ottla")
             .queryName(self.topology.config.application_id)
-            .options(**options)
+            .options(**options, **hadoop)
             .option("kafka.group.id", self.topology.config.application_id)
             .option("checkpointLocation", self._checkpoint)
         )
         self.query = (writer.trigger(availableNow=True) if available_now else writer).start()
-        return plan
+        return plan, checkpoint
 
     def _running(self) -> StreamingQuery:
         if self.query is None:
@@ -163,24 +174,30 @@ class Streams:
             self._running().stop()
             raise StreamsException(f"the micro-batches took longer than {timeout_s} s")
 
+    @property
+    def _is_local(self) -> bool:
+        """Whether the checkpoint is on this machine, where its errors need no session."""
+        return is_local(self._checkpoint, hadoop_settings(of_hadoop(self._spark_config)))
+
     def _session(self) -> SparkSession:
         if self._spark is None:
-            from ottla.spark.jvm.local_session import session
+            from ottla.spark.jvm.local_session import SHARED_CHECKPOINT, session
 
+            files = {} if self._is_local else SHARED_CHECKPOINT
             self._spark = self._owned = session(
                 self.topology.config.application_id,
                 master=self._master,
-                config=self._spark_config,
+                config={**files, **self._spark_config},
             )
         return self._spark
 
-    def _prepare_topics(self, plan: StagePlan) -> None:
+    def _prepare_topics(self, plan: StagePlan, checkpoint: Checkpoint) -> None:
         """Find the number of partitions of all topics; create the internal ones that are real."""
         sinks = [sink.topic for sink in self.topology.sinks() if isinstance(sink.topic, str)]
         internal = self.topology.internal_topics
         needed = [name for name in self.topology.source_topics() if name not in internal]
         with Admin(bootstrap_servers=self._bootstrap) as admin:
-            check_cluster(self._checkpoint, admin.describe_cluster().cluster_id)
+            check_cluster(checkpoint, admin.describe_cluster().cluster_id)
             found = admin.describe_topics([*dict.fromkeys([*needed, *sinks])])
             counts = {
                 str(name): len(one.partitions)
@@ -194,29 +211,29 @@ class Streams:
                     "ottla topics --create --topic NAME --partitions N"
                 )
             plan.spread(counts)
-            check_tasks(self._checkpoint, plan)
+            check_tasks(checkpoint, plan)
             for name, real in plan.real_topics.items():
                 count = plan.partitions[name]
                 admin.create_topic(real, count, configs=INTERNAL_TOPIC, if_not_exists=True)
-            self._purge(admin, [*plan.real_topics.values()])
+            self._purge(admin, [*plan.real_topics.values()], checkpoint)
 
-    def _purge(self, admin: Admin, topics: list[str]) -> None:
+    def _purge(self, admin: Admin, topics: list[str], checkpoint: Checkpoint) -> None:
         """Delete the records of internal topics that are processed: no retention does."""
-        done = Checkpoint(self._checkpoint).committed_positions()
+        done = checkpoint.committed_positions()
         positions = {
             place: offset for place, offset in done.items() if place.topic in topics and offset > 0
         }
         if positions:
             admin.delete_records(positions)
 
-    def _wrote_internally(self, plan: StagePlan) -> bool:
+    def _wrote_internally(self, plan: StagePlan, checkpoint: Checkpoint) -> bool:
         """Whether the run has written to an internal topic that the next one reads."""
         places = [
             TopicPartition(real, number)
             for name, real in plan.real_topics.items()
             for number in range(plan.partitions[name])
         ]
-        done = Checkpoint(self._checkpoint).committed_positions()
+        done = checkpoint.committed_positions()
         with Consumer(bootstrap_servers=self._bootstrap) as consumer:
             ends = consumer.end_offsets(places)
         return any(end > done.get(place, 0) for place, end in ends.items())

@@ -8,13 +8,13 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Final
 
-from ottla.spark.checkpoint import Checkpoint
 from ottla.streams.columns.operators import ColumnOperator
 from ottla.streams.description import describe
 from ottla.streams.errors import StreamsException
 from ottla.streams.topology import ProcessorNode
 
 if TYPE_CHECKING:
+    from ottla.spark.checkpoint import Checkpoint
     from ottla.streams.stages import StagePlan
     from ottla.streams.topology import Topology
 
@@ -24,34 +24,35 @@ TASKS_FILE: Final = "ottla-tasks.txt"
 """What the checkpoint's directory has besides Spark's files."""
 
 
-def check_cluster(location: str, cluster_id: str) -> None:
+def check_cluster(checkpoint: Checkpoint, cluster_id: str) -> None:
     """Note the cluster of a new checkpoint; StreamsException for an old one of another cluster."""
-    found = _noted(location, CLUSTER_FILE, cluster_id)
+    found = _noted(checkpoint, CLUSTER_FILE, cluster_id)
     if found != cluster_id:
         raise StreamsException(
-            f"the checkpoint {location} belongs to cluster {found}, the brokers to {cluster_id}: "
-            "its offsets mean nothing there; take a new checkpoint, or correct bootstrap_servers"
+            f"the checkpoint {checkpoint.location} belongs to cluster {found}, the brokers to "
+            f"{cluster_id}: its offsets mean nothing there; take a new checkpoint, or correct "
+            "bootstrap_servers"
         )
 
 
-def check_topology(location: str, topology: Topology) -> None:
+def check_topology(checkpoint: Checkpoint, topology: Topology) -> None:
     """Note the topology of a new checkpoint; StreamsException for an old one of another topology.
 
     Functions may change; nodes, stores and topics may not, since Spark's state is named by them.
     """
     text = describe(topology) + _columns(topology)
-    found = _noted(location, TOPOLOGY_FILE, text)
+    found = _noted(checkpoint, TOPOLOGY_FILE, text)
     if found != text:
         lines = difflib.unified_diff(
             found.splitlines(), text.splitlines(), "checkpoint", "application", lineterm="", n=0
         )
         raise StreamsException(
-            f"the checkpoint {location} belongs to another topology; take a new checkpoint, or the "
-            "old topology:\n" + "\n".join(lines)
+            f"the checkpoint {checkpoint.location} belongs to another topology; take a new "
+            "checkpoint, or the old topology:\n" + "\n".join(lines)
         )
 
 
-def check_tasks(location: str, plan: StagePlan) -> None:
+def check_tasks(checkpoint: Checkpoint, plan: StagePlan) -> None:
     """Note how many tasks have state; StreamsException if topics have other partitions since.
 
     State belongs to a task, keys to a partition: with another number of them a key's state would
@@ -59,18 +60,17 @@ def check_tasks(location: str, plan: StagePlan) -> None:
     """
     tasks = {stage.part.number: stage.tasks for stage in plan.stages if stage.stores}
     text = "".join(f"Sub-topology: {number} tasks: {count}\n" for number, count in tasks.items())
-    found = _noted(location, TASKS_FILE, text)
+    found = _noted(checkpoint, TASKS_FILE, text)
     if found != text:
         raise StreamsException(
-            f"the checkpoint {location} has state of {_in_one_line(found)}, which the partitions "
-            f"of the topics make {_in_one_line(text)} now: keys belong to other tasks; take a new "
-            "checkpoint"
+            f"the checkpoint {checkpoint.location} has state of {_in_one_line(found)}, which the "
+            f"partitions of the topics make {_in_one_line(text)} now: keys belong to other "
+            "tasks; take a new checkpoint"
         )
 
 
-def _noted(location: str, name: str, text: str) -> str:
+def _noted(checkpoint: Checkpoint, name: str, text: str) -> str:
     """Return what an old checkpoint notes; a new one, or one without the note, notes the text."""
-    checkpoint = Checkpoint(location)
     found = checkpoint.read_text(name)
     if found is None or (found != text and checkpoint.is_new()):
         checkpoint.write_text(name, text)

@@ -12,6 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ottla.spark.checkpoint import Checkpoint
+from ottla.spark.hadoop_settings import settings_of
 from ottla.streams.checkpoints import check_topology
 from ottla.streams.errors import StreamsException
 from ottla.streams.stages import plan_stages
@@ -60,9 +61,10 @@ def query_store(
     if spec is None or spec.kind == "buffer":
         known = ", ".join(sorted(topology.stores)) or "none"
         raise StreamsException(f"the topology has no store {name}; its stores: {known}")
-    if Checkpoint(location).last_committed_batch() < 0:
+    found = Checkpoint(location, settings_of(spark))
+    if found.last_committed_batch() < 0:
         raise StreamsException(f"{location} has no committed micro-batch")
-    check_topology(location, topology)
+    check_topology(found, topology)
     backends: dict[int, MemoryBackend] = {}
     for task, key, value in _entries(topology, location, name, spark):
         backends.setdefault(task, MemoryBackend()).put(key, value)

@@ -1,0 +1,79 @@
+"""A NameNode and a DataNode of Hadoop on loopback."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import urllib.request
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from ottla.spark.jvm.java import find_java
+from tests.maven import fetched
+from tests.ports import free_ports
+from tests.spark.yarn import HOST, LOG, POM, START_S, write_settings
+from tests.waits import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SERVICES = (
+    "org.apache.hadoop.hdfs.server.namenode.NameNode",
+    "org.apache.hadoop.hdfs.server.datanode.DataNode",
+)
+
+
+class Hdfs:
+    """The settings of a cluster of one node."""
+
+    def __init__(self, directory: Path) -> None:
+        self.settings = directory / "conf"
+        self.settings.mkdir(parents=True)
+        name_node, web, *data_node = [f"{HOST}:{port}" for port in free_ports(5)]
+        self.uri, self.web = f"hdfs://{name_node}", web
+        write_settings(
+            self.settings / "core-site.xml",
+            {"fs.defaultFS": self.uri, "hadoop.tmp.dir": directory / "tmp"},
+        )
+        names = ("address", "http.address", "ipc.address")
+        write_settings(
+            self.settings / "hdfs-site.xml",
+            {
+                "dfs.replication": 1,
+                "dfs.namenode.http-address": web,
+                "dfs.namenode.name.dir": (directory / "names").as_uri(),
+                "dfs.datanode.data.dir": (directory / "data").as_uri(),
+                **{f"dfs.datanode.{name}": one for name, one in zip(names, data_node, strict=True)},
+            },
+        )
+        (self.settings / "log4j.properties").write_text(LOG)
+
+    def is_ready(self) -> bool:
+        """Whether the DataNode is known, and files may be written."""
+        query = "jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState"
+        try:
+            with urllib.request.urlopen(f"http://{self.web}/{query}") as answer:
+                (found,) = json.load(answer)["beans"]
+        except (OSError, ValueError):
+            return False
+        return bool(found["NumLiveDataNodes"] == 1 and found["FSState"] == "Operational")
+
+
+@contextmanager
+def running_hdfs(directory: Path) -> Iterator[Hdfs]:
+    """Run a cluster until the end of the block."""
+    hdfs = Hdfs(directory)
+    libraries = fetched("hadoop-3.5.0", POM)
+    java = [str(find_java().path), "-Xmx512m", "-XX:TieredStopAtLevel=1"]
+    java += ["-cp", f"{hdfs.settings}:{libraries}/*"]
+    form = [*java, SERVICES[0], "-format", "-force", "-nonInteractive"]
+    subprocess.run(form, check=True, capture_output=True, timeout=START_S)
+    with ExitStack() as stack:
+        for service in SERVICES:
+            log = stack.enter_context((directory / f"{service}.log").open("wb"))
+            process = subprocess.Popen([*java, service], stdout=log, stderr=log)
+            stack.callback(process.wait, 60)
+            stack.callback(process.terminate)
+        wait_for(hdfs.is_ready, limit_s=START_S)
+        yield hdfs
