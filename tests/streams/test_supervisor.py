@@ -125,3 +125,9 @@ def test_an_error_within_that_of_spark_is_its_line(text: str) -> None:
     """What the sink raises before a batch passes through the pickling of its writer."""
     error = RuntimeError(f"[STREAM_FAILED] Query [id = 1] terminated: {text}\n SQLSTATE: 38000")
     assert reason(error) == "there is no topic 'a'"
+
+
+def test_an_error_of_java_is_its_own_line() -> None:
+    """Py4j's text begins with the name of a call."""
+    text = "An error occurred while calling o1.start.\n: java.io.IOException: no host\n\tat java"
+    assert reason(RuntimeError(text)) == "java.io.IOException: no host"

@@ -39,6 +39,7 @@ _FINAL = (
 
 _OWN: Final = re.compile(r"\b(?:ottla(?:\.\w+)+|Could not serialize object: \w+): (.+)")
 """An error of ours in the text of Spark's, as Python writes it, or what pickles a writer."""
+_OF_PY4J: Final = "An error occurred while calling"
 _ADVICE: Final = (
     (
         ("No space left on device", "Disk quota exceeded"),
@@ -93,11 +94,17 @@ def reason(error: BaseException) -> str:
     """Return an error in one line, with what to do; of a failed task, our error within Spark's."""
     text = str(error)
     own = _OWN.search(text)
-    first = text.partition("\n")[0] if own is None else own[1]
+    first = _first_line(text) if own is None else own[1]
     cause, hint = _known_cause(error)
     if cause not in first:
         first = f"{cause}: {first}"
     return f"{first}; {hint}" if hint else first
+
+
+def _first_line(text: str) -> str:
+    """Return the first line that says something: py4j's names a call, Java's error follows."""
+    first, _, rest = text.partition("\n")
+    return rest.partition("\n")[0].lstrip(": ") if rest and first.startswith(_OF_PY4J) else first
 
 
 def is_final(error: Exception) -> bool:
