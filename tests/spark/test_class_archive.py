@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import os
+import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.spark.jvm.class_archive import MIN_CLASSES, UNUSED_SECONDS, ClassArchive
+from ottla.spark.jvm.class_archive import GROWING_SECONDS, UNUSED_SECONDS, ClassArchive
+from ottla.spark.jvm.class_list import MIN_CLASSES
 from ottla.spark.jvm.java import Java
 
 if TYPE_CHECKING:
@@ -41,8 +44,13 @@ def archive_of(
 def class_list(tmp_path: Path) -> Path:
     """Give a list whose last line Java was writing."""
     path = tmp_path / "classes"
-    path.write_text("java/lang/Object id: 1\n" * MIN_CLASSES + "java/la")
+    path.write_text(f"# a comment\n{lines(MIN_CLASSES)}@lambda-proxy C0 run\njava/la")
     return path
+
+
+def lines(count: int) -> str:
+    """Return the lines of so many classes, as Java numbers them."""
+    return "".join(f"C{number} id: {number}\n" for number in range(count))
 
 
 def test_an_archive_is_used_once_it_works(tmp_path: Path, class_list: Path) -> None:
@@ -51,25 +59,49 @@ def test_an_archive_is_used_once_it_works(tmp_path: Path, class_list: Path) -> N
     (listing,) = archive.options()
     assert listing.startswith("-XX:DumpLoadedClassList=")
     assert archive.make(class_list)
-    assert archive.path.read_text().splitlines()[-1] == "java/lang/Object id: 1"
+    classes = archive.path.read_text().splitlines()
+    assert classes[0] == "C0"
+    assert classes[-1] == "@lambda-proxy C0 run"
     assert archive.options()[0] == f"-XX:SharedArchiveFile={archive.path}"
     assert not archive.make(class_list)  # there is one
 
 
-def test_lists_of_killed_sessions_are_deleted(tmp_path: Path, class_list: Path) -> None:
-    """They are of no use once there is an archive."""
+def test_an_archive_grows(tmp_path: Path, class_list: Path) -> None:
+    """It is made again for a session with many other classes; both sessions' are in it."""
     archive = archive_of(tmp_path)
-    left = archive.path.with_suffix(".123.classes")
-    left.touch()
     assert archive.make(class_list)
+    assert archive.options()[-1].startswith("-XX:DumpLoadedClassList=")
+    class_list.write_text(lines(MIN_CLASSES + MIN_CLASSES // 20))
+    assert not archive.make(class_list)
+    class_list.write_text(lines(MIN_CLASSES + MIN_CLASSES // 5) + "D source: other.jar id: 9\n")
+    assert archive.make(class_list)
+    classes = archive.path.read_text().splitlines()
+    assert len(classes) == MIN_CLASSES + MIN_CLASSES // 5 + 1
+    assert "@lambda-proxy C0 run" in classes
+    assert not archive.make(class_list)
+    week_ago = time.time() - GROWING_SECONDS - 60
+    os.utime(archive.path.with_suffix(".classes"), (week_ago, week_ago))
+    assert "-XX:DumpLoadedClassList" not in " ".join(archive.options())
+
+
+def test_lists_of_killed_sessions_are_deleted(tmp_path: Path) -> None:
+    """Those of other processes that run are kept."""
+    archive = archive_of(tmp_path)
+    killed = subprocess.Popen([sys.executable, "-c", ""])
+    killed.wait()
+    left, used = (archive.path.with_suffix(f".{one}.classes") for one in (killed.pid, os.getppid()))
+    left.touch()
+    used.touch()
+    archive.options()
     assert not left.exists()
+    assert used.exists()
 
 
 def test_logs_are_named_as_java_knows_them(tmp_path: Path, class_list: Path) -> None:
     """Java 17 does not start with the name of a log that came later."""
     archive = archive_of(tmp_path, version=17)
     assert archive.make(class_list)
-    assert archive.options()[2:] == ["-Xlog:cds=off"]
+    assert archive.options()[2:3] == ["-Xlog:cds=off"]
 
 
 @pytest.mark.parametrize(("dump", "status"), [("pass", 0), ("sys.exit(1)", 0), (DUMPS, 1)])

