@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 HANG_S: Final = 70.0
 """Longer than each timeout of nodes and clients: requests, sessions, deliveries."""
+HANG_STEP_S: Final = 1.0
+"""What the disk has begun ends so long after the fault at most."""
 DISK_LATENCY_US: Final = (50, 3000)
 
 
@@ -36,13 +38,16 @@ async def pause(faults: ClusterFaults) -> None:
 async def hang(faults: ClusterFaults) -> None:
     """Let the disk of a node in some role hang for longer than all timeouts.
 
-    It is that of the active controller, of a partition's leader or follower, or of any node.
+    It is that of the active controller, of a partition's leader or follower, or of any node. What
+    the disk has begun meanwhile ends with the fault, not as long after it (seed 71206).
     """
     victim = _in_role(faults)
     if not _may_suffer(faults, victim):
         return
-    victim.disk_latency_us = (int(HANG_S * 1e6), int(HANG_S * 1e6))
-    await asyncio.sleep(HANG_S)
+    end_s = faults.cluster.loop.time() + HANG_S
+    while (left_s := end_s - faults.cluster.loop.time()) > 0:
+        victim.disk_latency_us = (int(left_s * 1e6), int(left_s * 1e6))
+        await asyncio.sleep(min(left_s, HANG_STEP_S))
     victim.disk_latency_us = DISK_LATENCY_US
 
 
