@@ -60,3 +60,11 @@ def test_errors_are_pickled_and_copied_whole(error: ottla.OttlaError) -> None:
     for same in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
         assert type(same) is type(error)
         assert (str(same), repr(same), vars(same)) == (str(error), repr(error), vars(error))
+
+
+def test_an_unknown_code_of_a_newer_peer_is_an_error_of_its_server() -> None:
+    """As in Kafka; what is no code at all is refused."""
+    assert ErrorCode(999) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert KafkaError(999).code is ErrorCode.UNKNOWN_SERVER_ERROR
+    with pytest.raises(ValueError, match="not a valid ErrorCode"):
+        ErrorCode("999")  # type: ignore[arg-type] # the point

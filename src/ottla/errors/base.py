@@ -42,10 +42,7 @@ class KafkaError(OttlaError, metaclass=_NamedByCode):
     """An error with a Kafka code; `str()` is the text that goes over the wire."""
 
     def __init__(self, code: ErrorCode | int, message: str | None = None) -> None:
-        try:
-            self.code = ErrorCode(code)
-        except ValueError:  # a newer peer may send codes unknown here
-            self.code = ErrorCode.UNKNOWN_SERVER_ERROR
+        self.code = ErrorCode(code)
         self.message = self.code.text if message is None else message
         self.kafka_message = self.message
         """The text as Kafka's tools print it, without what Ottla's clients add (`topic_error`)."""

@@ -359,6 +359,11 @@ class ErrorCode(IntEnum):
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
 
+    @classmethod
+    def _missing_(cls, value: object) -> ErrorCode | None:
+        """Return the error of the server for a code of a newer peer, as Kafka's Errors.forCode."""
+        return cls.UNKNOWN_SERVER_ERROR if isinstance(value, int) else None
+
     @property
     def is_retriable(self) -> bool:
         """Whether a client may send the same request again."""

@@ -268,7 +268,7 @@ def from_message(message: ResponseMessage, listener: str) -> Response:
 
     CorruptMessage for one that is about another partition, or about none without an error.
     """
-    error = error_of(message.error_code)
+    error = ErrorCode(message.error_code)
     match message:
         case vote.VoteResponse():
             return _vote_of(message, error, listener)
@@ -282,15 +282,7 @@ def from_message(message: ResponseMessage, listener: str) -> Response:
         return EpochResponse(error, _NOT_KNOWN)
     partition = _sole([(one.topic_name, one.partitions) for one in message.topics])
     leader = _leader(partition, message.node_endpoints, listener)
-    return EpochResponse(error_of(partition.error_code), leader)
-
-
-def error_of(code: int) -> ErrorCode:
-    """Return the error of a code, one of the server for a code that is not known."""
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return EpochResponse(ErrorCode(partition.error_code), leader)
 
 
 def _sole(topics: list[tuple[Any, Sequence[Any]]], name: Any = METADATA_TOPIC) -> Any:
@@ -317,7 +309,7 @@ def _vote_of(message: vote.VoteResponse, error: ErrorCode, listener: str) -> Vot
         return VoteResponse(error, _NOT_KNOWN)
     partition = _sole([(one.topic_name, one.partitions) for one in message.topics])
     leader = _leader(partition, message.node_endpoints, listener)
-    return VoteResponse(error_of(partition.error_code), leader, partition.vote_granted)
+    return VoteResponse(ErrorCode(partition.error_code), leader, partition.vote_granted)
 
 
 def _fetch_of(message: fetch.FetchResponse, error: ErrorCode, listener: str) -> FetchResponse:
@@ -327,7 +319,7 @@ def _fetch_of(message: fetch.FetchResponse, error: ErrorCode, listener: str) -> 
     partition = _sole(topics, METADATA_TOPIC_ID)
     diverging, snapshot_id = partition.diverging_epoch, partition.snapshot_id
     return FetchResponse(
-        error_of(partition.error_code),
+        ErrorCode(partition.error_code),
         _leader(partition.current_leader, message.node_endpoints, listener),
         partition.high_watermark,
         partition.log_start_offset,
@@ -347,7 +339,7 @@ def _fetch_snapshot_of(
     partition = _sole([(one.name, one.partitions) for one in message.topics])
     snapshot_id = partition.snapshot_id
     return FetchSnapshotResponse(
-        error_of(partition.error_code),
+        ErrorCode(partition.error_code),
         _leader(partition.current_leader, message.node_endpoints, listener),
         OffsetAndEpoch(snapshot_id.end_offset, snapshot_id.epoch),
         partition.size,

@@ -9,7 +9,6 @@ Kafka: NodeToControllerChannelManagerImpl, ForwardingManagerImpl (KIP-590).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 
@@ -101,8 +100,7 @@ class ActiveController:
         if controller.active or controller.failure is not None or self._is_closed:
             sent = self._decide_here(waiting.request, waiting.requester)
             if not sent.done:
-                expiry = self._timer.add(waiting.deadline_ms, partial(self._expire, waiting))
-                waiting.answer.on_done(lambda _done: expiry.cancel())
+                self._expire_later(waiting)
         else:
             sent = self._send_remote(waiting)
         sent.on_done(lambda done: self._answered(waiting, done))
@@ -149,12 +147,18 @@ class ActiveController:
         if len(self._retrying) == 1:
             self._timer.add(now_ms + RETRY_BACKOFF_MS, self._try_again)
 
-    @staticmethod
-    def _expire(waiting: _Waiting, _now_ms: int) -> None:
-        """Fail a request to this node's controller, which may wait for its disk for long."""
-        waiting.answer.fail(
-            KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the controller has not committed it in time")
-        )
+    def _expire_later(self, waiting: _Waiting) -> None:
+        """Limit the wait for this node's controller, whose disk may stall."""
+        text = "the controller has not committed it in time"
+
+        def expire(_now_ms: int) -> None:
+            waiting.answer.fail(KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
+
+        def answered(_done: Pending[Any]) -> None:
+            expiry.cancel()
+
+        expiry = self._timer.add(waiting.deadline_ms, expire)
+        waiting.answer.on_done(answered)
 
     def _try_again(self, _now_ms: int) -> None:
         retrying, self._retrying = self._retrying, []

@@ -151,7 +151,7 @@ class QuorumChannel:
 
 def _versions_of(response: ApiVersionsResponse) -> VersionsResponse:
     """Return the levels of kraft.version that a node supports: 0 where it names none."""
-    error = responses.error_of(response.error_code)
+    error = ErrorCode(response.error_code)
     leader = LeaderAndEpoch(NO_LEADER, -1)
     for one in response.supported_features:
         if one.name == KRAFT_VERSION:
