@@ -73,6 +73,8 @@ def s3a_options(address: str) -> list[str]:
         "spark.hadoop.fs.s3a.endpoint": address,
         "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
         "spark.hadoop.fs.s3a.path.style.access": "true",
+        # moto's answer 100 (Continue) ends the asynchronous client's request
+        "spark.hadoop.fs.s3a.optimized.copy.from.local.enabled": "false",
         **{f"spark.hadoop.fs.s3a.{name}": one for name, one in KEYS.items()},
     }
     return [word for item in settings.items() for word in ("--conf", "=".join(item))]

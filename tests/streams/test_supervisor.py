@@ -131,3 +131,11 @@ def test_an_error_of_java_is_its_own_line() -> None:
     """Py4j's text begins with the name of a call."""
     text = "An error occurred while calling o1.start.\n: java.io.IOException: no host\n\tat java"
     assert reason(RuntimeError(text)) == "java.io.IOException: no host"
+
+
+def test_an_error_in_the_stack_trace_of_java_is_its_line() -> None:
+    """Spark's own text of a write that failed has no cause."""
+    error = RuntimeError("[STREAM_FAILED] Query terminated: Writing job failed. SQLSTATE: XXKST")
+    cause = "Caused by: org.apache.spark.SparkException: ottla.errors.base.KafkaError: no node"
+    error._stackTrace = f"org.apache.spark.SparkException\n\tat java\n{cause}\n\tat java"  # type: ignore[attr-defined]
+    assert reason(error) == "no node"

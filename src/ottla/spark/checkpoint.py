@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.spark.checkpoint_files import open_files
+from ottla.spark.checkpoint_files import open_files, qualified
 from ottla.spark.hadoop_settings import hadoop_settings
 from ottla.spark.offsets import ID, SourceOffsets
 
@@ -28,9 +28,10 @@ class Checkpoint:
 
         `settings` are Hadoop's, besides those of HADOOP_CONF_DIR.
         """
-        self.location = location
+        known = hadoop_settings(settings or {})
+        self.location = qualified(location, known)
         try:
-            self._files, root = open_files(location, hadoop_settings(settings or {}))
+            self._files, root = open_files(self.location, known)
         except (ValueError, OSError) as error:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG,

@@ -64,37 +64,44 @@ class ArrowFiles:
 
 def is_local(location: str, settings: Mapping[str, str]) -> bool:
     """Whether a location, as a user gives it, is a path or a URI of this machine's files."""
-    location = _qualified(location, settings)
+    location = qualified(location, settings)
     return "://" not in location or location.startswith("file:/")
 
 
 def open_files(location: str, settings: Mapping[str, str]) -> tuple[Files, str]:
-    """Return the files of a location of Spark's, and its path there; ValueError, OSError.
+    """Return the files of a location as `qualified` returns it, and its path; ValueError, OSError.
 
     `settings` are Hadoop's, by lower-cased name.
     """
-    location = _qualified(location, settings)
     if location.startswith("file:/"):
         return ArrowFiles(pafs.LocalFileSystem()), "/" + location.removeprefix("file:").lstrip("/")
     if "://" not in location:
         return ArrowFiles(pafs.LocalFileSystem()), location
     place = urlsplit(location)
     if place.scheme == "hdfs":
-        default = urlsplit(settings.get(_DEFAULT, "")).netloc
-        return WebHdfs(place.netloc or default, settings), place.path
+        if not place.netloc:
+            raise ValueError("give hdfs://HOST:PORT/…, or fs.defaultFS in HADOOP_CONF_DIR")
+        return WebHdfs(place.netloc, settings), place.path
     if _S3.match(location):
         return ArrowFiles(_s3(place.netloc, settings)), f"{place.netloc}{place.path}"
     files, root = pafs.FileSystem.from_uri(location)
     return ArrowFiles(files), str(root)
 
 
-def _qualified(location: str, settings: Mapping[str, str]) -> str:
-    """Return a path with Hadoop's default file system (fs.defaultFS), as Spark takes it."""
-    default = settings.get(_DEFAULT, "")
-    if "://" in location or location.startswith("file:/") or not default.startswith("hdfs://"):
+def qualified(location: str, settings: Mapping[str, str]) -> str:
+    """Return a location with what it leaves to Hadoop's default file system (fs.defaultFS).
+
+    Spark refuses `hdfs:///path`, and takes a path without a scheme to be there.
+    """
+    default = settings.get(_DEFAULT, "").rstrip("/")
+    if not default.startswith("hdfs://"):
+        return location
+    if location.startswith("hdfs:///"):
+        return default + location.removeprefix("hdfs://")
+    if "://" in location or location.startswith("file:/"):
         return location
     base = "" if location.startswith("/") else f"/user/{getpass.getuser()}/"
-    return f"{default.rstrip('/')}{base}{location}"
+    return f"{default}{base}{location}"
 
 
 def _s3(bucket: str, settings: Mapping[str, str]) -> pafs.S3FileSystem:

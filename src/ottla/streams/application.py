@@ -159,7 +159,7 @@ class Streams:
             .queryName(self.topology.config.application_id)
             .options(**options, **hadoop)
             .option("kafka.group.id", self.topology.config.application_id)
-            .option("checkpointLocation", self._checkpoint)
+            .option("checkpointLocation", checkpoint.location)
         )
         self.query = (writer.trigger(availableNow=True) if available_now else writer).start()
         return plan, checkpoint

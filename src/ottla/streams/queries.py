@@ -66,7 +66,7 @@ def query_store(
         raise StreamsException(f"{location} has no committed micro-batch")
     check_topology(found, topology)
     backends: dict[int, MemoryBackend] = {}
-    for task, key, value in _entries(topology, location, name, spark):
+    for task, key, value in _entries(topology, found.location, name, spark):
         backends.setdefault(task, MemoryBackend()).put(key, value)
     return ReadOnlyStore(
         [open_store(spec, one, topology.config) for _, one in sorted(backends.items())]

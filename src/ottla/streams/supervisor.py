@@ -77,10 +77,14 @@ def _known_cause(error: BaseException) -> tuple[str, str]:
 
     Spark keeps causes in the stack trace of the JVM.
     """
-    trace: str | None = getattr(error, "_stackTrace", None)
-    text = f"{error}\n{trace or ''}"
+    text = f"{error}\n{_trace(error)}"
     found = ((word, hint) for words, hint in _ADVICE for word in words if word in text)
     return next(found, ("", ""))
+
+
+def _trace(error: BaseException) -> str:
+    trace: str | None = getattr(error, "_stackTrace", None)
+    return trace or ""
 
 
 def query_errors() -> tuple[type[Exception], ...]:
@@ -93,7 +97,7 @@ def query_errors() -> tuple[type[Exception], ...]:
 def reason(error: BaseException) -> str:
     """Return an error in one line, with what to do; of a failed task, our error within Spark's."""
     text = str(error)
-    own = _OWN.search(text)
+    own = _OWN.search(text) or _OWN.search(_trace(error))
     first = _first_line(text) if own is None else own[1]
     cause, hint = _known_cause(error)
     if cause not in first:

@@ -21,11 +21,22 @@ SETTINGS = {"transaction.two.phase.commit.enable": "true"}
 START_LIMIT_S = 120.0
 
 
+ALONE = {
+    "default.replication.factor": "1",
+    "min.insync.replicas": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+}
+"""The settings of a cluster of one node, besides."""
+
+
 @contextmanager
 def nodes_of(directory: Path, count: int) -> Iterator[Cluster]:
     """Run so many nodes, each broker and controller."""
     cluster = Cluster(directory, (OTTLA,) * count, has_links=False)
-    cluster.format({one.node_id: SETTINGS for one in cluster.nodes})
+    settings = SETTINGS | (ALONE if count == 1 else {})
+    cluster.format({one.node_id: settings for one in cluster.nodes})
     cluster.start()
     try:
         wait_for(lambda: all(one.is_ready for one in cluster.nodes), limit_s=START_LIMIT_S)
