@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,12 +16,13 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from ottla import Admin, Producer
 from ottla.errors import ErrorCode, KafkaError
 from ottla.spark.cluster import open_cluster
-from ottla.spark.coordination import NEVER_BEGUN_MS, Coordination
+from ottla.spark.coordination import NEVER_BEGUN_MS, Committed, Coordination
 from ottla.spark.decision import Participant
-from ottla.spark.exactly_once import ExactlyOnce
+from ottla.spark.exactly_once import ExactlyOnce, driver_id
 from ottla.spark.options import write_options
 from ottla.spark.sink import StreamWriter, TaskCommit
 from ottla.streams.supervisor import is_final
+from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -173,3 +175,24 @@ def test_another_checkpoint_does_not_fence(node: Cluster, tmp_path: Path) -> Non
         with pytest.raises(KafkaError, match="another checkpoint"):
             other.begin()
         first.commit(plan, 1, [])
+
+
+def test_a_decision_that_was_not_made_does_not_hold_the_next_driver_up(
+    node: Cluster, tmp_path: Path
+) -> None:
+    """Killed between the offsets and the end of its transaction; it would be open for a minute."""
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        admin.create_topic("undecided")
+    given = {"kafka.bootstrap.servers": node.bootstrap, "topic": "undecided"}
+    options = write_options({**given, "kafka.group.id": "undecided"})
+    location = checkpoint(tmp_path, "query")
+    with open_cluster({"bootstrap.servers": node.bootstrap}) as cluster:
+        sink = ExactlyOnce(options, location, cluster)
+        sink.commit(sink.begin(), 0, [])
+        plan = sink.begin()
+        offsets = {TopicPartition("undecided", 0): Committed(1, "")}
+        driver = driver_id("undecided")
+        Coordination(cluster).add_offsets(driver, plan.driver, "undecided", offsets)
+        begun_s = time.monotonic()
+        assert sink.begin().decided_batch == 0
+        assert time.monotonic() - begun_s < 20

@@ -207,10 +207,15 @@ class Coordination:
 
     # ------------------------------------------------------------ groups
 
-    def committed(self, group_id: str) -> dict[TopicPartition, Committed]:
-        """Return all offsets of a group, once no transaction with some of them is open."""
+    def committed(
+        self, group_id: str, *, is_stable: bool = True
+    ) -> dict[TopicPartition, Committed]:
+        """Return all offsets of a group; if stable, once no transaction with some of them is open.
+
+        A driver that was killed leaves such a transaction, which the next epoch of its id ends.
+        """
         group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group_id, topics=None)
-        request = OffsetFetchRequest(groups=[group], require_stable=True)
+        request = OffsetFetchRequest(groups=[group], require_stable=is_stable)
         coordinator = self._found(GROUP, group_id)
         answer = self._request(coordinator, request, _fetch_code, max_version=_NAMES_ONLY)
         return {

@@ -97,7 +97,7 @@ class ExactlyOnce:
 
         KafkaError for a query that may not write; it has fenced no other then.
         """
-        self._checked_decision()
+        self._checked_decision(is_stable=False)
         driver = self._coordination.init_producer(self._driver_id, DRIVER_TIMEOUT_MS)
         decision = self._checked_decision()
         if decision is not None:
@@ -106,15 +106,15 @@ class ExactlyOnce:
         decided_batch = -1 if decision is None else decision.batch_id
         return Plan(self._group_id, driver, decided_batch, self._own_prefix)
 
-    def _checked_decision(self) -> BatchDecision | None:
+    def _checked_decision(self, *, is_stable: bool = True) -> BatchDecision | None:
         """Return the last decision; KafkaError if it is another query's, or missing."""
-        decision = self._decision()
+        decision = self._decision(is_stable=is_stable)
         if decision is None:
             self._check_is_new()
         return decision
 
-    def _decision(self) -> BatchDecision | None:
-        found = self._coordination.committed(self._group_id)
+    def _decision(self, *, is_stable: bool = True) -> BatchDecision | None:
+        found = self._coordination.committed(self._group_id, is_stable=is_stable)
         try:
             return decode(self._query_id, [one.metadata for one in found.values()])
         except IncompleteDecision:
