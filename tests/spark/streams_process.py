@@ -63,10 +63,10 @@ class SlowApplication:
                 admin.create_topic(topic, partitions=2)
 
     def send(self, count: int, pause_s: float = 0.0) -> None:
-        """Send the next numbers, in turn to both partitions."""
+        """Send the next numbers, in turn to both partitions; the odd ones take a while."""
         with Producer(bootstrap_servers=self.bootstrap) as producer:
             for number in range(self.sent, self.sent + count):
-                value = b'{"number": %d, "pause_s": %f}' % (number, pause_s)
+                value = b'{"number": %d, "pause_s": %f}' % (number, number % 2 * pause_s)
                 producer.send(f"{self.name}-in", value, "k", partition=number % 2)
         self.sent += count
 

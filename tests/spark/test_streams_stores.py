@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.conformance, pytest.mark.spark, pytest.mark.timeout(1800)]
 KILLS = 2
+FIRST_TASK_S = 5.0
+"""After that the task of the even numbers has written its state, which a next run replaces."""
 
 
 def check(app: SlowApplication, *options: str) -> None:
@@ -30,9 +33,10 @@ def check(app: SlowApplication, *options: str) -> None:
         assert run.process.poll() is None
     for _ in range(KILLS):
         app.forget()
-        app.send(6, pause_s=1)
+        app.send(6, pause_s=5)
         with StreamsProcess(app, *options) as run:
             wait_for(lambda: app.has("batch"), START_S)
+            time.sleep(FIRST_TASK_S)
     with StreamsProcess(app, *options, "--once") as run:
         assert run.ended(START_S) == 0
     assert app.results() == list(range(app.sent))
