@@ -37,7 +37,7 @@ DUMP_SECONDS: Final = 3600.0
 _IN_BACKGROUND: Final = ("/bin/sh", "-c", '"$@" &', "sh")
 """It is no child of this process, whose parent may kill it with its children."""
 GROWING_SECONDS: Final = 7 * 86_400.0
-"""How long sessions list their classes after an archive was made: it takes them 4 % of their CPU."""
+"""How long sessions list their classes after an archive was made: it takes 4 % of their CPU."""
 UNUSED_SECONDS: Final = 30 * 86_400.0
 """The time without use after which an archive is deleted: each takes 150 MB."""
 
