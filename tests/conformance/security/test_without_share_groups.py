@@ -38,6 +38,7 @@ def _described(side: SecuredSide) -> list[tuple[int, str | None, list[Any]]]:
 def test_each_group_is_refused_before_rights_are_looked_at(kafka: Any, tmp_path: Path) -> None:
     """UNSUPPORTED_VERSION without a text and without refused topics, on both nodes."""
     with secured_sides(kafka, tmp_path) as (theirs, ours):
+        expected: list[tuple[int, str | None, list[Any]]]
         expected = [(int(ErrorCode.UNSUPPORTED_VERSION), None, [])] * 2
         assert _described(theirs) == expected
         assert _described(ours) == expected
