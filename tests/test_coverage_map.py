@@ -27,8 +27,9 @@ HEAD = """# Coverage of Kafka's protocol
 Written by `tests/test_coverage_map.py`; do not edit by hand. For each API of Apache Kafka 4.3.0:
 the versions of the schema, the listeners, the handler, the versions it answers (when not all), and
 test files that use its request (as of the last writing). "refused" marks a handler that answers
-every request with an error: those of SASL, which `server/requests/login.py` serves on listeners with
-SASL before other requests are read. A dash means that there is no handler: the API is not advertised.
+every request with an error: those of SASL, which `server/requests/login.py` serves on listeners
+with SASL before other requests are read. A dash means that there is no handler: the API is not
+advertised.
 """
 
 
