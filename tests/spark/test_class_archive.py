@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 DUMPS = """\
 classes = open(flags["-XX:SharedClassListFile"]).read()
     open(flags["-XX:SharedArchiveFile"], "w").write(classes)"""
+GENERATED = "@lambda-form-invoker [SPECIES_RESOLVE] java.lang.invoke.BoundMethodHandle$Species_LI\n"
+"""Java 17 crashes with such a class in the archive when a flight recording runs."""
 FAKE_JAVA = """#!{python}
 import sys
 flags = dict(one.partition("=")[::2] for one in sys.argv[1:])
@@ -44,7 +46,7 @@ def archive_of(
 def class_list(tmp_path: Path) -> Path:
     """Give a list whose last line Java was writing."""
     path = tmp_path / "classes"
-    path.write_text(f"# a comment\n{lines(MIN_CLASSES)}@lambda-proxy C0 run\njava/la")
+    path.write_text(f"# a comment\n{lines(MIN_CLASSES)}{GENERATED}@lambda-proxy C0 run\njava/la")
     return path
 
 
@@ -61,6 +63,7 @@ def test_an_archive_is_used_once_it_works(tmp_path: Path, class_list: Path) -> N
     assert archive.make(class_list)
     classes = archive.path.read_text().splitlines()
     assert classes[0] == "C0"
+    assert len(classes) == MIN_CLASSES + 1
     assert classes[-1] == "@lambda-proxy C0 run"
     assert archive.options()[0] == f"-XX:SharedArchiveFile={archive.path}"
     assert not archive.make(class_list)  # there is one

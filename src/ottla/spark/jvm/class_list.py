@@ -21,6 +21,9 @@ GROWTH: Final = 0.1
 such as a stream, doubles what a session loads."""
 _OTHER_LOADER: Final = " source:"
 """Such a class is not of Spark's class path, and its line refers to numbers."""
+_GENERATED: Final = "@lambda-form-invoker"
+"""From these Java generates classes without a file: Java 17 crashes when it loads one while a
+flight recording or an agent watches the classes."""
 
 
 def read_classes(path: Path) -> list[str]:
@@ -33,7 +36,7 @@ def read_classes(path: Path) -> list[str]:
 
 
 def _is_kept(line: str) -> bool:
-    return not line.startswith("#") and _OTHER_LOADER not in line
+    return not line.startswith(("#", _GENERATED)) and _OTHER_LOADER not in line
 
 
 def _name(line: str) -> str:
