@@ -1,7 +1,7 @@
 """The classes that a session of Spark has loaded, as Java lists them for an archive.
 
 Java writes a line for each class, and lines with `@` for lambdas and call sites. Of the classes
-only the names count: Java numbers those of each session anew.
+only the names count: Java numbers those of each session from zero.
 
 Kafka: none; Java's `-XX:DumpLoadedClassList`.
 """
