@@ -14,6 +14,7 @@ import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.*;
 import org.apache.kafka.streams.kstream.*;
 import org.apache.kafka.streams.processor.PunctuationType;
+import org.apache.kafka.streams.processor.Punctuator;
 import org.apache.kafka.streams.processor.api.*;
 import org.apache.kafka.streams.processor.api.Record;
 import org.apache.kafka.streams.state.*;
@@ -29,7 +30,7 @@ public class StreamsOracle {
             try {
                 run(test, answer);
             } catch (Exception error) {
-                answer.put("error", error.toString());
+                answer.put("error", error + " caused by " + error.getCause());
             }
         }
         System.out.println("ANSWERS" + JSON.writeValueAsString(answers));
@@ -43,6 +44,7 @@ public class StreamsOracle {
             build.add(step);
         }
         Topology topology = build.builder.build();
+        build.finish.accept(topology);
         answer.put("describe", topology.describe().toString());
         Properties settings = new Properties();
         settings.put("application.id", "oracle");
@@ -103,6 +105,7 @@ public class StreamsOracle {
     static class Build {
         final StreamsBuilder builder = new StreamsBuilder();
         final Map<String, Object> made = new HashMap<>();
+        java.util.function.Consumer<Topology> finish = topology -> { };
 
         <T> T of(JsonNode step, String name) {
             return (T) made.get(step.get(name).asText());
@@ -139,7 +142,16 @@ public class StreamsOracle {
                         ? builder.table(step.get("topic").asText(), stored(step))
                         : builder.table(step.get("topic").asText());
                 case "global_table": return builder.globalTable(step.get("topic").asText());
-                case "to": ((KStream<String, String>) of(step, "of")).to(step.get("topic").asText()); return null;
+                case "to": ((KStream<String, String>) of(step, "of")).to(step.get("topic").asText(), step.has("drops")
+                    ? Produced.streamPartitioner(drops(step)) : Produced.keySerde(null)); return null;
+                case "lookup": {
+                    finish = topology -> {
+                        topology.addReadOnlyStateStore(Stores.keyValueStoreBuilder(Stores.inMemoryKeyValueStore("facts"), Serdes.String(), Serdes.String()),
+                            "facts-source", new StringDeserializer(), new StringDeserializer(), step.get("topic").asText(), "facts-processor", Filling::new);
+                        topology.connectProcessorAndStateStores("lookup", "facts");
+                    };
+                    return ((KStream<String, String>) of(step, "of")).process(Lookup::new, Named.as("lookup"));
+                }
                 case "filter": return ((KStream<String, String>) of(step, "of")).filter((k, v) -> v != null && v.length() % 2 == 1);
                 case "map_values": return ((KStream<String, String>) of(step, "of")).mapValues(v -> v + "m");
                 case "select_key": return ((KStream<String, String>) of(step, "of")).selectKey((k, v) -> v == null ? null : v.substring(0, 1));
@@ -248,6 +260,11 @@ public class StreamsOracle {
                     KTable<String, String> left = of(step, "of"), right = of(step, "with");
                     java.util.function.Function<String, String> key = v -> v.substring(0, 1).equals("z") ? null : v.substring(0, 1);
                     ValueJoiner<String, String, String> joiner = StreamsOracle::join;
+                    if (step.has("drops")) {
+                        TableJoined<String, String> joined = step.get("other").asBoolean()
+                            ? TableJoined.<String, String>with(null, drops(step)) : TableJoined.<String, String>with(drops(step), null);
+                        return step.get("kind").asText().equals("inner") ? left.join(right, key, joiner, joined) : left.leftJoin(right, key, joiner, joined);
+                    }
                     return step.get("kind").asText().equals("inner") ? left.join(right, key, joiner) : left.leftJoin(right, key, joiner);
                 }
                 case "cogroup": {
@@ -294,16 +311,48 @@ public class StreamsOracle {
                     public void init(ProcessorContext<String, String> given) {
                         context = given;
                         counts = given.getStateStore("counts");
-                        given.schedule(Duration.ofMillis(10), PunctuationType.STREAM_TIME, time -> all(counts, context, time));
+                        Punctuator punctuator = time -> all(counts, context, time);
+                        if (step.has("start")) {
+                            given.schedule(java.time.Instant.ofEpochMilli(step.get("start").asLong()), Duration.ofMillis(10), PunctuationType.STREAM_TIME, punctuator);
+                        } else {
+                            given.schedule(Duration.ofMillis(10), PunctuationType.STREAM_TIME, punctuator);
+                        }
                     }
 
                     public void process(Record<String, String> record) {
                         String key = record.key() == null ? "none" : record.key();
                         String before = counts.get(key);
                         counts.put(key, record.value() == null ? null : before == null ? "1" : before + "1");
-                        context.forward(record.withValue(record.value() + before + context.currentStreamTimeMs()));
+                        if (step.has("again") && "a".equals(key)) {
+                            context.schedule(java.time.Instant.ofEpochMilli(step.get("start").asLong() + 5), Duration.ofMillis(10), PunctuationType.STREAM_TIME, time -> context.forward(new Record<>("again", "at" + time, time)));
+                        }
+                        context.forward(record.withValue(record.value() + before + context.currentStreamTimeMs() + context.applicationId() + context.taskId()));
                     }
                 };
+            }
+        }
+
+        /** Writes no record of one key, which a foreign-key join refuses; leaves those without a key to the producer. */
+        static <V> org.apache.kafka.streams.processor.StreamPartitioner<String, V> drops(JsonNode step) {
+            String dropped = step.get("drops").asText();
+            return (topic, key, value, count) -> key == null ? Optional.empty()
+                : key.equals(dropped) ? Optional.of(Set.of()) : Optional.of(Set.of(count - 1));
+        }
+
+        /** Fills the store of facts. */
+        static class Filling extends ContextualProcessor<String, String, Void, Void> {
+            public void process(Record<String, String> record) {
+                if (record.key() != null) {
+                    context().<KeyValueStore<String, String>>getStateStore("facts").put(record.key(), record.value());
+                }
+            }
+        }
+
+        /** Appends the fact of a record's key. */
+        static class Lookup extends ContextualProcessor<String, String, String, String> {
+            public void process(Record<String, String> record) {
+                KeyValueStore<String, String> facts = context().getStateStore("facts");
+                context().forward(record.withValue(record.value() + (record.key() == null ? "-" : facts.get(record.key()))));
             }
         }
 

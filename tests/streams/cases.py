@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.streams import (
     EmitStrategy,
@@ -11,6 +11,7 @@ from ottla.streams import (
     Materialized,
     Processor,
     ProcessorContext,
+    Produced,
     PunctuationType,
     Record,
     Serdes,
@@ -20,12 +21,16 @@ from ottla.streams import (
     StreamsBuilder,
     StreamsConfig,
     Suppressed,
+    TableJoined,
     TimeWindows,
     Topology,
     UnlimitedWindows,
     ValueTransformer,
 )
 from ottla.testing.pipeline_driver import PipelineDriver
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Step = dict[str, Any]
 Input = tuple[str, str | None, str | None, int]
@@ -81,14 +86,18 @@ def text(value: str | None) -> str:
 class Counting(Processor):
     """Appends the number of a key's records; every ten ms of stream time it writes all numbers."""
 
-    def __init__(self, *, is_reverse: bool) -> None:
-        self.is_reverse = is_reverse
+    def __init__(self, *, is_reverse: bool, start_ms: int | None, has_more: bool) -> None:
+        self.is_reverse, self.start_ms, self.has_more = is_reverse, start_ms, has_more
 
     def init(self, context: ProcessorContext) -> None:
         """Open the store and schedule the punctuation."""
         super().init(context)
         self.counts = context.get_state_store("counts")
-        context.schedule(10, PunctuationType.STREAM_TIME, self.write_all)
+        context.schedule(10, PunctuationType.STREAM_TIME, self.write_all, start_ms=self.start_ms)
+
+    def again(self, time: int) -> None:
+        """Forward the time."""
+        self.context.forward(Record("again", f"at{time}", time))
 
     def write_all(self, time: int) -> None:
         """Forward all numbers."""
@@ -101,9 +110,33 @@ class Counting(Processor):
         key = "none" if record.key is None else record.key
         before = self.counts.get(key)
         self.counts.put(key, None if record.value is None else (before or "") + "1")
+        if self.has_more and key == "a":
+            kind = PunctuationType.STREAM_TIME
+            start_ms = (self.start_ms or 0) + 5  # never due with the other: the order is a heap's
+            self.context.schedule(10, kind, self.again, start_ms=start_ms)
         stream_time = self.context.current_stream_time_ms()
-        value = f"{text(record.value)}{text(before)}{stream_time}"
+        place = f"{self.context.application_id()}{self.context.task_id()}"
+        value = f"{text(record.value)}{text(before)}{stream_time}{place}"
         self.context.forward(record.with_value(value))
+
+
+class Filling(Processor):
+    """Fills the store of facts."""
+
+    def process(self, record: Record) -> None:
+        """Process a record."""
+        if record.key is not None:
+            self.context.get_state_store("facts").put(record.key, record.value)
+
+
+class Lookup(Processor):
+    """Appends the fact of a record's key."""
+
+    def process(self, record: Record) -> None:
+        """Process a record."""
+        facts = self.context.get_state_store("facts")
+        found = "-" if record.key is None else text(facts.get(record.key))
+        self.context.forward(record.with_value(f"{text(record.value)}{found}"))
 
 
 class CountingValues(Processor):
@@ -115,6 +148,17 @@ class CountingValues(Processor):
         offset = -1 if place is None else place.offset  # in a punctuation
         self.context.forward(record.with_value(f"{text(record.value)}{offset}"))
         self.context.forward(record.with_timestamp(record.timestamp + 1))
+
+
+def drops(step: Step) -> Callable[[str, Any, Any, int], Any]:
+    """Return a partitioner that writes no record of a key, and leaves null keys to the producer."""
+
+    def partitions(_topic: str, key: str | None, _value: Any, count: int) -> list[int] | None:
+        if key is None:
+            return None
+        return [] if key == step["drops"] else [count - 1]
+
+    return partitions
 
 
 class Transform(ValueTransformer):
@@ -132,6 +176,7 @@ class Build:
         text = Serdes.string()
         self.builder = StreamsBuilder(StreamsConfig("oracle", text, text))
         self.made: dict[str, Any] = {}
+        self.finish: Callable[[Topology], object] = lambda _: None
 
     def add(self, step: Step) -> None:
         """Add a step."""
@@ -163,7 +208,6 @@ class Build:
             "stream": lambda _: builder.stream(step["topic"]),
             "table": lambda _: builder.table(step["topic"], materialized=self.named(step)),
             "global_table": lambda _: builder.global_table(step["topic"]),
-            "to": lambda it: it.to(step["topic"]),
             "filter": lambda it: it.filter(has_odd_length),
             "map_values": lambda it: it.map_values(lambda v: f"{'null' if v is None else v}m"),
             "select_key": lambda it: it.select_key(first_letter),
@@ -218,7 +262,30 @@ class Build:
     def op_process(self, step: Step) -> Any:
         """Process with a store and a punctuation."""
         self.builder.add_state_store(Stores.key_value("counts", Serdes.string(), Serdes.string()))
-        return self.of(step).process(lambda: Counting(is_reverse=step["reverse"]), "counts")
+        reverse, start_ms, has_more = step["reverse"], step.get("start"), "again" in step
+        return self.of(step).process(
+            lambda: Counting(is_reverse=reverse, start_ms=start_ms, has_more=has_more), "counts"
+        )
+
+    def op_to(self, step: Step) -> Any:
+        """Write a stream."""
+        produced = Produced(partitioner=drops(step)) if "drops" in step else None
+        return self.of(step).to(step["topic"], produced)
+
+    def op_lookup(self, step: Step) -> Any:
+        """Process with a store that another topic fills."""
+
+        def finish(topology: Topology) -> None:
+            text = Serdes.string()
+            names = {"source": "facts-source", "processor": "facts-processor"}
+            spec = Stores.key_value("facts", text, text)
+            topology.add_read_only_state_store(
+                spec, step["topic"], Filling, key=text, value=text, **names
+            )
+            topology.connect_processor_and_state_stores("lookup", "facts")
+
+        self.finish = finish
+        return self.of(step).process(Lookup, name="lookup")
 
     def op_cogroup_windows(self, step: Step) -> Any:
         """Aggregate two streams together in windows."""
@@ -293,7 +360,14 @@ class Build:
 
     def op_foreign_key_join(self, step: Step) -> Any:
         """Join two tables by a foreign key."""
-        return self.join_of(step)(self.of(step, "with"), join, foreign_key=foreign_key)
+        chosen = drops(step) if "drops" in step else None
+        is_other = step.get("other")
+        joined = TableJoined(
+            partitioner=None if is_other else chosen, other_partitioner=chosen if is_other else None
+        )
+        return self.join_of(step)(
+            self.of(step, "with"), join, foreign_key=foreign_key, table_joined=joined
+        )
 
     def op_cogroup(self, step: Step) -> Any:
         """Aggregate two streams together."""
@@ -312,7 +386,9 @@ def built(steps: list[Step]) -> Topology:
     build = Build()
     for step in steps:
         build.add(step)
-    return build.builder.build()
+    topology = build.builder.build()
+    build.finish(topology)
+    return topology
 
 
 def run(

@@ -223,10 +223,37 @@ class Generator:
         """Add processors with a store and a punctuation."""
         # not after a repartition: Kafka's test driver makes its task one with that before
         it = self.step(self.random.choice(("map", "flat_map", "filter")), of=self.keyed("in0"))
-        it = self.step("process", of=it, reverse=self.random.random() < 0.5)
+        start = self.random.choice((0, 3, 45, 500))
+        fields = self.random.choice(({}, {"start": start}, {"start": start, "again": True}))
+        it = self.step("process", of=it, reverse=self.random.random() < 0.5, **fields)
         if self.random.random() < 0.5:
             it = self.step("process_values", of=it)
         self.steps.append({"op": "to", "of": it, "topic": "out"})
+
+    def lookups(self) -> None:
+        """Add a processor that reads a store which another topic fills."""
+        it = self.step("stream", topic="in0")
+        self.write_stream(self.step("lookup", of=it, topic="in1"))
+
+    def same_topic(self) -> None:
+        """Add two streams of one topic."""
+        it = self.step("merge", of=self.stream("in0"), **{"with": self.stream("in0")})
+        self.write_stream(it)
+
+    def chosen_partitions(self) -> None:
+        """Add partitioners, which drop the records of a key, at an output and within a join."""
+        drops = {"drops": self.random.choice("abc")}
+        if self.random.random() < 0.5:
+            self.write_stream(self.keyed("in0"), **drops)
+            return
+        sides = {"of": self.table("in0"), "with": self.table("in1")}
+        other = self.random.random() < 0.5
+        kind = self.any_join("inner", "left")
+        self.write(self.step("foreign_key_join", other=other, **sides, **kind, **drops))
+
+    def write_stream(self, it: str, **fields: str) -> None:
+        """Write a stream to the output."""
+        self.steps.append({"op": "to", "of": it, "topic": "out", **fields})
 
     def transformed(self) -> None:
         """Add tables whose values are transformed."""
@@ -349,4 +376,7 @@ KINDS = (
     "self_join",
     "two_joins",
     "versioned_results",
+    "lookups",
+    "same_topic",
+    "chosen_partitions",
 )

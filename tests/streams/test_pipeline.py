@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,6 +25,7 @@ from ottla.streams import (
     StreamsConfig,
     StreamsException,
     Suppressed,
+    TaskId,
     TimeWindows,
     log_and_continue,
 )
@@ -221,3 +223,93 @@ def test_streams_that_part_and_meet_often_are_described() -> None:
         stream = stream.filter(lambda _, value: value).merge(stream.filter_not(lambda _, v: v))
     stream.to("out")
     assert builder.build().describe().count("Processor: ") == 180
+
+
+class Reporter(Processor):
+    """Reports the time from a start on, every ten ms of the wall clock, and its settings."""
+
+    def init(self, context: ProcessorContext) -> None:
+        """Schedule the reports: a start at the time is due at once, one before it is not."""
+        super().init(context)
+        kind = PunctuationType.WALL_CLOCK_TIME
+        for start in (105, 100, 25, None):
+            context.schedule(10, kind, partial(self.report, start), start_ms=start)
+        for interval, start in ((0, 1), (1, -1)):
+            with pytest.raises(ValueError, match="The minimum supported"):
+                context.schedule(interval, kind, partial(self.report, None), start_ms=start)
+
+    def report(self, start: int | None, now_ms: int) -> None:
+        """Forward a time."""
+        self.context.forward(Record(str(start), str(now_ms), now_ms))
+
+    def process(self, record: Record) -> None:
+        """Forward what the context knows."""
+        context = self.context
+        assert TaskId.parse(str(context.task_id())) == context.task_id() == TaskId(0, 0)
+        assert context.key_serde() is CONFIG.default_key_serde
+        assert context.value_serde() is CONFIG.default_value_serde
+        assert context.app_configs()["application.id"] == context.application_id() == "test"
+        assert context.app_configs_with_prefix("statestore.") == {"cache.max.bytes": 10485760}
+        context.forward(record)
+
+
+CONFIG = StreamsConfig("test", TEXT, TEXT)
+
+
+def test_a_punctuation_has_a_start() -> None:
+    """KIP-1146: by the wall clock; one that is over is called whole intervals later."""
+    builder = StreamsBuilder(CONFIG)
+    builder.stream("in").process(Reporter).to("out")
+    with PipelineDriver(builder.build(), now_ms=100) as driver:
+        for step in (0, 4, 1, 4, 1, 5):
+            driver.advance_time(step)
+        driver.input_topic("in").pipe("k", "v", 7)
+        found = driver.output_topic("out").read_pairs()
+    assert found == [
+        ("100", "100"),
+        ("105", "105"),
+        ("25", "105"),
+        ("100", "110"),
+        ("None", "110"),
+        ("105", "115"),
+        ("25", "115"),
+        ("k", "v"),
+    ]
+
+
+class Filler(Processor):
+    """Keeps the latest value of each key."""
+
+    def process(self, record: Record) -> None:
+        """Store a record."""
+        self.context.get_state_store("facts").put(record.key, record.value)
+
+
+class Reader(Processor):
+    """Appends the fact of a key."""
+
+    def process(self, record: Record) -> None:
+        """Look a fact up."""
+        fact = self.context.get_state_store("facts").get(record.key)
+        self.context.forward(record.with_value(f"{record.value} {fact}"))
+
+
+@pytest.mark.parametrize("is_global", [True, False])
+def test_a_topic_fills_a_store_that_others_read(*, is_global: bool) -> None:
+    """Of the task's partition, or of all: `addReadOnlyStateStore` (KIP-813), `addGlobalStore`."""
+    builder = StreamsBuilder(CONFIG)
+    builder.stream("in").process(Reader, name="reader").to("out")
+    topology = builder.build()
+    add = topology.add_global_store if is_global else topology.add_read_only_state_store
+    spec = Stores.key_value("facts", TEXT, TEXT)
+    add(spec, "facts-topic", Filler, source="facts-source", processor="facts-processor")
+    if not is_global:
+        topology.connect_processor_and_state_stores("reader", "facts")
+    assert [part.is_global for part in topology.sub_topologies()] == (
+        [False, True] if is_global else [False]
+    )
+    with PipelineDriver(topology) as driver:
+        driver.input_topic("facts-topic").pipe("k", "x", 1)
+        driver.restart()
+        driver.input_topic("in").pipe("k", "v", 2)
+        assert driver.output_topic("out").read_pairs() == [("k", "v x")]

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import Row
 
-from ottla.streams import StreamsBuilder
+from ottla.streams import (
+    Processor,
+    Produced,
+    Record,
+    Serdes,
+    StreamsBuilder,
+    StreamsConfig,
+    TableJoined,
+)
 from ottla.streams.spark_tasks import FIELDS, StageProcessor, StatelessStage
 from ottla.streams.stages import OUTPUT, StagePlan, plan_stages
 
@@ -117,3 +125,93 @@ def test_state_lasts_over_micro_batches() -> None:
     assert found[0]["partition"] in range(3)
     others = [Row(stage=0)]
     assert list(processor.handleInputRows((-1,), iter(others), None)) == others
+
+
+class Place(Processor):
+    """Forwards the application and the task."""
+
+    def process(self, record: Record) -> None:
+        """Process a record."""
+        context = self.context
+        self.context.forward(record.with_value(f"{context.application_id()} {context.task_id()}"))
+
+
+def stateful_row(stage: int, topic: str, key: bytes, value: bytes, partition: int = 0) -> Row:
+    """Return a row of a stage with state."""
+    row = flow(stage, topic, 0, key, value)
+    row.update(partition=partition, headers=[Row(key="h", value=b"1")])
+    return Row(**row)
+
+
+def outputs(made: StagePlan, stage: int, task: int, *rows: Row) -> list[Row]:
+    """Return what a task makes of rows, with new state."""
+    processor = StageProcessor(made, made.stages[stage])
+    processor.init(Handle())
+    return list(processor.handleInputRows((task,), iter(rows), None))
+
+
+def test_a_processor_knows_its_task() -> None:
+    """Sub-topology and partition, as in Kafka."""
+    text = Serdes.string()
+    builder = StreamsBuilder(StreamsConfig("app", text, text))
+    builder.stream("other").to("out")
+    builder.stream("in").process(Place).to("out")
+    made = plan_stages(builder.build())
+    made.spread({"other": 1, "in": 4, "out": 1})
+    found = outputs(made, 1, 3, stateful_row(1, "in", b"k", b"v"))
+    assert [one["value"] for one in found] == [b"app 1_3"]
+
+
+def test_a_partitioner_chooses_one_partition_or_several_or_none() -> None:
+    """Kafka: KIP-837; None is the key's partition, as without a partitioner."""
+    text = Serdes.string()
+    builder = StreamsBuilder(StreamsConfig("app", text, text))
+    chosen: dict[str, Any] = {"one": 2, "all": {0, 1, 2}, "drop": (), "key": None}
+    stream = builder.stream("in").process(Place)
+    stream.to("out", Produced(partitioner=lambda _topic, key, _value, _count: chosen[key]))
+    stream.to("plain")
+    made = plan_stages(builder.build())
+    made.spread({"in": 1, "out": 3, "plain": 3})
+    rows = [stateful_row(0, "in", key.encode(), b"v") for key in chosen]
+    found: dict[tuple[str, bytes], list[int]] = {}
+    for one in outputs(made, 0, 0, *rows):
+        found.setdefault((one["topic"], one["key"]), []).append(one["partition"])
+    assert found.pop(("out", b"key")) == found[("plain", b"key")]
+    placed = {key.decode(): value for (topic, key), value in found.items() if topic == "out"}
+    assert placed == {"one": [2], "all": [0, 1, 2]}
+
+
+def test_partitioners_place_the_internal_records_of_a_foreign_key_join() -> None:
+    """Subscriptions go to the right row's partition, answers by the left row's key (KIP-775)."""
+    text = Serdes.string()
+    calls = []
+
+    def by(*keys: str) -> Any:
+        def partition(topic: str, key: str, value: Any, count: int) -> int:
+            calls.append((key, value, count))
+            return keys.index(key)
+
+        return partition
+
+    builder = StreamsBuilder(StreamsConfig("app", text, text))
+    left, right = builder.table("left"), builder.table("right")
+    joined = TableJoined(partitioner=by("x", "l"), other_partitioner=by("r", "s", "t"))
+    left.join(
+        right, lambda a, b: a + b, foreign_key=lambda _, value: value, table_joined=joined
+    ).to_stream().to("out")
+    made = plan_stages(builder.build())
+    made.spread({"left": 2, "right": 3, "out": 1})
+    (at_left,) = (n for n, one in enumerate(made.stages) if "left" in one.topics)
+    (at_right,) = (n for n, one in enumerate(made.stages) if "right" in one.topics)
+    number = made.stages[at_left].number
+    (sent,) = outputs(made, at_left, 0, stateful_row(number, "left", b"l", b"t"))
+    assert (sent["partition"], sent["task"]) == (2, 2)
+    number = made.stages[at_right].number
+    internal = next(topic for topic in made.stages[at_right].topics if topic != "right")
+    rows = (
+        stateful_row(number, internal, sent["key"], sent["value"]),
+        stateful_row(number, "right", b"t", b"T"),
+    )
+    found = outputs(made, at_right, 2, *rows)
+    assert {one["partition"] for one in found} == {1}
+    assert calls == [("t", None, 3), *[("l", None, 2)] * len(found)]

@@ -37,10 +37,13 @@ if TYPE_CHECKING:
         Record,
         RecordContext,
         RecordMetadata,
+        TaskId,
         ValueAndTimestamp,
+        VersionedRecord,
     )
     from ottla.streams.serdes import Serde, Serdes
     from ottla.streams.settings import (
+        AutoOffsetReset,
         Branched,
         Consumed,
         Grouped,
@@ -66,6 +69,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AutoOffsetReset",
     "Branched",
     "Change",
     "CogroupedKStream",
@@ -103,12 +107,14 @@ __all__ = [
     "StreamsException",
     "Suppressed",
     "TableJoined",
+    "TaskId",
     "TimeWindows",
     "Topology",
     "TopologyException",
     "UnlimitedWindows",
     "ValueAndTimestamp",
     "ValueTransformer",
+    "VersionedRecord",
     "Window",
     "Windowed",
     "count_rows",
@@ -121,6 +127,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "AutoOffsetReset": "ottla.streams.settings",
     "Branched": "ottla.streams.settings",
     "Change": "ottla.streams.records",
     "CogroupedKStream": "ottla.streams.dsl.cogrouped",
@@ -158,12 +165,14 @@ _MODULES = {
     "StreamsException": "ottla.streams.errors",
     "Suppressed": "ottla.streams.settings",
     "TableJoined": "ottla.streams.settings",
+    "TaskId": "ottla.streams.records",
     "TimeWindows": "ottla.streams.windows",
     "Topology": "ottla.streams.topology",
     "TopologyException": "ottla.streams.errors",
     "UnlimitedWindows": "ottla.streams.windows",
     "ValueAndTimestamp": "ottla.streams.records",
     "ValueTransformer": "ottla.streams.processor",
+    "VersionedRecord": "ottla.streams.records",
     "Window": "ottla.streams.windows",
     "Windowed": "ottla.streams.windows",
     "count_rows": "ottla.streams.columns.aggregates",

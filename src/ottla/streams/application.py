@@ -6,6 +6,7 @@ Kafka: org.apache.kafka.streams.KafkaStreams.
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.clients.admin.blocking import Admin
@@ -16,6 +17,7 @@ from ottla.spark.checkpoint_files import is_local
 from ottla.spark.hadoop_settings import hadoop_settings, of_hadoop, settings_of
 from ottla.streams.checkpoints import check_cluster, check_tasks, check_topology
 from ottla.streams.errors import StreamsException
+from ottla.streams.offset_reset import Start, check_options, starting_offsets
 from ottla.streams.progress import Progress, read_progress
 from ottla.streams.stages import StagePlan, plan_stages
 from ottla.streams.supervisor import advice
@@ -140,15 +142,17 @@ class Streams:
         from ottla.streams.compiling import compile_plan
 
         plan = plan_stages(self.topology)
+        check_options(plan, self._given)
         hadoop = {} if self._is_local else settings_of(self._session())
         checkpoint = Checkpoint(self._checkpoint, hadoop)
         check_topology(checkpoint, self.topology)
-        self._prepare_topics(plan, checkpoint)
+        starting = self._prepare_topics(plan, checkpoint)
         options = {"kafka.bootstrap.servers": self._bootstrap, **self._given}
         records = (
             self._session()
             .readStream.format("ottla")
-            .options(**{"startingOffsets": "earliest", "includeHeaders": "true", **options})
+            .options(**{"includeHeaders": "true", **options})
+            .option("startingOffsets", starting)
             .option("kafka.isolation.level", "read_committed")
             .option("subscribe", ",".join(plan.source_topics()))
             .load()
@@ -191,8 +195,11 @@ class Streams:
             )
         return self._spark
 
-    def _prepare_topics(self, plan: StagePlan, checkpoint: Checkpoint) -> None:
-        """Find the number of partitions of all topics; create the internal ones that are real."""
+    def _prepare_topics(self, plan: StagePlan, checkpoint: Checkpoint) -> str:
+        """Find the number of partitions of all topics; create the internal ones that are real.
+
+        Return where a new checkpoint starts to read, as Spark's option.
+        """
         sinks = [sink.topic for sink in self.topology.sinks() if isinstance(sink.topic, str)]
         internal = self.topology.internal_topics
         needed = [name for name in self.topology.source_topics() if name not in internal]
@@ -216,6 +223,10 @@ class Streams:
                 count = plan.partitions[name]
                 admin.create_topic(real, count, configs=INTERNAL_TOPIC, if_not_exists=True)
             self._purge(admin, [*plan.real_topics.values()], checkpoint)
+            now_ms = time.time_ns() // 1_000_000
+            group_id = self.topology.config.application_id
+            start = Start(self._given, checkpoint, group_id, now_ms)
+            return starting_offsets(plan, admin, start)
 
     def _purge(self, admin: Admin, topics: list[str], checkpoint: Checkpoint) -> None:
         """Delete the records of internal topics that are processed: no retention does."""

@@ -6,9 +6,9 @@ ProcessingExceptionHandler, ProductionExceptionHandler} and KIP-1034 for the dea
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.streams.serdes import Serde, Serdes
 
@@ -62,3 +62,7 @@ class StreamsConfig:
     errors_dead_letter_queue_topic_name: str | None = None
     default_timestamp_extractor: Callable[[Record, int], int] | None = None
     statestore_cache_max_bytes: int = 10 * 1024 * 1024
+
+    def by_name(self) -> dict[str, Any]:
+        """Return the settings by Kafka's names, such as application.id."""
+        return {one.name.replace("_", "."): getattr(self, one.name) for one in fields(self)}

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ottla.streams.records import Record, RecordMetadata
+    from ottla.streams.records import Record, RecordMetadata, TaskId
+    from ottla.streams.serdes import Serde
 
 
 class PunctuationType(Enum):
@@ -38,9 +39,37 @@ class ProcessorContext(Protocol):
         """Return a store that is connected to the processor."""
 
     def schedule(
-        self, interval_ms: int, kind: PunctuationType, callback: Callable[[int], None]
+        self,
+        interval_ms: int,
+        kind: PunctuationType,
+        callback: Callable[[int], None],
+        *,
+        start_ms: int | None = None,
     ) -> Cancellable:
-        """Call a function with the time in regular intervals."""
+        """Call a function with the time in regular intervals.
+
+        Without a start they are aligned to 0 of stream time, or begin an interval from now by the
+        wall clock. With one (KIP-1146) the first call is at that time, in ms since the epoch; if it
+        is over, at the next time that is whole intervals later.
+        """
+
+    def application_id(self) -> str:
+        """Return the application's id."""
+
+    def task_id(self) -> TaskId:
+        """Return the numbers of the sub-topology and of the partition."""
+
+    def key_serde(self) -> Serde:
+        """Return the application's default serde for keys."""
+
+    def value_serde(self) -> Serde:
+        """Return the application's default serde for values."""
+
+    def app_configs(self) -> dict[str, Any]:
+        """Return the settings of the application by Kafka's names."""
+
+    def app_configs_with_prefix(self, prefix: str) -> dict[str, Any]:
+        """Return the settings whose names start with a prefix, by the rest of their names."""
 
     def record_metadata(self) -> RecordMetadata | None:
         """Return where the current record came from; None in a punctuation."""

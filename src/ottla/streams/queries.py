@@ -17,39 +17,134 @@ from ottla.streams.checkpoints import check_topology
 from ottla.streams.errors import StreamsException
 from ottla.streams.stages import plan_stages
 from ottla.streams.stores.backend import MemoryBackend
-from ottla.streams.stores.opening import open_store
+from ottla.streams.stores.opening import STORE_KINDS, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
+    from ottla.streams.records import VersionedRecord
+    from ottla.streams.serdes import Serde
     from ottla.streams.topology import Topology
 
 
 class ReadOnlyStore:
-    """A store of all tasks."""
+    """A store of all tasks. Entries come task by task, in the order of each task's store.
 
-    def __init__(self, tasks: list[Any]) -> None:
-        self._tasks = tasks
+    StreamsException for a method that stores of its kind do not have.
+    """
+
+    def __init__(self, tasks: list[Any], kind: str = "key-value") -> None:
+        self._tasks, self.kind = tasks, kind
 
     def get(self, key: Any, *place: Any) -> Any:
-        """Return the value of a key (and the start of a window), None without one."""
-        found = (task.get(key, *place) for task in self._tasks)
-        return next((one for one in found if one is not None), None)
+        """Return the value of a key; of a window by its start, of a version as of a time."""
+        return self._first("get", key, *place)
 
-    def all(self) -> Iterator[tuple[Any, Any]]:
-        """Yield all entries, task by task."""
-        return chain.from_iterable(task.all() for task in self._tasks)
+    def all(self, as_of: int | None = None) -> Iterator[tuple[Any, Any]]:
+        """Yield all entries, by the bytes of their keys; windows and sessions by time.
+
+        A versioned store has them as of a time, too.
+        """
+        return self._each("all", *(() if as_of is None else (as_of,)))
+
+    def approximate_num_entries(self) -> int:
+        """Return the number of entries."""
+        return sum(1 for _ in self.all())
+
+    def reverse_all(self) -> Iterator[tuple[Any, Any]]:
+        """Yield all entries of a key-value store, from the last key of a task to its first."""
+        return self._each("reverse_all")
 
     def range(self, first: Any, last: Any) -> Iterator[tuple[Any, Any]]:
-        """Yield the entries between two keys, both included."""
-        return chain.from_iterable(task.range(first, last) for task in self._tasks)
+        """Yield the entries between two keys by their bytes, both included; None is no limit."""
+        return self._each("range", first, last)
+
+    def reverse_range(self, first: Any, last: Any) -> Iterator[tuple[Any, Any]]:
+        """Yield what `range` does, from the last key of a task to its first."""
+        return self._each("reverse_range", first, last)
+
+    def prefix_scan(self, prefix: Any, serde: Serde | None = None) -> Iterator[tuple[Any, Any]]:
+        """Yield the entries whose key's bytes start with a prefix, or with what a serde writes."""
+        return self._each("prefix_scan", prefix, serde)
+
+    def versions(
+        self, key: Any, first: int | None = None, last: int | None = None
+    ) -> Iterator[VersionedRecord]:
+        """Yield the versions of a key that are valid within a span, by time; None is no limit."""
+        return self._each("versions", key, first, last)
 
     def fetch(self, key: Any, *times: int) -> Iterator[tuple[Any, Any]]:
-        """Yield the windows (that start between two times) or the sessions of a key."""
-        return chain.from_iterable(task.fetch(key, *times) for task in self._tasks)
+        """Yield the windows (that start between two times) or the sessions of a key, by time."""
+        return self._each("fetch", key, *times)
+
+    def backward_fetch(self, key: Any, *times: int) -> Iterator[tuple[Any, Any]]:
+        """Yield what `fetch` does, the latest first."""
+        return self._each("backward_fetch", key, *times)
+
+    def fetch_keys(self, first: Any, last: Any, *times: int) -> Iterator[tuple[Any, Any]]:
+        """Yield the windows (that start between two times) or the sessions of a range of keys."""
+        return self._each("fetch_keys", first, last, *times)
+
+    def backward_fetch_keys(self, first: Any, last: Any, *times: int) -> Iterator[tuple[Any, Any]]:
+        """Yield what `fetch_keys` does, the latest first."""
+        return self._each("backward_fetch_keys", first, last, *times)
+
+    def fetch_all(self, first_ms: int, last_ms: int) -> Iterator[tuple[Any, Any]]:
+        """Yield the windows of all keys that start between two times."""
+        return self._each("fetch_all", first_ms, last_ms)
+
+    def backward_fetch_all(self, first_ms: int, last_ms: int) -> Iterator[tuple[Any, Any]]:
+        """Yield what `fetch_all` does, the latest first."""
+        return self._each("backward_fetch_all", first_ms, last_ms)
+
+    def backward_all(self) -> Iterator[tuple[Any, Any]]:
+        """Yield all windows, the latest of each task first."""
+        return self._each("backward_all")
+
+    def find_sessions(
+        self, key: Any, earliest_end_ms: int, latest_start_ms: int
+    ) -> Iterator[tuple[Any, Any]]:
+        """Yield a key's sessions that end, and start, not before and not after two times."""
+        return self._each("find_sessions", key, earliest_end_ms, latest_start_ms)
+
+    def backward_find_sessions(
+        self, key: Any, earliest_end_ms: int, latest_start_ms: int
+    ) -> Iterator[tuple[Any, Any]]:
+        """Yield what `find_sessions` does, the latest first."""
+        return self._each("backward_find_sessions", key, earliest_end_ms, latest_start_ms)
+
+    def find_sessions_of_keys(
+        self, first: Any, last: Any, earliest_end_ms: int, latest_start_ms: int
+    ) -> Iterator[tuple[Any, Any]]:
+        """Yield what `find_sessions` does of a range of keys; None is no limit."""
+        times = (earliest_end_ms, latest_start_ms)
+        return self._each("find_sessions_of_keys", first, last, *times)
+
+    def backward_find_sessions_of_keys(
+        self, first: Any, last: Any, earliest_end_ms: int, latest_start_ms: int
+    ) -> Iterator[tuple[Any, Any]]:
+        """Yield what `find_sessions_of_keys` does, the latest first."""
+        times = (earliest_end_ms, latest_start_ms)
+        return self._each("backward_find_sessions_of_keys", first, last, *times)
+
+    def fetch_session(self, key: Any, start_ms: int, end_ms: int) -> Any:
+        """Return the value of a session, None without one."""
+        return self._first("fetch_session", key, start_ms, end_ms)
+
+    def _first(self, method: str, *arguments: Any) -> Any:
+        found = (one(*arguments) for one in self._methods(method))
+        return next((one for one in found if one is not None), None)
+
+    def _each(self, method: str, *arguments: Any) -> Iterator[Any]:
+        return chain.from_iterable(one(*arguments) for one in self._methods(method))
+
+    def _methods(self, name: str) -> list[Callable[..., Any]]:
+        if not hasattr(STORE_KINDS[self.kind], name):
+            raise StreamsException(f"a {self.kind} store has no {name}")
+        return [getattr(task, name) for task in self._tasks]
 
 
 def query_store(
@@ -69,7 +164,7 @@ def query_store(
     for task, key, value in _entries(topology, found.location, name, spark):
         backends.setdefault(task, MemoryBackend()).put(key, value)
     return ReadOnlyStore(
-        [open_store(spec, one, topology.config) for _, one in sorted(backends.items())]
+        [open_store(spec, one, topology.config) for _, one in sorted(backends.items())], spec.kind
     )
 
 

@@ -1,6 +1,7 @@
 """Records within a topology, and the change of a table's row.
 
-Kafka: org.apache.kafka.streams.processor.api.{Record, RecordMetadata}, kstream.internals.Change.
+Kafka: org.apache.kafka.streams.processor.api.{Record, RecordMetadata}, processor.TaskId,
+kstream.internals.Change.
 """
 
 from __future__ import annotations
@@ -52,12 +53,36 @@ class ValueAndTimestamp(NamedTuple):
     timestamp: int
 
 
+class VersionedRecord(NamedTuple):
+    """A version of a value: from when on, and until when (exclusive; None for the latest)."""
+
+    value: Any
+    timestamp: int
+    valid_to: int | None
+
+
 class RecordMetadata(NamedTuple):
     """Where the record that is processed came from."""
 
     topic: str
     partition: int
     offset: int
+
+
+class TaskId(NamedTuple):
+    """A task: the numbers of its sub-topology and of its partition; as text 0_3."""
+
+    subtopology: int
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.subtopology}_{self.partition}"
+
+    @classmethod
+    def parse(cls, text: str) -> TaskId:
+        """Return the task of a text such as 0_3; ValueError for another."""
+        subtopology, _, partition = text.partition("_")
+        return cls(int(subtopology), int(partition))
 
 
 class RecordContext(NamedTuple):

@@ -1,20 +1,19 @@
 """What operators are given: names, serdes, stores, and how much a suppression buffers.
 
-Kafka: org.apache.kafka.streams.kstream.{Consumed, Produced, Grouped, Joined, StreamJoined,
-TableJoined, Materialized, Repartitioned, Branched, Suppressed}, state.Stores.
+Kafka: org.apache.kafka.streams.AutoOffsetReset (KIP-1106), kstream.{Consumed, Produced, Grouped,
+Joined, StreamJoined, TableJoined, Materialized, Repartitioned, Branched, Suppressed}, state.Stores.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.streams.serdes import Serde
 from ottla.streams.windows import Duration, milliseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ottla.streams.records import Record
 
 
@@ -33,13 +32,56 @@ class _Given:
 
 
 @dataclass(frozen=True)
+class AutoOffsetReset:
+    """A start: earliest, latest, none (the group's committed offsets), or a time before now."""
+
+    kind: str
+    duration_ms: int = 0
+
+    @classmethod
+    def earliest(cls) -> AutoOffsetReset:
+        """Return the start at the first record that is there."""
+        return cls("earliest")
+
+    @classmethod
+    def latest(cls) -> AutoOffsetReset:
+        """Return the start at the end: only what is written later is read."""
+        return cls("latest")
+
+    @classmethod
+    def none(cls) -> AutoOffsetReset:
+        """Return the start at the committed offsets of the application's group; refused without."""
+        return cls("none")
+
+    @classmethod
+    def by_duration(cls, duration: Duration) -> AutoOffsetReset:
+        """Return the start at the first record of a time before now; ValueError if negative."""
+        found = milliseconds(duration)
+        if found < 0:
+            raise ValueError(f"by_duration: {found} ms is negative")
+        return cls("by_duration", found)
+
+
+EARLIEST: Final = AutoOffsetReset.earliest()
+
+
+@dataclass(frozen=True)
 class Consumed(_Given):
-    """How a topic is read; `timestamp_extractor(record, partition_time)` may replace timestamps."""
+    """How a topic is read; `timestamp_extractor(record, partition_time)` may replace timestamps.
+
+    `offset_reset_policy` says where an application that starts for the first time begins.
+    """
 
     key: Serde | None = None
     value: Serde | None = None
     timestamp_extractor: Callable[[Record, int], int] | None = None
     name: str | None = None
+    offset_reset_policy: AutoOffsetReset | None = None
+
+
+Partitioner = Callable[[str, Any, Any, int], int | Collection[int] | None]
+"""Chooses partitions by topic, key, value and their number: one, several, or none to drop the
+record (KIP-837); None leaves it to the key, as without a partitioner."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +90,7 @@ class Produced(_Given):
 
     key: Serde | None = None
     value: Serde | None = None
-    partitioner: Callable[[str, Any, Any, int], int] | None = None
+    partitioner: Partitioner | None = None
     name: str | None = None
 
 
@@ -88,9 +130,16 @@ class StreamJoined(_Given):
 
 @dataclass(frozen=True)
 class TableJoined:
-    """The name of a foreign-key join."""
+    """The name of a foreign-key join, and where its internal records go (KIP-775).
+
+    `other_partitioner(topic, foreign_key, None, partitions)` is that of the right table's topic,
+    where its rows do not lie by their key. `partitioner`, of the left table's keys, is needed only
+    where answers shall not go to the partition that the row came from. Both choose one partition.
+    """
 
     name: str | None = None
+    partitioner: Partitioner | None = None
+    other_partitioner: Partitioner | None = None
 
 
 @dataclass(frozen=True)
@@ -101,7 +150,7 @@ class Repartitioned(_Given):
     key: Serde | None = None
     value: Serde | None = None
     partitions: int | None = None
-    partitioner: Callable[[str, Any, Any, int], int] | None = None
+    partitioner: Partitioner | None = None
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from ottla.spark.worker_memory import note_use
 from ottla.streams.batches import in_order
-from ottla.streams.records import RawRecord
+from ottla.streams.records import RawRecord, TaskId
 from ottla.streams.stores.backend import MemoryBackend, OrderedKeys
 from ottla.streams.task import MEMORY, Task, TaskEnvironment
 
@@ -152,7 +152,7 @@ class StageProcessor(StatefulProcessor):
             return
         backends = {name: StateBackend(state) for name, state in self._states.items()}
         outputs = Outputs(self._plan, self._stage, task)
-        environment = _environment(self._plan, self._stage, backends.__getitem__, outputs)
+        environment = _environment(self._plan, self._stage, backends.__getitem__, outputs, task)
         run = Task(self._plan.topology, self._stage.nodes, environment)
         self._process(run, rows)
         run.punctuate_wall_clock()
@@ -227,14 +227,20 @@ class StatelessStage:
     def _task(self, tasks: dict[int, tuple[Task, Outputs]], number: int) -> Task:
         if number not in tasks:
             outputs = Outputs(self._plan, self._stage, number)
-            environment = _environment(self._plan, self._stage, lambda _: MemoryBackend(), outputs)
+            environment = _environment(
+                self._plan, self._stage, lambda _: MemoryBackend(), outputs, number
+            )
             task = Task(self._plan.topology, self._stage.nodes, environment)
             tasks[number] = (task, outputs)
         return tasks[number][0]
 
 
 def _environment(
-    plan: StagePlan, stage: Stage, backend: Callable[[str], Backend], outputs: Outputs
+    plan: StagePlan,
+    stage: Stage,
+    backend: Callable[[str], Backend],
+    outputs: Outputs,
+    task: int,
 ) -> TaskEnvironment:
     return TaskEnvironment(
         plan.topology.config,
@@ -244,6 +250,7 @@ def _environment(
         plan.partitions,
         stage.entries,
         stage.exits_with_serdes(),
+        TaskId(stage.part.number, task),
     )
 
 

@@ -22,7 +22,7 @@ from ottla.streams.errors import (
 )
 from ottla.streams.partitions import partition_for
 from ottla.streams.processor import Processor, PunctuationType
-from ottla.streams.records import RawRecord, Record, RecordContext, RecordMetadata
+from ottla.streams.records import RawRecord, Record, RecordContext, RecordMetadata, TaskId
 from ottla.streams.stores.opening import open_store
 from ottla.streams.topology import Node, ProcessorNode, SinkNode, SourceNode
 from ottla.streams.windows import Windowed
@@ -56,6 +56,7 @@ class TaskEnvironment(NamedTuple):
     """Where records come in that are not of a topic, by port."""
     exits: Mapping[Edge, Collection[tuple[int, TypedInput]]] = {}
     """The ports outside the task that lie between two nodes."""
+    task_id: TaskId = TaskId(0, 0)
 
 
 def nodes_of_task(topology: Topology, part: SubTopology) -> list[Node]:
@@ -105,10 +106,40 @@ class NodeContext:
         return self._task.store(self._node, name)
 
     def schedule(
-        self, interval_ms: int, kind: PunctuationType, callback: Callable[[int], None]
+        self,
+        interval_ms: int,
+        kind: PunctuationType,
+        callback: Callable[[int], None],
+        *,
+        start_ms: int | None = None,
     ) -> Punctuation:
-        """Call a function with the time in regular intervals."""
-        return self._task.schedule(self._node.name, interval_ms, kind, callback)
+        """Call a function with the time in regular intervals, which a start may align."""
+        return self._task.schedule(self._node.name, interval_ms, kind, callback, start_ms=start_ms)
+
+    def application_id(self) -> str:
+        """Return the application's id."""
+        return self._task.config.application_id
+
+    def task_id(self) -> TaskId:
+        """Return the numbers of the sub-topology and of the partition."""
+        return self._task.id
+
+    def key_serde(self) -> Serde:
+        """Return the application's default serde for keys."""
+        return self._task.config.default_key_serde
+
+    def value_serde(self) -> Serde:
+        """Return the application's default serde for values."""
+        return self._task.config.default_value_serde
+
+    def app_configs(self) -> dict[str, Any]:
+        """Return the settings of the application by Kafka's names."""
+        return self._task.config.by_name()
+
+    def app_configs_with_prefix(self, prefix: str) -> dict[str, Any]:
+        """Return the settings whose names start with a prefix, by the rest of their names."""
+        found = self._task.config.by_name().items()
+        return {name[len(prefix) :]: value for name, value in found if name.startswith(prefix)}
 
     def record_metadata(self) -> RecordMetadata | None:
         """Return where the current record came from; None in a punctuation."""
@@ -140,6 +171,11 @@ class NodeContext:
         self._task.drop(self._node, reason)
 
 
+def _next(time_ms: int, interval_ms: int, now_ms: int) -> int:
+    """Return the first time after now that is whole intervals after another, which is over."""
+    return time_ms + ((now_ms - time_ms) // interval_ms + 1) * interval_ms
+
+
 class Task:
     """The processors of a sub-topology with their stores."""
 
@@ -147,6 +183,7 @@ class Task:
         self, topology: Topology, nodes: Iterable[Node], environment: TaskEnvironment
     ) -> None:
         self._topology, self._environment = topology, environment
+        self.config, self.id = environment.config, environment.task_id
         self._nodes = {node.name: node for node in nodes}
         self._children = {name: topology.children(name) for name in self._nodes}
         self._is_alone = all(
@@ -269,15 +306,29 @@ class Task:
         return self._stores[name]
 
     def schedule(
-        self, name: str, interval_ms: int, kind: PunctuationType, callback: Callable[[int], None]
+        self,
+        name: str,
+        interval_ms: int,
+        kind: PunctuationType,
+        callback: Callable[[int], None],
+        *,
+        start_ms: int | None = None,
     ) -> Punctuation:
         """Add a punctuation: by stream time from 0 on, by the wall clock after an interval.
 
-        One that is scheduled by `init` goes on after a restart, or stays cancelled.
+        With a start (KIP-1146) the first one is then, or, if that is over, the next one that is
+        whole intervals later. One that is scheduled by `init` goes on after a restart, or stays
+        cancelled.
         """
         if interval_ms < 1:
             raise ValueError("The minimum supported scheduling interval is 1 millisecond.")
-        first = 0 if kind is PunctuationType.STREAM_TIME else self.now_ms() + interval_ms
+        if start_ms is not None and start_ms < 0:
+            raise ValueError("The minimum supported start time is 0, the epoch.")
+        is_by_stream = kind is PunctuationType.STREAM_TIME
+        now_ms = self.stream_time if is_by_stream else self.now_ms()
+        first = 0 if is_by_stream else now_ms + interval_ms
+        if start_ms is not None:
+            first = start_ms if start_ms >= now_ms else _next(start_ms, interval_ms, now_ms)
         made = Punctuation(name, interval_ms, kind, callback, first)
         self._punctuations.append(made)
         if self._is_starting:
@@ -383,27 +434,33 @@ class Task:
         topic = node.topic
         if not isinstance(topic, str):
             topic = topic(record.key, record.value, self._record_context(record))
-        partition = self._partition(node, topic, record, key)
-        emitted = RawRecord(topic, key, value, record.timestamp, record.headers, partition)
-        self._environment.emit(emitted)
+        partitions = self._partitions(node, topic, record, key)
+        if not partitions:
+            self.drop(node, "the partitioner has chosen no partition")
+        for partition in partitions:
+            emitted = RawRecord(topic, key, value, record.timestamp, record.headers, partition)
+            self._environment.emit(emitted)
 
     def _record_context(self, record: Record) -> RecordContext:
         place = self.metadata or RecordMetadata("", -1, -1)
         return RecordContext(*place, record.timestamp, record.headers)
 
-    def _partition(
+    def _partitions(
         self, node: SinkNode, topic: str, record: Record, key: bytes | None
-    ) -> int | None:
+    ) -> Collection[int | None]:
+        """Return where a record goes; None is left to the producer."""
         count = self._environment.partitions.get(topic)
         if count is None:
-            return None
+            return (None,)
         if node.partitioner is not None:
-            return node.partitioner(topic, record.key, record.value, count)
-        if isinstance(record.key, Windowed) and key is not None:
+            chosen = node.partitioner(topic, record.key, record.value, count)
+            if chosen is not None:
+                return (chosen,) if isinstance(chosen, int) else chosen
+        elif isinstance(record.key, Windowed) and key is not None:
             # as Kafka: all windows of a key lie in its partition
             width = 8 if (node.key is None or node.key.name.startswith("time")) else 16
-            return partition_for(key[:-width], count)
-        return None if key is None else partition_for(key, count)
+            key = key[:-width]
+        return (None if key is None else partition_for(key, count),)
 
     def _handle(
         self,
@@ -435,7 +492,6 @@ class Task:
         due = [one for one in self._punctuations if one.kind is kind and one.next_ms <= now_ms]
         for one in sorted(due, key=lambda each: each.next_ms):
             if not one.is_cancelled:
-                missed = (now_ms - one.next_ms) // one.interval_ms
-                one.next_ms += (missed + 1) * one.interval_ms
+                one.next_ms = _next(one.next_ms, one.interval_ms, now_ms)
                 self._call(one, now_ms)
         self._punctuations = [one for one in self._punctuations if not one.is_cancelled]

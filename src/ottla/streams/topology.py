@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 from ottla.streams.config import StreamsConfig
 from ottla.streams.errors import TopologyException
 from ottla.streams.processor import Processor
+from ottla.streams.settings import EARLIEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ottla.streams.serdes import Serde
-    from ottla.streams.settings import StoreSpec
+    from ottla.streams.settings import AutoOffsetReset, Partitioner, StoreSpec
 
 
 @dataclass
@@ -37,6 +38,7 @@ class SourceNode(Node):
     value: Serde | None = None
     timestamp_extractor: Callable[..., int] | None = None
     is_global: bool = False
+    offset_reset_policy: AutoOffsetReset | None = None
 
 
 @dataclass
@@ -66,7 +68,7 @@ class SinkNode(Node):
     topic: str | Callable[..., str] = ""
     key: Serde | None = None
     value: Serde | None = None
-    partitioner: Callable[..., int] | None = None
+    partitioner: Partitioner | None = None
 
 
 @dataclass
@@ -136,6 +138,43 @@ class Topology:
                 f"A different StateStore has already been added with the name {spec.name}"
             )
         return self.connect_processor_and_state_stores_each(processors, spec.name)
+
+    def add_global_store(
+        self,
+        spec: StoreSpec,
+        topic: str,
+        supplier: Any,
+        *,
+        source: str,
+        processor: str,
+        **options: Any,
+    ) -> Topology:
+        """Fill a store from a topic by a processor of one's own, in every task.
+
+        The options are those of `add_source`.
+        """
+        self.add_source(source, topic, is_global=True, **options)
+        self.add_processor(processor, supplier, source)
+        return self.add_state_store(spec, processor)
+
+    def add_read_only_state_store(
+        self,
+        spec: StoreSpec,
+        topic: str,
+        supplier: Any,
+        *,
+        source: str,
+        processor: str,
+        **options: Any,
+    ) -> Topology:
+        """Fill a store from a topic by a processor of one's own; others only read it (KIP-813).
+
+        Each task has the rows of its partition: connect it with processors whose keys lie alike.
+        The topic is read from its beginning. The options are those of `add_source`.
+        """
+        self.add_source(source, topic, offset_reset_policy=EARLIEST, **options)
+        self.add_processor(processor, supplier, source)
+        return self.add_state_store(spec, processor)
 
     def connect_processor_and_state_stores(self, processor: str, *stores: str) -> Topology:
         """Give a processor access to stores."""
@@ -227,6 +266,7 @@ class Topology:
         for parent in node.parents:
             if parent not in self.nodes:
                 raise TopologyException(f"Predecessor processor {parent} is not added yet.")
+        node.parents = list(dict.fromkeys(node.parents))
         self.nodes[node.name] = node
         return self
 

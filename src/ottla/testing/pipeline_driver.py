@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ottla.streams.errors import StreamsException
-from ottla.streams.records import RawRecord, Record
+from ottla.streams.records import RawRecord, Record, TaskId
 from ottla.streams.stores.backend import MemoryBackend
 from ottla.streams.task import Task, TaskEnvironment, nodes_of_task
 
@@ -87,7 +87,8 @@ class PipelineDriver:
         self.now_ms = now_ms
         self._pending: deque[RawRecord] = deque()
         self._written: dict[str, deque[RawRecord]] = {}
-        self._partitions = dict.fromkeys(topology.internal_topics, 1)
+        named = [one.topic for one in topology.sinks() if isinstance(one.topic, str)]
+        self._partitions = dict.fromkeys([*topology.internal_topics, *named], 1)
         self._offsets: dict[str, int] = {}
         self._backends: dict[tuple[int, str], MemoryBackend] = {}
         self._parts = [one for one in topology.sub_topologies() if one.sources()]
@@ -179,7 +180,12 @@ class PipelineDriver:
             return self._backends.setdefault((part.number, name), MemoryBackend())
 
         environment = TaskEnvironment(
-            self.topology.config, backend, self._emit, lambda: self.now_ms, self._partitions
+            self.topology.config,
+            backend,
+            self._emit,
+            lambda: self.now_ms,
+            self._partitions,
+            task_id=TaskId(part.number, 0),
         )
         nodes = part.nodes if part.is_global else nodes_of_task(self.topology, part)
         return Task(self.topology, nodes, environment)

@@ -105,7 +105,8 @@ def run_combined(plan: StagePlan, batches: Given) -> tuple[list[RawRecord], int]
         own = [one["key"] for one in rows_out if one["topic"] == "out"]
         assert len(own) == len(set(own))
         found += [
-            RawRecord(one["topic"], one["key"], one["value"], one["timestamp"]) for one in rows_out
+            RawRecord(one["topic"], one["key"], one["value"], one["timestamp"], partition=0)
+            for one in rows_out
         ]
     return found, count
 

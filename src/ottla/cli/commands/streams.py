@@ -33,10 +33,13 @@ Examples:
   ottla streams describe app.py --svg app.svg
   ottla streams run app.py --bootstrap-server localhost:9092 --checkpoint app-checkpoint
   ottla streams query app.py --checkpoint app-checkpoint --store counts
+  ottla streams query app.py --checkpoint app-checkpoint --store counts --from a --to f --limit 20
 \b
 app.py has a name `topology` or `builder`.
 """
 _YARN_FILES = "spark.yarn.dist.files"
+_FROM_TIME = "Only windows that start at or after this time; sessions that end at or after it."
+_TO_TIME = "Only windows and sessions that start at or before this time."
 _PROGRAM = click.argument("program", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 
 
@@ -65,22 +68,47 @@ def describe(program: Path, svg: Path | None) -> None:
 @click.option("--store", required=True, help="Name of the store (Materialized(name=…)).")
 @click.option("--key", help="Only the entries of this key.")
 @click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark.")
+@click.option("--from", "first", metavar="KEY", help="Only keys from this one on, by their bytes.")
+@click.option("--to", "last", metavar="KEY", help="Only keys up to this one, which is included.")
+@click.option("--prefix", metavar="TEXT", help="Only keys that start so.")
+@click.option("--from-time", "first_ms", type=int, metavar="MS", help=_FROM_TIME)
+@click.option("--to-time", "last_ms", type=int, metavar="MS", help=_TO_TIME)
+@click.option(
+    "--as-of", "as_of_ms", type=int, metavar="MS", help="Of a versioned store: as of then."
+)
+@click.option("--reverse", is_flag=True, help="The last entry first.")
+@click.option("--limit", type=click.IntRange(0), help="Only so many entries.")
+@click.option("--count", "counts", is_flag=True, help="Print the number of entries.")
 def query(
-    program: Path, checkpoint: str, store: str, key: str | None, conf: tuple[str, ...]
+    program: Path,
+    checkpoint: str,
+    store: str,
+    *,
+    conf: tuple[str, ...],
+    counts: bool,
+    **given: Any,
 ) -> None:
-    """Print the entries of a store as of the last committed micro-batch, one in a line."""
+    """Print the entries of a store as of the last committed micro-batch, one in a line.
+
+    By the bytes of their keys, windows and sessions by their start. Keys that are no text are given
+    in JSON.
+    """
     from ottla.errors import OttlaError
     from ottla.spark.jvm.local_session import session, stop
     from ottla.streams.queries import query_store
+    from ottla.streams.selection import StoreSelection, select
 
     topology = load_topology(program)
     settings = dict(setting("--conf", one) for one in conf)
     spark = session("ottla streams query", master="local[1]", config=settings)
     try:
         found = query_store(topology, checkpoint, store, spark)
-        for name, value in found.all():
-            if key is None or str(getattr(name, "key", name)) == key:
-                click.echo(f"{_text(name)}\t{_text(value)}")
+        serde = topology.stores[store].key or topology.config.default_key_serde
+        entries = list(select(found, serde, StoreSelection(**given)))
+        for name, value in () if counts else entries:
+            click.echo(f"{_text(name)}\t{_text(value)}")
+        if counts:
+            click.echo(len(entries))
     except OttlaError as error:
         raise click.ClickException(str(error)) from error
     finally:

@@ -27,13 +27,15 @@ class StreamsBuilder:
 
     def __init__(self, config: StreamsConfig | None = None) -> None:
         self._graph = Graph(config or StreamsConfig())
+        self._streams: dict[frozenset[str], tuple[str, Consumed]] = {}
+        """The sources of streams by their topics."""
 
     def stream(self, *topics: str, consumed: Consumed | None = None) -> KStream:
         """Return the records of topics."""
         if not topics or not all(isinstance(one, str) for one in topics):
             raise TypeError(f"stream takes names of topics: stream('a', 'b'), not {topics!r}")
         consumed = consumed or Consumed()
-        name = self._source(topics, consumed)
+        name = self._stream_source(topics, consumed)
         return KStream(self._graph, self._typed(name, consumed))
 
     def table(
@@ -103,6 +105,33 @@ class StreamsBuilder:
         key = consumed.key or config.default_key_serde
         return Typed(name, key, consumed.value or config.default_value_serde)
 
+    def _stream_source(self, topics: tuple[str, ...], consumed: Consumed) -> str:
+        """Return the source of a stream: that of a former one of the same topics, as in Kafka."""
+        graph = self._graph
+        former = self._streams.get(frozenset(topics))
+        if former is None:
+            name = self._source(topics, consumed)
+            self._streams[frozenset(topics)] = (name, consumed)
+            return name
+        graph.suffixed(consumed.name, "", "KSTREAM-SOURCE-")  # its number is counted
+        self._check_same(former[1], consumed)
+        return former[0]
+
+    def _check_same(self, former: Consumed, consumed: Consumed) -> None:
+        """Raise TopologyException where two streams of the same topics read them differently."""
+        if former.offset_reset_policy != consumed.offset_reset_policy:
+            text = "Can't configure different offset reset policies on the same input topic(s)"
+            raise TopologyException(text)
+        old, new = self._typed("", former), self._typed("", consumed)
+        for one, other in ((old.key, new.key), (old.value, new.value)):
+            if (one.name, one.schema) != (other.name, other.schema):
+                text = f"Two streams of the same topics have serdes {one.name} and {other.name}"
+                raise TopologyException(text)
+        if former.timestamp_extractor != consumed.timestamp_extractor:
+            raise TopologyException(
+                "Two streams of the same topics have other timestamp extractors"
+            )
+
     def _source(
         self,
         topics: tuple[str, ...],
@@ -121,5 +150,6 @@ class StreamsBuilder:
             timestamp_extractor=consumed.timestamp_extractor
             or self._graph.config.default_timestamp_extractor,
             is_global=is_global,
+            offset_reset_policy=consumed.offset_reset_policy,
         )
         return name

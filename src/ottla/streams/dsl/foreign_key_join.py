@@ -5,6 +5,7 @@ Kafka: kstream.internals.KTableImpl.doJoinOnForeignKey.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from ottla.streams.processors.foreign_key import (
@@ -17,13 +18,14 @@ from ottla.streams.processors.foreign_key import (
     subscription_serde,
 )
 from ottla.streams.serdes import Serdes
-from ottla.streams.settings import StoreSpec
+from ottla.streams.settings import StoreSpec, TableJoined
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.streams.dsl.table import KTable
     from ottla.streams.processor import Processor
+    from ottla.streams.settings import Partitioner
 
 _REGISTRATION = "KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-"
 _RESPONSE = "KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-"
@@ -38,11 +40,11 @@ def join_by_foreign_key(
     joiner: Callable[[Any, Any], Any],
     foreign_key: Callable[[Any, Any], Any],
     *,
-    name: str | None,
+    given: TableJoined,
     is_left: bool,
 ) -> str:
     """Add the nodes of a join; return the name of the one that has the results."""
-    graph, topology = left.graph, left.graph.topology
+    graph, topology, name = left.graph, left.graph.topology, given.name
     topic = graph.suffixed(name, "-subscription-registration", _REGISTRATION) + "-topic"
     topology.internal_topics[topic] = None
     subscribe = graph.suffixed(name, "-subscription-registration-processor", _REGISTRATION)
@@ -52,7 +54,14 @@ def join_by_foreign_key(
     )
     graph.add(subscribe, processor, left.node)
     sink = graph.suffixed(name, "-subscription-registration-sink", "KTABLE-SINK-")
-    topology.add_sink(sink, topic, subscribe, key=right.key_serde, value=subscription_serde())
+    topology.add_sink(
+        sink,
+        topic,
+        subscribe,
+        key=right.key_serde,
+        value=subscription_serde(),
+        partitioner=_by_key(given.other_partitioner, lambda key: key),
+    )
     source = graph.suffixed(name, "-subscription-registration-source", "KTABLE-SOURCE-")
     topology.add_source(source, topic, key=right.key_serde, value=subscription_serde())
     made = graph.suffixed(name, "-subscription-store", _STORE)
@@ -71,8 +80,15 @@ def join_by_foreign_key(
     topology.internal_topics[topic] = None
     sink = graph.suffixed(name, "-subscription-response-sink", "KTABLE-SINK-")
     key, value = Serdes.bytes(), answer_serde()
+    chosen = _by_key(given.partitioner, left.key_serde.deserialize)
     topology.add_sink(
-        sink, topic, answer, answer_all, key=key, value=value, partitioner=_partition_of_row
+        sink,
+        topic,
+        answer,
+        answer_all,
+        key=key,
+        value=value,
+        partitioner=chosen or _partition_of_row,
     )
     source = graph.suffixed(name, "-subscription-response-source", "KTABLE-SOURCE-")
     topology.add_source(source, topic, key=key, value=value)
@@ -82,6 +98,23 @@ def join_by_foreign_key(
     processor = JoinAnswer(view, joiner, types, is_left=is_left)
     graph.add(resolver, processor, source, stores=view.stores())
     return resolver
+
+
+def _by_key(partitioner: Partitioner | None, key_of: Callable[[Any], Any]) -> Partitioner | None:
+    """Return a partitioner of internal records, whose values it does not get.
+
+    It raises ValueError for several partitions or none: each row has one answer.
+    """
+    if partitioner is None:
+        return None
+
+    def chosen(topic: str, key: Any, _value: Any, count: int) -> int | Collection[int] | None:
+        found = partitioner(topic, key_of(key), None, count)
+        if isinstance(found, Collection) and len(found) != 1:
+            raise ValueError("a partitioner of a foreign-key join must choose one partition")
+        return found
+
+    return chosen
 
 
 def _partition_of_row(_topic: str, _key: Any, value: Any, _count: int) -> int:

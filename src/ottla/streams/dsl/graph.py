@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ottla.streams.config import StreamsConfig
     from ottla.streams.processor import Processor
     from ottla.streams.serdes import Serde
-    from ottla.streams.settings import StoreSpec
+    from ottla.streams.settings import Partitioner, StoreSpec
 
 _GENERATED = re.compile(r"KSTREAM.*-[0-9]{10}")
 
@@ -67,7 +67,7 @@ class Graph:
         prefix: str,
         *,
         partitions: int | None = None,
-        partitioner: Callable[[str, Any, Any, int], int] | None = None,
+        partitioner: Partitioner | None = None,
         keeps_null_keys: bool = False,
     ) -> str:
         """Write a stream to an internal topic and read it again; return the new source's name.

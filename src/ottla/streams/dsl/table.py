@@ -260,9 +260,9 @@ class KTable(Part):
 
         other.send_old_values()
         self.send_old_values()
-        name = (table_joined or TableJoined()).name
-        made = join_by_foreign_key(self, other, joiner, foreign_key, name=name, is_left=is_left)
-        given = materialized or Materialized()
+        joined = table_joined or TableJoined()
+        made = join_by_foreign_key(self, other, joiner, foreign_key, given=joined, is_left=is_left)
+        name, given = joined.name, materialized or Materialized()
         result = self.graph.suffixed(name, "-result", "KTABLE-FK-JOIN-OUTPUT-")
         store = given.name or self.graph.store_name("KTABLE-FK-JOIN-OUTPUT-")
         key = given.key or self.key_serde

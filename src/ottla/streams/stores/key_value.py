@@ -80,9 +80,10 @@ class KeyValueStore:
         for key, value in entries:
             self.put(key, value)
 
-    def prefix_scan(self, prefix: bytes) -> Iterator[tuple[Any, Any]]:
-        """Yield the entries whose key's bytes start with a prefix."""
-        for key, value in self._backend.items(prefix, end_of_prefix(prefix)):
+    def prefix_scan(self, prefix: Any, serde: Serde | None = None) -> Iterator[tuple[Any, Any]]:
+        """Yield the entries whose key's bytes start with a prefix, or with what a serde writes."""
+        data: bytes = prefix if serde is None else key_bytes(serde, prefix)
+        for key, value in self._backend.items(data, end_of_prefix(data)):
             yield self._key.deserialize(key), self._read(value)
 
     def approximate_num_entries(self) -> int:

@@ -6,7 +6,7 @@ Kafka: org.apache.kafka.streams.state.StoreBuilder.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.streams.stores.key_value import KeyValueStore, TimestampedKeyValueStore
 from ottla.streams.stores.session import SessionStore
@@ -19,6 +19,14 @@ if TYPE_CHECKING:
     from ottla.streams.stores.backend import Backend
 
 
+STORE_KINDS: Final[dict[str, Any]] = {
+    "key-value": KeyValueStore,
+    "window": WindowStore,
+    "session": SessionStore,
+    "versioned": VersionedStore,
+}
+
+
 def open_store(spec: StoreSpec, backend: Backend, config: StreamsConfig) -> Any:
     """Return the store of a definition; serdes that it does not name are the application's."""
     key = spec.key or config.default_key_serde
@@ -27,5 +35,4 @@ def open_store(spec: StoreSpec, backend: Backend, config: StreamsConfig) -> Any:
         kind = TimestampedKeyValueStore if spec.has_timestamps else KeyValueStore
         return kind(backend, key, value)
     full = replace(spec, key=key, value=value)
-    kinds = {"window": WindowStore, "session": SessionStore, "versioned": VersionedStore}
-    return kinds[spec.kind](backend, full)
+    return STORE_KINDS[spec.kind](backend, full)

@@ -74,11 +74,29 @@ class SessionStore:
 
     def fetch_keys(self, first_key: Any, last_key: Any) -> Iterator[tuple[Windowed, Any]]:
         """Yield the sessions of a range of keys by their bytes, both included; None is no limit."""
+        return self.find_sessions_of_keys(first_key, last_key, 0, 2**62)
+
+    def backward_fetch_keys(self, first_key: Any, last_key: Any) -> Iterator[tuple[Windowed, Any]]:
+        """Yield what `fetch_keys` does, from the last key and session to the first."""
+        yield from reversed(list(self.fetch_keys(first_key, last_key)))
+
+    def find_sessions_of_keys(
+        self, first_key: Any, last_key: Any, earliest_end: int, latest_start: int
+    ) -> Iterator[tuple[Windowed, Any]]:
+        """Yield the sessions of a range of keys that overlap a span, by key and end."""
         low = b"" if first_key is None else key_bytes(self._key, first_key)
         high = None if last_key is None else key_bytes(self._key, last_key)
         for place in self._places():
             if low <= place[1:] and (high is None or place[1:] <= high):
-                yield from self.fetch(self._key.deserialize(place[1:]))
+                key = self._key.deserialize(place[1:])
+                yield from self.find_sessions(key, earliest_end, latest_start)
+
+    def backward_find_sessions_of_keys(
+        self, first_key: Any, last_key: Any, earliest_end: int, latest_start: int
+    ) -> Iterator[tuple[Windowed, Any]]:
+        """Yield what `find_sessions_of_keys` does, from the last to the first."""
+        found = self.find_sessions_of_keys(first_key, last_key, earliest_end, latest_start)
+        yield from reversed(list(found))
 
     def backward_fetch(self, key: Any) -> Iterator[tuple[Windowed, Any]]:
         """Yield all sessions of a key, the latest first."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.streams.records import ValueAndTimestamp
+from ottla.streams.records import ValueAndTimestamp, VersionedRecord
 from ottla.streams.serdes import LONG
 from ottla.streams.stores.backend import EntryLists
 from ottla.streams.stores.key_value import key_bytes
@@ -72,18 +72,34 @@ class VersionedStore:
             return None
         return ValueAndTimestamp(self._value.deserialize(valid[-1][2]), valid[-1][0])
 
+    def versions(
+        self, key: Any, first: int | None = None, last: int | None = None
+    ) -> Iterator[VersionedRecord]:
+        """Yield the versions of a key that are valid within a span, by time; None is no limit.
+
+        ValueError for a span that ends before it begins.
+        """
+        if first is not None and last is not None and first > last:
+            raise ValueError(f"the span from {first} to {last} ends before it begins")
+        listed = self._lists.get(self._place(key))
+        for number, (start, kind, data) in enumerate(listed, start=1):
+            end = listed[number][0] if number < len(listed) else None
+            ended = first is not None and end is not None and end <= first
+            if kind == _VALUE and not ended and (last is None or start <= last):
+                yield VersionedRecord(self._value.deserialize(data), start, end)
+
     def delete(self, key: Any, timestamp: int) -> ValueAndTimestamp | None:
         """Add a version without a value; return the one that was valid at its time."""
         found = self.get(key, timestamp)
         self.put(key, None, timestamp)
         return found
 
-    def all(self) -> Iterator[tuple[Any, ValueAndTimestamp]]:
-        """Yield the latest version of all keys."""
+    def all(self, as_of: int | None = None) -> Iterator[tuple[Any, ValueAndTimestamp]]:
+        """Yield the latest version of all keys, or the one that is valid at a time."""
         for place in self._lists.keys():  # noqa: SIM118 - a method
             if place[:1] == _KEY:
                 key = self._key.deserialize(place[1:])
-                found = self.get(key)
+                found = self.get(key, as_of)
                 if found is not None:
                     yield key, found
 

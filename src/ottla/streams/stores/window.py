@@ -104,6 +104,12 @@ class WindowStore:
             if low <= data and (high is None or data <= high):
                 yield windowed, value
 
+    def backward_fetch_keys(
+        self, first_key: Any, last_key: Any, first: int, last: int
+    ) -> Iterator[tuple[Windowed, Any]]:
+        """Yield what `fetch_keys` does, the latest first."""
+        yield from reversed(list(self.fetch_keys(first_key, last_key, first, last)))
+
     def backward_fetch(self, key: Any, first: int, last: int) -> Iterator[tuple[int, Any]]:
         """Yield what `fetch` does, the latest first."""
         yield from reversed(list(self.fetch(key, first, last)))

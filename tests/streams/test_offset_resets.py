@@ -1,0 +1,164 @@
+"""Where a new application starts to read, by source (KIP-1106)."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from ottla.clients.consumer.offsets import OffsetAndMetadata, OffsetAndTimestamp
+from ottla.errors import ErrorCode, KafkaError
+from ottla.spark.checkpoint import Checkpoint
+from ottla.streams import (
+    AutoOffsetReset,
+    Consumed,
+    Serdes,
+    StreamsBuilder,
+    StreamsConfig,
+    StreamsException,
+    TopologyException,
+)
+from ottla.streams.checkpoints import check_topology
+from ottla.streams.offset_reset import STARTS_FILE, Start, check_options, starting_offsets
+from ottla.streams.stages import plan_stages
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from ottla.clients.admin.blocking import Admin
+    from ottla.streams.stages import StagePlan
+
+NOW_MS = 100_000
+LATEST, NONE = AutoOffsetReset.latest(), AutoOffsetReset.none()
+
+
+class Offsets:
+    """The offsets of a cluster: 10 is the end, 7 the first one of a time, which is not too late."""
+
+    def __init__(self, committed: dict[TopicPartition, int] | None = None, end: int = 10) -> None:
+        self.end, self.committed = end, committed or {}
+
+    def list_offsets(
+        self, timestamps: Mapping[TopicPartition, int], *, read_committed: bool
+    ) -> dict[TopicPartition, OffsetAndTimestamp | KafkaError]:
+        """Return offsets by time."""
+        assert read_committed
+        known = {-1: self.end, NOW_MS - 5_000: 7, NOW_MS: -1}
+        return {
+            place: OffsetAndTimestamp(known[time], time)
+            if place.topic != "gone"
+            else KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            for place, time in timestamps.items()
+        }
+
+    def list_group_offsets(
+        self, group: str, places: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Return committed offsets."""
+        assert group == "app"
+        found = self.committed
+        return {one: OffsetAndMetadata(found[one]) if one in found else None for one in places}
+
+
+def plan(**policies: AutoOffsetReset | None) -> StagePlan:
+    """Return a plan of streams of two partitions each, and a global table."""
+    builder = StreamsBuilder(StreamsConfig("app", Serdes.string(), Serdes.string()))
+    for topic, policy in policies.items():
+        builder.stream(topic, consumed=Consumed(offset_reset_policy=policy)).to("out")
+    builder.global_table("global", consumed=Consumed(offset_reset_policy=LATEST))
+    made = plan_stages(builder.build())
+    made.spread({**dict.fromkeys(policies, 2), "global": 1})
+    return made
+
+
+def option(
+    made: StagePlan, checkpoint: Path, offsets: Offsets | None = None, **given: str
+) -> dict[str, Any] | str:
+    """Return the option for Spark's source."""
+    start = Start(given, Checkpoint(str(checkpoint)), "app", NOW_MS)
+    found = starting_offsets(made, cast("Admin", offsets or Offsets()), start)
+    return cast("dict[str, Any]", json.loads(found)) if "{" in found else found
+
+
+def test_each_topic_has_its_start(tmp_path: Path) -> None:
+    """A global table is read from its beginning; a time after the last record is the end."""
+    kept, late = AutoOffsetReset.by_duration(5_000), AutoOffsetReset.by_duration(0)
+    made = plan(a=None, b=LATEST, c=kept, d=late, e=NONE, f=AutoOffsetReset.earliest())
+    committed = {TopicPartition("e", 0): 3, TopicPartition("e", 1): 4}
+    assert option(made, tmp_path, Offsets(committed)) == {
+        "a": {"0": -2, "1": -2},
+        "b": {"0": 10, "1": 10},
+        "c": {"0": 7, "1": 7},
+        "d": {"0": 10, "1": 10},
+        "e": {"0": 3, "1": 4},
+        "f": {"0": -2, "1": -2},
+        "global": {"0": -2},
+    }
+
+
+def test_the_option_for_all_topics_is_the_default(tmp_path: Path) -> None:
+    """As Kafka's auto.offset.reset: a source's own policy comes first."""
+    assert option(plan(a=None), tmp_path) == "earliest"
+    made = plan(a=None, b=AutoOffsetReset.earliest())
+    found = option(made, tmp_path, StartingOffsets="latest")
+    assert found == {"a": {"0": 10, "1": 10}, "b": {"0": -2, "1": -2}, "global": {"0": -2}}
+    exact = '{"a": {"0": 1, "1": 2}, "global": {"0": 0}}'
+    assert option(plan(a=None), tmp_path, startingOffsets=exact) == json.loads(exact)
+    assert option(plan(a=None), tmp_path, startingOffsets="group") == "group"
+    with pytest.raises(StreamsException, match="startingOffsets is for all topics, but a have"):
+        option(plan(a=LATEST), tmp_path, startingOffsets=exact)
+    with pytest.raises(StreamsException, match="startingTimestamp is for all topics, but a have"):
+        check_options(plan(a=LATEST), {"startingtimestamp": "1"})
+    check_options(plan(a=None), {"startingTimestamp": "1"})
+
+
+def test_without_a_committed_offset_and_a_policy_the_start_is_refused(tmp_path: Path) -> None:
+    """The message is Kafka's, with the topics."""
+    one = {TopicPartition("a", 0): 3}
+    with pytest.raises(
+        StreamsException, match=r"No valid committed offset found for input \['a'\]"
+    ):
+        option(plan(a=NONE, b=None), tmp_path, Offsets(one))
+    with pytest.raises(KafkaError, match="does not host this topic-partition"):
+        option(plan(gone=LATEST), tmp_path)
+
+
+def test_a_repeated_first_micro_batch_starts_as_before(tmp_path: Path) -> None:
+    """The end of the topic has moved meanwhile: what lies between was lost."""
+    first = option(plan(a=LATEST), tmp_path)
+    assert option(plan(a=LATEST), tmp_path, Offsets(end=20)) == first  # nothing was read yet
+    changed = option(plan(a=AutoOffsetReset.by_duration(5_000)), tmp_path)
+    assert changed == {"a": {"0": 7, "1": 7}, "global": {"0": -2}}
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").write_text("v1\n{}\n{}")
+    assert option(plan(a=LATEST), tmp_path, Offsets(end=20)) == changed
+    (tmp_path / STARTS_FILE).unlink()
+    assert option(plan(a=LATEST), tmp_path) == "earliest"  # an old checkpoint: Spark has its own
+
+
+def test_a_changed_policy_does_not_refuse_a_checkpoint(tmp_path: Path) -> None:
+    """It means nothing for what has started."""
+    check_topology(Checkpoint(str(tmp_path)), plan(a=LATEST).topology)
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").write_text("v1\n{}\n{}")
+    check_topology(Checkpoint(str(tmp_path)), plan(a=NONE).topology)
+
+
+def test_streams_of_one_topic_are_read_once() -> None:
+    """As in Kafka Streams, where both have one source; it must be read in one way."""
+    builder = StreamsBuilder()
+    for suffix in ("1", "2"):
+        builder.stream("in").map_values(lambda value, suffix=suffix: value + suffix).to("out")
+    sources = [one for one in builder.build().describe().splitlines() if "Source: " in one]
+    assert sources == ["    Source: KSTREAM-SOURCE-0000000000 (topics: [in])"]
+    with pytest.raises(TopologyException, match="different offset reset policies"):
+        builder.stream("in", consumed=Consumed(offset_reset_policy=LATEST))
+    with pytest.raises(TopologyException, match="serdes json and string"):
+        builder.stream("in", consumed=Consumed(value=Serdes.string()))
+    with pytest.raises(TopologyException, match="other timestamp extractors"):
+        builder.stream("in", consumed=Consumed(timestamp_extractor=lambda _record, _time: 1))
+    with pytest.raises(ValueError, match="-1 ms is negative"):
+        AutoOffsetReset.by_duration(-1)
