@@ -23,6 +23,8 @@ public class NamedTopologies {
         m.repartition(Repartitioned.<String,String>as("again").withNumberOfPartitions(3)).toTable(Named.as("tabled"), Materialized.as("tabled-store"));
         m.toTable(Named.as("tabled2"));
         m.foreach((k, v) -> {}, Named.as("each"));
+        m.print(Printed.<String,String>toSysOut().withName("printer"));
+        m.print(Printed.<String,String>toSysOut());
         show("stateless", b);
 
         b = new StreamsBuilder();

@@ -85,6 +85,8 @@ def stateless(builder: StreamsBuilder) -> None:
     again.to_table(name="tabled", materialized=Materialized("tabled-store"))
     it.to_table(name="tabled2")
     it.foreach(first, name="each")
+    it.print(name="printer")
+    it.print()
 
 
 def stream_joins(builder: StreamsBuilder) -> None:

@@ -412,3 +412,18 @@ def test_a_stream_waits_for_late_rows_of_a_table() -> None:
         assert out.read_pairs() == [("a", "late0")]
     with pytest.raises(ValueError, match="KTable must be versioned to use a grace period"):
         builder.stream("s").join(builder.table("u"), both, joined=joined)
+
+
+def test_records_are_printed_after_a_label(capsys: pytest.CaptureFixture[str]) -> None:
+    """In the form of Kafka's `Printed`; the default is the name of the stream's node."""
+    builder = StreamsBuilder(CONFIG)
+    stream = builder.stream("in")
+    stream.print("seen")
+    stream.print()
+    pairs(builder, ("in", "a", "x", 1), ("in", None, None, 2))
+    assert capsys.readouterr().out.splitlines() == [
+        "[seen]: a, x",
+        "[KSTREAM-SOURCE-0000000000]: a, x",
+        "[seen]: null, null",
+        "[KSTREAM-SOURCE-0000000000]: null, null",
+    ]

@@ -24,6 +24,7 @@ from ottla.streams.processors.stateless import (
     MapValues,
     PassThrough,
     Peek,
+    printing,
 )
 from ottla.streams.processors.suppress import buffer_serde
 from ottla.streams.processors.table_joins import StreamTableJoin, WaitingStreamTableJoin
@@ -150,6 +151,14 @@ class KStream(Part):
         """Call a function for each record, and end the stream here."""
         self._then("KSTREAM-FOREACH-", Peek(action, forwards=False), name)
 
+    def print(self, label: str | None = None, *, name: str | None = None) -> None:
+        """Print each record after a label, the node's name by default, and end the stream here.
+
+        On Spark it is in the output of the workers.
+        """
+        made = Peek(printing(label or self.node), forwards=False)
+        self._then("KSTREAM-PRINTER-", made, name)
+
     def merge(self, other: KStream, *, name: str | None = None) -> KStream:
         """Return the records of both streams."""
         made = self.graph.name("KSTREAM-MERGE-", name)
@@ -167,7 +176,7 @@ class KStream(Part):
     def repartition(self, repartitioned: Repartitioned | None = None) -> KStream:
         """Write the stream to an internal topic by its key, and read it again."""
         given = repartitioned or Repartitioned()
-        name = self.graph.name("KSTREAM-REPARTITION-", given.name)
+        name = given.name or self.graph.name("KSTREAM-REPARTITION-")  # Kafka counts no given one
         key, value = given.key or self.key_serde, given.value or self.value_serde
         output = Typed(self.node, key, value)
         source = self.graph.repartition(

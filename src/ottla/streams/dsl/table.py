@@ -49,6 +49,11 @@ class GlobalKTable(NamedTuple):
     key_serde: Serde
     value_serde: Serde
 
+    @property
+    def queryable_store_name(self) -> str:
+        """The name of the store."""
+        return self.store
+
 
 @dataclass
 class Rows:

@@ -1,11 +1,12 @@
 """Processors without state: filter, map, flat map, branch, merge.
 
 Kafka: kstream.internals.{KStreamFilter, KStreamMap, KStreamMapValues, KStreamFlatMap,
-KStreamFlatMapValues, KStreamBranch, KStreamPeek, PassThrough}.
+KStreamFlatMapValues, KStreamBranch, KStreamPeek, PrintForeachAction, PassThrough}.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from ottla.streams.processor import Processor
@@ -85,6 +86,15 @@ class Peek(Processor):
         self._action(record.key, record.value)
         if self._forwards:
             self.context.forward(record)
+
+
+def printing(label: str) -> Callable[[Any, Any], object]:
+    """Return a function that prints a record as Kafka's `Printed` does."""
+
+    def text(value: Any) -> str:
+        return "null" if value is None else str(value)
+
+    return lambda key, value: sys.stdout.write(f"[{label}]: {text(key)}, {text(value)}\n")
 
 
 class PassThrough(Processor):
