@@ -84,3 +84,22 @@ def test_a_broker_that_is_silent_after_a_stall_of_the_controller_is_fenced() -> 
         assert await _ever_fenced(cluster, SESSION_S) == {3}
 
     cluster.run(work())
+
+
+def test_repeated_stalls_of_the_controller_do_not_keep_a_silent_broker() -> None:
+    """Listening after each of them is limited by the time of a session; the other broker stays."""
+    cluster = _cluster(54, 3)
+
+    async def work() -> None:
+        await cluster.start()
+        await asyncio.sleep(3)
+        cluster.pause(3)
+        found: set[int] = set()
+        for _ in range(10):
+            cluster.pause(1)
+            await asyncio.sleep(2.5)
+            cluster.resume(1)
+            found |= await _ever_fenced(cluster, 2)
+        assert found == {3}
+
+    cluster.run(work())

@@ -60,10 +60,13 @@ class Schedule:
         self._fencing: set[int] = set()
         """Brokers with an expired session that are being fenced."""
         self._interval_ms: int = config.broker_heartbeat_interval_ms
+        self._session_ms: int = config.broker_session_timeout_ms
         self._due_ms: int | None = None
         """When the next run is due."""
         self._listens_until_ms = 0
         """No broker is fenced before: this controller was stalled, and heartbeats may wait."""
+        self._listening_limit_ms: int | None = None
+        """The end of a session that began after the first of several stalls, without the others."""
 
     def begin(self, now_ms: int) -> None:
         """Reset all deadlines when this controller becomes active."""
@@ -107,15 +110,23 @@ class Schedule:
         """Listen for two heartbeat intervals after a stall of this process or machine.
 
         Kafka counts a heartbeat when a request thread reads it, however long it then waits in the
-        queue of the controller (BrokerHeartbeatTracker).
+        queue of the controller (BrokerHeartbeatTracker). After repeated stalls it is less, so that
+        a broker is fenced which is silent while this controller runs.
         """
-        if self._due_ms is not None and now_ms - self._due_ms >= self._interval_ms:
-            self._listens_until_ms = now_ms + 2 * self._interval_ms
+        stall_ms = 0 if self._due_ms is None else now_ms - self._due_ms
+        if stall_ms < self._interval_ms:
+            return
+        limit_ms = self._listening_limit_ms
+        limit_ms = now_ms + self._session_ms if limit_ms is None else limit_ms + stall_ms
+        self._listening_limit_ms = limit_ms
+        left_ms = max(limit_ms - now_ms, self._interval_ms // 2)
+        self._listens_until_ms = now_ms + min(left_ms, 2 * self._interval_ms)
 
     def _fence_silent_brokers(self, now_ms: int) -> int | None:
         """Return when the next session ends."""
         if now_ms < self._listens_until_ms:
             return self._listens_until_ms
+        self._listening_limit_ms = None
         runtime, controller = self._runtime, self._runtime.controller
         heartbeats = controller.cluster.heartbeats
         for broker_id in heartbeats.stale(self._watched(), now_ms):
