@@ -57,6 +57,7 @@ def test_the_sink_takes_settings_of_hadoop_as_options() -> None:
     ("location", "expected"),
     [
         ("hdfs:///a/b", "hdfs://ns/a/b"),
+        ("hdfs:/a/b", "hdfs://ns/a/b"),
         ("hdfs://other:1/a", "hdfs://other:1/a"),
         ("/a/b", "hdfs://ns/a/b"),
         ("file:/a", "file:/a"),
@@ -81,14 +82,18 @@ def test_name_nodes() -> None:
 
 
 @contextmanager
-def name_node(answer: dict[str, Any], status: int) -> Iterator[str]:
+def name_node(answer: Any, status: int, location: str | None = None) -> Iterator[str]:
     """Run a NameNode that has one answer; yield its address."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(status)
+            if location is not None:
+                self.send_header("Location", location)
             self.end_headers()
             self.wfile.write(json.dumps(answer).encode())
+
+        do_PUT = do_GET  # noqa: N815 - the name of http.server
 
         def log_message(self, *_: Any) -> None:
             """Write nothing."""
@@ -126,6 +131,50 @@ def test_the_active_name_node_is_asked() -> None:
             files(standby, refusing).names("/checkpoint")
     with pytest.raises(OSError, match=r"http://127\.0\.0\.1:\d+: .*refused"):
         files(standby, active).names("/checkpoint")
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "location"),
+    [
+        ({}, 307, None),
+        ({}, 307, "http://host:port/"),
+        ({}, 307, "ftp://127.0.0.1:1/"),
+        ({}, 301, "http://127.0.0.1:1/"),
+        ("a page of a proxy", 200, None),
+        ({"FileStatuses": None}, 200, None),
+    ],
+)
+def test_a_bad_answer_is_an_error_of_files(answer: Any, status: int, location: str | None) -> None:
+    """Not an empty directory, and none of Python's other errors."""
+    with name_node(answer, status, location) as address:
+        settings = {"dfs.namenode.http-address": address}
+        with pytest.raises(OSError, match=r"HDFS|HTTP 30"):
+            open_files("hdfs://host/checkpoint", settings)[0].names("/checkpoint")
+
+
+def test_a_file_that_was_not_written_is_an_error() -> None:
+    """HDFS names a file missing that another process deletes while it is written."""
+    with name_node(refusal("FileNotFoundException"), 404) as address:
+        files = open_files("hdfs://host/a", {"dfs.namenode.http-address": address})[0]
+        assert files.read("/a/b") is None
+        with pytest.raises(OSError, match="FileNotFoundException: not here"):
+            files.write("/a/b", b"text")
+
+
+@pytest.mark.parametrize("path", ["/a#b", "/a?b", "/a%20b", "/a b"])
+def test_a_path_is_taken_literally(path: str) -> None:
+    """As Hadoop does, whose paths are no URIs."""
+    assert open_files(f"hdfs://host{path}/c", {})[1] == f"{path}/c"
+
+
+def test_a_file_of_settings_that_is_no_xml_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the one line of a checkpoint that cannot be read."""
+    (tmp_path / "core-site.xml").write_text("<configuration>")
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    with pytest.raises(KafkaError, match=r"core-site\.xml: no element found"):
+        Checkpoint(str(tmp_path))
 
 
 @pytest.mark.parametrize(

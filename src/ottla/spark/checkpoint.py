@@ -28,9 +28,9 @@ class Checkpoint:
 
         `settings` are Hadoop's, besides those of HADOOP_CONF_DIR.
         """
-        known = hadoop_settings(settings or {})
-        self.location = qualified(location, known)
         try:
+            known = hadoop_settings(settings or {})
+            self.location = qualified(location, known)
             self._files, root = open_files(self.location, known)
         except (ValueError, OSError) as error:
             raise KafkaError(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import getpass
 import re
 from typing import TYPE_CHECKING, Any, Final, Protocol
-from urllib.parse import urlsplit
 
 import pyarrow.fs as pafs
 
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _S3: Final = re.compile("^s3[an]?://")
+_HDFS_PATH: Final = re.compile("hdfs:(?://)?(/(?!/).*)", re.DOTALL)
 _DEFAULT: Final = "fs.defaultfs"
 _ANONYMOUS: Final = "AnonymousAWSCredentialsProvider"
 
@@ -77,13 +77,14 @@ def open_files(location: str, settings: Mapping[str, str]) -> tuple[Files, str]:
         return ArrowFiles(pafs.LocalFileSystem()), "/" + location.removeprefix("file:").lstrip("/")
     if "://" not in location:
         return ArrowFiles(pafs.LocalFileSystem()), location
-    place = urlsplit(location)
-    if place.scheme == "hdfs":
-        if not place.netloc:
+    scheme, _, place = location.partition("://")  # Hadoop's paths may have ?, # and %
+    authority, _, path = place.partition("/")
+    if scheme == "hdfs":
+        if not authority:
             raise ValueError("give hdfs://HOST:PORT/…, or fs.defaultFS in HADOOP_CONF_DIR")
-        return WebHdfs(place.netloc, settings), place.path
+        return WebHdfs(authority, settings), f"/{path}"
     if _S3.match(location):
-        return ArrowFiles(_s3(place.netloc, settings)), f"{place.netloc}{place.path}"
+        return ArrowFiles(_s3(authority, settings)), place
     files, root = pafs.FileSystem.from_uri(location)
     return ArrowFiles(files), str(root)
 
@@ -96,8 +97,8 @@ def qualified(location: str, settings: Mapping[str, str]) -> str:
     default = settings.get(_DEFAULT, "").rstrip("/")
     if not default.startswith("hdfs://"):
         return location
-    if location.startswith("hdfs:///"):
-        return default + location.removeprefix("hdfs://")
+    if found := _HDFS_PATH.match(location):
+        return default + found[1]
     if "://" in location or location.startswith("file:/"):
         return location
     base = "" if location.startswith("/") else f"/user/{getpass.getuser()}/"

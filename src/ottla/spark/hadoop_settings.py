@@ -25,7 +25,10 @@ _OF_SPARK: Final = "spark.hadoop."
 
 
 def hadoop_settings(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings by lower-cased name; an option comes before a file."""
+    """Return the settings by lower-cased name; an option comes before a file.
+
+    ValueError for a file that is no XML.
+    """
     given = {name.lower(): value for name, value in options.items()}
     return {**_of_files(), **{name: given[name] for name in given if name.startswith(PREFIXES)}}
 
@@ -56,6 +59,9 @@ def _of_files() -> dict[str, str]:
 
 
 def _of_file(path: Path) -> dict[str, str]:
-    root = ET.parse(path).getroot()  # noqa: S314 - the administrator's own file
+    try:
+        root = ET.parse(path).getroot()  # noqa: S314 - the administrator's own file
+    except ET.ParseError as error:
+        raise ValueError(f"{path}: {error}") from error
     pairs = ((one.findtext("name"), one.findtext("value")) for one in root.iter("property"))
     return {name.strip().lower(): (value or "").strip() for name, value in pairs if name}

@@ -56,7 +56,10 @@ class WebHdfs:
         answer = self._call("GET", directory, "LISTSTATUS")
         if answer is None:
             return []
-        return [one["pathSuffix"] for one in json.loads(answer)["FileStatuses"]["FileStatus"]]
+        try:
+            return [one["pathSuffix"] for one in json.loads(answer)["FileStatuses"]["FileStatus"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise OSError(f"no listing of HDFS: {answer[:200]!r}") from error
 
     def read(self, path: str) -> bytes | None:
         """Return what a file holds; None if there is none."""
@@ -69,7 +72,7 @@ class WebHdfs:
     def _call(
         self, method: str, path: str, operation: str, content: bytes = b"", **given: str
     ) -> bytes | None:
-        """Ask the active NameNode; None for a missing file. OSError if none answers."""
+        """Ask the active NameNode; None for a missing file to read. OSError if none answers."""
         query = urlencode({"op": operation, "user.name": self._user, **given})
         target = f"/webhdfs/v1{quote(path)}?{query}"
         failure: OSError | None = None
@@ -77,7 +80,7 @@ class WebHdfs:
             try:
                 return _answer(node, method, target, content)
             except RefusedByHdfs as error:
-                if error.kind == _MISSING:
+                if error.kind == _MISSING and method == "GET":
                     return None
                 if error.kind != _STANDBY:
                     raise
@@ -108,13 +111,23 @@ def _answer(node: NameNode, method: str, target: str, content: bytes) -> bytes:
     """Send a request; a NameNode redirects those for contents to a DataNode."""
     status, headers, body = _exchange(node, method, target, None)
     if status in (302, 307):
-        place = urlsplit(headers["Location"])
-        port = place.port or _PORTS[node.scheme]
-        other = NameNode(place.scheme, place.hostname or node.host, port)
-        status, _, body = _exchange(other, method, f"{place.path}?{place.query}", content)
-    if status >= 400:
+        other, target = _data_node(node.scheme, headers["Location"] or "")
+        status, _, body = _exchange(other, method, target, content)
+    if status >= 300:
         raise _refused(status, body)
     return body
+
+
+def _data_node(scheme: str, location: str) -> tuple[NameNode, str]:
+    """Return where a redirect leads; OSError for another protocol, which may be without TLS."""
+    try:
+        place = urlsplit(location)
+        port = place.port or _PORTS[scheme]
+    except ValueError as error:
+        raise OSError(f"HDFS redirects to no address: {error}") from error
+    if place.scheme != scheme or not place.hostname:
+        raise OSError(f"HDFS redirects to {place.scheme}://{place.netloc}, not to {scheme}")
+    return NameNode(scheme, place.hostname, port), f"{place.path}?{place.query}"
 
 
 def _exchange(
