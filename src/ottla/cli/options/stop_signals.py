@@ -68,8 +68,9 @@ class StopSignals:
         _set_alarm(_AGAIN_S, _AGAIN_S)
         raise KeyboardInterrupt
 
-    def _interrupt(self, _number: int, _frame: FrameType | None) -> NoReturn:
-        raise KeyboardInterrupt
+    def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
+        if not self._is_settled:
+            raise KeyboardInterrupt
 
     def _give_up(self, _number: int, _frame: FrameType | None) -> NoReturn:
         self._end("stopped", self.status)
