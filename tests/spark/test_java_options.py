@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ottla.errors import OttlaError
 from ottla.spark.jvm.options import (
     OPTION_VARIABLES,
     PARALLEL_COLLECTOR,
@@ -60,3 +61,16 @@ def test_a_file_of_options_may_name_a_collector(monkeypatch: pytest.MonkeyPatch)
     """Its text is Java's to read."""
     monkeypatch.setenv("JDK_JAVA_OPTIONS", "-Da=b @options.txt")
     assert others({}) == ()
+
+
+def test_an_open_quote_is_an_error_of_one_line() -> None:
+    """A command shows errors of this project in one line, others with their stack trace."""
+    with pytest.raises(OttlaError, match=r"spark\.driver\.extraJavaOptions: No closing quotation"):
+        driver_options(OPTIONS, {"spark.driver.extraJavaOptions": '"-Da=b'}, is_local=True)
+
+
+@pytest.mark.parametrize("option", ["-XX:VMOptionsFile=options", "-XX:Flags=options"])
+def test_a_file_of_options_may_name_the_collector(option: str) -> None:
+    """Java does not start with two collectors."""
+    given = driver_options(OPTIONS, {"spark.driver.extraJavaOptions": option}, is_local=True)
+    assert given.others == (option,)

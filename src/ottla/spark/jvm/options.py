@@ -10,6 +10,8 @@ import re
 import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.errors import OttlaError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
@@ -35,13 +37,16 @@ class JavaOptions(NamedTuple):
 def driver_options(
     options: JavaOptions, config: Mapping[str, str], *, is_local: bool
 ) -> JavaOptions:
-    """Return the options with those of Spark's settings; ValueError for an open quote.
+    """Return the options with those of Spark's settings; OttlaError for an open quote.
 
     A local session, whose JVM is driver and executor in one, has the parallel collector unless the
     user names another: it needs less of the few cores that the JVM shares with Spark's Python
     processes than Java's default G1, which works at the same time.
     """
-    given = shlex.split(config.get(DRIVER_OPTIONS, ""))
+    try:
+        given = shlex.split(config.get(DRIVER_OPTIONS, ""))
+    except ValueError as error:
+        raise OttlaError(f"{DRIVER_OPTIONS}: {error}") from error
     collector = [PARALLEL_COLLECTOR] if is_local and not _names_collector(given) else []
     memory = config.get(MEMORY, options.memory)
     return options._replace(memory=memory, others=(*collector, *given))
@@ -50,4 +55,6 @@ def driver_options(
 def _names_collector(given: Sequence[str]) -> bool:
     """Whether the user has named a collector, or a file of options that may name one."""
     texts = [*given, *(os.environ.get(name, "") for name in OPTION_VARIABLES)]
-    return any(re.search(r"-XX:\+Use\w*GC\b|(^|\s)@", one) for one in texts)
+    return any(
+        re.search(r"-XX:\+Use\w*GC\b|(^|\s)@|-XX:(VMOptionsFile|Flags)=", one) for one in texts
+    )
