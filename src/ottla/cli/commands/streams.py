@@ -156,8 +156,10 @@ def run(program: Path, **options: Any) -> None:
     with StopSignals(_end_java, is_endless=not options["once"]) as signals:
         try:
             _run_program(program, options, for_spark, signals)
-        except KeyboardInterrupt:
-            signals.settle()
+        except (KeyboardInterrupt, click.ClickException) as error:
+            if not signals.is_stopping and isinstance(error, click.ClickException):
+                raise
+            signals.settle()  # an error may be what the interrupt left of a call
             click.echo("stopped", err=True)
             raise SystemExit(signals.status) from None
 

@@ -39,6 +39,11 @@ class StopSignals:
         self._number = 0
 
     @property
+    def is_stopping(self) -> bool:
+        """Whether a signal has arrived."""
+        return self._number != 0
+
+    @property
     def status(self) -> int:
         """The exit status of the command that a signal has stopped."""
         return 0 if self._is_endless else 128 + self._number
