@@ -46,6 +46,16 @@ def test_describe_prints_the_text_of_kafka(tmp_path: Path) -> None:
     assert (found.exit_code, found.output) == (0, TEXT)
 
 
+def test_a_query_whose_session_cannot_start_is_one_line(tmp_path: Path) -> None:
+    """Before Java is started: a setting that cannot be read."""
+    program = tmp_path / "app.py"
+    program.write_text(PROGRAM)
+    arguments = ["query", str(program), "--checkpoint", str(tmp_path), "--store", "s"]
+    found = CliRunner().invoke(streams, [*arguments, "--conf", "spark.driver.extraJavaOptions='a"])
+    assert found.exit_code == 1
+    assert found.output == "Error: spark.driver.extraJavaOptions: No closing quotation\n"
+
+
 def test_describe_draws_a_picture(tmp_path: Path) -> None:
     """A box for each node."""
     program = tmp_path / "app.py"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla.spark.jvm.java import Java
-from ottla.spark.jvm.launching import end, java_command, launch, submit_arguments
+from ottla.spark.jvm.launching import end, java_command, launch
 from ottla.spark.jvm.local_session import (
     LOCAL_SETTINGS,
     SETTINGS,
@@ -19,6 +19,7 @@ from ottla.spark.jvm.local_session import (
 )
 from ottla.spark.jvm.options import JavaOptions
 from ottla.spark.jvm.submission import PYTHON
+from ottla.spark.jvm.submit_arguments import submit_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,11 +66,22 @@ def test_java_finds_the_settings_of_hadoop(monkeypatch: pytest.MonkeyPatch) -> N
     assert path == "spark/jars/*:/etc/hadoop/conf"
 
 
-def test_sparks_launcher_has_master_and_settings() -> None:
+def test_sparks_launcher_has_master_and_settings(tmp_path: Path) -> None:
     """It gives files to the cluster only by these arguments."""
-    arguments = submit_arguments("yarn", {"spark.archives": "a.tar.gz#a"})
+    arguments = submit_arguments("yarn", {"spark.archives": "a.tar.gz#a"}, tmp_path)
     assert arguments == ["--master", "yarn", "--conf", "spark.archives=a.tar.gz#a"]
     assert command(arguments)[-5:] == ["org.apache.spark.deploy.SparkSubmit", *arguments]
+
+
+def test_secrets_are_no_arguments(tmp_path: Path) -> None:
+    """All users of a machine see those; the file is its owner's."""
+    key = "spark.hadoop.fs.s3a.secret.key"
+    arguments = submit_arguments(None, {key: "a=b c\\d\n#", "spark.a": "b"}, tmp_path)
+    path = tmp_path / "secrets.properties"
+    in_file = ["--properties-file", str(path), "--load-spark-defaults"]
+    assert arguments == ["--conf", "spark.a=b", *in_file]
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.read_text() == key + "=a\\=b\\ c\\\\d\\n\\#\n"
 
 
 @pytest.mark.parametrize("python", [None, "python3.13"])
@@ -81,7 +93,8 @@ def test_local_workers_import_the_installed_pyspark(
     monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
     printed = tmp_path / "printed"
     program = "import os; print(os.environ.get('SPARK_HOME'), os.environ['SPARK_CONF_DIR'])"
-    launched = launch([sys.executable, "-c", program], tmp_path, log=printed, python=python)
+    command = [sys.executable, "-c", program]
+    launched = launch(command, tmp_path, tmp_path / "address", log=printed, python=python)
     end(launched, timeout=60)
     home = None if python is None else tmp_path
     assert printed.read_text().split() == [str(home), str(tmp_path / "conf")]

@@ -139,15 +139,19 @@ def _timestamp(policy: AutoOffsetReset, now_ms: int) -> int:
 
 def _listed(admin: Admin, requested: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
     """Return the offsets at times; the end where no record is that late."""
-    if not requested:
-        return {}
+    found = _offsets(admin, requested)
+    late = {place: LATEST_TIMESTAMP for place, offset in found.items() if offset < 0}
+    return {**found, **_offsets(admin, late)}
+
+
+def _offsets(admin: Admin, requested: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
     found: dict[TopicPartition, int] = {}
-    for place, answer in admin.list_offsets(requested, read_committed=True).items():
+    answers = admin.list_offsets(requested, read_committed=True) if requested else {}
+    for place, answer in answers.items():
         if isinstance(answer, KafkaError):
             raise answer
         found[place] = answer.offset
-    late = {place: LATEST_TIMESTAMP for place, offset in found.items() if offset < 0}
-    return {**found, **_listed(admin, late)}
+    return found
 
 
 def _committed(admin: Admin, group: str, places: list[TopicPartition]) -> dict[TopicPartition, int]:

@@ -72,7 +72,7 @@ def _data(serde: Serde, text: str | None) -> bytes | None:
         return serde.serialize(text)
     try:
         return serde.serialize(json.loads(text))
-    except ValueError as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise StreamsException(f"{text!r} is no JSON of a key of serde {serde.name}") from error
 
 

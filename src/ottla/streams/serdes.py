@@ -68,7 +68,7 @@ class Serdes:
     @staticmethod
     def bytes() -> Serde:
         """Return the serde of bytes as they are."""
-        return Serde("bytes", bytes, bytes)
+        return Serde("bytes", _write_bytes, bytes)
 
     @staticmethod
     def short() -> Serde:
@@ -163,6 +163,11 @@ def has_columns(serde: Serde) -> bool:
 def takes_columns(serde: Serde) -> bool:
     """Whether Spark writes columns as the serde's bytes."""
     return serde.name in _COLUMN_NAMES or serde.name == "json"
+
+
+def _write_bytes(value: Any) -> bytes:
+    """Return bytes as they are; TypeError for a number, of which Python makes as many zeros."""
+    return bytes(memoryview(value))
 
 
 def _write_text(value: str) -> bytes:

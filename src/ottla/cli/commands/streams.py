@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from ottla.config.metrics import MetricsAddress
     from ottla.streams.application import Streams
     from ottla.streams.metrics import StreamsMetrics
+    from ottla.streams.selection import StoreSelection
+    from ottla.streams.topology import Topology
 
 log = logging.getLogger("ottla.streams")
 
@@ -94,23 +96,37 @@ def query(
     in JSON.
     """
     from ottla.errors import OttlaError
-    from ottla.spark.jvm.local_session import session, stop
-    from ottla.streams.queries import query_store
-    from ottla.streams.selection import StoreSelection, select
+    from ottla.streams.selection import StoreSelection
 
     topology = load_topology(program)
     settings = dict(setting("--conf", one) for one in conf)
+    try:
+        entries = _entries(topology, checkpoint, store, settings, StoreSelection(**given))
+    except OttlaError as error:
+        raise click.ClickException(str(error)) from error
+    for name, value in () if counts else entries:
+        click.echo(f"{_text(name)}\t{_text(value)}")
+    if counts:
+        click.echo(len(entries))
+
+
+def _entries(
+    topology: Topology,
+    checkpoint: str,
+    store: str,
+    settings: dict[str, str],
+    selection: StoreSelection,
+) -> list[tuple[Any, Any]]:
+    """Return the entries of a store, read in a session of their own; OttlaError."""
+    from ottla.spark.jvm.local_session import session, stop
+    from ottla.streams.queries import query_store
+    from ottla.streams.selection import select
+
     spark = session("ottla streams query", master="local[1]", config=settings)
     try:
         found = query_store(topology, checkpoint, store, spark)
         serde = topology.stores[store].key or topology.config.default_key_serde
-        entries = list(select(found, serde, StoreSelection(**given)))
-        for name, value in () if counts else entries:
-            click.echo(f"{_text(name)}\t{_text(value)}")
-        if counts:
-            click.echo(len(entries))
-    except OttlaError as error:
-        raise click.ClickException(str(error)) from error
+        return list(select(found, serde, selection))
     finally:
         stop(spark)
 

@@ -146,7 +146,8 @@ class ClassArchive:
     def _delete_lists(self) -> None:
         """Delete the lists of sessions that were killed."""
         for one in self.path.parent.glob(f"{self.path.stem}.*.classes"):
-            if not psutil.pid_exists(int(one.suffixes[-2][1:])):
+            process = one.suffixes[-2][1:]
+            if not (process.isdecimal() and psutil.pid_exists(int(process))):
                 one.unlink(missing_ok=True)
 
     def _delete_unused(self) -> None:

@@ -11,17 +11,16 @@ import shutil
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import OttlaError
 from ottla.spark.jvm.java import cache_dir
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
+    from pathlib import Path
 
     from ottla.spark.jvm.java import Java
     from ottla.spark.jvm.options import JavaOptions
@@ -102,26 +101,20 @@ def java_command(
     return [*command, "org.apache.spark.deploy.SparkSubmit", *arguments]
 
 
-def submit_arguments(master: str | None, config: Mapping[str, str]) -> list[str]:
-    """Return the arguments of SparkSubmit for a master and settings.
-
-    It resolves spark.jars.packages; on a cluster it distributes the files and archives.
-    """
-    arguments = [] if master is None else ["--master", master]
-    for name, value in config.items():
-        arguments += ["--conf", f"{name}={value}"]
-    return arguments
-
-
 def launch(
-    command: list[str], spark_home: Path, *, log: Path | None = None, python: str | None = None
+    command: list[str],
+    spark_home: Path,
+    directory: Path,
+    *,
+    log: Path | None = None,
+    python: str | None = None,
 ) -> Launch:
     """Start the JVM; `connect` waits for it. Its output is appended to log, if given.
 
-    It ends when this process closes its standard input, or exits. With the `python` of a cluster's
-    executors Spark chooses the address that they reach it by.
+    It ends when this process closes its standard input, or exits. The directory is for its address,
+    and deleted once that is known. With the `python` of a cluster's executors Spark chooses the
+    address that they reach it by.
     """
-    directory = Path(tempfile.mkdtemp(prefix="ottla-java-"))
     environment = dict(
         os.environ,
         _PYSPARK_DRIVER_CONN_INFO_PATH=str(directory / "connection"),

@@ -9,6 +9,7 @@ import atexit
 import os
 import signal
 import sys
+import tempfile
 from pathlib import Path
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any
@@ -19,9 +20,10 @@ from pyspark.sql import SparkSession
 
 from ottla.spark.jvm.class_archive import ClassArchive
 from ottla.spark.jvm.java import find_java
-from ottla.spark.jvm.launching import Launch, connect, end, java_command, launch, submit_arguments
+from ottla.spark.jvm.launching import Launch, connect, end, java_command, launch
 from ottla.spark.jvm.options import JavaOptions, driver_options
 from ottla.spark.jvm.submission import PYTHON
+from ottla.spark.jvm.submit_arguments import submit_arguments
 from ottla.spark.source import OttlaDataSource
 
 if TYPE_CHECKING:
@@ -199,19 +201,20 @@ def _start_java(
     java = find_java()
     spark_home = Path(_find_spark_home())
     archive = ClassArchive(java, spark_home) if class_cache else None
+    directory = Path(tempfile.mkdtemp(prefix="ottla-java-"))
     command = java_command(
         java,
         spark_home,
         options,
         archive=archive.options() if archive else (),
         arguments=[
-            *submit_arguments(None if is_local(master) else master, config),
+            *submit_arguments(None if is_local(master) else master, config, directory),
             "pyspark-shell",
         ],
     )
     log = None if options.temp_dir is None else options.temp_dir / "spark.log"
     python = None if is_local(master) else executor_python(master, config)
-    launched = launch(command, spark_home, log=log, python=python)
+    launched = launch(command, spark_home, directory, log=log, python=python)
     _launched.append(launched)  # before waiting: `stop_java` must find it
     if archive:
         _archives.append(archive)

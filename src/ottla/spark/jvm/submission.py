@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.find_spark_home import _find_spark_home
 
 from ottla.spark.jvm.java import find_java
-from ottla.spark.jvm.launching import java_command, submit_arguments
+from ottla.spark.jvm.launching import java_command
 from ottla.spark.jvm.options import JavaOptions
+from ottla.spark.jvm.submit_arguments import submit_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,17 +33,19 @@ def submit(
     Without `spark.yarn.submit.waitAppCompletion` it returns when the cluster has accepted it.
     Raises JavaMissing.
     """
+    with tempfile.TemporaryDirectory(prefix="ottla-submit-") as directory:
+        return _submit(master, config, [str(main), *arguments], Path(directory))
+
+
+def _submit(master: str, config: Mapping[str, str], program: Sequence[str], directory: Path) -> int:
     spark_home = Path(_find_spark_home())
+    settings = {**config, "spark.submit.deployMode": "cluster"}
     command = java_command(
         find_java(),
         spark_home,
         JavaOptions("1g", "ERROR", fast_start=True, temp_dir=None),
         archive=(),
-        arguments=[
-            *submit_arguments(master, {**config, "spark.submit.deployMode": "cluster"}),
-            str(main),
-            *arguments,
-        ],
+        arguments=[*submit_arguments(master, settings, directory), *program],
     )
     environment = {**os.environ, "SPARK_HOME": str(spark_home)}
     if PYTHON in config:  # the driver's JVM has it of its environment
