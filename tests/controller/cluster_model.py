@@ -66,8 +66,11 @@ class ClusterModel:
 
     def digest(self) -> str:
         """Return a digest of all metadata, in order."""
-        encoded = [encode_record(one) for one in self.brokers.image.records()]
-        return hashlib.sha256(b"".join(encoded)).hexdigest()
+        return hashlib.sha256(b"".join(self.encoded())).hexdigest()
+
+    def encoded(self) -> list[bytes]:
+        """Return the records of all metadata."""
+        return [encode_record(one) for one in self.brokers.image.records()]
 
     # Operations
 
