@@ -15,6 +15,7 @@ pytest.importorskip("pyarrow")
 import pyarrow.fs as pafs
 
 from ottla.errors import KafkaError
+from ottla.spark import webhdfs
 from ottla.spark.checkpoint import Checkpoint
 from ottla.spark.checkpoint_files import is_local, open_files, qualified
 from ottla.spark.hadoop_settings import hadoop_settings, of_hadoop
@@ -159,6 +160,23 @@ def test_a_file_that_was_not_written_is_an_error() -> None:
         assert files.read("/a/b") is None
         with pytest.raises(OSError, match="FileNotFoundException: not here"):
             files.write("/a/b", b"text")
+
+
+def test_contents_that_nobody_took_are_an_error() -> None:
+    """A NameNode redirects a write to a DataNode; a proxy may answer in its place."""
+    with name_node({}, 200) as address:
+        files = open_files("hdfs://host/a", {"dfs.namenode.http-address": address})[0]
+        with pytest.raises(OSError, match="has not asked for the contents"):
+            files.write("/a/b", b"text")
+
+
+def test_an_answer_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever answers there, this process keeps its memory."""
+    monkeypatch.setattr(webhdfs, "ANSWER_MAX_BYTES", 100)
+    with name_node({"a": "b" * 200}, 200) as address:
+        files = open_files("hdfs://host/a", {"dfs.namenode.http-address": address})[0]
+        with pytest.raises(OSError, match="more than 100 bytes"):
+            files.read("/a/b")
 
 
 @pytest.mark.parametrize("path", ["/a#b", "/a?b", "/a%20b", "/a b"])

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 TIMEOUT_S: Final = 60.0
+ANSWER_MAX_BYTES: Final = 64 * 1024 * 1024
+"""The files of a checkpoint that are read here have a few kilobytes."""
 _PORTS: Final = {"http": 9870, "https": 9871}
 _ANY_HOST: Final = ("", "0.0.0.0")  # noqa: S104 - compared only
 _STANDBY: Final = "StandbyException"
@@ -113,6 +115,8 @@ def _answer(node: NameNode, method: str, target: str, content: bytes) -> bytes:
     if status in (302, 307):
         other, target = _data_node(node.scheme, headers["Location"] or "")
         status, _, body = _exchange(other, method, target, content)
+    elif method == "PUT" and status < 300:
+        raise OSError(f"HDFS has not asked for the contents of the file: HTTP {status}")
     if status >= 300:
         raise _refused(status, body)
     return body
@@ -138,11 +142,14 @@ def _exchange(
     try:
         connection.request(method, target, body=content or None)
         answer = connection.getresponse()
-        return answer.status, answer.headers, answer.read()
+        body = answer.read(ANSWER_MAX_BYTES + 1)
     except HTTPException as error:
         raise OSError(f"no answer of HTTP: {error!r}") from error
     finally:
         connection.close()
+    if len(body) > ANSWER_MAX_BYTES:
+        raise OSError(f"an answer of HDFS has more than {ANSWER_MAX_BYTES} bytes")
+    return answer.status, answer.headers, body
 
 
 def _refused(status: int, body: bytes) -> RefusedByHdfs:
