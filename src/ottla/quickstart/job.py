@@ -1,7 +1,8 @@
 """The Spark job of the quickstart in a process of its own, which is killed in its middle.
 
-Kafka: none. Two are started: the second has its session ready when the first is killed, goes on
-from the checkpoint, and fences the first. A process ends with its parent.
+Kafka: none. Two are started before the node, whose address they get later: the second has its
+session ready when the first is killed, goes on from the checkpoint, and fences the first. A process
+ends with its parent.
 """
 
 from __future__ import annotations
@@ -38,11 +39,9 @@ class Job:
     One that warms up reads a topic first: Spark's Python processes are there when the job begins.
     """
 
-    def __init__(
-        self, bootstrap: str, temp_dir: Path, checkpoint: Path, *, warms_up: bool = False
-    ) -> None:
+    def __init__(self, temp_dir: Path, checkpoint: Path, *, warms_up: bool = False) -> None:
         self._checkpoint = checkpoint
-        arguments = [bootstrap, str(temp_dir), str(checkpoint), *([WARM_UP] if warms_up else [])]
+        arguments = [str(temp_dir), str(checkpoint), *([WARM_UP] if warms_up else [])]
         self._process = subprocess.Popen(  # noqa: S603 - this module
             [sys.executable, "-m", "ottla.quickstart.job", *arguments],
             stdin=subprocess.PIPE,
@@ -61,11 +60,19 @@ class Job:
         """Wait for the session; return Spark's version. Raises OttlaError."""
         return str(self._answer()["spark"])
 
+    def connect(self, bootstrap: str) -> None:
+        """Name the node, once the topics are there."""
+        self._send(bootstrap)
+
     def begin(self) -> None:
         """Let the job begin."""
+        self._send("begin")
+
+    def _send(self, word: str) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(b"begin\n")
-        self._process.stdin.flush()
+        with suppress(BrokenPipeError):  # it has ended; what it has answered says why
+            self._process.stdin.write(f"{word}\n".encode())
+            self._process.stdin.flush()
 
     def wait(self, progress: Callable[[int], None]) -> None:
         """Wait for the end of the job and report the rows read; raises OttlaError if it fails."""
@@ -123,11 +130,11 @@ def _is_alive(process: psutil.Process) -> bool:
 
 
 def main(arguments: list[str]) -> None:
-    """Start a session, wait for the word to begin, run the job; one answer in each line."""
+    """Start a session, wait for the node and the word to begin, run the job; answers are lines."""
     from ottla.quickstart import pipeline
     from ottla.spark.jvm.local_session import make_class_archives, session
 
-    bootstrap, temp_dir, checkpoint, *others = arguments
+    temp_dir, checkpoint, *others = arguments
     try:
         spark = session(
             "ottla quickstart",
@@ -136,6 +143,8 @@ def main(arguments: list[str]) -> None:
             temp_dir=Path(temp_dir),
         )
         _report(spark=spark.version)
+        if not (bootstrap := sys.stdin.readline().strip()):
+            return
         if WARM_UP in others:
             with suppress(OttlaError), pipeline.failures_reported():
                 pipeline.airlines_table(spark, bootstrap).count()

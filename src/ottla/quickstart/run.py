@@ -27,8 +27,6 @@ from ottla.quickstart.show import Screen
 from ottla.quickstart.summary import count_directly, differences, from_records, partial_weeks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ottla.quickstart.flights import Data
     from ottla.quickstart.job import Job
     from ottla.quickstart.summary import Weeks
@@ -64,34 +62,15 @@ def _run(options: QuickstartOptions, cleanup: ExitStack, interrupts: SignalInter
         directory = _data_directory(options.data_dir)
         if directory.is_temporary:  # the node also does this, in case this process is killed
             cleanup.callback(shutil.rmtree, directory.path, ignore_errors=True)
+    jobs = _start_jobs(screen, cleanup) if with_spark else []
     node = cleanup.enter_context(start_node(directory))
+    for job in jobs:
+        cleanup.callback(job.kill)  # before the node that it uses stops
     kept = "removed at the end; --data-dir keeps it" if directory.is_temporary else "kept"
     screen.step(f"node on [bold]{node.bootstrap}[/bold], data in {directory.path} ({kept})")
-    starting: list[Job] = []
-
-    def begin_spark() -> Data:
-        from ottla.quickstart.job import Job
-
-        created = tempfile.TemporaryDirectory(
-            prefix="ottla-quickstart-", ignore_cleanup_errors=True
-        )
-        temp_dir = Path(cleanup.enter_context(created))
-        for name in ("first", "second"):
-            (temp_dir / name).mkdir()
-            # the second one is idle until the first is killed
-            job = Job(
-                node.bootstrap,
-                temp_dir / name,
-                temp_dir / "checkpoint",
-                warms_up=name == "second",
-            )
-            starting.append(cleanup.enter_context(job))
-        screen.step("starting Spark twice while the year is read and sent")
-        return _year()
-
-    weeks, data = _events(screen, node.bootstrap, begin_spark if with_spark else None)
-    if starting:
-        _spark_half(screen, node.bootstrap, data, weeks, starting)
+    weeks, data = _events(screen, node.bootstrap, jobs)
+    if jobs:
+        _spark_half(screen, node.bootstrap, data, weeks, jobs)
     screen.line()
     screen.carriers(weeks, data.airlines)
     partial = partial_weeks(data.flights[0].time_ms, data.flights[-1].time_ms)
@@ -112,24 +91,39 @@ def _data_directory(data_dir: Path | None) -> DataDirectory:
     return DataDirectory(str(data_dir.resolve()), is_temporary=False)
 
 
-def _events(
-    screen: Screen, bootstrap: str, begin_spark: Callable[[], Data] | None
-) -> tuple[Weeks, Data]:
+def _start_jobs(screen: Screen, cleanup: ExitStack) -> list[Job]:
+    """Start Spark twice; the second one is idle until the first is killed."""
+    from ottla.quickstart.job import Job
+
+    created = tempfile.TemporaryDirectory(prefix="ottla-quickstart-", ignore_cleanup_errors=True)
+    temp_dir = Path(cleanup.enter_context(created))
+    screen.step("starting Spark twice while the node starts and the year is read and sent")
+    jobs = []
+    for name in ("first", "second"):
+        (temp_dir / name).mkdir()
+        job = Job(temp_dir / name, temp_dir / "checkpoint", warms_up=name == "second")
+        jobs.append(cleanup.enter_context(job))
+    return jobs
+
+
+def _events(screen: Screen, bootstrap: str, jobs: list[Job]) -> tuple[Weeks, Data]:
     """Send the events; without Spark, read them back and count them here."""
     extract = load_extract()
     feed.make_topics(bootstrap)
     screen.step("topics flights (4 partitions), airlines, carrier-weeks")
     feed.first_event(bootstrap, extract.flights[0])
     screen.step("first event sent and read back")
-    data = extract if begin_spark is None else begin_spark()
+    data = _year() if jobs else extract
     feed.send_airlines(bootstrap, data.airlines)
+    for job in jobs:
+        job.connect(bootstrap)
     began = screen.elapsed_seconds
     with screen.progress("sending flights", len(data.flights)) as progress:
         feed.send_flights(bootstrap, data.flights[1:], progress)  # the first is there already
     seconds = screen.elapsed_seconds - began
     screen.step(f"{len(data.flights):,} flights sent in order of event time in {seconds:.1f} s")
     expected = _counted(data)
-    if begin_spark is not None:
+    if jobs:
         return expected, data
     values = [feed.decode(record) for record in feed.read_all(bootstrap, feed.FLIGHTS)]
     found = count_directly((one["time"], one["carrier"], one["departure_delay"]) for one in values)
