@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import time
+from itertools import count
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 pytest.importorskip("pyarrow")
@@ -18,7 +20,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.spark.cluster import open_cluster
 from ottla.spark.coordination import NEVER_BEGUN_MS, Committed, Coordination
 from ottla.spark.decision import Participant
-from ottla.spark.exactly_once import ExactlyOnce, driver_id
+from ottla.spark.exactly_once import ExactlyOnce, _process_name, driver_id
 from ottla.spark.options import write_options
 from ottla.spark.sink import StreamWriter, TaskCommit
 from ottla.streams.supervisor import is_final
@@ -157,6 +159,16 @@ def test_a_fenced_driver_does_not_fence_the_one_after_it(node: Cluster, tmp_path
             open_task.commit_transaction()
         sink.commit(second, 0, [])
     assert producer.is_two_phase
+
+
+def test_a_driver_has_another_name_than_the_one_it_replaces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Containers of one host name number their processes alike; each aborts its own tasks."""
+    assert _process_name() == _process_name()
+    starts = count(1)
+    monkeypatch.setattr(psutil.Process, "create_time", lambda _process: next(starts))
+    assert _process_name() != _process_name()
 
 
 def test_another_checkpoint_does_not_fence(node: Cluster, tmp_path: Path) -> None:

@@ -18,8 +18,11 @@ from __future__ import annotations
 import logging
 import os
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 from zlib import crc32
+
+import psutil
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.spark.checkpoint import Checkpoint
@@ -51,8 +54,14 @@ def driver_id(group_id: str) -> str:
 
 
 def _process_name() -> str:
-    """Name the driver: Spark's JVM has started the process that plans a batch or ends it."""
-    return f"{crc32(f'{socket.gethostname()} {os.getppid()}'.encode()):08x}"
+    """Name the driver: Spark's JVM has started the process that plans a batch or ends it.
+
+    A container may have the host name, and the process ids, of the one that it replaces.
+    """
+    name = f"{socket.gethostname()} {os.getppid()}"
+    with suppress(psutil.Error):  # it is in another namespace
+        name += f" {psutil.Process(os.getppid()).create_time()}"
+    return f"{crc32(name.encode()):08x}"
 
 
 class Plan(NamedTuple):
