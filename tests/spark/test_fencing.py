@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import time
 from itertools import count
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-import psutil
 import pytest
 
 pytest.importorskip("pyarrow")
@@ -17,10 +17,11 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from ottla import Admin, Producer
 from ottla.errors import ErrorCode, KafkaError
+from ottla.spark import exactly_once
 from ottla.spark.cluster import open_cluster
 from ottla.spark.coordination import NEVER_BEGUN_MS, Committed, Coordination
 from ottla.spark.decision import Participant
-from ottla.spark.exactly_once import ExactlyOnce, _process_name, driver_id
+from ottla.spark.exactly_once import ExactlyOnce, _driver_name, driver_id
 from ottla.spark.options import write_options
 from ottla.spark.sink import StreamWriter, TaskCommit
 from ottla.streams.supervisor import is_final
@@ -165,10 +166,12 @@ def test_a_driver_has_another_name_than_the_one_it_replaces(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Containers of one host name number their processes alike; each aborts its own tasks."""
-    assert _process_name() == _process_name()
+    assert _driver_name() == _driver_name()
     starts = count(1)
-    monkeypatch.setattr(psutil.Process, "create_time", lambda _process: next(starts))
-    assert _process_name() != _process_name()
+    monkeypatch.setattr(
+        exactly_once, "spark_jvm", lambda: SimpleNamespace(pid=1, create_time=lambda: next(starts))
+    )
+    assert _driver_name() != _driver_name()
 
 
 def test_another_checkpoint_does_not_fence(node: Cluster, tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ Kafka: none; KIP-447, KIP-890 and KIP-939 are what it stands on.
 from __future__ import annotations
 
 import logging
-import os
 import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -29,6 +28,7 @@ from ottla.spark.checkpoint import Checkpoint
 from ottla.spark.coordination import Committed, Coordination, TaskProducer
 from ottla.spark.decision import BatchDecision, IncompleteDecision, Participant, decode, encode
 from ottla.spark.offsets import ids_of
+from ottla.spark.processes import spark_jvm
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -42,8 +42,6 @@ log = logging.getLogger("ottla.spark")
 DRIVER_TIMEOUT_MS: Final = 60_000
 """Of the driver's transaction, which is as long as its two requests."""
 FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
-
-
 OTHER_DRIVER: Final = "another driver runs this query"
 """What a fenced driver says: tried again it would fence the other one."""
 
@@ -53,14 +51,15 @@ def driver_id(group_id: str) -> str:
     return f"{group_id}-driver"
 
 
-def _process_name() -> str:
-    """Name the driver: Spark's JVM has started the process that plans a batch or ends it.
+def _driver_name() -> str:
+    """Name the driver by its JVM, for which different processes plan a batch and end it.
 
     A container may have the host name, and the process ids, of the one that it replaces.
     """
-    name = f"{socket.gethostname()} {os.getppid()}"
-    with suppress(psutil.Error):  # it is in another namespace
-        name += f" {psutil.Process(os.getppid()).create_time()}"
+    name = socket.gethostname()
+    with suppress(psutil.Error):
+        jvm = spark_jvm()
+        name += f" {jvm.pid} {jvm.create_time()}"
     return f"{crc32(name.encode()):08x}"
 
 
@@ -97,7 +96,7 @@ class ExactlyOnce:
 
     @property
     def _own_prefix(self) -> str:
-        return f"{self._task_prefix}{_process_name()}-"
+        return f"{self._task_prefix}{_driver_name()}-"
 
     # ------------------------------------------------------------ before a batch
 

@@ -11,11 +11,11 @@ Kafka: none; Spark: pyspark/daemon.py.
 from __future__ import annotations
 
 import gc
-import sys
 from itertools import count
 from typing import Final
 
-DAEMON: Final = "pyspark.daemon"
+from ottla.spark.processes import is_forked
+
 FROZEN_AT: Final = (2, 8)
 """The uses before which the modules are exempted: later uses may load more of them."""
 _uses = count(1)
@@ -23,8 +23,5 @@ _uses = count(1)
 
 def note_use() -> None:
     """Count a use of this process, if it is one of Spark's workers."""
-    main = sys.modules.get("__main__")
-    if getattr(getattr(main, "__spec__", None), "name", None) != DAEMON:
-        return
-    if next(_uses) in FROZEN_AT:
+    if is_forked() and next(_uses) in FROZEN_AT:
         gc.freeze()
