@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import urllib.request
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ottla.spark.jvm.java import find_java
-from tests.maven import fetched
 from tests.ports import free_ports
-from tests.spark.yarn import HOST, LOG, POM, START_S, write_settings
+from tests.spark.hadoop_services import HOST, LOG, START_S, java_command, running, write_settings
 from tests.waits import wait_for
 
 if TYPE_CHECKING:
@@ -64,16 +62,9 @@ class Hdfs:
 def running_hdfs(directory: Path) -> Iterator[Hdfs]:
     """Run a cluster until the end of the block."""
     hdfs = Hdfs(directory)
-    libraries = fetched("hadoop-3.5.0", POM)
-    java = [str(find_java().path), "-Xmx512m", "-XX:TieredStopAtLevel=1"]
-    java += ["-cp", f"{hdfs.settings}:{libraries}/*"]
+    java = java_command(hdfs.settings)
     form = [*java, SERVICES[0], "-format", "-force", "-nonInteractive"]
     subprocess.run(form, check=True, capture_output=True, timeout=START_S)
-    with ExitStack() as stack:
-        for service in SERVICES:
-            log = stack.enter_context((directory / f"{service}.log").open("wb"))
-            process = subprocess.Popen([*java, service], stdout=log, stderr=log)
-            stack.callback(process.wait, 60)
-            stack.callback(process.terminate)
+    with running(java, SERVICES, directory):
         wait_for(hdfs.is_ready, limit_s=START_S)
         yield hdfs

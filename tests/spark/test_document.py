@@ -12,6 +12,7 @@ import pytest
 import ottla.spark
 from ottla import Admin, Producer
 from tests.documents.snippets import ADDRESS, snippets
+from tests.spark.marks import SPARK_WARNINGS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,10 +25,7 @@ pytestmark = [
     pytest.mark.conformance,
     pytest.mark.spark,
     pytest.mark.timeout(240),
-    # Spark's own code, not ours
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    *SPARK_WARNINGS,
 ]
 TOPICS = {"flights": 1, "events": 1, "changes": 1, "squares": 4, "totals": 1}
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from examples import spark_batch, spark_foreach_batch, spark_join, spark_windows
+from tests.spark.marks import SPARK_WARNINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,10 +20,7 @@ pytestmark = [
     pytest.mark.conformance,
     pytest.mark.spark,
     pytest.mark.timeout(240),
-    # Spark's own code, not ours
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    *SPARK_WARNINGS,
 ]
 NOTEBOOK = Path(__file__).parents[2] / "examples" / "spark_notebook.ipynb"
 

@@ -30,6 +30,7 @@ from ottla.streams import Streams
 from ottla.streams.supervisor import supervise
 from ottla.testing.cluster import Cluster
 from tests.conformance.kafka import Kafka, kafka_or_skip
+from tests.spark.marks import SPARK_WARNINGS
 from tests.spark.streams_topics import written
 from tests.waits import wait_for
 
@@ -44,10 +45,7 @@ pytestmark = [
     pytest.mark.conformance,
     pytest.mark.spark,
     pytest.mark.timeout(1500),  # a busy machine; each has limits of its own
-    # Spark's own code, not ours
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    *SPARK_WARNINGS,
 ]
 HERE = Path(__file__).parent
 PATIENCE_S = 600.0

@@ -14,6 +14,7 @@ import pyspark_ottla
 from ottla.clients.admin.topics import NewTopic
 from ottla.clients.blocking import Admin, Producer
 from ottla.spark.jvm.java import find_java
+from tests.spark.marks import SPARK_WARNINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,10 +26,7 @@ pytestmark = [
     pytest.mark.conformance,
     pytest.mark.spark,
     pytest.mark.timeout(240),
-    # Spark's own code, not ours
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    *SPARK_WARNINGS,
 ]
 SECONDS = 90
 

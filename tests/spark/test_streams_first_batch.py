@@ -10,6 +10,7 @@ from pyspark.errors import StreamingQueryException
 
 from ottla import Admin, Producer
 from ottla.streams import AutoOffsetReset, Consumed, Streams, StreamsBuilder, StreamsConfig
+from tests.spark.marks import SPARK_WARNINGS
 from tests.spark.streams_topics import written
 
 if TYPE_CHECKING:
@@ -23,10 +24,7 @@ pytestmark = [
     pytest.mark.conformance,
     pytest.mark.spark,
     pytest.mark.timeout(600),
-    # Spark's own code, not ours
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    *SPARK_WARNINGS,
 ]
 
 

@@ -23,6 +23,7 @@ from ottla.streams import (
     StreamsException,
     TableJoined,
 )
+from tests.spark.marks import SPARK_WARNINGS
 from tests.spark.streams_topics import written
 
 if TYPE_CHECKING:
@@ -36,10 +37,7 @@ pytestmark = [
     pytest.mark.conformance,
     pytest.mark.spark,
     pytest.mark.timeout(600),
-    # Spark's own code, not ours
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    *SPARK_WARNINGS,
 ]
 TEXT, JSON = Serdes.string(), Serdes.json()
 TOPICS = ("fresh", "people", "cities", "facts", "questions", "out", "homes", "answers")

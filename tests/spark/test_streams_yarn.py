@@ -13,8 +13,9 @@ import pyspark
 import pytest
 
 from tests.spark.cluster_runs import CountingRun
+from tests.spark.hadoop_services import HOST
 from tests.spark.linked_environment import make_environment
-from tests.spark.yarn import HOST, running_yarn
+from tests.spark.yarn import running_yarn
 
 if TYPE_CHECKING:
     from ottla.testing.cluster import Cluster

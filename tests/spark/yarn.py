@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import urllib.request
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ottla.spark.jvm.java import find_java
-from tests.maven import fetched
 from tests.ports import free_ports
+from tests.spark.hadoop_services import HOST, LOG, START_S, java_command, running, write_settings
 from tests.waits import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-POM = Path(__file__).parent / "hadoop" / "pom.xml"
-HOST = "127.0.0.1"
 SERVICES = ("resourcemanager.ResourceManager", "nodemanager.NodeManager")
 ADDRESSES = (
     "resourcemanager.webapp.address",
@@ -31,23 +27,6 @@ ADDRESSES = (
     "nodemanager.collector-service.address",
     "nodemanager.webapp.address",
 )
-LOG = """\
-log4j.rootLogger=WARN, err
-log4j.appender.err=org.apache.log4j.ConsoleAppender
-log4j.appender.err.target=System.err
-log4j.appender.err.layout=org.apache.log4j.PatternLayout
-log4j.appender.err.layout.ConversionPattern=%d %p %c: %m%n
-"""
-START_S = 120
-
-
-def write_settings(path: Path, settings: dict[str, object]) -> None:
-    """Write a file of Hadoop's settings."""
-    lines = [
-        f"<property><name>{key}</name><value>{value}</value></property>"
-        for key, value in settings.items()
-    ]
-    path.write_text("\n".join(["<configuration>", *lines, "</configuration>"]))
 
 
 class Yarn:
@@ -105,16 +84,7 @@ class Yarn:
 def running_yarn(directory: Path) -> Iterator[Yarn]:
     """Run a cluster of one node until the end of the block."""
     yarn = Yarn(directory)
-    libraries = fetched("hadoop-3.5.0", POM)
-    command = [str(find_java().path), "-Xmx512m", "-XX:TieredStopAtLevel=1"]
-    command += ["-cp", f"{yarn.settings}:{libraries}/*"]
-    with ExitStack() as stack:
-        for service in SERVICES:
-            log = stack.enter_context((directory / f"{service}.log").open("wb"))
-            process = subprocess.Popen(
-                [*command, f"org.apache.hadoop.yarn.server.{service}"], stdout=log, stderr=log
-            )
-            stack.callback(process.wait, 60)
-            stack.callback(process.terminate)
+    services = [f"org.apache.hadoop.yarn.server.{service}" for service in SERVICES]
+    with running(java_command(yarn.settings), services, directory):
         wait_for(lambda: yarn.nodes() == 1, limit_s=START_S)
         yield yarn

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
+
+MAX_PORT: Final = 65_535
+"""The largest port of TCP."""
 
 
 class Check(Protocol):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.config.checks import one_of
+from ottla.config.checks import MAX_PORT, one_of
 from ottla.config.definition import LOW, ConfigTable, Text, key
 from ottla.config.problems import invalid
 from ottla.config.secret import Secret
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 LOOPBACK: Final = "127.0.0.1"
-MAX_PORT: Final = 65_535
 ADDRESS_FORM: Final = f"HOST:PORT, :PORT for all interfaces, or PORT for {LOOPBACK}"
 
 

@@ -182,12 +182,13 @@ class Options:
 
     def _check_names(self) -> None:
         known = {name.lower(): name for name in (*OWN_OPTIONS, *SPARK_OPTIONS)}
-        settings = {f"kafka.{name}" for name in {**CONSUMER, **PRODUCER}}
+        settings = [f"kafka.{name}" for name in {**CONSUMER, **PRODUCER}]
+        known |= dict(zip(settings, settings, strict=True))
         for name in sorted(self.values):
             if name in REFUSED:
                 self.problems.append(f"{name} cannot be set here: {REFUSED[name]}")
-            elif name not in {**known, **dict.fromkeys(settings)} and not name.startswith(_FREE):
-                self.problems.append(unknown_option(name, {**known, **{s: s for s in settings}}))
+            elif name not in known and not name.startswith(_FREE):
+                self.problems.append(unknown_option(name, known))
 
     def text(self, name: str) -> str | None:
         """Return an option's value, None if it is not given."""

@@ -234,11 +234,9 @@ def _submit(program: Path, options: dict[str, Any], config: dict[str, str]) -> i
 
     main = Path(ottla.__file__).with_name("__main__.py")
     arguments = ["streams", "run", program.name]
-    for flag in ("bootstrap_server", "checkpoint", "master", "restarts"):
+    for flag in ("bootstrap_server", "checkpoint", "master", "restarts", "metrics"):
         if options[flag] is not None:
             arguments += [f"--{flag.replace('_', '-')}", str(options[flag])]
-    if options["metrics"] is not None:
-        arguments += ["--metrics", str(options["metrics"])]
     for flag, values in (("--config", options["settings"]), ("--conf", options["conf"])):
         arguments += [word for value in values for word in (flag, value)]
     arguments += ["--once"] if options["once"] else []

@@ -8,10 +8,10 @@ from __future__ import annotations
 import ipaddress
 
 from ottla.cli.options.java_numbers import java_integer
+from ottla.config.checks import MAX_PORT
 from ottla.raft.voter_set import Voter, VoterAddress
 from ottla.types import Uuid
 
-MAX_PORT = 65535
 INT_BITS = 32
 
 

@@ -10,6 +10,8 @@ from enum import IntEnum
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.config.checks import MAX_PORT
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -96,7 +98,7 @@ def parse_listeners(
 
 def _parse_listener(entry: str, protocols: Mapping[str, SecurityProtocol]) -> ListenerEndpoint:
     match = _LISTENER.fullmatch(entry)
-    if match is None or int(match[3]) > 65_535:
+    if match is None or int(match[3]) > MAX_PORT:
         raise AddressError(f"Unable to parse {entry} to a broker endpoint")
     listener = match[1].upper()
     protocol = protocols.get(listener)
@@ -181,6 +183,6 @@ def parse_bootstrap_servers(entries: Iterable[str], name: str) -> tuple[HostAndP
 
 def _port(digits: str) -> int:
     port = int(digits[:9])
-    if port > 65_535:
+    if port > MAX_PORT:
         raise AddressError(f"port out of range:{port}")
     return port
