@@ -139,9 +139,10 @@ class StreamsProcess:
     def _has(self, process: psutil.Process) -> bool:
         try:
             is_dead = process.status() == psutil.STATUS_ZOMBIE
-            # what makes the archive of classes for later runs goes on by itself
-            is_later = "ottla.spark.jvm.class_archive" in process.cmdline()
-            return not is_dead and not is_later and process.environ().get(MARK) == self.token
+            if is_dead or process.environ().get(MARK) != self.token:
+                return False
+            # what makes the archive of classes for later runs goes on by itself, with its Java
+            return not any(map(_makes_archive, [process, *process.parents()]))
         except psutil.Error:
             return False
 
@@ -166,6 +167,10 @@ class StreamsProcess:
             f"{one.name}:\n{one.read_text(errors='replace')[-3000:]}"
             for one in (self.errors, self.output)
         )
+
+
+def _makes_archive(process: psutil.Process) -> bool:
+    return "ottla.spark.jvm.class_archive" in process.cmdline()
 
 
 def _names(processes: Iterable[psutil.Process]) -> Iterable[str]:
