@@ -149,3 +149,19 @@ def test_the_size_of_slices_changes_no_decision(seed: int, monkeypatch: pytest.M
         check_replay(model)
         digests.append(model.digest())
     assert digests[0] == digests[1]
+
+
+def test_an_error_of_one_answer_does_not_keep_the_others_back() -> None:
+    """Also where a controller ends its leadership, and all of them fail."""
+    brokers = Brokers(1)
+    first, second = (
+        brokers.send(CreateTopicsRequest(topics=[assigned_topic(name, [1])])) for name in "ab"
+    )
+
+    def fail(_done: object) -> None:
+        raise RuntimeError("planted")
+
+    first.on_done(fail)
+    brokers.node._runtime.resigned(1)
+    with pytest.raises(KafkaError):
+        second.value  # noqa: B018

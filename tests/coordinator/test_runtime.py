@@ -404,6 +404,26 @@ def test_answers_may_start_operations() -> None:
     assert steps == ["outer begins", "outer ends", "outer committed", "inner answered"]
 
 
+@pytest.mark.parametrize("is_resigned", [True, False])
+def test_an_error_of_one_answer_does_not_keep_the_others_back(*, is_resigned: bool) -> None:
+    """The answers that a commit, or the end of the leadership, releases."""
+    bench = Bench()
+    bench.runtime.on_elected(0, 1)
+    bench.log.is_holding = True
+    first, second = bench.count("a"), bench.count("b")
+
+    def fail(_done: object) -> None:
+        raise RuntimeError("planted")
+
+    first.on_done(fail)
+    if is_resigned:
+        bench.runtime.on_resigned(0)
+    else:
+        bench.log.commit(0)
+    assert second.done
+    assert [str(fault) for fault in bench.faults] == ["planted"]
+
+
 @pytest.mark.parametrize("retries", [True, False])
 def test_timer_operation_is_retried_where_asked(*, retries: bool) -> None:
     """A timer whose records cannot be written runs again if it was scheduled so."""

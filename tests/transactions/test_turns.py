@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from typing import TYPE_CHECKING, Any
+
 from ottla.coordinator.transaction import queries
 from ottla.coordinator.transaction.decisions import EndRequest, ProducerKey
-from ottla.coordinator.transaction.markers import PARTITIONS_IN_A_REQUEST
+from ottla.coordinator.transaction.markers import (
+    PARTITIONS_IN_A_REQUEST,
+    RETRY_MS,
+    STALE_IN_A_TURN,
+    Markers,
+)
+from ottla.coordinator.transaction.state import Transaction, TransactionState
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -15,6 +24,9 @@ from ottla.protocol.apis.list_transactions import ListTransactionsRequest
 from ottla.server.broker.transaction_partitions import TransactionPartitions
 from ottla.types import TopicPartition
 from tests.transactions.world import World
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 COUNT = 600
 MAX_IN_A_TURN = 60
@@ -132,6 +144,68 @@ def test_markers_follow_a_leader_that_moves_while_they_wait() -> None:
         world.write_markers()
         world.advance(1)
     assert queries.describe(world.coordinator, "t").value.transaction_state == "CompleteCommit"
+
+
+def markers_of(world: World, count: int) -> Markers:
+    """Return decided transactions of shard 0, whose broker has not answered the first request."""
+    markers = world.coordinator.markers
+    for number in range(count):
+        decided = Transaction(
+            f"t{number}",
+            number,
+            0,
+            60_000,
+            TransactionState.PREPARE_COMMIT,
+            frozenset({TopicPartition("a", 0)}),
+        )
+        markers.begin(0, 1, decided)
+    return markers
+
+
+def steps_of_cancel(markers: Markers, shard: int) -> int:
+    """Return how many instructions of Python it takes to forget a shard's transactions."""
+    steps = 0
+
+    def trace(frame: FrameType, event: str, _argument: object) -> Any:
+        nonlocal steps
+        frame.f_trace_opcodes = True
+        steps += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        markers.cancel(shard)
+    finally:
+        sys.settrace(before)
+    return steps
+
+
+def test_forgetting_a_shard_takes_the_same_time_with_many_ids() -> None:
+    """A node that loses fifty partitions at once would look at all ids fifty times."""
+    few, many = (markers_of(World().elect(), count) for count in (2, COUNT))
+    for shard in (0, 1):
+        assert 0 < steps_of_cancel(few, shard) == steps_of_cancel(many, shard)
+
+
+def test_markers_that_are_forgotten_are_skipped_in_slices() -> None:
+    """They are still in the queue of their broker, which gets the marker behind them."""
+    world = World().elect()
+    markers = markers_of(world, 2 * STALE_IN_A_TURN + 2)
+    markers.cancel(0)
+    current = Transaction(
+        "u", 1, 0, 60_000, TransactionState.PREPARE_COMMIT, frozenset({TopicPartition("a", 0)})
+    )
+    markers.begin(1, 1, current)
+    world.write_markers()
+    assert world.sent == []
+    turns = 0
+    while not world.sent:
+        world.advance(1)
+        turns += 1
+    assert 1 < turns < RETRY_MS
+    ((request, _),) = world.sent
+    assert [one.producer_id for one in request.markers] == [1]
 
 
 def batch_of(names: list[str], *, verify_only: bool) -> AddPartitionsToTxnRequest:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Generator
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ottla.controller.catch_up import CatchUp
@@ -343,20 +344,25 @@ class ControllerRuntime:
 
     def _release(self) -> None:
         for waiter in self._waiting.take(self._replayed.committed_offset):
-            try:
-                waiter.complete()
-            except Exception:  # one failing callback must not block the others
-                log.exception("a response could not be released; report this as a bug of Ottla")
+            _guarded(waiter.complete)
 
     def _fail_all(self, error: KafkaError) -> None:
         waiting = self._waiting.take_all()
         sliced, self._sliced = self._sliced, deque()
         self._awaits_commit = False
         for waiter in waiting:
-            waiter.fail(error)
+            _guarded(partial(waiter.fail, error))
         for slices, pending in sliced:
             slices.close()
-            pending.fail(error)
+            _guarded(partial(pending.fail, error))
+
+
+def _guarded(respond: Callable[[], object]) -> None:
+    """Respond; a failing callback of one response must not block the others."""
+    try:
+        respond()
+    except Exception:
+        log.exception("a response could not be released; report this as a bug of Ottla")
 
 
 def _batches(result: ControllerResult[T]) -> list[Sequence[MessageAndVersion]]:

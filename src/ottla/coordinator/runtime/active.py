@@ -149,7 +149,7 @@ class ActivePartition(Generic[S]):
         was_active, self.state = self.state == ShardState.ACTIVE, ShardState.CLOSED
         self._timers.cancel_all()
         for waiting in self._deferred.take_all():
-            waiting.finish(KafkaError(ErrorCode.NOT_COORDINATOR))
+            self._guarded(partial(waiting.finish, KafkaError(ErrorCode.NOT_COORDINATOR)))
         if was_active:
             self.shard.on_unloaded()
         self._timers.cancel_all()  # timers that the responses above may have scheduled
@@ -448,7 +448,14 @@ class ActivePartition(Generic[S]):
 
     def _release(self) -> None:
         for waiting in self._deferred.take(self._high_watermark):
-            waiting.committed()
+            self._guarded(waiting.committed)
+
+    def _guarded(self, respond: Callable[[], None]) -> None:
+        """Respond; a failing callback of one response must not block the others."""
+        try:
+            respond()
+        except Exception as error:  # noqa: BLE001 - reported
+            self._environment.on_fault(error)
 
 
 def _ends_of_batches(entries: list[RecordInput], limit_bytes: int) -> list[int]:

@@ -29,6 +29,8 @@ RETRY_MS: Final = 100
 NO_LEADER: Final = -1
 PARTITIONS_IN_A_REQUEST: Final = 64
 """Each is an append for the leader, and most often another for the coordinator: some 100 µs."""
+STALE_IN_A_TURN: Final = 1000
+"""Queue entries of cancelled transactions that a turn skips; each takes a microsecond."""
 _Marker = WriteTxnMarkersRequest.WritableTxnMarker
 _DONE: Final = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
 _FENCED: Final = frozenset(
@@ -92,8 +94,8 @@ class Markers:
         self._timer = timer
         self._clock = clock
         self._on_written = on_written
-        self._sendings: dict[tuple[int, str], Sending] = {}
-        """By shard and transactional id."""
+        self._sendings: dict[int, dict[str, Sending]] = {}
+        """By shard, then by transactional id."""
         self._queues: dict[int, deque[tuple[Sending, list[TopicPartition]]]] = {}
         """By broker: what is to be sent next."""
         self._in_flight: set[int] = set()
@@ -103,18 +105,17 @@ class Markers:
     def begin(self, shard: int, coordinator_epoch: int, transaction: Transaction) -> None:
         """Write the markers of a transaction whose decision is committed."""
         sending = Sending(shard, coordinator_epoch, transaction)
-        self._sendings[shard, transaction.transactional_id] = sending
+        self._sendings.setdefault(shard, {})[transaction.transactional_id] = sending
         self._dispatch(sending, sorted(transaction.partitions))
         self._maybe_written(sending)
 
     def cancel(self, shard: int) -> None:
         """Forget the transactions of a shard that another node leads now."""
-        for key in [key for key in self._sendings if key[0] == shard]:
-            del self._sendings[key]
+        self._sendings.pop(shard, None)
 
     def _is_current(self, sending: Sending) -> bool:
-        key = sending.shard, sending.transaction.transactional_id
-        return self._sendings.get(key) is sending
+        of_shard = self._sendings.get(sending.shard, {})
+        return of_shard.get(sending.transaction.transactional_id) is sending
 
     def _dispatch(self, sending: Sending, partitions: Collection[TopicPartition]) -> None:
         """Queue partitions for their leaders; those of deleted topics need no marker."""
@@ -189,13 +190,14 @@ class Markers:
     ) -> dict[Sending, list[TopicPartition]]:
         """Return what goes with the next request; partitions may have another leader by now."""
         taken: dict[Sending, list[TopicPartition]] = {}
-        left = PARTITIONS_IN_A_REQUEST
-        while queue and left > 0:
+        left, stale = PARTITIONS_IN_A_REQUEST, 0
+        while queue and left > 0 and stale < STALE_IN_A_TURN:
             sending, partitions = queue[0]
             if taken and len(partitions) > left:
                 break
             queue.popleft()
             if not self._is_current(sending):
+                stale += 1
                 continue
             left -= len(partitions)
             moved = [one for one in partitions if self._channel.leader_of(one) != broker_id]
@@ -245,11 +247,11 @@ class Markers:
         name = sending.transaction.transactional_id
         text = "markers of transactional id %s are not sent any more: %s answers %s"
         log.info(text, name, partition, code.name, extra={"event": "transaction.fenced"})
-        del self._sendings[sending.shard, name]
+        del self._sendings[sending.shard][name]
 
     def _maybe_written(self, sending: Sending) -> None:
         if not sending.remaining and self._is_current(sending):
-            del self._sendings[sending.shard, sending.transaction.transactional_id]
+            del self._sendings[sending.shard][sending.transaction.transactional_id]
             self._on_written(sending)
 
 
