@@ -83,11 +83,15 @@ def test_name_nodes() -> None:
 
 
 @contextmanager
-def name_node(answer: Any, status: int, location: str | None = None) -> Iterator[str]:
-    """Run a NameNode that has one answer; yield its address."""
+def name_node(
+    answer: Any, status: int, location: str | None = None, asked: list[str] | None = None
+) -> Iterator[str]:
+    """Run a NameNode that has one answer; yield its address. `asked` gets the requests."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            if asked is not None:
+                asked.append(self.path)
             self.send_response(status)
             if location is not None:
                 self.send_header("Location", location)
@@ -102,9 +106,11 @@ def name_node(answer: Any, status: int, location: str | None = None) -> Iterator
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield f"127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join()
+        try:
+            yield f"127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def refusal(kind: str) -> dict[str, Any]:
@@ -132,6 +138,26 @@ def test_the_active_name_node_is_asked() -> None:
             files(standby, refusing).names("/checkpoint")
     with pytest.raises(OSError, match=r"http://127\.0\.0\.1:\d+: .*refused"):
         files(standby, active).names("/checkpoint")
+
+
+def test_the_name_node_that_was_active_last_is_asked_first() -> None:
+    """By later readers too: one whose machine is away takes a minute to fail."""
+    asked: list[str] = []
+    one, two = refusal("StandbyException"), refusal("FileNotFoundException")
+    with name_node(one, 403, asked=asked) as first, name_node(two, 404) as second:
+        settings = {
+            **HA,
+            "dfs.namenode.http-address.ns.one": first,
+            "dfs.namenode.http-address.ns.two": second,
+        }
+        for _ in range(3):
+            assert open_files("hdfs://ns/a", settings)[0].read("/a") is None
+        assert len(asked) == 1
+        one.update(refusal("FileNotFoundException"))
+        two.update(refusal("StandbyException"))
+        for _ in range(3):
+            assert open_files("hdfs://ns/a", settings)[0].read("/a") is None
+        assert len(asked) == 4
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import subprocess
 import sys
@@ -11,7 +12,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.spark.jvm.class_archive import GROWING_SECONDS, UNUSED_SECONDS, ClassArchive
+from ottla.spark.jvm.class_archive import (
+    GROWING_SECONDS,
+    RETRY_SECONDS,
+    UNUSED_SECONDS,
+    ClassArchive,
+)
 from ottla.spark.jvm.class_list import MIN_CLASSES
 from ottla.spark.jvm.java import Java
 
@@ -117,6 +123,30 @@ def test_what_java_refuses_is_not_tried_again(
     assert not archive.path.exists()
     assert not archive.path.with_suffix(".new").exists()
     assert archive.options() == []
+
+
+def test_a_failed_attempt_is_repeated_a_day_later(
+    tmp_path: Path, class_list: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Memory or disk may have been short; until then the log says why there is no archive."""
+    fails = "java.lang.OutOfMemoryError: Java heap space"
+    short = tmp_path / "short"
+    short.touch()
+    dump = f"import os; os.path.exists({str(short)!r}) and sys.exit({fails!r})\n    {DUMPS}"
+    archive = archive_of(tmp_path, dump=dump)
+    assert not archive.make(class_list)
+    failed = archive.path.with_suffix(".failed")
+    hour_before = time.time() - RETRY_SECONDS + 3500
+    os.utime(failed, (hour_before, hour_before))
+    with caplog.at_level(logging.INFO, "ottla.spark"):
+        assert archive.options() == []
+    assert f"({fails}); it is tried again in 1 hours" in caplog.text
+    day_before = time.time() - RETRY_SECONDS - 60
+    os.utime(failed, (day_before, day_before))
+    assert archive.options()[0].startswith("-XX:DumpLoadedClassList=")
+    short.unlink()
+    assert archive.make(class_list)
+    assert not failed.exists()
 
 
 def test_one_process_makes_it(tmp_path: Path, class_list: Path) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ottla.errors import OttlaError
+from ottla.spark.jvm import local_session
+from ottla.spark.jvm.java import Java
 from ottla.spark.jvm.options import (
     OPTION_VARIABLES,
     PARALLEL_COLLECTOR,
@@ -16,6 +19,7 @@ from ottla.spark.jvm.options import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 OPTIONS = JavaOptions("1g", "ERROR", fast_start=False, temp_dir=None)
 
@@ -74,3 +78,19 @@ def test_a_file_of_options_may_name_the_collector(option: str) -> None:
     """Java does not start with two collectors."""
     given = driver_options(OPTIONS, {"spark.driver.extraJavaOptions": option}, is_local=True)
     assert given.others == (option,)
+
+
+def test_a_java_that_cannot_be_started_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file of secrets among them; the error is one of one line."""
+    java = tmp_path / "java"
+    java.touch(0o644)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    monkeypatch.setattr(local_session, "find_java", lambda: Java(java, 17))
+    secret = {"spark.hadoop.fs.s3a.secret.key": "a-secret"}
+    with pytest.raises(OttlaError, match=r"^Java could not be started: .*Permission denied"):
+        local_session._start_java(OPTIONS, secret, "local[1]", class_cache=False)
+    assert list(temporary.iterdir()) == []

