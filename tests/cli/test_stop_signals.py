@@ -1,18 +1,22 @@
-"""The stop of a command by a signal is not interrupted by that signal's repetitions."""
+"""The stop of a command by a signal: once, at any point, in order; at once by a second one."""
 
 from __future__ import annotations
 
 import logging
+import os
 import signal
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 import pytest
 from click.testing import CliRunner
 
 from ottla.cli.commands import streams as command
+from ottla.cli.commands.quickstart import run_quickstart
 from ottla.cli.options.stop_signals import StopSignals
+from ottla.errors import OttlaError
+from ottla.quickstart import run as quickstart
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +24,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(autouse=True)
-def _handlers() -> Iterator[None]:
+def _handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(logging, "disable", lambda: None)
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
     before = {number: signal.getsignal(number) for number in numbers}
     yield
@@ -58,9 +63,67 @@ def test_an_error_that_the_stop_has_caused_is_not_reported(
         raise click.ClickException("the connection to Java is lost")
 
     monkeypatch.setattr(command, "_run_program", run)
-    monkeypatch.setattr(logging, "disable", lambda: None)
     (tmp_path / "app.py").touch()
     arguments = ["run", str(tmp_path / "app.py"), "--bootstrap-server", "host:1"]
     done = CliRunner().invoke(command.streams, [*arguments, "--checkpoint", str(tmp_path)])
     assert done.exit_code == status
     assert ("stopped" in done.output) == (status == 0)
+
+
+def test_signals_wait_while_a_directory_is_made() -> None:
+    """An interrupt while mkdtemp probes the directory with a file leaves no file."""
+    done = []
+
+    def make() -> None:
+        with StopSignals(lambda: None, is_endless=False) as signals, signals.held():
+            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(signal.SIGALRM)
+            done.append("made and noted")
+
+    with pytest.raises(KeyboardInterrupt):
+        make()
+    assert done == ["made and noted"]
+
+
+def test_a_second_signal_ends_the_process(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After what must not be left, with the status of that signal."""
+
+    def end(status: int) -> NoReturn:
+        raise SystemExit(status)
+
+    monkeypatch.setattr(os, "_exit", end)
+    steps: list[str] = []
+    signals = StopSignals(lambda: steps.append("killed"), is_endless=False)
+    with signals, suppress(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    signals.settle()
+    with pytest.raises(SystemExit) as ended:
+        signal.raise_signal(signal.SIGTERM)
+    assert (ended.value.code, steps) == (143, ["killed"])
+    assert capsys.readouterr().err == "stopped at once\n"
+    signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("error", [None, OttlaError("the node is away"), OSError("away")])
+def test_a_quickstart_that_a_signal_has_stopped(
+    number: signal.Signals,
+    error: Exception | None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Foreign code caught the interrupt: it comes to its end, or fails by the interrupt."""
+
+    def run(*_: object) -> None:
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(number)
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(quickstart, "_run", run)
+    with pytest.raises(SystemExit) as ended:
+        run_quickstart(with_spark=False)
+    assert ended.value.code == 128 + number
+    assert capsys.readouterr().err == "\nstopped; nothing is left running\n"

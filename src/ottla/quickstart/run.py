@@ -21,12 +21,12 @@ from ottla.quickstart.flights import (
     load_whole_year,
     whole_year_directory,
 )
-from ottla.quickstart.interrupts import SignalInterrupts
 from ottla.quickstart.node import DataDirectory, start_node
 from ottla.quickstart.show import Screen
 from ottla.quickstart.summary import count_directly, differences, from_records, partial_weeks
 
 if TYPE_CHECKING:
+    from ottla.cli.options.stop_signals import StopSignals
     from ottla.quickstart.flights import Data
     from ottla.quickstart.job import Job
     from ottla.quickstart.summary import Weeks
@@ -45,24 +45,31 @@ class QuickstartOptions(NamedTuple):
     with_spark: bool
 
 
-def run(options: QuickstartOptions) -> None:
-    """Run the quickstart and stop everything it started; raises OttlaError, OSError."""
-    with SignalInterrupts() as interrupts, ExitStack() as cleanup:
+def run(options: QuickstartOptions, signals: StopSignals, spark: ExitStack) -> None:
+    """Run the quickstart and stop everything it started; raises OttlaError, OSError.
+
+    The caller closes `spark`, which gets what ends Spark's processes and deletes their files.
+    """
+    with ExitStack() as cleanup:
         try:
-            _run(options, cleanup, interrupts)
+            _run(options, cleanup, signals, spark)
         finally:
-            interrupts.settle()
+            signals.settle()
+    if signals.is_stopping:  # foreign code has caught the interrupt
+        raise KeyboardInterrupt
 
 
-def _run(options: QuickstartOptions, cleanup: ExitStack, interrupts: SignalInterrupts) -> None:
+def _run(
+    options: QuickstartOptions, cleanup: ExitStack, signals: StopSignals, spark: ExitStack
+) -> None:
     screen = Screen()
     missing = [name for name in SPARK_NEEDS if find_spec(name) is None]
     with_spark = options.with_spark and not missing
-    with interrupts.held():
+    with signals.held():
         directory = _data_directory(options.data_dir)
         if directory.is_temporary:  # the node also does this, in case this process is killed
             cleanup.callback(shutil.rmtree, directory.path, ignore_errors=True)
-    jobs = _start_jobs(screen, cleanup) if with_spark else []
+    jobs = _start_jobs(screen, spark) if with_spark else []
     node = cleanup.enter_context(start_node(directory))
     for job in jobs:
         cleanup.callback(job.kill)  # before the node that it uses stops
@@ -91,18 +98,18 @@ def _data_directory(data_dir: Path | None) -> DataDirectory:
     return DataDirectory(str(data_dir.resolve()), is_temporary=False)
 
 
-def _start_jobs(screen: Screen, cleanup: ExitStack) -> list[Job]:
+def _start_jobs(screen: Screen, spark: ExitStack) -> list[Job]:
     """Start Spark twice; the second one is idle until the first is killed."""
     from ottla.quickstart.job import Job
 
     created = tempfile.TemporaryDirectory(prefix="ottla-quickstart-", ignore_cleanup_errors=True)
-    temp_dir = Path(cleanup.enter_context(created))
+    temp_dir = Path(spark.enter_context(created))
     screen.step("starting Spark twice while the node starts and the year is read and sent")
     jobs = []
     for name in ("first", "second"):
         (temp_dir / name).mkdir()
         job = Job(temp_dir / name, temp_dir / "checkpoint", warms_up=name == "second")
-        jobs.append(cleanup.enter_context(job))
+        jobs.append(spark.enter_context(job))
     return jobs
 
 

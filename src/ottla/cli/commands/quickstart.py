@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
+
+from ottla.cli.options.stop_signals import StopSignals
 
 DEFAULT_PICTURE = Path("ottla-quickstart.png")
 EXAMPLES = """
@@ -48,17 +51,23 @@ def run_quickstart(
     picture: Path = DEFAULT_PICTURE,
     with_spark: bool = True,
 ) -> None:
-    """Run the quickstart; report failures in one line and end cleanly on Ctrl-C."""
+    """Run the quickstart; report failures in one line and end cleanly on Ctrl-C.
+
+    The node ends when this process does, and deletes its own files.
+    """
     from ottla.errors import OttlaError
     from ottla.quickstart.run import QuickstartOptions, run
 
+    spark = ExitStack()
+    signals = StopSignals(spark.close, is_endless=False)
     try:
-        run(QuickstartOptions(data_dir, picture, with_spark))
-    except KeyboardInterrupt:
-        click.echo("\nstopped; nothing is left running", err=True)
-        sys.exit(130)
-    except BrokenPipeError:  # standard output was closed, so nothing can be reported
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
-    except (OttlaError, OSError) as error:
+        with signals, spark:
+            run(QuickstartOptions(data_dir, picture, with_spark), signals, spark)
+    except (KeyboardInterrupt, OttlaError, OSError) as error:
+        if signals.is_stopping or isinstance(error, KeyboardInterrupt):
+            click.echo("\nstopped; nothing is left running", err=True)
+            sys.exit(signals.status)
+        if isinstance(error, BrokenPipeError):  # nothing can be reported to standard output
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(141)
         raise click.ClickException(str(error)) from error

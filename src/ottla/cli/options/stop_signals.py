@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM of a command that runs Spark: the first one stops it, a second one at once.
+"""Ctrl-C and SIGTERM of a command that starts processes: one stops it, a second one at once.
 
 Kafka: none; a JVM runs its shutdown hooks.
 """
@@ -8,12 +8,13 @@ from __future__ import annotations
 import logging
 import os
 import signal
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import FrameType
     from typing import Self
 
@@ -35,7 +36,7 @@ class StopSignals:
     def __init__(self, end_now: Callable[[], None], *, is_endless: bool) -> None:
         self._end_now = end_now
         self._is_endless = is_endless
-        self._is_settled = False
+        self._is_settled = self._is_held = False
         self._number = 0
 
     @property
@@ -46,7 +47,7 @@ class StopSignals:
     @property
     def status(self) -> int:
         """The exit status of the command that a signal has stopped."""
-        return 0 if self._is_endless else 128 + self._number
+        return 0 if self._is_endless else 128 + (self._number or signal.SIGINT)
 
     def __enter__(self) -> Self:
         for number in _STOPPING:
@@ -57,6 +58,17 @@ class StopSignals:
 
     def __exit__(self, *_: object) -> None:
         _set_alarm(0)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Delay the interrupt, so that everything created inside is registered for the stop."""
+        self._is_held = True
+        try:
+            yield
+        finally:
+            self._is_held = False
+        if self.is_stopping:
+            raise KeyboardInterrupt
 
     def settle(self) -> None:
         """Interrupt no more: what follows is the stop, which is limited in time after a signal."""
@@ -71,10 +83,10 @@ class StopSignals:
         self._number = number
         logging.disable()  # py4j logs the interrupt of a call with its stack trace
         _set_alarm(_AGAIN_S, _AGAIN_S)
-        raise KeyboardInterrupt
+        self._interrupt(number, _frame)
 
     def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
-        if not self._is_settled:
+        if not (self._is_settled or self._is_held):
             raise KeyboardInterrupt
 
     def _give_up(self, _number: int, _frame: FrameType | None) -> NoReturn:
