@@ -11,6 +11,39 @@ import org.apache.kafka.streams.state.*;
 public class NamedTopologies {
     static class NP implements org.apache.kafka.streams.processor.api.Processor<String,String,String,String> { public void process(org.apache.kafka.streams.processor.api.Record<String,String> r) {} }
     static Consumed<String,String> in(String n) { return Consumed.with(Serdes.String(), Serdes.String()).withName(n); }
+    static void build(String title, java.util.function.Consumer<Topology> made) {
+        Topology t = new Topology();
+        System.out.println("== " + title);
+        try { made.accept(t); System.out.println(t.describe()); }
+        catch (org.apache.kafka.streams.errors.TopologyException e) { System.out.println(e.getMessage()); }
+    }
+    static void global(Topology t, String topic) {
+        t.addGlobalStore(Stores.keyValueStoreBuilder(Stores.inMemoryKeyValueStore("g"), Serdes.String(), Serdes.String()).withLoggingDisabled(),
+            "g-source", new StringDeserializer(), new StringDeserializer(), topic, "g-processor",
+            () -> (org.apache.kafka.streams.processor.api.Processor<String,String,Void,Void>) r -> {});
+    }
+    static java.util.regex.Pattern p(String text) { return java.util.regex.Pattern.compile(text); }
+    static void patterns() {
+        StreamsBuilder b = new StreamsBuilder();
+        Consumed<String,String> latest = Consumed.with(Serdes.String(), Serdes.String()).withOffsetResetPolicy(AutoOffsetReset.latest());
+        b.stream(p("in-.*"), in("matched")).merge(b.stream(p("in-.*"))).to("out");
+        b.stream(p("other-[ab]"), latest).groupBy((k, v) -> v).count();
+        show("patterns", b);
+        build("patterns of one start", t -> t.addSource(AutoOffsetReset.latest(), "a", p("in-.*")).addSource("b", p("in-.*b")));
+        build("topic, then pattern", t -> t.addSource("a", "in-x").addSource("b", p("in-.*")));
+        build("pattern, then topic", t -> t.addSource("a", p("in-.*")).addSource("b", "x", "in-x"));
+        build("pattern, then global topic", t -> global(t.addSource("a", p("in-.*")), "in-x"));
+        build("no topic", t -> t.addSource("a", new String[0]));
+        build("names twice", t -> t.addSource("a", p("a")).addSource("a", p("b")));
+        StreamsBuilder all = new StreamsBuilder();
+        all.stream(p(".*")).groupBy((k, v) -> v, Grouped.as("again")).count();
+        System.out.println("== pattern and repartition topic");
+        try { all.build(); } catch (org.apache.kafka.streams.errors.TopologyException e) { System.out.println(e.getMessage()); }
+        StreamsBuilder twice = new StreamsBuilder();
+        twice.stream(p("in-.*")); twice.stream(p("in-.*"), latest);
+        System.out.println("== two policies of a pattern");
+        try { twice.build(); } catch (org.apache.kafka.streams.errors.TopologyException e) { System.out.println(e.getMessage()); }
+    }
     static void show(String title, StreamsBuilder b) { System.out.println("== " + title); System.out.println(b.build().describe()); }
     public static void main(String[] a) {
         StreamsBuilder b = new StreamsBuilder();
@@ -77,5 +110,6 @@ public class NamedTopologies {
         s.process(() -> new NP(), Named.as("proc"), "mine").to("o3");
         o.process(() -> new NP()).to("o4");
         show("split, cogroup, windows", b);
+        patterns();
     }
 }

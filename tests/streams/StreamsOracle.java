@@ -136,7 +136,9 @@ public class StreamsOracle {
 
         Object make(JsonNode step) {
             switch (step.get("op").asText()) {
-                case "stream": return builder.stream(step.get("topic").asText());
+                case "stream": return step.has("pattern")
+                    ? builder.stream(java.util.regex.Pattern.compile(step.get("pattern").asText()))
+                    : builder.stream(step.get("topic").asText());
                 case "table":
                     return step.has("store")
                         ? builder.table(step.get("topic").asText(), stored(step))

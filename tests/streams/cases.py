@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from ottla.streams import (
@@ -205,7 +206,9 @@ class Build:
         """Add one of the steps that only call a method."""
         builder = self.builder
         makers: dict[str, Any] = {
-            "stream": lambda _: builder.stream(step["topic"]),
+            "stream": lambda _: builder.stream(
+                re.compile(step["pattern"]) if "pattern" in step else step["topic"]
+            ),
             "table": lambda _: builder.table(step["topic"], materialized=self.named(step)),
             "global_table": lambda _: builder.global_table(step["topic"]),
             "filter": lambda it: it.filter(has_odd_length),

@@ -330,10 +330,28 @@ class Generator:
         it = self.step("stream_join", of=it, **{"with": it}, **self.any_join(), **fields)
         self.steps.append({"op": "to", "of": it, "topic": "out"})
 
+    def patterns(self) -> None:
+        """Add two streams of a pattern, which share a source, merged, joined or aggregated."""
+        it = self.step("stream", pattern="in[01]")
+        other = self.step("stream", pattern="in[01]")
+        it = self.step(self.random.choice(("filter", "select_key", "flat_map")), of=it)
+        sides = {"of": it, "with": self.random.choice((other, self.stream("in2")))}
+        it = self.step("merge", **sides)
+        if self.random.random() < 0.5:
+            table = self.table("in3")
+            joined = {"of": it, "with": table, **self.any_join("inner", "left")}
+            it = self.step("stream_table_join", **joined)
+            self.steps.append({"op": "to", "of": it, "topic": "out"})
+            return
+        it = self.step(self.random.choice(("group_by_key", "group_by")), of=it)
+        self.write(self.step(self.random.choice(("count", "aggregate", "reduce")), of=it))
+
     def inputs(self, count: int = 40) -> list[Input]:
         """Return records, some late, some without key or value."""
         random, time, found = self.random, 0, []
-        topics = sorted({step["topic"] for step in self.steps if "in" in step.get("topic", "")})
+        named = {step["topic"] for step in self.steps if "in" in step.get("topic", "")}
+        matched = {"in0", "in1"} if any("pattern" in step for step in self.steps) else set()
+        topics = sorted(named | matched)
         for _ in range(count):
             time += random.choice((0, 1, 1, 3, 7, 12))
             late = random.choice((0, 0, 0, 2, 9, 25))
@@ -379,4 +397,5 @@ KINDS = (
     "lookups",
     "same_topic",
     "chosen_partitions",
+    "patterns",
 )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from ottla.streams import (
+    AutoOffsetReset,
     Branched,
     Consumed,
     Grouped,
@@ -24,6 +26,7 @@ from ottla.streams import (
     Suppressed,
     TableJoined,
     TimeWindows,
+    TopologyException,
     ValueTransformer,
 )
 
@@ -165,16 +168,74 @@ def splits_and_windows(builder: StreamsBuilder) -> None:
     right.process(Processor).to("o4")
 
 
+def pattern_streams(builder: StreamsBuilder) -> None:
+    """Add streams of patterns: two of the same, which share a source."""
+    matched = builder.stream(re.compile("in-.*"), consumed=named("matched"))
+    matched.merge(builder.stream(re.compile("in-.*"))).to("out")
+    latest = Consumed(TEXT, TEXT, offset_reset_policy=AutoOffsetReset.latest())
+    builder.stream(re.compile("other-[ab]"), consumed=latest).group_by(last).count()
+
+
+def of_all_topics(builder: StreamsBuilder) -> None:
+    """Add a pattern that a repartition topic would match."""
+    builder.stream(re.compile(".*")).group_by(last, Grouped(name="again")).count()
+
+
+def of_two_policies(builder: StreamsBuilder) -> None:
+    """Add a pattern twice."""
+    builder.stream(re.compile("in-.*"))
+    latest = Consumed(TEXT, TEXT, offset_reset_policy=AutoOffsetReset.latest())
+    builder.stream(re.compile("in-.*"), consumed=latest)
+
+
+def sources(*given: Any) -> Callable[[StreamsBuilder], None]:
+    """Return what adds sources: names, patterns, each with its policy or none."""
+
+    def add(builder: StreamsBuilder) -> None:
+        topology = builder.build()
+        for name, topics, policy in given:
+            topology.add_source(name, *topics, offset_reset_policy=policy)
+
+    return add
+
+
+def two_patterns(builder: StreamsBuilder) -> None:
+    """Add two patterns of which one contains the other: Kafka finds a topic of both later."""
+    latest = AutoOffsetReset.latest()
+    sources(("a", [MATCHING], latest), ("b", [re.compile("in-.*b")], None))(builder)
+
+
+def with_global_topic(builder: StreamsBuilder) -> None:
+    """Add a pattern, and a global store of a topic that it matches."""
+    sources(("a", [MATCHING], None))(builder)
+    spec = Stores.key_value("g", TEXT, TEXT)
+    names = {"source": "g-source", "processor": "g-processor"}
+    builder.build().add_global_store(spec, "in-x", Processor, **names)
+
+
+MATCHING = re.compile("in-.*")
 TOPOLOGIES: dict[str, Callable[[StreamsBuilder], None]] = {
     "stateless": stateless,
     "stream joins": stream_joins,
     "tables": tables,
     "split, cogroup, windows": splits_and_windows,
+    "patterns": pattern_streams,
+    "patterns of one start": two_patterns,
+    "topic, then pattern": sources(("a", ["in-x"], None), ("b", [MATCHING], None)),
+    "pattern, then topic": sources(("a", [MATCHING], None), ("b", ["x", "in-x"], None)),
+    "pattern, then global topic": with_global_topic,
+    "no topic": sources(("a", [], None)),
+    "names twice": sources(("a", [re.compile("a")], None), ("a", [re.compile("b")], None)),
+    "pattern and repartition topic": of_all_topics,
+    "two policies of a pattern": of_two_policies,
 }
 
 
 def described(title: str) -> str:
-    """Return the description of a topology."""
+    """Return the description of a topology, or the error of one that cannot be built."""
     builder = StreamsBuilder(StreamsConfig("named", TEXT, TEXT))
-    TOPOLOGIES[title](builder)
+    try:
+        TOPOLOGIES[title](builder)
+    except TopologyException as error:
+        return f"Invalid topology: {error.message}"
     return builder.build().describe()

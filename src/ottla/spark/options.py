@@ -28,6 +28,7 @@ READ_OPTIONS = (
     "subscribe",
     "subscribePattern",
     "assign",
+    "partitionLimits",
     "startingOffsets",
     "endingOffsets",
     "startingTimestamp",
@@ -60,6 +61,7 @@ SPARK_OPTIONS = ("checkpointLocation", "path", "queryName", "outputMode", "trunc
 """Options that Spark itself adds to those of a source or sink."""
 OWN_OPTIONS = tuple(dict.fromkeys((*READ_OPTIONS, *WRITE_OPTIONS)))
 STREAM_LIMITS = (
+    "partitionLimits",
     "maxOffsetsPerTrigger",
     "maxBytesPerTrigger",
     "minOffsetsPerTrigger",
@@ -143,6 +145,8 @@ class ReadOptions:
     api_timeout_ms: int = 60_000
     group_id: str = ""
     """The group that a streaming query commits its offsets for; "" for none."""
+    partition_limits: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """How many partitions topics may have, at least and at most, by patterns of their names."""
 
 
 @dataclass(frozen=True)
@@ -300,6 +304,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         check_crcs=getattr(settings, "check_crcs", True),
         api_timeout_ms=api_timeout_ms,
         group_id=options.text("kafka.group.id") or "",
+        partition_limits=_partition_limits(options),
     )
     minimum, maximum = result.min_offsets_per_trigger, result.max_offsets_per_trigger
     if minimum is not None and maximum is not None and minimum > maximum:
@@ -374,6 +379,21 @@ def _selection(options: Options) -> Selection:
             options.problems.append(f"subscribePattern: {value!r} is no pattern: {error}")
         return Selection(pattern=value)
     return Selection(partitions=_assignment(options, value))
+
+
+def _partition_limits(options: Options) -> dict[str, tuple[int, int]]:
+    value = options.text("partitionLimits")
+    try:
+        found = {
+            re.compile(pattern).pattern: (_whole(least), _whole(most))
+            for pattern, (least, most) in json.loads(value or "{}").items()
+        }
+    except (AttributeError, TypeError, ValueError, re.error):
+        options.problems.append(
+            f'partitionLimits: {value!r} is not JSON such as {{"flights-.*": [1, 8]}}'
+        )
+        return {}
+    return found
 
 
 def _assignment(options: Options, value: str) -> tuple[TopicPartition, ...]:

@@ -25,6 +25,7 @@ from ottla.spark.fetching import beyond_end, data_loss
 from ottla.spark.group_offsets import GroupOffsets
 from ottla.spark.log_sizes import log_sizes
 from ottla.spark.offsets import SourceOffsets, check_same_topics, ids_of
+from ottla.spark.partition_limits import check_partitions
 from ottla.spark.planning import OffsetRange, limit_offsets, offsets_within
 from ottla.spark.reading import all_partitions, earliest, plan_tasks, read_range, resolve
 from ottla.spark.waiting import RecordWait
@@ -200,6 +201,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _latest(self) -> SourceOffsets:
         topics = self._last_topics = self._topics()
+        check_partitions(topics, self._options.partition_limits)
         requested = dict.fromkeys(all_partitions(topics), LATEST_TIMESTAMP)
         level = self._options.isolation_level
         found = self.cluster.offsets(requested, isolation_level=level) if requested else {}

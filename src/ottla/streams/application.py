@@ -15,9 +15,10 @@ from ottla.errors import KafkaError
 from ottla.spark.checkpoint import Checkpoint
 from ottla.spark.checkpoint_files import is_local
 from ottla.spark.hadoop_settings import hadoop_settings, of_hadoop, settings_of
-from ottla.streams.checkpoints import check_cluster, check_tasks, check_topology
+from ottla.streams.checkpoints import check_cluster, check_tasks, check_topology, noted_tasks
 from ottla.streams.errors import StreamsException
 from ottla.streams.offset_reset import Start, check_options, starting_offsets
+from ottla.streams.patterns import subscription
 from ottla.streams.progress import Progress, read_progress
 from ottla.streams.stages import StagePlan, plan_stages
 from ottla.streams.supervisor import advice
@@ -154,7 +155,7 @@ class Streams:
             .options(**{"includeHeaders": "true", **options})
             .option("startingOffsets", starting)
             .option("kafka.isolation.level", "read_committed")
-            .option("subscribe", ",".join(plan.source_topics()))
+            .options(**_subscription(plan))
             .load()
         )
         writer = (
@@ -205,7 +206,10 @@ class Streams:
         needed = [name for name in self.topology.source_topics() if name not in internal]
         with Admin(bootstrap_servers=self._bootstrap) as admin:
             check_cluster(checkpoint, admin.describe_cluster().cluster_id)
-            found = admin.describe_topics([*dict.fromkeys([*needed, *sinks])])
+            if self.topology.patterns():
+                plan.match(one.name for one in admin.list_topics(include_internal=False))
+            described = dict.fromkeys([*needed, *plan.source_topics(), *sinks])
+            found = admin.describe_topics([*described])
             counts = {
                 str(name): len(one.partitions)
                 for name, one in found.items()
@@ -217,7 +221,7 @@ class Streams:
                     f"the application's source topics are missing: {missing}; create them: "
                     "ottla topics --create --topic NAME --partitions N"
                 )
-            plan.spread(counts)
+            plan.spread(counts, noted_tasks(checkpoint))
             check_tasks(checkpoint, plan)
             for name, real in plan.real_topics.items():
                 count = plan.partitions[name]
@@ -248,3 +252,16 @@ class Streams:
         with Consumer(bootstrap_servers=self._bootstrap) as consumer:
             ends = consumer.end_offsets(places)
         return any(end > done.get(place, 0) for place, end in ends.items())
+
+
+def _subscription(plan: StagePlan) -> dict[str, str]:
+    """Return the options of what the source reads: names, or one pattern of all."""
+    sources = plan.topology.patterns()
+    if not sources:
+        return {"subscribe": ",".join(plan.source_topics())}
+    named = [*plan.topology.source_topics().keys() - plan.topology.internal_topics.keys()]
+    names = sorted([*named, *plan.real_topics.values()])
+    patterns = [one.pattern for one in sources if one.pattern is not None]
+    limits = plan.partition_limits()
+    found = {"subscribePattern": subscription(names, patterns)}
+    return {**found, "partitionLimits": json.dumps(limits)} if limits else found

@@ -6,6 +6,7 @@ Kafka: no counterpart; a changed topology there meets stores and topics of other
 from __future__ import annotations
 
 import difflib
+import re
 from typing import TYPE_CHECKING, Final
 
 from ottla.streams.columns.operators import ColumnOperator
@@ -22,6 +23,7 @@ TOPOLOGY_FILE: Final = "ottla-topology.txt"
 CLUSTER_FILE: Final = "ottla-cluster.txt"
 TASKS_FILE: Final = "ottla-tasks.txt"
 """What the checkpoint's directory has besides Spark's files."""
+_TASKS: Final = re.compile(r"Sub-topology: (\d+) tasks: (\d+)\n")
 
 
 def check_cluster(checkpoint: Checkpoint, cluster_id: str) -> None:
@@ -59,14 +61,23 @@ def check_tasks(checkpoint: Checkpoint, plan: StagePlan) -> None:
     be in another task. Kafka refuses it, too, by the partitions of its changelog topics.
     """
     tasks = {stage.part.number: stage.tasks for stage in plan.stages if stage.stores}
-    text = "".join(f"Sub-topology: {number} tasks: {count}\n" for number, count in tasks.items())
-    found = _noted(checkpoint, TASKS_FILE, text)
-    if found != text:
+    noted = noted_tasks(checkpoint)
+    known = {number: count for number, count in tasks.items() if count}  # 0: no topic matches yet
+    if any(noted.get(number, count) != count for number, count in known.items()):
         raise StreamsException(
-            f"the checkpoint {checkpoint.location} has state of {_in_one_line(found)}, which the "
-            f"partitions of the topics make {_in_one_line(text)} now: keys belong to other "
+            f"the checkpoint {checkpoint.location} has state of {_in_one_line(noted)}, which the "
+            f"partitions of the topics make {_in_one_line(tasks)} now: keys belong to other "
             "tasks; take a new checkpoint"
         )
+    text = "".join(f"{line}\n" for line in _lines({**noted, **known}))
+    if text != checkpoint.read_text(TASKS_FILE):
+        checkpoint.write_text(TASKS_FILE, text)
+
+
+def noted_tasks(checkpoint: Checkpoint) -> dict[int, int]:
+    """Return how many tasks of each sub-topology have state, as a checkpoint notes."""
+    text = "" if checkpoint.is_new() else checkpoint.read_text(TASKS_FILE) or ""
+    return {int(number): int(count) for number, count in _TASKS.findall(text)}
 
 
 def _noted(checkpoint: Checkpoint, name: str, text: str) -> str:
@@ -78,8 +89,12 @@ def _noted(checkpoint: Checkpoint, name: str, text: str) -> str:
     return found
 
 
-def _in_one_line(text: str) -> str:
-    return ", ".join(text.splitlines()).lower()
+def _in_one_line(tasks: dict[int, int]) -> str:
+    return ", ".join(_lines(tasks)).lower()
+
+
+def _lines(tasks: dict[int, int]) -> list[str]:
+    return [f"Sub-topology: {number} tasks: {count}" for number, count in tasks.items()]
 
 
 def _columns(topology: Topology) -> str:

@@ -6,22 +6,28 @@ Kafka: org.apache.kafka.streams.processor.internals.StreamThread; Spark: the que
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql import functions as f
+from pyspark.sql.pandas.functions import arrow_udf
 
 from ottla.streams.columns.combining import Combiner
 from ottla.streams.columns.compiling import find_serdes, run_paths
 from ottla.streams.columns.inputs import find_inputs
 from ottla.streams.columns.paths import Path
+from ottla.streams.patterns import matching
 from ottla.streams.progress import OBSERVED
 from ottla.streams.spark_tasks import FIELDS, FLOW, StageProcessor, StatelessStage
 from ottla.streams.stages import OUTPUT, Stage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from pyspark.sql import Column, DataFrame
 
     from ottla.streams.stages import StagePlan
+    from ottla.streams.topology import SourceNode
 
 
 def compile_plan(plan: StagePlan, records: DataFrame) -> DataFrame:
@@ -59,13 +65,13 @@ def _as_flow(plan: StagePlan, records: DataFrame) -> DataFrame:
     topic: Column = f.col("topic")
     for name, real in plan.real_topics.items():
         topic = f.when(f.col("topic") == real, f.lit(name)).otherwise(topic)
-    readers = [step for step in plan.steps if step.topics]
+    readers = [step for step in plan.steps if step.topics or step.patterns]
     shared = [stage for stage in plan.stages if stage.global_topics]
     rows = records.withColumn("topic", topic)
     if len(readers) == 1 and not shared:
         rows = rows.withColumn("target", _address(readers[0].number, f.col("partition")))
     else:
-        rows = rows.withColumn("target", f.explode(_targets(readers, shared)))
+        rows = rows.withColumn("target", f.explode(_targets(plan, readers, shared)))
     return rows.select(
         f.col("target.stage").alias("stage"),
         f.col("target.task").alias("task"),
@@ -80,18 +86,33 @@ def _as_flow(plan: StagePlan, records: DataFrame) -> DataFrame:
     )
 
 
-def _targets(readers: list[Stage | Path], shared: list[Stage]) -> Column:
+def _targets(plan: StagePlan, readers: list[Stage | Path], shared: list[Stage]) -> Column:
     """Return an array of addresses for each record: several for a global topic."""
+    named = list(plan.topology.source_topics())
+    is_named = f.col("topic").isin(*named) if named else f.lit(False)
     nowhere = f.array().cast("array<struct<stage:int,task:int>>")
     found = nowhere
     for step in readers:
         own = f.array(_address(step.number, f.col("partition")))
-        found = f.concat(found, f.when(f.col("topic").isin(*step.topics), own).otherwise(nowhere))
+        mine = f.col("topic").isin(*step.topics) if step.topics else f.lit(False)
+        if step.patterns:
+            mine = mine | (~is_named & _is_matched(plan, step))
+        found = f.concat(found, f.when(mine, own).otherwise(nowhere))
     for stage in shared:
         every = f.array(*(_address(stage.number, f.lit(task)) for task in range(stage.tasks)))
         mine = f.col("topic").isin(*stage.global_topics)
         found = f.concat(found, f.when(mine, every).otherwise(nowhere))
     return found
+
+
+def _is_matched(plan: StagePlan, step: Stage | Path) -> Column:
+    """Return whether a topic that no source names is one of a step's patterns."""
+    sources = plan.topology.patterns()
+    if len(sources) == 1:  # all that is subscribed
+        return f.lit(True)
+    udf: Any = arrow_udf  # its stubs require the function's type, its code warns of it
+    source = udf(source_names(sources), "string")(f.col("topic"))
+    return f.coalesce(source.isin(*(one.name for one in step.patterns)), f.lit(False))
 
 
 def _address(number: int, task: Column) -> Column:
@@ -111,3 +132,15 @@ def _run(plan: StagePlan, stage: Stage, rows: DataFrame) -> DataFrame:
     return keyed.groupBy("run").transformWithState(
         StageProcessor(plan, stage), FLOW, "append", "None"
     )
+
+
+def source_names(sources: Sequence[SourceNode]) -> Callable[[pa.Array], pa.Array]:
+    """Return what finds the sources that match topics, over an Arrow column of their names."""
+
+    def find(topics: pa.Array) -> pa.Array:
+        encoded = topics.dictionary_encode()
+        found = [matching(topic, sources) for topic in encoded.dictionary.to_pylist()]
+        names = pa.array([None if one is None else one.name for one in found], pa.string())
+        return names.take(encoded.indices)
+
+    return find

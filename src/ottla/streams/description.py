@@ -36,7 +36,7 @@ def _global_store(topology: Topology, part: SubTopology) -> list[str]:
     source = part.sources()[0]
     (processor,) = topology.children(source.name)
     return [
-        f"    Source: {source.name} (topics: [{', '.join(source.topics)}])",
+        f"    Source: {source.name} (topics: {source.topics_text})",
         f"      --> {processor.name}",
         f"    Processor: {processor.name} (stores: {_stores(processor, set())})",
         "      --> none",
@@ -65,7 +65,7 @@ def _part(topology: Topology, part: SubTopology) -> list[str]:
 
 def _headline(node: Node, hidden: set[str]) -> str:
     if isinstance(node, SourceNode):
-        return f"Source: {node.name} (topics: [{', '.join(node.topics)}])"
+        return f"Source: {node.name} (topics: {node.topics_text})"
     if isinstance(node, SinkNode):
         if isinstance(node.topic, str):
             return f"Sink: {node.name} (topic: {node.topic})"

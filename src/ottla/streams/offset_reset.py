@@ -68,11 +68,10 @@ def policies(plan: StagePlan) -> dict[str, AutoOffsetReset]:
     Global tables and internal topics are read from their beginning, whatever is given.
     """
     found = dict.fromkeys(plan.real_topics.values(), EARLIEST)
-    for topic, source in plan.topology.source_topics().items():
-        if source.is_global:
-            found[topic] = EARLIEST
-        elif source.offset_reset_policy is not None:
-            found[topic] = source.offset_reset_policy
+    for source in plan.topology.sources():
+        policy = EARLIEST if source.is_global else source.offset_reset_policy
+        if policy is not None:
+            found.update(dict.fromkeys(plan.topics_of(source), policy))
     return found
 
 
@@ -95,11 +94,19 @@ def _kept(
         for topic, policy in policy_of.items()
     }
     if not checkpoint.is_new():  # a repeated first micro-batch starts as before
-        return json.dumps(noted["offsets"]) if noted else "earliest"
+        return _repeated(counts, noted["offsets"]) if noted else "earliest"
     if noted.get("request") != request:
         noted = {"request": request, "offsets": _found(admin, start, counts, policy_of)}
         checkpoint.write_text(STARTS_FILE, json.dumps(noted))
     return json.dumps(noted["offsets"])
+
+
+def _repeated(counts: Mapping[str, int], offsets: dict[str, dict[str, int]]) -> str:
+    """Return the offsets that are noted; topics of a pattern may have appeared since."""
+    for topic in counts.keys() - offsets.keys():
+        earliest = {str(number): EARLIEST_TIMESTAMP for number in range(counts[topic])}
+        offsets[topic] = earliest
+    return json.dumps(offsets)
 
 
 def _counts(plan: StagePlan, topics: Mapping[str, Any]) -> dict[str, int]:

@@ -10,16 +10,18 @@ Kafka, and is read in the next micro-batch.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from ottla.streams.columns.paths import Entry, Path, split
 from ottla.streams.errors import StreamsException, TopologyException
+from ottla.streams.patterns import as_text, matching
 from ottla.streams.task import nodes_of_task
 from ottla.streams.topology import ProcessorNode, SinkNode, SourceNode, SubTopology
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from ottla.streams.columns.combining import Input
     from ottla.streams.columns.operators import TypedInput
@@ -43,6 +45,8 @@ class Stage:
     stores: list[str]
     topics: list[str]
     global_topics: list[str]
+    patterns: list[SourceNode] = field(default_factory=list)
+    """The sources of patterns, whose topics are not in `topics`."""
     tasks: int = 1
     entries: dict[int, Entry] = field(default_factory=dict)
     """Where records come in from paths, by port."""
@@ -96,6 +100,10 @@ class StagePlan:
 
     parts: list[tuple[SubTopology, Stage | None]] = field(default_factory=list)
     """Sub-topologies, with their stages."""
+    matched: dict[str, list[str]] = field(default_factory=dict)
+    """The topics that the patterns of sources match, by the names of the sources."""
+    tasks: dict[int, int] = field(default_factory=dict)
+    """The number of tasks of each sub-topology; 0 where no topic matches its pattern yet."""
 
     def readers(self, topic: str) -> list[int]:
         """Return the addresses of rows for a topic: the steps that read an internal one."""
@@ -109,21 +117,47 @@ class StagePlan:
         """Return the topics that the query reads from the cluster."""
         internal = self.topology.internal_topics
         given = [name for name in self.topology.source_topics() if name not in internal]
-        return [*given, *self.real_topics.values()]
+        found = [name for names in self.matched.values() for name in names]
+        return [*given, *found, *self.real_topics.values()]
 
-    def spread(self, partitions: Mapping[str, int]) -> None:
-        """Set each stage's number of tasks from the partitions of the topics it reads."""
+    def match(self, names: Iterable[str]) -> None:
+        """Find the topics of patterns; TopologyException for one that several patterns match."""
+        named = {*self.topology.source_topics(), *self.real_topics.values()}
+        sources = self.topology.patterns()
+        self.matched = {source.name: [] for source in sources}
+        for name in sorted(set(names) - named):
+            if found := matching(name, sources):
+                self.matched[found.name].append(name)
+
+    def topics_of(self, source: SourceNode) -> list[str]:
+        """Return the topics of a source, with those that its pattern matches now."""
+        return [*source.topics, *self.matched.get(source.name, ())]
+
+    def spread(self, partitions: Mapping[str, int], noted: Mapping[int, int] | None = None) -> None:
+        """Set each stage's number of tasks from the partitions of the topics it reads.
+
+        With patterns a checkpoint's numbers go on, `noted` by sub-topology: more topics do not
+        change the internal topics after them, and fewer do not take tasks away.
+        """
+        noted = (noted or {}) if self.topology.patterns() else {}
         self.partitions = dict(partitions)
         internal = self.topology.internal_topics
-        tasks: dict[int, int] = {}
+        readers = {
+            topic: part.number
+            for part, _ in self.parts
+            for source in part.sources()
+            for topic in source.topics
+        }
+        tasks = self.tasks
         parts = {part.number: part for part, _ in self.parts}
         for number, part in parts.items():
-            topics = [topic for source in part.sources() for topic in source.topics]
-            tasks[number] = max((self.partitions.get(one, 0) for one in topics), default=0) or 1
+            tasks[number] = self._tasks(part, noted.get(number, 0))
             for sink in self.topology.sinks():
                 if sink in part.nodes and str(sink.topic) in internal:
                     name = str(sink.topic)
-                    self.partitions[name] = internal[name] or tasks[number]
+                    before = noted.get(readers.get(name, -1), 0)
+                    self.partitions[name] = internal[name] or before or tasks[number]
+                    self._check_matched(part, self.partitions[name])
         for number, part in parts.items():
             for source in part.sources():
                 for topic in source.topics:  # co-partitioned: as many as its partners have
@@ -132,12 +166,70 @@ class StagePlan:
         for part, stage in self.parts:
             if stage is not None:
                 stage.tasks = tasks[part.number]
+                self._check_matched(part, stage.tasks or not stage.global_topics)
         self._check_joined()
+
+    def _tasks(self, part: SubTopology, noted: int) -> int:
+        topics = [topic for source in part.sources() for topic in self.topics_of(source)]
+        found = max((self.partitions.get(one, 0) for one in topics), default=0)
+        if any(source.pattern is not None for source in part.sources()):
+            return max(found, noted)
+        return found or 1
+
+    def _check_matched(self, part: SubTopology, count: int) -> None:
+        """Raise TopologyException where a number of partitions is needed, and no topic matches."""
+        if not count:
+            names = ", ".join(one.topics_text for one in part.sources() if one.pattern)
+            raise TopologyException(
+                "Failed to compute number of partitions for all repartition topics and global "
+                f"tables: no topic matches {names}; create one, or use "
+                "repartition(Repartitioned(partitions=...))"
+            )
+
+    def partition_limits(self) -> dict[str, tuple[int, int]]:
+        """Return how many partitions topics of a pattern may have, at least and at most.
+
+        Where tasks have state or global tables there are no more of them than at the start, and
+        topics that are joined by key have equal numbers.
+        """
+        found: dict[str, tuple[int, int]] = {}
+        for part in {part.number: part for part, _ in self.parts}.values():
+            for source in part.sources():
+                if source.pattern is None:
+                    continue
+                joined = self._joined_count(source)
+                if joined or (self.tasks[part.number] and self._is_bound(part)):
+                    most = joined or self.tasks[part.number]
+                    found[self._limited(source.pattern)] = (joined or 1, most)
+        return found
+
+    def _limited(self, pattern: re.Pattern[str]) -> str:
+        """Return the text of a pattern, less the internal topics that it may match."""
+        others = "".join(f"(?!{re.escape(one)}$)" for one in self.real_topics.values())
+        return others + as_text(pattern)
+
+    def _is_bound(self, part: SubTopology) -> bool:
+        """Whether a part has state, or global tables, which are in the tasks of the start."""
+        return any(
+            bool(stage.stores or stage.global_topics)
+            for one, stage in self.parts
+            if stage is not None and one.number == part.number
+        )
+
+    def _joined_count(self, source: SourceNode) -> int:
+        """Return the partitions that the topics of a source must have; 0 for any number."""
+        for nodes in self.topology.joined:
+            sources = [one for node in nodes for one in self.topology.sources_of(node)]
+            if source in sources:
+                topics = [topic for one in sources for topic in self.topics_of(one)]
+                return max((self.partitions.get(one, 0) for one in topics), default=0)
+        return 0
 
     def _check_joined(self) -> None:
         """Raise TopologyException where records of a key that meet would be in several tasks."""
         for nodes in self.topology.joined:
-            topics = set().union(*(self.topology.topics_of(one) for one in nodes))
+            sources = [one for node in nodes for one in self.topology.sources_of(node)]
+            topics = {topic for one in sources for topic in self.topics_of(one)}
             counts = {one: self.partitions.get(one) for one in sorted(topics)}
             if len(set(counts.values())) > 1:
                 listed = ", ".join(f"{name}: {count}" for name, count in counts.items())
@@ -184,7 +276,8 @@ def _stage(plan: StagePlan, part: SubTopology, members: list[Node]) -> Stage:
     stores: dict[str, None] = {}
     for node in nodes:
         stores.update(dict.fromkeys(getattr(node, "stores", ())))
-    return Stage(len(plan.steps), own_part, nodes, sorted(stores), own, shared)
+    patterns = [one for one in sources if one.pattern is not None]
+    return Stage(len(plan.steps), own_part, nodes, sorted(stores), own, shared, patterns)
 
 
 def _connect_ports(plan: StagePlan) -> None:

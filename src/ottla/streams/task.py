@@ -21,6 +21,7 @@ from ottla.streams.errors import (
     StreamsException,
 )
 from ottla.streams.partitions import partition_for
+from ottla.streams.patterns import matching
 from ottla.streams.processor import Processor, PunctuationType
 from ottla.streams.records import RawRecord, Record, RecordContext, RecordMetadata, TaskId
 from ottla.streams.stores.opening import open_store
@@ -189,12 +190,9 @@ class Task:
         self._is_alone = all(
             one.name in self._nodes for found in self._children.values() for one in found
         )
-        self._sources = {
-            topic: node
-            for node in self._nodes.values()
-            if isinstance(node, SourceNode)
-            for topic in node.topics
-        }
+        sources = [node for node in self._nodes.values() if isinstance(node, SourceNode)]
+        self._patterns = [node for node in sources if node.pattern is not None]
+        self._sources = {topic: node for node in sources for topic in node.topics}
         self._memory_backend = environment.backend(MEMORY)
         self._memories: dict[str, dict[str, int]] = {}
         self._own = self.memory("")
@@ -215,10 +213,15 @@ class Task:
                 processor.init(NodeContext(self, node))
         self._is_starting = False
 
-    @property
-    def topics(self) -> set[str]:
-        """The topics that the task reads."""
-        return set(self._sources)
+    def reads(self, topic: str) -> bool:
+        """Whether the task reads a topic."""
+        return topic in self._sources or self._source(topic) is not None
+
+    def _source(self, topic: str) -> SourceNode | None:
+        """Return the node that reads a topic, by its name or by a pattern."""
+        if topic not in self._sources and (found := matching(topic, self._patterns)):
+            self._sources[topic] = found
+        return self._sources.get(topic)
 
     @property
     def stores(self) -> dict[str, Any]:
@@ -236,7 +239,9 @@ class Task:
         if raw.port in self._environment.entries:
             self._enter(self._environment.entries[raw.port], raw)
         else:
-            self._take(self._sources[raw.topic], raw)
+            source = self._source(raw.topic)
+            assert source is not None, raw.topic
+            self._take(source, raw)
         self.metadata = self._raw = None
         self._punctuate(PunctuationType.STREAM_TIME, self.stream_time)
 

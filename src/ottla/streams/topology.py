@@ -6,11 +6,13 @@ Kafka: org.apache.kafka.streams.Topology, processor.internals.InternalTopologyBu
 from __future__ import annotations
 
 import copy
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ottla.streams.config import StreamsConfig
 from ottla.streams.errors import TopologyException
+from ottla.streams.patterns import check_no_overlap, check_pattern, matching
 from ottla.streams.processor import Processor
 from ottla.streams.settings import EARLIEST
 
@@ -31,14 +33,20 @@ class Node:
 
 @dataclass
 class SourceNode(Node):
-    """Reads topics."""
+    """Reads topics: those that it names, or all that a pattern matches."""
 
     topics: tuple[str, ...] = ()
+    pattern: re.Pattern[str] | None = None
     key: Serde | None = None
     value: Serde | None = None
     timestamp_extractor: Callable[..., int] | None = None
     is_global: bool = False
     offset_reset_policy: AutoOffsetReset | None = None
+
+    @property
+    def topics_text(self) -> str:
+        """What it reads, as a description has it."""
+        return f"[{', '.join(self.topics)}]" if self.pattern is None else self.pattern.pattern
 
 
 @dataclass
@@ -104,13 +112,24 @@ class Topology:
         self.joined: list[tuple[str, ...]] = []
         """Nodes whose records of a key must be in one task: their topics' partitions are equal."""
 
-    def add_source(self, name: str, *topics: str, **options: Any) -> Topology:
-        """Add a node that reads topics."""
-        for topic in topics:
-            if topic in self.source_topics():
-                text = f"Topic {topic} has already been registered by another source."
-                raise TopologyException(text)
-        return self._add(SourceNode(name, [], topics, **options))
+    def add_source(self, name: str, *topics: str | re.Pattern[str], **options: Any) -> Topology:
+        """Add a node that reads topics by their names, or those that one pattern matches.
+
+        A topic that appears later and matches is read from its beginning.
+        """
+        if not topics:
+            raise TopologyException("topics cannot be empty")
+        first = topics[0]
+        if isinstance(first, re.Pattern) and len(topics) == 1:
+            check_pattern(first)
+            check_no_overlap(first, self.sources())
+            return self._add(SourceNode(name, [], pattern=first, **options))
+        names = tuple(one for one in topics if isinstance(one, str))
+        if len(names) < len(topics):
+            raise TypeError(f"a source takes names of topics, or one pattern, not {topics!r}")
+        for topic in names:
+            self._check_not_registered(topic)
+        return self._add(SourceNode(name, [], names, **options))
 
     def add_processor(
         self, name: str, supplier: Any, *parents: str, stores: Iterable[str] = ()
@@ -196,20 +215,31 @@ class Topology:
                 node.stores.append(store)
         return self
 
-    def source_topics(self) -> dict[str, SourceNode]:
-        """Return the node that reads each topic."""
-        sources = [one for one in self.nodes.values() if isinstance(one, SourceNode)]
-        return {topic: source for source in sources for topic in source.topics}
+    def sources(self) -> list[SourceNode]:
+        """Return the nodes that read topics."""
+        return [one for one in self.nodes.values() if isinstance(one, SourceNode)]
 
-    def topics_of(self, node: str) -> set[str]:
-        """Return the topics whose records come to a node, without global ones."""
-        found: set[str] = set()
+    def patterns(self) -> list[SourceNode]:
+        """Return the nodes that read the topics of a pattern."""
+        return [one for one in self.sources() if one.pattern is not None]
+
+    def source_topics(self) -> dict[str, SourceNode]:
+        """Return the node that reads each topic that is named."""
+        return {topic: source for source in self.sources() for topic in source.topics}
+
+    def source_of(self, topic: str) -> SourceNode | None:
+        """Return the node that reads a topic; TopologyException if several patterns match it."""
+        return self.source_topics().get(topic) or matching(topic, self.patterns())
+
+    def sources_of(self, node: str) -> list[SourceNode]:
+        """Return the nodes whose records come to a node, without global ones."""
+        found: list[SourceNode] = []
         names = [node]
         for name in names:  # which grows
             one = self.nodes[name]
             names += [parent for parent in one.parents if parent not in names]
             if isinstance(one, SourceNode) and not one.is_global:
-                found.update(one.topics)
+                found.append(one)
         return found
 
     def describe(self) -> str:
@@ -247,6 +277,15 @@ class Topology:
                 for child in self.children(source.name):
                     found.update(getattr(child, "stores", ()))
         return found
+
+    def _check_not_registered(self, topic: str) -> None:
+        for source in self.sources():
+            if topic in source.topics:
+                text = f"Topic {topic} has already been registered by another source."
+                raise TopologyException(text)
+        if any(one.pattern and one.pattern.fullmatch(topic) for one in self.patterns()):
+            text = f"Topic {topic} matches a Pattern already registered by another source."
+            raise TopologyException(text)
 
     def _numbered(self, groups: _Groups) -> list[SubTopology]:
         sources = sorted(n.name for n in self.nodes.values() if isinstance(n, SourceNode))

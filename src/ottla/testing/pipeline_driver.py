@@ -98,7 +98,7 @@ class PipelineDriver:
         self, name: str, key: Serde | None = None, value: Serde | None = None
     ) -> InputTopic:
         """Return a topic to write to, with the serdes of the node that reads it."""
-        source = self.topology.source_topics().get(name)
+        source = self.topology.source_of(name)
         if source is None:
             raise StreamsException(f"Unknown topic: {name}")
         config = self.topology.config
@@ -193,7 +193,7 @@ class PipelineDriver:
     def _emit(self, raw: RawRecord) -> None:
         if raw.topic not in self.topology.internal_topics:
             self.written(raw.topic).append(raw)
-        if raw.topic in self.topology.source_topics():
+        if self.topology.source_of(raw.topic) is not None:
             self._pending.append(raw)
 
     def _process_pending(self) -> None:
@@ -201,5 +201,5 @@ class PipelineDriver:
             raw = self._pending.popleft()
             offset = self._offsets[raw.topic] = self._offsets.get(raw.topic, -1) + 1
             for task in self._tasks:
-                if raw.topic in task.topics:
+                if task.reads(raw.topic):
                     task.process(raw._replace(partition=raw.partition or 0, offset=offset))

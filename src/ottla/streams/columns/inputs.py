@@ -43,6 +43,8 @@ def find_inputs(plan: StagePlan, stage: Stage) -> list[Input]:
     if not config.statestore_cache_max_bytes or stage.global_topics or stage.has_users:
         return []
     found: list[Input | None] = []
+    if stage.patterns:  # a queue is that of a topic's partition: topics must be known
+        return []
     sources = [one for one in stage.nodes if isinstance(one, SourceNode)]
     for source in sources:
         children = [one for one in plan.topology.children(source.name) if one in stage.nodes]

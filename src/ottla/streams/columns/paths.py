@@ -67,6 +67,11 @@ class Path:
         """The topics that it reads."""
         return () if self.source is None else self.source.topics
 
+    @property
+    def patterns(self) -> list[SourceNode]:
+        """Its source, if that reads the topics of a pattern."""
+        return [] if self.source is None or self.source.pattern is None else [self.source]
+
     def serdes(self, config: StreamsConfig) -> TypedInput:
         """Return the serdes of its input: the source's, or those of its first operator."""
         if self.source is not None:

@@ -5,13 +5,15 @@ Kafka: org.apache.kafka.streams.StreamsBuilder.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
 from ottla.streams.config import StreamsConfig
 from ottla.streams.dsl.graph import Graph, Typed
 from ottla.streams.dsl.stream import KStream
 from ottla.streams.dsl.table import GlobalKTable, KTable, source_table, table_store
 from ottla.streams.errors import TopologyException
+from ottla.streams.patterns import same_pattern
 from ottla.streams.processors.tables import TableSource
 from ottla.streams.settings import Consumed, Materialized, StoreSpec
 
@@ -27,13 +29,17 @@ class StreamsBuilder:
 
     def __init__(self, config: StreamsConfig | None = None) -> None:
         self._graph = Graph(config or StreamsConfig())
-        self._streams: dict[frozenset[str], tuple[str, Consumed]] = {}
-        """The sources of streams by their topics."""
+        self._streams: dict[object, tuple[str, Consumed]] = {}
+        """The sources of streams by their topics, or by the text and the flags of a pattern."""
 
-    def stream(self, *topics: str, consumed: Consumed | None = None) -> KStream:
-        """Return the records of topics."""
-        if not topics or not all(isinstance(one, str) for one in topics):
-            raise TypeError(f"stream takes names of topics: stream('a', 'b'), not {topics!r}")
+    def stream(self, *topics: str | re.Pattern[str], consumed: Consumed | None = None) -> KStream:
+        """Return the records of topics, by their names, or of all that one pattern matches."""
+        is_pattern = len(topics) == 1 and isinstance(topics[0], re.Pattern)
+        if not topics or not (is_pattern or all(isinstance(one, str) for one in topics)):
+            raise TypeError(
+                "stream takes names of topics, or one pattern: stream('a', 'b'), "
+                f"stream(re.compile('a-.*')), not {topics!r}"
+            )
         consumed = consumed or Consumed()
         name = self._stream_source(topics, consumed)
         return KStream(self._graph, self._typed(name, consumed))
@@ -49,7 +55,7 @@ class StreamsBuilder:
         consumed, given = consumed or Consumed(), materialized or Materialized()
         graph = self._graph
         store = given.name or graph.store_name(f"{topic}-")
-        source = self._source((topic,), consumed, suffix="-source")
+        source = self._table_source(topic, consumed)
         name = graph.name("KTABLE-SOURCE-", consumed.name)
         typed = self._typed(source, consumed)
         spec = table_store(store, given, typed.key, typed.value)
@@ -68,7 +74,7 @@ class StreamsBuilder:
             raise TopologyException("GlobalKTables cannot be versioned.")
         graph = self._graph
         store = given.name or graph.store_name(f"{topic}-")
-        source = self._source((topic,), consumed, suffix="-source", is_global=True)
+        source = self._table_source(topic, consumed, is_global=True)
         name = graph.name("KTABLE-SOURCE-", consumed.name)
         typed = self._typed(source, consumed)
         graph.add(name, TableSource(store), source)
@@ -85,7 +91,7 @@ class StreamsBuilder:
     ) -> StreamsBuilder:
         """Fill a store from a topic by a processor of one's own, in every task."""
         consumed, graph = consumed or Consumed(), self._graph
-        source = self._source((topic,), consumed, suffix="-source", is_global=True)
+        source = self._table_source(topic, consumed, is_global=True)
         name = graph.name("KTABLE-SOURCE-", consumed.name)
         graph.topology.add_processor(name, supplier, source)
         graph.add_store(spec, name)
@@ -105,13 +111,14 @@ class StreamsBuilder:
         key = consumed.key or config.default_key_serde
         return Typed(name, key, consumed.value or config.default_value_serde)
 
-    def _stream_source(self, topics: tuple[str, ...], consumed: Consumed) -> str:
+    def _stream_source(self, topics: tuple[str | re.Pattern[str], ...], consumed: Consumed) -> str:
         """Return the source of a stream: that of a former one of the same topics, as in Kafka."""
-        graph = self._graph
-        former = self._streams.get(frozenset(topics))
+        graph, first = self._graph, topics[0]
+        read = same_pattern(first) if isinstance(first, re.Pattern) else frozenset(topics)
+        former = self._streams.get(read)
         if former is None:
             name = self._source(topics, consumed)
-            self._streams[frozenset(topics)] = (name, consumed)
+            self._streams[read] = (name, consumed)
             return name
         graph.suffixed(consumed.name, "", "KSTREAM-SOURCE-")  # its number is counted
         self._check_same(former[1], consumed)
@@ -132,9 +139,14 @@ class StreamsBuilder:
                 "Two streams of the same topics have other timestamp extractors"
             )
 
+    def _table_source(self, topic: Any, consumed: Consumed, *, is_global: bool = False) -> str:
+        if not isinstance(topic, str):
+            raise TypeError(f"a table is that of one topic, by its name, not {topic!r}")
+        return self._source((topic,), consumed, suffix="-source", is_global=is_global)
+
     def _source(
         self,
-        topics: tuple[str, ...],
+        topics: tuple[str | re.Pattern[str], ...],
         consumed: Consumed,
         *,
         suffix: str = "",

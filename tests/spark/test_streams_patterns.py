@@ -1,0 +1,104 @@
+"""`ottla.streams` on Spark: sources of patterns, and topics that appear later."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from ottla import Admin, Producer
+from ottla.streams import (
+    Consumed,
+    Materialized,
+    Produced,
+    Serdes,
+    Streams,
+    StreamsBuilder,
+    StreamsConfig,
+    StreamsException,
+    expr,
+)
+from tests.spark.marks import SPARK_WARNINGS
+from tests.spark.streams_topics import written
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from ottla.streams import Topology
+    from ottla.testing.cluster import Cluster
+
+pytestmark = [
+    pytest.mark.conformance,
+    pytest.mark.spark,
+    pytest.mark.timeout(600),
+    *SPARK_WARNINGS,
+]
+JSON = Serdes.json(schema="n INT")
+WHOLE = Produced(value=Serdes.json())
+FINISH_S = 60
+
+
+def application() -> Topology:
+    """Return the topology: copies of one pattern, counts by value and by key of two, a name."""
+    builder = StreamsBuilder(StreamsConfig("patterns"))
+    numbers = builder.stream(re.compile("numbers-.*"), consumed=Consumed(value=JSON))
+    numbers.filter(expr("value.n > 0")).to("copies")
+    by_value = numbers.group_by(lambda _, value: str(value["n"]))
+    by_value.count(materialized=Materialized("by-value")).to_stream().to("counts", WHOLE)
+    keyed = builder.stream(re.compile("KEYED-.*", re.IGNORECASE)).group_by_key()
+    keyed.count(materialized=Materialized("by-key")).to_stream().to("by-key", WHOLE)
+    builder.stream("named").to("copies")
+    return builder.build()
+
+
+def test_topics_that_appear_later_are_read_from_their_beginning(
+    spark: SparkSession, node: Cluster, tmp_path: Path
+) -> None:
+    """Over one checkpoint and within a run; state has no more tasks than at the start."""
+
+    def create(topic: str, partitions: int, *numbers: int) -> None:
+        with Admin(bootstrap_servers=node.bootstrap) as admin:
+            admin.create_topic(topic, partitions=partitions)
+        with Producer(bootstrap_servers=node.bootstrap) as producer:
+            for number in numbers:
+                value = JSON.serialize({"n": number})
+                producer.send(topic, value, b"k", partition=partitions - 1)
+
+    def app() -> Streams:
+        servers = node.bootstrap
+        return Streams(application(), bootstrap_servers=servers, checkpoint=tmp_path, spark=spark)
+
+    def wait_for(topic: str, found: dict[str, list[Any]]) -> None:
+        end_s = time.monotonic() + FINISH_S
+        while written(node.bootstrap, topic) != found and time.monotonic() < end_s:
+            time.sleep(0.5)
+        assert written(node.bootstrap, topic) == found
+
+    for topic in ("copies", "counts", "by-key"):
+        create(topic, 2)
+    create("named", 1, 7)
+    create("numbers-a", 1, 1, 0)
+    create("keyed-a", 2, 1)
+    app().process_available(150)
+    copies = [{"n": 7}, {"n": 1}]
+    assert sorted(map(str, written(node.bootstrap, "copies")["k"])) == sorted(map(str, copies))
+    create("numbers-b", 3, 1, 2)  # more partitions than there were tasks
+    create("keyed-b", 2, 1)
+    app().process_available(150)
+    wait_for("counts", {"0": [1], "1": [1, 2], "2": [1]})
+    assert written(node.bootstrap, "by-key") == {"k": [1, 2]}
+    running = app().start()
+    create("numbers-c", 2, 2)
+    wait_for("counts", {"0": [1], "1": [1, 2], "2": [1, 2]})
+    create("keyed-c", 3, 1)
+    words = r"topic 'keyed-c' has 3 partitions, where the query may read topics of 1 to 2"
+    with pytest.raises(StreamingQueryException, match=words):
+        running.await_termination(150)
+    with pytest.raises(StreamsException, match=r"1 tasks: 2, .* make sub-topology: 1 tasks: 3"):
+        app().start()
+    assert written(node.bootstrap, "by-key") == {"k": [1, 2]}
