@@ -6,12 +6,11 @@ coordinator.group.consumer.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ottla.coordinator.group.consumer.describe import undescribed
 from ottla.coordinator.group.context import RequestContext
 from ottla.errors import ErrorCode
-from ottla.metadata.features import GROUP_VERSION
 from ottla.protocol.apis.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -22,14 +21,12 @@ from ottla.protocol.apis.consumer_group_heartbeat import (
 )
 from ottla.purgatory.pending import Pending
 from ottla.security.acl import Operation, ResourceType
-from ottla.server.handlers.groups import is_protocol_enabled
+from ottla.server.handlers.groups import has_consumer_groups
 from ottla.server.requests.api import handles
 from ottla.server.requests.operations import with_group_operations
 
 if TYPE_CHECKING:
     from ottla.server.requests.context import Context
-
-_PROTOCOL: Final = "consumer"
 
 
 def _context(ctx: Context) -> RequestContext:
@@ -46,7 +43,7 @@ def consumer_group_heartbeat(
     ctx: Context, request: ConsumerGroupHeartbeatRequest
 ) -> Pending[ConsumerGroupHeartbeatResponse]:
     """Join, stay in, change or leave a consumer group."""
-    if not is_protocol_enabled(ctx, GROUP_VERSION, _PROTOCOL):
+    if not has_consumer_groups(ctx):
         return Pending.of(
             ConsumerGroupHeartbeatResponse(
                 error_code=ErrorCode.UNSUPPORTED_VERSION,
@@ -62,7 +59,7 @@ def consumer_group_describe(
     ctx: Context, request: ConsumerGroupDescribeRequest
 ) -> Pending[ConsumerGroupDescribeResponse]:
     """Describe the states, members and assignments of consumer groups."""
-    if not is_protocol_enabled(ctx, GROUP_VERSION, _PROTOCOL):
+    if not has_consumer_groups(ctx):
         code = ErrorCode.UNSUPPORTED_VERSION
         groups = [undescribed(name, code) for name in request.group_ids]
         return Pending.of(ConsumerGroupDescribeResponse(groups=groups))

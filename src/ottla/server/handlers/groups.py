@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ottla.coordinator.group.context import RequestContext
 from ottla.coordinator.share.state import ShareKey
 from ottla.errors import ErrorCode
+from ottla.metadata.features import GROUP_VERSION, STREAMS_VERSION
 from ottla.protocol.apis.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.protocol.apis.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.protocol.apis.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -47,7 +48,17 @@ def _context(ctx: Context) -> RequestContext:
     )
 
 
-def is_protocol_enabled(ctx: Context, feature: str, protocol: str) -> bool:
+def has_consumer_groups(ctx: Context) -> bool:
+    """Whether the cluster has consumer groups (KIP-848), and this broker serves them."""
+    return _is_protocol_enabled(ctx, GROUP_VERSION, "consumer")
+
+
+def has_streams_groups(ctx: Context) -> bool:
+    """Whether the cluster has streams groups (KIP-1071), and this broker serves them."""
+    return _is_protocol_enabled(ctx, STREAMS_VERSION, "streams")
+
+
+def _is_protocol_enabled(ctx: Context, feature: str, protocol: str) -> bool:
     """Whether the cluster has the feature of a protocol, and this broker's settings allow it."""
     has_feature = ctx.broker.image.features.level(feature) >= 1
     names = ctx.broker.metadata.config.group_coordinator_rebalance_protocols

@@ -14,7 +14,6 @@ from ottla.coordinator.group.streams.describe import undescribed
 from ottla.coordinator.group.streams.requests import refused
 from ottla.coordinator.group.streams.status import Status
 from ottla.errors import ErrorCode
-from ottla.metadata.features import STREAMS_VERSION
 from ottla.protocol.apis.streams_group_describe import (
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
@@ -26,7 +25,7 @@ from ottla.protocol.apis.streams_group_heartbeat import (
 from ottla.purgatory.pending import Pending
 from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
 from ottla.server.broker.internal_topics import INTERNAL_TOPICS
-from ottla.server.handlers.groups import is_protocol_enabled
+from ottla.server.handlers.groups import has_streams_groups
 from ottla.server.handlers.rights.groups import topology_topics
 from ottla.server.requests.api import handles
 from ottla.server.requests.operations import with_group_operations
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.streams.heartbeat import HeartbeatResult
     from ottla.server.requests.context import Context
 
-_PROTOCOL: Final = "streams"
 _SHOWN_ERRORS: Final = 3
 
 
@@ -51,7 +49,7 @@ def streams_group_heartbeat(
     ctx: Context, request: StreamsGroupHeartbeatRequest
 ) -> Pending[StreamsGroupHeartbeatResponse]:
     """Join, stay in, change or leave a streams group; missing internal topics are created."""
-    if not is_protocol_enabled(ctx, STREAMS_VERSION, _PROTOCOL):
+    if not has_streams_groups(ctx):
         return Pending.of(refused(ErrorCode.UNSUPPORTED_VERSION))
     problem = _problem_of_names(topology_topics(request.topology))
     if problem is not None:
@@ -110,7 +108,7 @@ def streams_group_describe(
     ctx: Context, request: StreamsGroupDescribeRequest
 ) -> Pending[StreamsGroupDescribeResponse]:
     """Describe the states, topologies, members and tasks of streams groups."""
-    if not is_protocol_enabled(ctx, STREAMS_VERSION, _PROTOCOL):
+    if not has_streams_groups(ctx):
         code = ErrorCode.UNSUPPORTED_VERSION
         groups = [undescribed(name, code) for name in request.group_ids]
         return Pending.of(StreamsGroupDescribeResponse(groups=groups))

@@ -13,7 +13,7 @@ Kafka: kafka.server.AuthHelper and the checks in KafkaApis and ControllerApis.
 from __future__ import annotations
 
 from copy import copy
-from functools import cache
+from functools import cache, wraps
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -72,15 +72,29 @@ class Denied(NamedTuple):
     response: Any
 
 
-def guards(*keys: int) -> Callable[[Guard], Guard]:
-    """Bind a function to APIs as their guard."""
+def guards(
+    *keys: int, is_enabled: Callable[[Context], bool] | None = None
+) -> Callable[[Guard], Guard]:
+    """Bind a function to APIs as their guard.
+
+    A cluster for which the APIs are not enabled looks at no rights: their handlers refuse.
+    """
 
     def bind(function: Guard) -> Guard:
+        guard = function if is_enabled is None else _if_enabled(function, is_enabled)
         for key in keys:
-            _guards[key] = function
-        return function
+            _guards[key] = guard
+        return guard
 
     return bind
+
+
+def _if_enabled(guard: Guard, is_enabled: Callable[[Context], bool]) -> Guard:
+    @wraps(guard)
+    def guarded(ctx: Context, request: Any) -> Finish | Denied | None:
+        return guard(ctx, request) if is_enabled(ctx) else None
+
+    return guarded
 
 
 @cache

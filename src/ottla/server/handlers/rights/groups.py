@@ -20,6 +20,7 @@ from ottla.protocol.apis.offset_delete import OffsetDeleteResponse
 from ottla.protocol.apis.offset_fetch import OffsetFetchResponse
 from ottla.security.acl import Operation, ResourceType
 from ottla.server.broker.internal_topics import INTERNAL_TOPICS
+from ottla.server.handlers.groups import has_consumer_groups, has_streams_groups
 from ottla.server.handlers.rights.cluster import may
 from ottla.server.handlers.rights.topics import DENIED as TOPIC_DENIED
 from ottla.server.handlers.rights.topics import may_topic, reduce, split
@@ -53,8 +54,6 @@ def may_group(ctx: Context, operation: Operation, name: str) -> bool:
     ApiKey.SYNC_GROUP,
     ApiKey.HEARTBEAT,
     ApiKey.LEAVE_GROUP,
-    ApiKey.CONSUMER_GROUP_HEARTBEAT,
-    ApiKey.SHARE_GROUP_HEARTBEAT,
 )
 def member(ctx: Context, request: Any) -> Denied | None:
     """READ on the group; DESCRIBE on every topic that a heartbeat subscribes to."""
@@ -76,7 +75,10 @@ def without_text(ctx: Context, code: ErrorCode) -> Denied:
     return Denied(response)
 
 
-@guards(ApiKey.STREAMS_GROUP_HEARTBEAT)
+guards(ApiKey.CONSUMER_GROUP_HEARTBEAT, is_enabled=has_consumer_groups)(member)
+
+
+@guards(ApiKey.STREAMS_GROUP_HEARTBEAT, is_enabled=has_streams_groups)
 def streams_member(ctx: Context, request: Any) -> Denied | None:
     """READ on the group; DESCRIBE on every topic of a valid topology."""
     if not may_group(ctx, Operation.READ, request.group_id):
@@ -273,7 +275,7 @@ def describe_groups(ctx: Context, request: Any) -> Finish | None:
     )
 
 
-@guards(ApiKey.CONSUMER_GROUP_DESCRIBE)
+@guards(ApiKey.CONSUMER_GROUP_DESCRIBE, is_enabled=has_consumer_groups)
 def consumer_group_describe(ctx: Context, request: Any) -> Finish:
     """DESCRIBE on each group, and on every topic of its members."""
     add = reduce(
@@ -293,7 +295,7 @@ def consumer_group_describe(ctx: Context, request: Any) -> Finish:
     return finish
 
 
-@guards(ApiKey.STREAMS_GROUP_DESCRIBE)
+@guards(ApiKey.STREAMS_GROUP_DESCRIBE, is_enabled=has_streams_groups)
 def streams_group_describe(ctx: Context, request: Any) -> Finish:
     """DESCRIBE on each group, and on every topic of its topology."""
     add = reduce(

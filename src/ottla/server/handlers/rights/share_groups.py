@@ -1,6 +1,7 @@
 """Rights of APIs about share groups.
 
-The handlers of ShareFetch and ShareAcknowledge check READ on each topic by its id.
+A cluster without share groups refuses their members and tools before it looks at rights. The
+handlers of ShareFetch and ShareAcknowledge check READ on each topic by its id.
 
 Kafka: kafka.server.KafkaApis.
 """
@@ -17,9 +18,9 @@ from ottla.protocol.apis.delete_share_group_offsets import DeleteShareGroupOffse
 from ottla.protocol.apis.describe_share_group_offsets import DescribeShareGroupOffsetsResponse
 from ottla.security.acl import Operation
 from ottla.server.handlers.rights.cluster import may
-from ottla.server.handlers.rights.groups import HIDDEN_TEXT, may_group, without_text
+from ottla.server.handlers.rights.groups import HIDDEN_TEXT, may_group, member, without_text
 from ottla.server.handlers.rights.topics import may_topic, reduce, split
-from ottla.server.handlers.share.groups import is_enabled
+from ottla.server.handlers.share.groups import is_enabled, is_member_id
 from ottla.server.requests.guards import Denied, guards
 from ottla.types import ZERO_UUID
 
@@ -31,7 +32,15 @@ _DENIED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
 _HIDDEN: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-@guards(ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE)
+@guards(ApiKey.SHARE_GROUP_HEARTBEAT, is_enabled=is_enabled)
+def share_group_heartbeat(ctx: Context, request: Any) -> Finish | Denied | None:
+    """READ on the group; DESCRIBE on every topic, unless the member id is refused anyway."""
+    if is_member_id(request.member_id):
+        return member(ctx, request)
+    return share_member(ctx, request)
+
+
+@guards(ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE, is_enabled=is_enabled)
 def share_member(ctx: Context, request: Any) -> Denied | None:
     """READ on the group, READ on each topic."""
     if request.group_id is not None and not may_group(ctx, Operation.READ, request.group_id):
@@ -39,7 +48,7 @@ def share_member(ctx: Context, request: Any) -> Denied | None:
     return None
 
 
-@guards(ApiKey.SHARE_GROUP_DESCRIBE)
+@guards(ApiKey.SHARE_GROUP_DESCRIBE, is_enabled=is_enabled)
 def share_group_describe(ctx: Context, request: Any) -> Finish:
     """DESCRIBE on each group, and on every topic of its members."""
     add = reduce(
@@ -67,14 +76,9 @@ def _may_see(ctx: Context, group: Any) -> bool:
     return all(may_topic(ctx, Operation.DESCRIBE, name) for name in sorted(names))
 
 
-@guards(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS)
+@guards(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, is_enabled=is_enabled)
 def describe_share_group_offsets(ctx: Context, request: Any) -> Finish | None:
-    """DESCRIBE on each group, DESCRIBE on each topic; of all topics the others are left out.
-
-    A cluster without share groups refuses each group before it looks at rights.
-    """
-    if not is_enabled(ctx):
-        return None
+    """DESCRIBE on each group, DESCRIBE on each topic; of all topics the others are left out."""
     group = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
     add = reduce(
         request.groups,
@@ -137,7 +141,7 @@ def _unless_refused(add: Finish | None) -> Finish | None:
     return lambda response: response if response.error_code else add(response)
 
 
-@guards(ApiKey.ALTER_SHARE_GROUP_OFFSETS)
+@guards(ApiKey.ALTER_SHARE_GROUP_OFFSETS, is_enabled=is_enabled)
 def alter_share_group_offsets(ctx: Context, request: Any) -> Finish | None:
     """READ on the group, READ on each topic."""
     if not may_group(ctx, Operation.READ, request.group_id):
@@ -164,7 +168,7 @@ def alter_share_group_offsets(ctx: Context, request: Any) -> Finish | None:
     return _unless_refused(add)
 
 
-@guards(ApiKey.DELETE_SHARE_GROUP_OFFSETS)
+@guards(ApiKey.DELETE_SHARE_GROUP_OFFSETS, is_enabled=is_enabled)
 def delete_share_group_offsets(ctx: Context, request: Any) -> Finish | None:
     """DELETE on the group, READ on each topic."""
     if not may_group(ctx, Operation.DELETE, request.group_id):

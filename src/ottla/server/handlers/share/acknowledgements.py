@@ -14,6 +14,7 @@ from ottla.replication.share.acknowledging import Acknowledgement
 from ottla.replication.share.environment import SharePartitionKey
 from ottla.replication.share.session import TopicIdPartition
 from ottla.security.acl import Operation, ResourceType
+from ottla.server.handlers.share.groups import is_member_id
 from ottla.types import AcknowledgeType
 
 if TYPE_CHECKING:
@@ -23,16 +24,15 @@ if TYPE_CHECKING:
     from ottla.server.requests.context import Context
 
 _RENEW_FROM: Final = 2
-_MAX_MEMBER_ID: Final = 36
 
 
 def check_member(group_id: str | None, member_id: str | None) -> tuple[str, str]:
     """Return group and member of a request; INVALID_REQUEST without one of them."""
     if group_id is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid group id in the request.")
-    if not member_id or len(member_id) > _MAX_MEMBER_ID:
+    if not is_member_id(member_id):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
-    return group_id, member_id
+    return group_id, member_id or ""
 
 
 def partition_error(ctx: Context, one: TopicIdPartition) -> ErrorCode | None:

@@ -6,7 +6,7 @@ coordinator.group.share.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group.context import RequestContext
 from ottla.coordinator.group.share.describe import undescribed
@@ -28,6 +28,14 @@ if TYPE_CHECKING:
     from ottla.server.requests.context import Context
 
 
+_MAX_MEMBER_ID: Final = 36
+
+
+def is_member_id(text: str | None) -> bool:
+    """Whether a client may have made a text as the id of its member: at most a UUID's length."""
+    return bool(text) and len(text or "") <= _MAX_MEMBER_ID
+
+
 def is_enabled(ctx: Context) -> bool:
     """Whether the cluster has share groups."""
     return ctx.broker.image.features.level(SHARE_VERSION) >= 1
@@ -39,13 +47,18 @@ def share_group_heartbeat(
 ) -> Pending[ShareGroupHeartbeatResponse]:
     """Join, stay in, change or leave a share group."""
     if not is_enabled(ctx):
-        return Pending.of(
-            ShareGroupHeartbeatResponse(
-                error_code=ErrorCode.UNSUPPORTED_VERSION, member_epoch=0, heartbeat_interval_ms=0
-            )
-        )
+        return _refused(ErrorCode.UNSUPPORTED_VERSION)
+    if not is_member_id(request.member_id):
+        return _refused(ErrorCode.INVALID_REQUEST)
     context = RequestContext(ctx.client_id, ctx.client_host, ctx.api_version)
     return ctx.broker.groups.share.heartbeat(request, context)
+
+
+def _refused(code: ErrorCode) -> Pending[ShareGroupHeartbeatResponse]:
+    """Return a refusal without a text, as Kafka's."""
+    return Pending.of(
+        ShareGroupHeartbeatResponse(error_code=code, member_epoch=0, heartbeat_interval_ms=0)
+    )
 
 
 @handles(ShareGroupDescribeRequest)
