@@ -51,7 +51,7 @@ def application() -> Topology:
     by_value = numbers.group_by(lambda _, value: str(value["n"]))
     by_value.count(materialized=Materialized("by-value")).to_stream().to("counts", WHOLE)
     keyed = builder.stream(re.compile("KEYED-.*", re.IGNORECASE)).group_by_key()
-    keyed.count(materialized=Materialized("by-key")).to_stream().to("by-key", WHOLE)
+    keyed.count(materialized=Materialized("by-key", max_entries=1)).to_stream().to("by-key", WHOLE)
     builder.stream("named").to("copies")
     return builder.build()
 

@@ -55,6 +55,7 @@ public class StoresOracle {
     static StoreBuilder<?> builder(JsonNode test) {
         Duration retention = Duration.ofMillis(test.get("retention").asLong());
         switch (test.get("kind").asText()) {
+            case "lru": return Stores.keyValueStoreBuilder(Stores.lruMap("store", test.get("retention").asInt()), TEXT, TEXT);
             case "key-value": return Stores.keyValueStoreBuilder(Stores.inMemoryKeyValueStore("store"), TEXT, TEXT);
             case "window": return Stores.windowStoreBuilder(Stores.inMemoryWindowStore("store", retention, Duration.ofMillis(10), false), TEXT, TEXT);
             case "session": return Stores.sessionStoreBuilder(Stores.persistentSessionStore("store", retention), TEXT, TEXT);
@@ -66,6 +67,7 @@ public class StoresOracle {
         String key = text(put, 0), value = text(put, 1);
         long first = put.get(2).asLong(), second = put.get(3).asLong();
         switch (kind) {
+            case "lru": if ("get".equals(value)) { driver.<String, String>getKeyValueStore("store").get(key); break; }
             case "key-value": driver.<String, String>getKeyValueStore("store").put(key, value); break;
             case "window": driver.<String, String>getWindowStore("store").put(key, value, first); break;
             case "session": driver.<String, String>getSessionStore("store").put(new Windowed<>(key, new SessionWindow(first, second)), value); break;
@@ -76,7 +78,7 @@ public class StoresOracle {
     static void ask(TopologyTestDriver driver, String kind, JsonNode query, ArrayNode found) {
         String name = query.get(0).asText();
         switch (kind) {
-            case "key-value": keyValue(driver.getKeyValueStore("store"), name, query, found); break;
+            case "key-value": case "lru": keyValue(driver.getKeyValueStore("store"), name, query, found); break;
             case "window": window(driver.getWindowStore("store"), name, query, found); break;
             case "session": session(driver.getSessionStore("store"), name, query, found); break;
             default: versioned(driver.getVersionedKeyValueStore("store"), name, query, found);

@@ -126,6 +126,8 @@ public class StreamsOracle {
             Materialized found = !step.has("store") ? Materialized.with(null, null)
                 : step.has("history")
                 ? Materialized.as(Stores.persistentVersionedKeyValueStore(step.get("store").asText(), ms(step, "history")))
+                : step.has("entries")
+                ? Materialized.as(Stores.lruMap(step.get("store").asText(), step.get("entries").asInt()))
                 : Materialized.as(step.get("store").asText());
             return found.withKeySerde(Serdes.String()).withValueSerde(Serdes.String());
         }

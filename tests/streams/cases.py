@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ottla.streams import (
@@ -191,8 +192,14 @@ class Build:
 
     def stored(self, step: Step) -> Materialized:
         """Return the form of a step's store."""
-        history = step.get("history")
-        return Materialized(step.get("store"), Serdes.string(), Serdes.string(), history_ms=history)
+        text = Serdes.string()
+        return Materialized(
+            step.get("store"),
+            text,
+            text,
+            history_ms=step.get("history"),
+            max_entries=step.get("entries"),
+        )
 
     def named(self, step: Step) -> Materialized | None:
         """Return the form of a step's store if it has a name."""
@@ -200,7 +207,7 @@ class Build:
 
     def counted(self, step: Step) -> Materialized:
         """Return the form of a store of counts."""
-        return Materialized(step.get("store"), Serdes.string(), Serdes.long())
+        return replace(self.stored(step), value=Serdes.long())
 
     def plain(self, step: Step) -> Any:
         """Add one of the steps that only call a method."""

@@ -330,6 +330,30 @@ class Generator:
         it = self.step("stream_join", of=it, **{"with": it}, **self.any_join(), **fields)
         self.steps.append({"op": "to", "of": it, "topic": "out"})
 
+    def bounded(self) -> None:
+        """Add tables that have the keys used most recently, alone or joined."""
+        random = self.random
+
+        def fields(name: str) -> dict[str, Any]:
+            return {"store": name, "entries": random.choice((1, 2, 3))}
+
+        kind = random.choice(("table_join", "stream_table_join", "count", "aggregate", "regrouped"))
+        if kind in {"count", "aggregate"}:
+            grouped = self.step("group_by", of=self.stream("in0"))
+            self.write(self.step(kind, of=grouped, **fields("counted")))
+            return
+        table = self.step("table", topic="in0", **fields("left"))
+        if kind == "regrouped":
+            it = self.step("table_group_by", of=table)
+            self.write(self.step("table_aggregate", of=it, **fields("grouped")))
+        elif kind == "table_join":
+            sides = {"of": table, "with": self.step("table", topic="in1", **fields("right"))}
+            self.write(self.step("table_join", **sides, **self.any_join(), **fields("joined")))
+        else:
+            sides = {"of": self.keyed("in1"), "with": table}
+            it = self.step("stream_table_join", **sides, **self.any_join("inner", "left"))
+            self.steps.append({"op": "to", "of": it, "topic": "out"})
+
     def patterns(self) -> None:
         """Add two streams of a pattern, which share a source, merged, joined or aggregated."""
         it = self.step("stream", pattern="in[01]")
@@ -398,4 +422,5 @@ KINDS = (
     "same_topic",
     "chosen_partitions",
     "patterns",
+    "bounded",
 )

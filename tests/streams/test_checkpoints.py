@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla.spark.checkpoint import Checkpoint
-from ottla.streams import Consumed, Serdes, StreamsBuilder, StreamsException, expr
+from ottla.streams import Consumed, Materialized, Serdes, StreamsBuilder, StreamsException, expr
 from ottla.streams.checkpoints import check_cluster, check_tasks, check_topology
 from ottla.streams.stages import plan_stages
 
@@ -51,6 +51,21 @@ def test_a_function_does_not_become_a_column(tmp_path: Path) -> None:
     with pytest.raises(StreamsException, match=r"\+Columns: KSTREAM-FILTER-0000000001"):
         check_topology(Checkpoint(str(tmp_path)), topology(with_column=True))
     check_topology(Checkpoint(str(tmp_path)), topology(with_column=False))
+
+
+def test_a_store_does_not_become_a_bounded_one(tmp_path: Path) -> None:
+    """Its values have the numbers of their uses; how many entries it has may change."""
+
+    def bounded(max_entries: int | None) -> Topology:
+        builder = StreamsBuilder()
+        builder.table("in", materialized=Materialized("rows", max_entries=max_entries))
+        return builder.build()
+
+    check_topology(Checkpoint(str(tmp_path)), bounded(2))
+    start(tmp_path)
+    check_topology(Checkpoint(str(tmp_path)), bounded(3))
+    with pytest.raises(StreamsException, match="-Bounded: rows"):
+        check_topology(Checkpoint(str(tmp_path)), bounded(None))
 
 
 def test_an_application_that_never_ran_may_change(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,6 +11,7 @@ from ottla.streams import (
     Joined,
     JoinWindows,
     Materialized,
+    Printed,
     Processor,
     ProcessorContext,
     PunctuationType,
@@ -31,6 +32,9 @@ from ottla.streams import (
 from ottla.streams.stages import plan_stages
 from ottla.testing import PipelineDriver
 from tests.streams.cases import listed
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TEXT = Serdes.string()
 CONFIG = StreamsConfig("test", TEXT, TEXT)
@@ -427,3 +431,37 @@ def test_records_are_printed_after_a_label(capsys: pytest.CaptureFixture[str]) -
         "[seen]: null, null",
         "[KSTREAM-SOURCE-0000000000]: null, null",
     ]
+
+
+def test_records_are_printed_to_a_file(tmp_path: Path) -> None:
+    """Appended after what is there: a restart, and other workers, write the same one."""
+    builder = StreamsBuilder(CONFIG)
+    stream = builder.stream("in")
+    path = tmp_path / "seen.txt"
+    path.write_text("before\n")
+    stream.print(Printed.to_file(path, "l", mapper=lambda k, v: f"{k}={v}", name="printer"))
+    stream.print(Printed.to_file(str(path)))
+    stream.print(Printed.to_sys_out("l", name="shown"))
+    pairs(builder, ("in", "a", "ü", 1))
+    lines = path.read_text("utf-8").splitlines()
+    assert lines == ["before", "[l]: a=ü", "[KSTREAM-SOURCE-0000000000]: a, ü"]
+    assert {"printer", "shown"} < builder.build().nodes.keys()
+    with pytest.raises(TopologyException, match="filePath can't be an empty string"):
+        Printed.to_file(" ")
+
+
+def test_a_bounded_table_forgets_the_key_used_least_recently() -> None:
+    """Its count begins again; the order of uses lasts over restarts."""
+    builder = StreamsBuilder(CONFIG)
+    stored = Materialized("counts", max_entries=2)
+    builder.stream("in").group_by_key().count(materialized=stored).to_stream().to("out")
+    with PipelineDriver(builder.build()) as driver:
+        source, out = driver.input_topic("in"), driver.output_topic("out")
+        for number, key in enumerate("abacab"):
+            source.pipe(key, "x", number)
+            driver.restart()
+        assert out.read_pairs() == [*zip("abacab", (1, 1, 2, 1, 3, 1), strict=True)]
+        assert [key for key, _ in driver.store("counts").all()] == ["a", "b"]
+        assert driver.store("counts").approximate_num_entries() == 2
+    with pytest.raises(ValueError, match="max_entries cannot be negative"):
+        Stores.lru_map("store", TEXT, TEXT, max_entries=-1)

@@ -42,7 +42,7 @@ def check_topology(checkpoint: Checkpoint, topology: Topology) -> None:
 
     Functions may change; nodes, stores and topics may not, since Spark's state is named by them.
     """
-    text = describe(topology) + _columns(topology)
+    text = describe(topology) + _columns(topology) + _bounded(topology)
     found = _noted(checkpoint, TOPOLOGY_FILE, text)
     if found != text:
         lines = difflib.unified_diff(
@@ -95,6 +95,12 @@ def _in_one_line(tasks: dict[int, int]) -> str:
 
 def _lines(tasks: dict[int, int]) -> list[str]:
     return [f"Sub-topology: {number} tasks: {count}" for number, count in tasks.items()]
+
+
+def _bounded(topology: Topology) -> str:
+    """Return a line that names the stores whose values have the numbers of their last uses."""
+    names = [one.name for one in topology.stores.values() if one.max_entries is not None]
+    return f"Bounded: {', '.join(names)}\n" if names else ""
 
 
 def _columns(topology: Topology) -> str:

@@ -1,15 +1,18 @@
 """What operators are given: names, serdes, stores, and how much a suppression buffers.
 
 Kafka: org.apache.kafka.streams.AutoOffsetReset (KIP-1106), kstream.{Consumed, Produced, Grouped,
-Joined, StreamJoined, TableJoined, Materialized, Repartitioned, Branched, Suppressed}, state.Stores.
+Joined, StreamJoined, TableJoined, Materialized, Repartitioned, Branched, Printed, Suppressed},
+state.Stores.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.streams.errors import TopologyException
 from ottla.streams.serdes import Serde
 from ottla.streams.windows import Duration, milliseconds
 
@@ -155,19 +158,62 @@ class Repartitioned(_Given):
 
 @dataclass(frozen=True)
 class Materialized(_Given):
-    """How a table's store is named and written; `history_ms` makes it a versioned one."""
+    """How a table's store is named and written.
+
+    `history_ms` makes it a versioned one, `max_entries` one of the keys used most recently.
+    """
 
     name: str | None = None
     key: Serde | None = None
     value: Serde | None = None
     retention_ms: int | None = None
     history_ms: int | None = None
+    max_entries: int | None = None
 
 
 def with_value(given: Materialized | None, value: Serde) -> Materialized:
     """Return how a table is stored, with a serde for values that it does not name."""
     found = given or Materialized()
     return replace(found, value=found.value or value)
+
+
+@dataclass(frozen=True)
+class Printed:
+    """Where records are printed, after a label (the node's name by default), and in which form.
+
+    `mapper(key, value)` returns the text of a record; its key and its value by default.
+    """
+
+    label: str | None = None
+    mapper: Callable[[Any, Any], str] | None = None
+    name: str | None = None
+    file: str | None = None
+
+    @classmethod
+    def to_sys_out(
+        cls,
+        label: str | None = None,
+        *,
+        mapper: Callable[[Any, Any], str] | None = None,
+        name: str | None = None,
+    ) -> Printed:
+        """Print to the standard output."""
+        return cls(label, mapper, name)
+
+    @classmethod
+    def to_file(
+        cls,
+        file: str | os.PathLike[str],
+        label: str | None = None,
+        *,
+        mapper: Callable[[Any, Any], str] | None = None,
+        name: str | None = None,
+    ) -> Printed:
+        """Append to a file; TopologyException for an empty path."""
+        path = os.fspath(file)
+        if not path.strip():
+            raise TopologyException("filePath can't be an empty string")
+        return cls(label, mapper, name, path)
 
 
 @dataclass(frozen=True)
@@ -225,6 +271,12 @@ class StoreSpec:
     has_duplicates: bool = False
     has_timestamps: bool = True
     is_time_ordered: bool = False
+    max_entries: int | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a negative number of entries."""
+        if self.max_entries is not None and self.max_entries < 0:
+            raise ValueError("max_entries cannot be negative")
 
 
 class Stores:
@@ -234,6 +286,17 @@ class Stores:
     def key_value(name: str, key: Serde, value: Serde) -> StoreSpec:
         """Return a store of values by key."""
         return StoreSpec(name, "key-value", key, value, has_timestamps=False)
+
+    @staticmethod
+    def lru_map(name: str, key: Serde, value: Serde, *, max_entries: int) -> StoreSpec:
+        """Return a store of values by key, in each task those that were used most recently.
+
+        Gets and puts are uses. What is dropped is dropped without a word; the order of uses lasts
+        over restarts.
+        """
+        return StoreSpec(
+            name, "key-value", key, value, has_timestamps=False, max_entries=max_entries
+        )
 
     @staticmethod
     def timestamped_key_value(name: str, key: Serde, value: Serde) -> StoreSpec:

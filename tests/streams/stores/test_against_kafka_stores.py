@@ -50,6 +50,15 @@ QUERIES: dict[str, dict[str, tuple[str, ...]]] = {
         "backward_find_sessions_of_keys": ("limit", "limit", "time", "time"),
         "fetch_session": ("key", "time", "time"),
     },
+    "lru": {
+        "get": ("key",),
+        "all": (),
+        "reverse_all": (),
+        "range": ("limit", "limit"),
+        "reverse_range": ("limit", "limit"),
+        "prefix_scan": ("key",),
+        "approximate_num_entries": (),
+    },
     "versioned": {"get": ("key", "limit_time"), "versions": ("key", "from_time", "to_time")},
 }
 SEEDS = 12
@@ -78,7 +87,10 @@ def case(kind: str, seed: int) -> dict[str, Any]:
         for _ in range(8 if arguments else 1)
     ]
     retention = rng.choice((1_000, 40))
-    if retention < len(puts) * 4:  # how long Kafka has versions beyond the history is not defined
+    if kind == "lru":  # some are gets, which count as uses
+        retention = rng.choice((0, 1, 2, 4))
+        puts = [[key, rng.choice((value, "get")), *times] for key, value, *times in puts]
+    elif retention < len(puts) * 4:  # how long Kafka has versions beyond the history is not defined
         queries = [one for one in queries if one[0] != "versions"]
     return {"kind": kind, "retention": retention, "puts": puts, "queries": queries}
 
@@ -87,6 +99,8 @@ def spec(kind: str, retention: int) -> StoreSpec:
     """Return the definition of a store."""
     if kind == "key-value":
         return Stores.key_value("store", TEXT, TEXT)
+    if kind == "lru":
+        return Stores.lru_map("store", TEXT, TEXT, max_entries=retention)
     if kind == "window":
         return Stores.window("store", TEXT, TEXT, retention=retention, size=10)
     if kind == "session":
@@ -97,7 +111,9 @@ def spec(kind: str, retention: int) -> StoreSpec:
 def put(store: Any, kind: str, entry: list[Any]) -> None:
     """Put an entry into a store."""
     key, value, start, end = entry
-    if kind == "key-value":
+    if kind == "lru" and value == "get":
+        store.get(key)
+    elif kind in {"key-value", "lru"}:
         store.put(key, value)
     elif kind == "session":
         store.put(Windowed(key, Window(start, end)), value)
@@ -138,8 +154,10 @@ def test_queries_of_stores_have_the_answers_of_kafka_streams() -> None:
     expected = json.loads(done.stdout.partition("ANSWERS")[2])
     for one, answers in zip(cases, expected, strict=True):
         kind = one["kind"]
-        store = open_store(spec(kind, one["retention"]), MemoryBackend(), StreamsConfig())
-        for entry in one["puts"]:
+        defined, backend = spec(kind, one["retention"]), MemoryBackend()
+        for entry in one["puts"]:  # opened each time, as by each micro-batch
+            store = open_store(defined, backend, StreamsConfig())
             put(store, kind, entry)
+            store.flush()
         for query, found in zip(one["queries"], answers, strict=True):
-            assert answer(ReadOnlyStore([store], kind), query) == found, (one, query)
+            assert answer(ReadOnlyStore([store], defined.kind), query) == found, (one, query)

@@ -86,8 +86,9 @@ def _target(plan: StagePlan, node: Node, serdes: TypedInput) -> CombiningTarget 
     processor = node.supplier
     if not isinstance(processor, (StreamAggregate, TimeWindowAggregate)) or processor.fold is None:
         return None
-    if any(plan.topology.stores[name].kind == "versioned" for name in node.stores):
-        return None  # its history has each update
+    stores = [plan.topology.stores[name] for name in node.stores]
+    if any(one.kind == "versioned" or one.max_entries is not None for one in stores):
+        return None  # its history has each update, or its order each use
     windows = None
     if isinstance(processor, TimeWindowAggregate):
         if not isinstance(processor.windows, TimeWindows):

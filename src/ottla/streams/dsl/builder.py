@@ -37,8 +37,8 @@ class StreamsBuilder:
         is_pattern = len(topics) == 1 and isinstance(topics[0], re.Pattern)
         if not topics or not (is_pattern or all(isinstance(one, str) for one in topics)):
             raise TypeError(
-                "stream takes names of topics, or one pattern: stream('a', 'b'), "
-                f"stream(re.compile('a-.*')), not {topics!r}"
+                "stream takes names of topics, or one pattern: stream(re.compile('a-.*')), "
+                f"stream('a', 'b'), not {topics!r}"
             )
         consumed = consumed or Consumed()
         name = self._stream_source(topics, consumed)

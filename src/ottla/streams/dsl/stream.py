@@ -35,6 +35,7 @@ from ottla.streams.settings import (
     Grouped,
     Joined,
     Materialized,
+    Printed,
     Produced,
     Repartitioned,
     StoreSpec,
@@ -151,13 +152,14 @@ class KStream(Part):
         """Call a function for each record, and end the stream here."""
         self._then("KSTREAM-FOREACH-", Peek(action, forwards=False), name)
 
-    def print(self, label: str | None = None, *, name: str | None = None) -> None:
+    def print(self, printed: Printed | str | None = None, *, name: str | None = None) -> None:
         """Print each record after a label, the node's name by default, and end the stream here.
 
-        On Spark it is in the output of the workers.
+        On Spark it is in the output of the workers, or in a file of the machine that they are on.
         """
-        made = Peek(printing(label or self.node), forwards=False)
-        self._then("KSTREAM-PRINTER-", made, name)
+        given = printed if isinstance(printed, Printed) else Printed(printed)
+        made = Peek(printing(given, given.label or self.node), forwards=False)
+        self._then("KSTREAM-PRINTER-", made, name or given.name)
 
     def merge(self, other: KStream, *, name: str | None = None) -> KStream:
         """Return the records of both streams."""

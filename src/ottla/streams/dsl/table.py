@@ -410,7 +410,7 @@ def table_store(name: str, given: Materialized, key: Serde, value: Serde) -> Sto
     """Return the store of a table without windows."""
     key, value = given.key or key, given.value or value
     if given.history_ms is None:
-        return StoreSpec(name, "key-value", key, value)
+        return StoreSpec(name, "key-value", key, value, max_entries=given.max_entries)
     return StoreSpec(name, "versioned", key, value, retention_ms=given.history_ms)
 
 

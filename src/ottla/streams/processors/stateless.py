@@ -7,6 +7,7 @@ KStreamFlatMapValues, KStreamBranch, KStreamPeek, PrintForeachAction, PassThroug
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.streams.processor import Processor
@@ -14,6 +15,8 @@ from ottla.streams.records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from ottla.streams.settings import Printed
 
 
 class Filter(Processor):
@@ -88,13 +91,26 @@ class Peek(Processor):
             self.context.forward(record)
 
 
-def printing(label: str) -> Callable[[Any, Any], object]:
-    """Return a function that prints a record as Kafka's `Printed` does."""
+def printing(printed: Printed, label: str) -> Callable[[Any, Any], object]:
+    """Return a function that prints a record as Kafka's `Printed` does.
 
-    def text(value: Any) -> str:
-        return "null" if value is None else str(value)
+    A file is opened for each line, and appended to: several processes may write it.
+    """
+    mapper = printed.mapper or _key_and_value
 
-    return lambda key, value: sys.stdout.write(f"[{label}]: {text(key)}, {text(value)}\n")
+    def write(key: Any, value: Any) -> None:
+        line = f"[{label}]: {mapper(key, value)}\n"
+        if printed.file is None:
+            sys.stdout.write(line)
+            return
+        with Path(printed.file).open("a", encoding="utf-8") as file:
+            file.write(line)
+
+    return write
+
+
+def _key_and_value(key: Any, value: Any) -> str:
+    return ", ".join("null" if one is None else str(one) for one in (key, value))
 
 
 class PassThrough(Processor):

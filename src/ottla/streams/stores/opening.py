@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.streams.stores.key_value import KeyValueStore, TimestampedKeyValueStore
+from ottla.streams.stores.lru import LruBackend
 from ottla.streams.stores.session import SessionStore
 from ottla.streams.stores.versioned import VersionedStore
 from ottla.streams.stores.window import WindowStore
@@ -32,6 +33,8 @@ def open_store(spec: StoreSpec, backend: Backend, config: StreamsConfig) -> Any:
     key = spec.key or config.default_key_serde
     value = spec.value or config.default_value_serde
     if spec.kind == "key-value":
+        if spec.max_entries is not None:
+            backend = LruBackend(backend, spec.max_entries)
         kind = TimestampedKeyValueStore if spec.has_timestamps else KeyValueStore
         return kind(backend, key, value)
     full = replace(spec, key=key, value=value)
