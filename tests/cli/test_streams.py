@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
+from urllib.request import urlopen
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -12,10 +13,13 @@ from click.testing import CliRunner, Result
 from pyspark.errors import PySparkException
 
 from ottla.cli.commands.streams import streams
+from ottla.errors import ErrorCode, KafkaError
 from ottla.spark.jvm import submission
 from ottla.streams import Streams
+from ottla.streams.progress import Progress
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 PROGRAM = """
@@ -168,6 +172,9 @@ def test_an_error_is_told_while_its_jvm_lives(
         (["--master", "k8s://https://host:6443"], "spark.kubernetes.container.image"),
         (["--master", "sc://host", "--archives", "a.tar.gz"], "the server has them"),
         (["--conf", "spark.executor.instances"], "--conf takes NAME=VALUE"),
+        (["--conf", "=2"], "--conf takes NAME=VALUE"),
+        (["--conf", "spark.driver.extraJavaOptions='a"], "No closing quotation"),
+        (["--conf", "spark.driver.memory=much"], "a size like 512m or 2g, not 'much'"),
         (["--metrics", "localhost:http"], "no address: write HOST:PORT, :PORT for all interfaces"),
         (["--metrics", "65536"], "no address: write HOST:PORT, :PORT for all interfaces"),
     ],
@@ -228,6 +235,65 @@ def test_spark_has_the_settings_and_files(tmp_path: Path, monkeypatch: pytest.Mo
     }
 
 
+def test_metrics_are_served_while_a_run_of_what_is_there_lasts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the figures of each micro-batch."""
+    served: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+    def process_available(_: Streams, on_progress: Callable[[Progress], None]) -> None:
+        for number in (0, 1):
+            on_progress(Progress(number, 3, 1.5, 0, 0, 40, run="a"))
+        with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            served.append(answer.read().decode())
+
+    monkeypatch.setattr(Streams, "process_available", process_available)
+    found = run(tmp_path, "--metrics", str(port))
+    assert found.exit_code == 0, found.output
+    assert "ottla_streams_rows_total{" in served[0]
+    assert served[0].count("} 6\n") == 1
+    with pytest.raises(OSError, match="refused"):
+        urlopen(f"http://127.0.0.1:{port}/metrics")
+
+
+@pytest.mark.parametrize(("options", "level"), [([], "OFF"), (["--verbose"], "ERROR")])
+def test_spark_s_log_is_shown_where_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], level: str
+) -> None:
+    """Its stack traces of an error that is one line here."""
+    levels: list[str] = []
+    monkeypatch.setattr(Streams, "process_available", lambda app: levels.append(app._log_level))
+    assert run(tmp_path, *options).exit_code == 0
+    assert levels == [level]
+
+
+def test_settings_that_spark_refuses_are_reported_while_the_brokers_are_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The session is made before a restart, not only once the brokers are there."""
+    steps: list[str] = []
+
+    def start(_: Streams) -> NoReturn:
+        steps.append("start")
+        raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "no broker of localhost:1 answers")
+
+    def refuse(_: Streams) -> NoReturn:
+        steps.append("open")
+        raise PySparkException("[INVALID_CONF_VALUE] The value 'abc' is invalid.\n\tat java")
+
+    monkeypatch.setattr(Streams, "start", start)
+    monkeypatch.setattr(Streams, "open", refuse)
+    (tmp_path / "app.py").write_text(PROGRAM)
+    given = ["--bootstrap-server", "localhost:1", "--checkpoint", str(tmp_path)]
+    options = ["--conf", "spark.sql.shuffle.partitions=abc"]
+    found = CliRunner().invoke(streams, ["run", str(tmp_path / "app.py"), *given, *options])
+    assert found.exit_code == 1
+    assert found.output.endswith("Error: [INVALID_CONF_VALUE] The value 'abc' is invalid.\n")
+    assert steps == ["start", "open"]
+
+
 def test_the_cluster_is_given_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a file, with the command that the driver runs; the status is that of the application."""
     given: list[Any] = []
@@ -239,7 +305,7 @@ def test_the_cluster_is_given_the_program(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(submission, "submit", submit)
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
     setting = "spark.yarn.maxAppAttempts=1"
-    options = ["--deploy-mode", "cluster", "--conf", setting, "--metrics", "9405"]
+    options = ["--deploy-mode", "cluster", "--conf", setting, "--metrics", "9405", "--verbose"]
     found = run(tmp_path, "--master", "yarn", *options)
     assert found.exit_code == 3
     master, config, main, arguments = given
@@ -247,4 +313,4 @@ def test_the_cluster_is_given_the_program(tmp_path: Path, monkeypatch: pytest.Mo
     assert config["spark.yarn.dist.files"] == str(tmp_path / "app.py")
     command = "streams run app.py --bootstrap-server localhost:1 --checkpoint checkpoint"
     given = ["--master", "yarn", "--metrics", "127.0.0.1:9405", "--conf", setting]
-    assert arguments == [*command.split(), *given, "--once"]
+    assert arguments == [*command.split(), *given, "--once", "--verbose"]

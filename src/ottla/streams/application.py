@@ -6,6 +6,7 @@ Kafka: org.apache.kafka.streams.KafkaStreams.
 from __future__ import annotations
 
 import json
+import math
 import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,20 +26,25 @@ from ottla.streams.supervisor import advice
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
     from types import TracebackType
     from typing import Self
 
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
     from ottla.streams.queries import ReadOnlyStore
     from ottla.streams.topology import Topology
 
 FINISH_S: Final = 600
+POLL_S: Final = 1
 INTERNAL_TOPIC: Final = {"cleanup.policy": "delete", "retention.ms": "-1"}
 """As Kafka makes its internal topics: the records' times may be of long ago."""
+_ANY_SETTING: Final = "spark.sql.session.timeZone"
+"""Spark reads its settings at the first use of one. In a call like this its error names the wrong
+setting, in others it does not."""
 
 
 class Streams:
@@ -57,12 +63,15 @@ class Streams:
         config: Mapping[str, Any] | None = None,
         master: str = "local[2]",
         spark_config: Mapping[str, str] | None = None,
+        log_level: str = "ERROR",
     ) -> None:
         """Take a topology; `config` has client settings and options of the source and the sink.
 
-        Without a session one is made with `master` and `spark_config`, and ended by `stop`.
+        Without a session one is made with `master` and `spark_config`, and ended by `stop`; the
+        level of its log, which Spark writes to standard error, is `log_level`.
         """
         self._master = master
+        self._log_level = log_level
         self._spark_config = dict(spark_config or {})
         self.topology = topology
         self._bootstrap = bootstrap_servers
@@ -78,13 +87,22 @@ class Streams:
         self._start(available_now=False)
         return self
 
-    def process_available(self, timeout_s: int = FINISH_S) -> None:
-        """Process what is in the topics now, and end; StreamsException after a timeout."""
+    def process_available(
+        self, timeout_s: int = FINISH_S, on_progress: Callable[[Progress], None] | None = None
+    ) -> None:
+        """Process what is in the topics now, and end; StreamsException after a timeout.
+
+        `on_progress` gets the figures of each micro-batch within a second of its end.
+        """
         plan, checkpoint = self._start(available_now=True)
-        self._finish(timeout_s)
+        self._finish(timeout_s, on_progress)
         while plan.real_topics and self._wrote_internally(plan, checkpoint):
             self._start(available_now=True)
-            self._finish(timeout_s)
+            self._finish(timeout_s, on_progress)
+
+    def open(self) -> None:
+        """Make the session, as `start` does; raises Spark's errors of its settings."""
+        self._session()
 
     def await_termination(self, timeout_s: int | None = None) -> bool:
         """Wait for the end; raises the error of a failed micro-batch."""
@@ -104,8 +122,20 @@ class Streams:
     def progress(self) -> Progress | None:
         """Return the figures of the last micro-batch; None before the first."""
         report = None if self.query is None else self.query.lastProgress
-        if report is None:
-            return None
+        return None if report is None else self._read(report)
+
+    def progress_after(self, last: Progress | None) -> list[Progress]:
+        """Return the figures of the micro-batches since those, and of the last one; at most 100."""
+        newest = self.progress()
+        if newest is None or self.query is None:
+            return []
+        if last is not None and last.run == newest.run and newest.batch <= last.batch + 1:
+            return [newest]
+        recent = [self._read(report) for report in self.query.recentProgress]
+        known = -1 if last is None or last.run != newest.run else last.batch
+        return [one for one in recent if one.batch > known]
+
+    def _read(self, report: StreamingQueryProgress) -> Progress:
         found = read_progress(json.loads(report.json))
         self._stream_time_ms = max(self._stream_time_ms, found.stream_time_ms)
         return found._replace(stream_time_ms=self._stream_time_ms)
@@ -174,8 +204,17 @@ class Streams:
             raise StreamsException("the application is not started")
         return self.query
 
-    def _finish(self, timeout_s: int) -> None:
-        if not self.await_termination(timeout_s):
+    def _finish(self, timeout_s: int, on_progress: Callable[[Progress], None] | None) -> None:
+        deadline_s = time.monotonic() + timeout_s
+        poll_s = timeout_s if on_progress is None else POLL_S
+        last: Progress | None = None
+        is_finished = False
+        while not is_finished and (left_s := deadline_s - time.monotonic()) > 0:
+            is_finished = self.await_termination(min(math.ceil(left_s), poll_s))
+            if on_progress is not None:
+                for last in self.progress_after(last):  # noqa: B020 - the last one is kept
+                    on_progress(last)
+        if not is_finished:
             self._running().stop()
             raise StreamsException(f"the micro-batches took longer than {timeout_s} s")
 
@@ -193,7 +232,9 @@ class Streams:
                 self.topology.config.application_id,
                 master=self._master,
                 config={**files, **self._spark_config},
+                log_level=self._log_level,
             )
+            self._spark.conf.get(_ANY_SETTING)
         return self._spark
 
     def _prepare_topics(self, plan: StagePlan, checkpoint: Checkpoint) -> str:

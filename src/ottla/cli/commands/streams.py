@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.options.spark import import_from, setting, spark_config, spark_options
+from ottla.cli.options.spark import (
+    check_java,
+    import_from,
+    setting,
+    spark_config,
+    spark_options,
+)
 from ottla.cli.options.stop_signals import StopSignals
 from ottla.cli.options.streams_program import load_topology
 
@@ -23,6 +29,7 @@ if TYPE_CHECKING:
     from ottla.config.metrics import MetricsAddress
     from ottla.streams.application import Streams
     from ottla.streams.metrics import StreamsMetrics
+    from ottla.streams.progress import Progress
     from ottla.streams.selection import StoreSelection
     from ottla.streams.topology import Topology
 
@@ -162,8 +169,9 @@ def _address(_context: object, _option: object, value: str | None) -> MetricsAdd
     "--metrics",
     metavar="[HOST:]PORT",
     callback=_address,
-    help="Serve /metrics for Prometheus there.",
+    help="Serve /metrics for Prometheus there, while the run lasts.",
 )
+@click.option("--verbose", is_flag=True, help="Show Spark's log, too: errors with their traces.")
 def run(program: Path, **options: Any) -> None:
     """Run the application until it is stopped by Ctrl-C; it goes on from its checkpoint."""
     for_spark = spark_config(options)
@@ -187,6 +195,7 @@ def _run_program(
     from ottla.errors import OttlaError
     from ottla.streams.application import Streams
 
+    check_java(options["master"], for_spark)
     import_from(options["py_files"])
     app = Streams(
         load_topology(program),
@@ -195,6 +204,7 @@ def _run_program(
         config=dict(setting("--config", one) for one in options["settings"]),
         master=options["master"],
         spark_config=for_spark,
+        log_level="ERROR" if options["verbose"] else "OFF",
     )
     try:
         _run_in_one_line(app, options)
@@ -239,7 +249,7 @@ def _submit(program: Path, options: dict[str, Any], config: dict[str, str]) -> i
             arguments += [f"--{flag.replace('_', '-')}", str(options[flag])]
     for flag, values in (("--config", options["settings"]), ("--conf", options["conf"])):
         arguments += [word for value in values for word in (flag, value)]
-    arguments += ["--once"] if options["once"] else []
+    arguments += [f"--{flag}" for flag in ("once", "verbose") if options[flag]]
     files = ",".join(filter(None, (str(program.resolve()), config.get(_YARN_FILES))))
     name = {"spark.app.name": program.stem, **config, _YARN_FILES: files}
     return submit(options["master"], name, main, arguments)
@@ -251,11 +261,23 @@ def _run_in_one_line(app: Streams, options: dict[str, Any]) -> None:
 
     try:
         if options["once"]:
-            app.process_available()
+            _run_once(app, options["metrics"])
         else:
             _run(app, options["restarts"], options["metrics"])
     except query_errors() as error:
         raise click.ClickException(reason(error)) from error
+
+
+def _run_once(app: Streams, address: MetricsAddress | None) -> None:
+    """Process what is there, and serve the progress meanwhile."""
+    from ottla.streams.metrics import StreamsMetrics
+
+    if address is None:
+        app.process_available()
+        return
+    metrics = StreamsMetrics(app.topology.config.application_id)
+    with _serving(metrics, address):
+        app.process_available(on_progress=metrics.take)
 
 
 def _run(app: Streams, restarts: int | None, address: MetricsAddress | None) -> None:
@@ -269,21 +291,25 @@ def _run(app: Streams, restarts: int | None, address: MetricsAddress | None) -> 
     name = app.topology.config.application_id
     metrics = StreamsMetrics(name)
 
+    last: Progress | None = None
+
     def wait(seconds: float) -> None:
+        """Wait before a restart; settings that Spark refuses are its errors, brokers or not."""
         metrics.restarted()
+        app.open()
         time.sleep(seconds)
 
     with _serving(metrics, address), Live(table_of(name, None), refresh_per_second=2) as live:
 
         def show() -> int:
+            nonlocal last
             if app.query is None or not app.query.isActive:
                 app.start()
             app.await_termination(1)
-            progress = app.progress()
-            if progress is not None:
-                metrics.take(progress)
-            live.update(table_of(name, progress))
-            return -1 if progress is None else progress.batch
+            for last in app.progress_after(last):  # noqa: B020 - the last one is kept
+                metrics.take(last)
+            live.update(table_of(name, last))
+            return -1 if last is None else last.batch
 
         supervise(show, wait, restarts)
 

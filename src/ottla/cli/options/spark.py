@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 F = TypeVar("F", bound="Callable[..., Any]")
 _MASTER: Final = re.compile(r"local(\[.+\])?|yarn|(spark|k8s|sc)://.+")
@@ -63,6 +63,18 @@ def spark_config(options: dict[str, Any]) -> dict[str, str]:
     return config
 
 
+def check_java(master: str, config: Mapping[str, str]) -> None:
+    """Raise UsageError for settings that the JVM of this master's driver cannot start with."""
+    from ottla.errors import OttlaError
+    from ottla.spark.jvm.options import JavaOptions, driver_options
+
+    options = JavaOptions("1g", "ERROR", fast_start=False, temp_dir=None)
+    try:
+        driver_options(options, config, is_local=master.startswith("local"))
+    except OttlaError as error:
+        raise click.UsageError(f"--conf: {error}") from error
+
+
 def import_from(py_files: str | None) -> None:
     """Make the driver import from these files, as executors do."""
     for name in filter(None, (py_files or "").split(",")):
@@ -73,7 +85,7 @@ def import_from(py_files: str | None) -> None:
 def setting(flag: str, text: str) -> tuple[str, str]:
     """Return the name and the value of NAME=VALUE; UsageError for other texts."""
     name, separator, value = text.partition("=")
-    if not separator:
+    if not (name and separator):
         raise click.UsageError(f"{flag} takes NAME=VALUE, not {text}")
     return name, value
 

@@ -22,6 +22,7 @@ DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
 PARALLEL_COLLECTOR = "-XX:+UseParallelGC"
 OPTION_VARIABLES = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 """Where Java finds options besides its command line."""
+_SIZE = re.compile(r"\d+[kmgt]?", re.IGNORECASE)
 
 
 class JavaOptions(NamedTuple):
@@ -37,7 +38,7 @@ class JavaOptions(NamedTuple):
 def driver_options(
     options: JavaOptions, config: Mapping[str, str], *, is_local: bool
 ) -> JavaOptions:
-    """Return the options with those of Spark's settings; OttlaError for an open quote.
+    """Return the options with those of Spark's settings; OttlaError for what Java cannot read.
 
     A local session, whose JVM is driver and executor in one, has the parallel collector unless the
     user names another: it needs less of the few cores that the JVM shares with Spark's Python
@@ -49,6 +50,8 @@ def driver_options(
         raise OttlaError(f"{DRIVER_OPTIONS}: {error}") from error
     collector = [PARALLEL_COLLECTOR] if is_local and not _names_collector(given) else []
     memory = config.get(MEMORY, options.memory)
+    if not _SIZE.fullmatch(memory):
+        raise OttlaError(f"{MEMORY} is a size like 512m or 2g, not {memory!r}")
     return options._replace(memory=memory, others=(*collector, *given))
 
 
