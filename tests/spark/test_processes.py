@@ -8,12 +8,13 @@ import sys
 
 import pytest
 
-from ottla.spark.processes import DAEMON
+from ottla.spark.forking.launcher import DAEMON, JVM
 
 PROGRAM = """
 import os, sys
 from importlib.machinery import ModuleSpec
-from ottla.spark.processes import DAEMON, spark_jvm
+from ottla.spark.forking.launcher import DAEMON
+from ottla.spark.processes import spark_jvm
 
 sys.modules["__main__"].__spec__ = ModuleSpec({name!r}, None)
 if {name!r} == DAEMON and (child := os.fork()):
@@ -31,3 +32,17 @@ def test_all_of_a_jvms_processes_name_the_same_one(name: str) -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert int(done.stdout) == os.getpid()
+
+
+def test_a_fork_of_the_servers_knows_its_jvm_by_a_variable() -> None:
+    """The JVM is none of its ancestors."""
+    program = PROGRAM.format(name="ottla.spark.forking.server")
+    environment = {**os.environ, JVM: "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    )
+    assert int(done.stdout) == 1

@@ -5,16 +5,18 @@ Kafka: none; Spark: PythonWorkerFactory, pyspark/daemon.py.
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import Final
 
 import psutil
 
-DAEMON: Final = "pyspark.daemon"
+from ottla.spark.forking.launcher import DAEMON, JVM
 
 
 def is_forked() -> bool:
     """Whether a daemon of PySpark has forked this process, as it does where the system can fork."""
+    if JVM in os.environ:
+        return True
     main = sys.modules.get("__main__")
     return getattr(getattr(main, "__spec__", None), "name", None) == DAEMON
 
@@ -24,6 +26,8 @@ def spark_jvm() -> psutil.Process:
 
     Spark has a daemon for each kind of question, so that only the JVM is the same for all.
     """
+    if JVM in os.environ:
+        return psutil.Process(int(os.environ[JVM]))
     parent = psutil.Process().parent()
     found = parent.parent() if parent is not None and is_forked() else parent
     if found is None:

@@ -149,8 +149,11 @@ def descendants(pid: int) -> Iterator[psutil.Process]:
 
 
 def is_worker(process: psutil.Process) -> bool:
-    """Whether it is one of Spark's Python processes."""
-    return "pyspark" in " ".join(command_of(process)) and "java" not in process.name()
+    """Whether it is one of Spark's Python processes, or what they are forked from."""
+    words = " ".join(command_of(process))
+    return any(one in words for one in ("pyspark", "ottla.spark.forking")) and (
+        "java" not in process.name()
+    )
 
 
 def is_executor(process: psutil.Process) -> bool:

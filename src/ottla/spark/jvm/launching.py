@@ -16,12 +16,15 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import OttlaError
+from ottla.spark.forking import process as fork_server
+from ottla.spark.forking.launcher import ADDRESS
 from ottla.spark.jvm.java import cache_dir
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from ottla.spark.forking.process import ForkServer
     from ottla.spark.jvm.java import Java
     from ottla.spark.jvm.options import JavaOptions
 
@@ -61,6 +64,8 @@ class Launch(NamedTuple):
 
     process: subprocess.Popen[bytes]
     directory: Path
+    forks: ForkServer | None = None
+    """What its Python processes are forked from."""
 
 
 def class_path(spark_home: Path) -> str:
@@ -115,6 +120,7 @@ def launch(
     and deleted once that is known. With the `python` of a cluster's executors Spark chooses the
     address that they reach it by.
     """
+    forks = fork_server.started() if python is None else None
     environment = dict(
         os.environ,
         _PYSPARK_DRIVER_CONN_INFO_PATH=str(directory / "connection"),
@@ -122,6 +128,9 @@ def launch(
         PYSPARK_PYTHON=python or sys.executable,
         PYSPARK_DRIVER_PYTHON=python or sys.executable,  # plans, and gives itself to executors
     )
+    if forks is not None:
+        environment[ADDRESS] = forks.address
+        environment["PYSPARK_PYTHON"] = environment["PYSPARK_DRIVER_PYTHON"] = forks.python()
     environment.setdefault("SPARK_CONF_DIR", str(spark_home / "conf"))
     if python is None:
         # Without SPARK_HOME workers import the PySpark that is installed. With it they import a zip
@@ -141,8 +150,10 @@ def launch(
                 start_new_session=True,  # Ctrl-C goes to Python only, which then ends the JVM
             )
         except OSError as error:
+            if forks is not None:
+                forks.end()
             raise OttlaError(f"Java could not be started: {error}") from error
-    return Launch(process, directory)
+    return Launch(process, directory, forks)
 
 
 def connect(launched: Launch) -> tuple[int, str]:
@@ -176,4 +187,6 @@ def end(launched: Launch, *, timeout: float) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+    if launched.forks is not None:
+        launched.forks.end()
     shutil.rmtree(launched.directory, ignore_errors=True)

@@ -107,7 +107,7 @@ def session(  # noqa: PLR0913 - keyword arguments, each with its default
         java = JavaOptions(memory, log_level, fast_start, temp_dir)
         java = driver_options(java, given, is_local=is_local(master))
         _start_java(java, given, master, class_cache=class_cache)
-    os.environ["PYSPARK_PYTHON"] = executor_python(master, given)
+    os.environ["PYSPARK_PYTHON"] = _python(master, given)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName(app_name).master(master)
     for name, value in {**defaults(master), **given}.items():
@@ -136,6 +136,12 @@ def is_local(master: str) -> bool:
 def defaults(master: str) -> Mapping[str, str]:
     """Return the defaults of a session with this master."""
     return SETTINGS | LOCAL_SETTINGS if is_local(master) else SETTINGS
+
+
+def _python(master: str, config: Mapping[str, str]) -> str:
+    """Return what Spark runs as Python: of a local session what forks it from its server."""
+    forks = _launched[-1].forks if _launched and is_local(master) else None
+    return executor_python(master, config) if forks is None else forks.python()
 
 
 def executor_python(master: str, config: Mapping[str, str]) -> str:
@@ -180,6 +186,8 @@ def stop_java(*, timeout: float = 5.0) -> None:
     """End the JVM that `session` started, in any state; with timeout 0 by force."""
     while _launched:
         launched = _launched.pop()
+        if launched.forks is not None:
+            os.environ["PYSPARK_PYTHON"] = sys.executable
         if SparkContext._gateway is not None and timeout > 0:  # noqa: SLF001
             SparkContext._gateway.shutdown()  # noqa: SLF001 - PySpark offers no other way
         SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
