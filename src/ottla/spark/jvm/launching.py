@@ -121,23 +121,7 @@ def launch(
     address that they reach it by.
     """
     forks = fork_server.started() if python is None else None
-    environment = dict(
-        os.environ,
-        _PYSPARK_DRIVER_CONN_INFO_PATH=str(directory / "connection"),
-        SPARK_CONNECT_MODE="0",
-        PYSPARK_PYTHON=python or sys.executable,
-        PYSPARK_DRIVER_PYTHON=python or sys.executable,  # plans, and gives itself to executors
-    )
-    if forks is not None:
-        environment[ADDRESS] = forks.address
-        environment["PYSPARK_PYTHON"] = environment["PYSPARK_DRIVER_PYTHON"] = forks.python()
-    environment.setdefault("SPARK_CONF_DIR", str(spark_home / "conf"))
-    if python is None:
-        # Without SPARK_HOME workers import the PySpark that is installed. With it they import a zip
-        # whose sources each of them compiles: a second of CPU for each process of a query.
-        environment["SPARK_LOCAL_IP"] = "127.0.0.1"
-    else:
-        environment["SPARK_HOME"] = str(spark_home)
+    environment = _environment(spark_home, directory, python, forks)
     with ExitStack() as files:
         output = None if log is None else files.enter_context(log.open("ab"))
         try:
@@ -154,6 +138,30 @@ def launch(
                 forks.end()
             raise OttlaError(f"Java could not be started: {error}") from error
     return Launch(process, directory, forks)
+
+
+def _environment(
+    spark_home: Path, directory: Path, python: str | None, forks: ForkServer | None
+) -> dict[str, str]:
+    """Return the variables of the JVM."""
+    run = python or (sys.executable if forks is None else forks.python())
+    environment = dict(
+        os.environ,
+        _PYSPARK_DRIVER_CONN_INFO_PATH=str(directory / "connection"),
+        SPARK_CONNECT_MODE="0",
+        PYSPARK_PYTHON=run,
+        PYSPARK_DRIVER_PYTHON=run,  # plans, and gives itself to executors
+    )
+    environment.setdefault("SPARK_CONF_DIR", str(spark_home / "conf"))
+    if forks is not None:
+        environment[ADDRESS] = forks.address
+    if python is None:
+        # Without SPARK_HOME workers import the PySpark that is installed. With it they import a zip
+        # whose sources each of them compiles: a second of CPU for each process of a query.
+        environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+    else:
+        environment["SPARK_HOME"] = str(spark_home)
+    return environment
 
 
 def connect(launched: Launch) -> tuple[int, str]:
