@@ -16,6 +16,7 @@ from ottla.cli.options.failures import fail
 from ottla.cli.options.flags import require, server_options
 from ottla.cli.options.joptsimple import ToolCommand, refuse_both
 from ottla.cli.options.json_output import json_option, print_json, refuse_json_unless, wants_json
+from ottla.cli.output.next_steps import with_next_step
 from ottla.clients.admin.configs import AlterOperation, ConfigChange, ConfigResource, ResourceType
 from ottla.errors import KafkaError
 from ottla.types import Uuid
@@ -71,7 +72,8 @@ def client_metrics(**options: Any) -> None:
         with open_admin(options["bootstrap_server"], options["command_config"]) as admin:
             _RUN[action](admin, options)
     except KafkaError as error:
-        click.echo(f"Error while executing client metrics command : {error}")
+        text = with_next_step(str(error), error)
+        click.echo(f"Error while executing client metrics command : {text}")
         sys.exit(1)
 
 

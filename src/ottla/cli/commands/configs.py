@@ -21,7 +21,7 @@ from ottla.cli.options.flags import controller_option, server_options
 from ottla.cli.options.java_numbers import java_integer
 from ottla.cli.options.joptsimple import ToolCommand, given_arguments, refuse_both
 from ottla.cli.options.json_output import json_option, refuse_json_unless
-from ottla.cli.output.java_names import java_text
+from ottla.cli.output.next_steps import failure_text
 from ottla.config.properties import PropertiesError, parse_properties
 from ottla.errors import KafkaError
 
@@ -129,7 +129,7 @@ def configs(**options: Any) -> None:
     except ToolError as error:
         fail(str(error))
     except KafkaError as error:
-        _fail_with_arguments(java_text(error))
+        _fail_with_arguments(failure_text(error))
     except FileNotFoundError as error:
         _fail_with_arguments(f"java.nio.file.NoSuchFileException: {error.filename}")
     except OSError as error:

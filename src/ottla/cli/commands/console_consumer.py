@@ -20,7 +20,7 @@ from ottla.cli.options.java_numbers import java_integer
 from ottla.cli.options.joptsimple import INTEGER, LONG, ToolCommand
 from ottla.cli.output.coordinator_formatter import coordinator_formatter
 from ottla.cli.output.formatter import Formatter, FormatterError
-from ottla.cli.output.java_names import java_text
+from ottla.cli.output.next_steps import failure_text
 from ottla.cli.output.record_json import RecordJson
 from ottla.errors import KafkaError
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
@@ -96,7 +96,7 @@ def console_consumer(**options: Any) -> None:
     try:
         consumer = Consumer(config=settings)
     except KafkaError as error:
-        fail(java_text(error))
+        fail(failure_text(error))
 
     def batches() -> Iterator[Sequence[ConsumerRecord]]:
         _choose(consumer, options, where)
@@ -156,7 +156,7 @@ def print_all(
         click.echo("Unable to write to standard out, closing consumer.", err=True)
     except (KafkaError, FormatterError) as error:
         status = 1
-        click.echo(java_text(error), err=True)
+        click.echo(failure_text(error), err=True)
     click.echo(f"Processed a total of {count} messages", err=True)
     if options["enable_systest_events"]:
         click.echo("shutdown_complete")

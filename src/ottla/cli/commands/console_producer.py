@@ -16,6 +16,7 @@ from ottla.cli.options.flags import bootstrap_option, require, require_host_and_
 from ottla.cli.options.joptsimple import INTEGER, ToolCommand
 from ottla.cli.options.line_reader import LineError, LineReader, Message
 from ottla.cli.output.java_names import java_text
+from ottla.cli.output.next_steps import failure_text
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def console_producer(**options: Any) -> None:
         with Producer(config=producer_settings(_settings(options))) as producer:
             _send_all(producer, options["topic"], reader.read(_lines()), wait=options["sync"])
     except (LineError, KafkaError) as error:
-        shown = java_text(error)
+        shown = failure_text(error)
         if isinstance(error, LineError):
             shown = f"org.apache.kafka.common.KafkaException: {error}"
         click.echo(shown, err=True)

@@ -24,6 +24,7 @@ from ottla.cli.options.spark import (
 )
 from ottla.cli.options.stop_signals import StopSignals
 from ottla.cli.options.streams_program import load_topology
+from ottla.cli.output.next_steps import with_next_step
 
 if TYPE_CHECKING:
     from ottla.config.metrics import MetricsAddress
@@ -209,7 +210,7 @@ def _run_program(
     try:
         _run_in_one_line(app, options)
     except OttlaError as error:
-        raise click.ClickException(str(error)) from error
+        raise click.ClickException(with_next_step(str(error), error)) from error
     finally:
         signals.settle()
         _stop(app)

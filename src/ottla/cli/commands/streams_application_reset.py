@@ -16,7 +16,7 @@ from ottla.cli.groups.usage import scenario_of
 from ottla.cli.options.connection import SettingsFileError, open_admin
 from ottla.cli.options.flags import server_options
 from ottla.cli.options.joptsimple import LONG, ToolCommand, refuse_both
-from ottla.cli.output.java_names import java_text
+from ottla.cli.output.next_steps import failure_text
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def streams_application_reset(**options: Any) -> None:
         with open_admin(server, options["command_config"] or options["config_file"]) as admin:
             status = _run(admin, options)
     except (ResetError, GroupCommandError, KafkaError, SettingsFileError) as error:
-        click.echo(f"ERROR: {java_text(error)}", err=True)
+        click.echo(f"ERROR: {failure_text(error)}", err=True)
         raise SystemExit(1) from error
     if status:
         raise SystemExit(status)

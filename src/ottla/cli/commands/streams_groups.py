@@ -38,6 +38,7 @@ from ottla.cli.options.connection import SettingsFileError, open_admin
 from ottla.cli.options.flags import server_options
 from ottla.cli.options.joptsimple import LONG, ToolCommand, refuse_both
 from ottla.cli.output.java_names import java_text
+from ottla.cli.output.next_steps import failure_text
 from ottla.errors import ConfigError, ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def streams_groups(**options: Any) -> None:
             _run(admin, actions[0], options)
     except (GroupCommandError, KafkaError, SettingsFileError) as error:
         words = "Executing streams group command failed due to"
-        reason = str(error) if isinstance(error, ConfigError) else java_text(error)
+        reason = str(error) if isinstance(error, ConfigError) else failure_text(error)
         click.echo(f"\nError: {words} {reason}")
         raise SystemExit(1) from error
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from ottla.cli.output.java_names import java_text
+from ottla.cli.output.next_steps import failure_text
 from ottla.errors import ConfigError, KafkaError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def failures_reported() -> Iterator[None]:
     except ConfigError as error:
         fail(str(error))  # Kafka's tools print it without the class name
     except KafkaError as error:
-        fail(java_text(error))
+        fail(failure_text(error))
 
 
 def fail(*lines: str) -> NoReturn:

@@ -16,7 +16,7 @@ from ottla.cli.options.connection import consumer_settings, open_admin, producer
 from ottla.cli.options.flags import require
 from ottla.cli.options.joptsimple import INTEGER, ToolCommand
 from ottla.cli.output.java_format import decimals, percentile, ratio
-from ottla.cli.output.java_names import java_text
+from ottla.cli.output.next_steps import failure_text
 from ottla.config.definition import double_text
 from ottla.errors import KafkaError
 from ottla.types import TopicPartition
@@ -105,7 +105,7 @@ def end_to_end_latency(**flags: Any) -> None:
             _prepare(consumer, flags["topic"])
             _measure(consumer, producer, flags)
     except (KafkaError, MismatchError) as error:
-        click.echo(java_text(error), err=True)
+        click.echo(failure_text(error), err=True)
         sys.exit(1)
 
 

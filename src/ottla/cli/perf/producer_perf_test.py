@@ -20,6 +20,7 @@ from ottla.cli.options.failures import fail
 from ottla.cli.options.flags import warn_deprecated
 from ottla.cli.output.java_format import BYTES_PER_MB, decimals, percentile, print_metrics, ratio
 from ottla.cli.output.java_names import java_text
+from ottla.cli.output.next_steps import failure_text
 from ottla.cli.perf.pace import Pace
 from ottla.errors import KafkaError
 from ottla.types import Uuid
@@ -85,7 +86,7 @@ def producer_perf_test(**flags: Any) -> None:
             measured = producer.metrics() if flags["prints_metrics"] else None
         run.finish()
     except KafkaError as error:
-        fail(java_text(error))
+        fail(failure_text(error))
     if measured is not None:
         print_metrics(measured)
 

@@ -15,7 +15,7 @@ from ottla.cli.options.failures import ToolError
 from ottla.cli.options.flags import controller_option, require, server_options
 from ottla.cli.options.joptsimple import LONG, ToolCommand
 from ottla.cli.options.json_output import json_option, refuse_json_unless
-from ottla.cli.output.java_names import java_text
+from ottla.cli.output.next_steps import failure_text
 from ottla.cli.reassign.actions import (
     Failed,
     Rates,
@@ -116,7 +116,7 @@ def reassign_partitions(**options: Any) -> None:
     except (ToolError, ConfigError) as error:
         _end(f"Error: {error}")
     except KafkaError as error:
-        _end(f"Error: {java_text(error)}")
+        _end(f"Error: {failure_text(error)}")
 
 
 def _end(text: str) -> None:

@@ -22,7 +22,7 @@ from ottla.cli.options.failures import fail
 from ottla.cli.options.flags import bootstrap_option, require, version_option
 from ottla.cli.options.joptsimple import INTEGER, ToolCommand
 from ottla.cli.output.formatter import FormatterError
-from ottla.cli.output.java_names import java_text
+from ottla.cli.output.next_steps import failure_text
 from ottla.errors import KafkaError
 from ottla.types import AcknowledgeType
 
@@ -80,7 +80,7 @@ def console_share_consumer(**options: Any) -> None:
     try:
         consumer = ShareConsumer(options["topic"], config=settings)
     except KafkaError as error:
-        fail(java_text(error))
+        fail(failure_text(error))
     print_all(
         consumer,
         lambda: read_batches(lambda wait_s, _left: consumer.poll(wait_s), options),

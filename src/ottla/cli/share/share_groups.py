@@ -18,6 +18,7 @@ from ottla.cli.options.connection import SettingsFileError, open_admin
 from ottla.cli.options.flags import require, server_options
 from ottla.cli.options.joptsimple import LONG, ToolCommand, refuse_both
 from ottla.cli.output.java_names import java_text
+from ottla.cli.output.next_steps import failure_text
 from ottla.cli.share.tables import print_members, print_offsets, print_states
 from ottla.errors import ConfigError, ErrorCode, KafkaError
 
@@ -87,7 +88,7 @@ def share_groups(**options: Any) -> None:
         ) as admin:
             _RUN[actions[0]](admin, options)
     except (GroupCommandError, KafkaError, SettingsFileError) as error:
-        reason = str(error) if isinstance(error, ConfigError) else java_text(error)
+        reason = str(error) if isinstance(error, ConfigError) else failure_text(error)
         print_problem(f"Executing share group command failed due to {reason}")  # status 0, as Kafka
 
 
