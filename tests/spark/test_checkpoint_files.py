@@ -73,6 +73,38 @@ def test_the_default_file_system(location: str, expected: str) -> None:
     assert is_local("/a/b", {})
 
 
+@pytest.mark.parametrize(
+    ("default", "location", "expected"),
+    [
+        ("s3a://bucket", "/a/b", "s3a://bucket/a/b"),
+        ("s3a://bucket/sub/", "/a/b", "s3a://bucket/a/b"),
+        ("s3a://bucket", "a/b", "s3a://bucket/user/me/a/b"),
+        ("s3a://bucket", "s3a:///a", "s3a://bucket/a"),
+        ("s3a://bucket", "hdfs://ns/a", "hdfs://ns/a"),
+        ("gs://bucket", "a/b", "gs://bucket/a/b"),
+        ("hdfs://ns:8020", "a b/c:d", "hdfs://ns:8020/user/me/a b/c:d"),
+        ("file:///", "/a/b", "/a/b"),
+        ("file:///", "a/b", "a/b"),
+    ],
+)
+def test_a_default_file_system_of_any_scheme(
+    default: str, location: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark has the checkpoint there, and the sink has to look for it there as well."""
+    monkeypatch.setenv("HADOOP_USER_NAME", "me")
+    settings = {"fs.defaultfs": default}
+    assert qualified(location, settings) == expected
+    assert is_local(location, settings) == default.startswith("file:")
+
+
+@pytest.mark.parametrize("location", ["hdfs:/a", "s3a:/a", "hdfs:///a"])
+def test_a_uri_without_an_authority_is_not_local(location: str) -> None:
+    """It is an error where no default file system completes it, not a directory `hdfs:`."""
+    assert not is_local(location, {})
+    with pytest.raises(ValueError, match=r"or fs\.defaultFS in HADOOP_CONF_DIR"):
+        open_files(location, {})
+
+
 def test_name_nodes() -> None:
     """One, or those of a nameservice, at the addresses of their web servers."""
     assert name_nodes("host:8020", {}) == [("http", "host", 9870)]

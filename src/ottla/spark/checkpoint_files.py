@@ -5,21 +5,31 @@ Kafka: none; Spark: CheckpointFileManager. HDFS by its REST protocol, all others
 
 from __future__ import annotations
 
-import getpass
 import re
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import pyarrow.fs as pafs
 
+from ottla.spark.hadoop_settings import hadoop_user
 from ottla.spark.webhdfs import WebHdfs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_S3: Final = re.compile("^s3[an]?://")
-_HDFS_PATH: Final = re.compile("hdfs:(?://)?(/(?!/).*)", re.DOTALL)
+_URI: Final = re.compile("([a-z][a-z0-9+.-]+):(?://([^/]*))?(|/.*)", re.DOTALL | re.IGNORECASE)
+_S3: Final = ("s3", "s3a", "s3n")
+_WITHOUT_HOMES: Final = ("gs",)
+"""The file systems in which a relative path is one from the root, not from the user's directory."""
 _DEFAULT: Final = "fs.defaultfs"
 _ANONYMOUS: Final = "AnonymousAWSCredentialsProvider"
+
+
+class Location(NamedTuple):
+    """A location by its parts; the scheme of a path alone is ""."""
+
+    scheme: str
+    authority: str
+    path: str
 
 
 class Files(Protocol):
@@ -64,8 +74,7 @@ class ArrowFiles:
 
 def is_local(location: str, settings: Mapping[str, str]) -> bool:
     """Whether a location, as a user gives it, is a path or a URI of this machine's files."""
-    location = qualified(location, settings)
-    return "://" not in location or location.startswith("file:/")
+    return _split(qualified(location, settings)).scheme in ("", "file")
 
 
 def open_files(location: str, settings: Mapping[str, str]) -> tuple[Files, str]:
@@ -73,18 +82,17 @@ def open_files(location: str, settings: Mapping[str, str]) -> tuple[Files, str]:
 
     `settings` are Hadoop's, by lower-cased name.
     """
-    if location.startswith("file:/"):
-        return ArrowFiles(pafs.LocalFileSystem()), "/" + location.removeprefix("file:").lstrip("/")
-    if "://" not in location:
+    scheme, authority, path = _split(location)  # Hadoop's paths may have ?, # and %
+    if scheme == "file":
+        return ArrowFiles(pafs.LocalFileSystem()), f"/{path.lstrip('/')}"
+    if not scheme:
         return ArrowFiles(pafs.LocalFileSystem()), location
-    scheme, _, place = location.partition("://")  # Hadoop's paths may have ?, # and %
-    authority, _, path = place.partition("/")
+    if not authority:
+        raise ValueError(f"give {scheme}://HOST:PORT/…, or fs.defaultFS in HADOOP_CONF_DIR")
     if scheme == "hdfs":
-        if not authority:
-            raise ValueError("give hdfs://HOST:PORT/…, or fs.defaultFS in HADOOP_CONF_DIR")
-        return WebHdfs(authority, settings), f"/{path}"
-    if _S3.match(location):
-        return ArrowFiles(_s3(authority, settings)), place
+        return WebHdfs(authority, settings), path or "/"
+    if scheme in _S3:
+        return ArrowFiles(_s3(authority, settings)), f"{authority}{path}"
     files, root = pafs.FileSystem.from_uri(location)
     return ArrowFiles(files), str(root)
 
@@ -92,17 +100,24 @@ def open_files(location: str, settings: Mapping[str, str]) -> tuple[Files, str]:
 def qualified(location: str, settings: Mapping[str, str]) -> str:
     """Return a location with what it leaves to Hadoop's default file system (fs.defaultFS).
 
-    Spark refuses `hdfs:///path`, and takes a path without a scheme to be there.
+    Spark takes a path without a scheme to be there, of whatever scheme it is, and the authority of
+    a URI without one (`hdfs:///path`) to be its own.
     """
-    default = settings.get(_DEFAULT, "").rstrip("/")
-    if not default.startswith("hdfs://"):
+    scheme, authority, path = _split(location)
+    default = _split(settings.get(_DEFAULT, ""))
+    if default.scheme in ("", "file") or authority or scheme not in ("", default.scheme):
         return location
-    if found := _HDFS_PATH.match(location):
-        return default + found[1]
-    if "://" in location or location.startswith("file:/"):
-        return location
-    base = "" if location.startswith("/") else f"/user/{getpass.getuser()}/"
-    return f"{default}{base}{location}"
+    if not scheme and not location.startswith("/"):
+        home = "/" if default.scheme in _WITHOUT_HOMES else f"/user/{hadoop_user()}/"
+        path = f"{home}{location}"
+    return f"{default.scheme}://{default.authority}{path}"
+
+
+def _split(location: str) -> Location:
+    found = _URI.fullmatch(location)
+    if found is None:
+        return Location("", "", location)
+    return Location(found[1].lower(), found[2] or "", found[3])
 
 
 def _s3(bucket: str, settings: Mapping[str, str]) -> pafs.S3FileSystem:

@@ -9,6 +9,7 @@ with lower-cased names.
 
 from __future__ import annotations
 
+import getpass
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -46,6 +47,11 @@ def of_hadoop(settings: Mapping[str, str]) -> dict[str, str]:
 def settings_of(spark: SparkSession) -> dict[str, str]:
     """Return those of a session, by Hadoop's names."""
     return of_hadoop(spark.conf.getAll)
+
+
+def hadoop_user() -> str:
+    """Return the name of the user that Hadoop's clients of this process have without Kerberos."""
+    return os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
 
 
 def _of_files() -> dict[str, str]:

@@ -5,12 +5,12 @@ Kafka: none; Hadoop: org.apache.hadoop.hdfs.web.WebHdfsFileSystem.
 
 from __future__ import annotations
 
-import getpass
 import json
-import os
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
+
+from ottla.spark.hadoop_settings import hadoop_user
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +55,7 @@ class WebHdfs:
         if settings.get("hadoop.security.authentication", "simple") != "simple":
             raise ValueError("HDFS with Kerberos is not supported here")
         self._nodes = tuple(name_nodes(authority, settings))
-        self._user = os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
+        self._user = hadoop_user()
 
     def names(self, directory: str) -> list[str]:
         """Return the names in a directory; none if there is no such directory."""
