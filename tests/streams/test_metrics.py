@@ -110,4 +110,4 @@ def test_the_figures_of_a_run_of_what_is_there_are_reported(tmp_path: Path) -> N
     query = Query(0, 1)
     application(tmp_path, query)._finish(600, seen.append)
     assert [one.batch for one in seen] == [0, 1, 1]
-    assert query.waited_s == [1, 1]
+    assert [round(one) for one in query.waited_s] == [1, 1]

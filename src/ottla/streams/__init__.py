@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ottla.streams.dsl.stream import KStream
     from ottla.streams.dsl.table import GlobalKTable, KTable
     from ottla.streams.errors import SerializationException, StreamsException, TopologyException
+    from ottla.streams.lifecycle import ApplicationState
     from ottla.streams.processor import (
         Processor,
         ProcessorContext,
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "ApplicationState",
     "AutoOffsetReset",
     "Branched",
     "Change",
@@ -166,6 +168,7 @@ _MODULES = {
     "StreamsBuilder": "ottla.streams.dsl.builder",
     "StreamsConfig": "ottla.streams.config",
     "StreamsException": "ottla.streams.errors",
+    "ApplicationState": "ottla.streams.lifecycle",
     "Suppressed": "ottla.streams.settings",
     "TableJoined": "ottla.streams.settings",
     "TaskId": "ottla.streams.records",

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import math
 import time
+from contextlib import suppress
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.clients.admin.blocking import Admin
@@ -18,6 +20,7 @@ from ottla.spark.checkpoint_files import is_local
 from ottla.spark.hadoop_settings import hadoop_settings, of_hadoop, settings_of
 from ottla.streams.checkpoints import check_cluster, check_tasks, check_topology, noted_tasks
 from ottla.streams.errors import StreamsException
+from ottla.streams.lifecycle import ApplicationState, Lifecycle
 from ottla.streams.offset_reset import Start, check_options, starting_offsets
 from ottla.streams.patterns import subscription
 from ottla.streams.progress import Progress, read_progress
@@ -34,7 +37,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+    from ottla.streams.lifecycle import StateListener
     from ottla.streams.queries import ReadOnlyStore
     from ottla.streams.topology import Topology
 
@@ -80,11 +85,14 @@ class Streams:
         self._owned: SparkSession | None = None
         self._spark = spark
         self._stream_time_ms = -1
+        self._lifecycle = Lifecycle()
+        self._is_available_now = False
         self.query: StreamingQuery | None = None
 
     def start(self) -> Streams:
         """Start to process, until `stop`."""
-        self._start(available_now=False)
+        self._check_not_running()
+        self._launch(available_now=False)
         return self
 
     def process_available(
@@ -94,24 +102,67 @@ class Streams:
 
         `on_progress` gets the figures of each micro-batch within a second of its end.
         """
-        plan, checkpoint = self._start(available_now=True)
-        self._finish(timeout_s, on_progress)
-        while plan.real_topics and self._wrote_internally(plan, checkpoint):
-            self._start(available_now=True)
+        self._check_not_running()
+        if self.is_paused:
+            raise StreamsException("the application is paused: resume() it first")
+        try:
+            plan, checkpoint = self._launch(available_now=True)
             self._finish(timeout_s, on_progress)
+            while plan.real_topics and self._wrote_internally(plan, checkpoint):
+                self._launch(available_now=True)
+                self._finish(timeout_s, on_progress)
+        finally:
+            self._lifecycle.ended()
 
     def open(self) -> None:
         """Make the session, as `start` does; raises Spark's errors of its settings."""
         self._session()
 
-    def await_termination(self, timeout_s: int | None = None) -> bool:
-        """Wait for the end; raises the error of a failed micro-batch."""
+    def await_termination(self, timeout_s: float | None = None) -> bool:
+        """Wait for the end; raises the error of a failed micro-batch. A pause is no end."""
+        ended = self._await(timeout_s)
+        if ended:
+            self._lifecycle.ended()
+        return ended
+
+    @property
+    def state(self) -> ApplicationState:
+        """The state, with Kafka's names."""
+        query, state = self.query, self._lifecycle.state
+        if state is ApplicationState.RUNNING and query is not None and not query.isActive:
+            self._note_end(query)
+        return self._lifecycle.state
+
+    def set_state_listener(self, listener: StateListener | None) -> None:
+        """Call `listener(new, old)` with each change of the state; it is set before the start.
+
+        The thread is the one that changes the state, or one that waits for the query's end.
+        """
+        self._lifecycle.set_listener(listener)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the application is paused."""
+        return self._lifecycle.is_paused
+
+    def pause(self) -> None:
+        """Process nothing until `resume`; the state stays what it is, as in Kafka.
+
+        Spark's query ends. Its micro-batch is aborted, and repeated by the next one.
+        """
+        self._lifecycle.pause(is_paused=True)
+        if self.query is not None:
+            self.query.stop()
+
+    def resume(self) -> None:
+        """Go on after `pause`, from the last micro-batch that was committed."""
+        if not self.is_paused:
+            return
         try:
-            return bool(self._running().awaitTermination(timeout_s))
-        except Exception as error:
-            if hint := advice(error):
-                error.add_note(hint)
-            raise
+            if self._lifecycle.state is ApplicationState.RUNNING:
+                self._launch(available_now=self._is_available_now, is_paused=False)
+        finally:
+            self._lifecycle.pause(is_paused=False)
 
     def store(self, name: str) -> ReadOnlyStore:
         """Return a store, as of the last committed micro-batch."""
@@ -145,6 +196,7 @@ class Streams:
 
         A next run goes on from the last micro-batch that was committed.
         """
+        self._lifecycle.stopping()
         if self._owned is not None:
             from ottla.spark.jvm.local_session import log_nothing
 
@@ -157,6 +209,7 @@ class Streams:
 
             stop(self._owned)
             self._owned = self._spark = None
+        self._lifecycle.ended()
 
     def __enter__(self) -> Self:
         return self
@@ -169,7 +222,77 @@ class Streams:
     ) -> None:
         self.stop()
 
-    def _start(self, *, available_now: bool) -> tuple[StagePlan, Checkpoint]:
+    def _launch(
+        self, *, available_now: bool, is_paused: bool | None = None
+    ) -> tuple[StagePlan, Checkpoint]:
+        """Plan and start the query, unless it is paused; what it needs is checked in any case."""
+        self._is_available_now = available_now
+        self._lifecycle.starting()
+        try:
+            plan, checkpoint, writer = self._planned(available_now=available_now)
+            if not (self.is_paused if is_paused is None else is_paused):
+                self.query = writer.start()
+                self._watch(self.query)
+        except BaseException:
+            self._lifecycle.failed()
+            raise
+        self._lifecycle.running()
+        return plan, checkpoint
+
+    def _check_not_running(self) -> None:
+        state = self.state
+        if self._lifecycle.is_started:
+            raise StreamsException(f"the application is already started: {state.name}")
+
+    def _watch(self, query: StreamingQuery) -> None:
+        """Find the end of a query in a thread, if there is a listener to be told."""
+
+        def watch() -> None:
+            with suppress(Exception):
+                query.awaitTermination()
+            with suppress(Exception):  # the session may be gone: then it was stopped
+                self._note_end(query)
+
+        if self._lifecycle.has_listener:
+            Thread(target=watch, name="ottla-streams-state", daemon=True).start()
+
+    def _note_end(self, query: StreamingQuery) -> None:
+        """Note that a query has ended by itself: by an error, or stopped by others."""
+        if query is not self.query or self.is_paused:
+            return
+        if query.exception() is not None:
+            self._lifecycle.failed()
+        elif not self._is_available_now:
+            self._lifecycle.ended()
+
+    def _await(self, timeout_s: float | None) -> bool:
+        """Wait for the end of the query that runs, also after pauses."""
+        end_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            left_s = None if timeout_s is None else max(0.001, end_s - time.monotonic())
+            if self.is_paused and self._lifecycle.is_started:
+                if not self._lifecycle.wait_while_paused(left_s):
+                    return False
+                if not self._lifecycle.is_started:
+                    return True
+                continue
+            query = self._running()
+            if not self._has_ended(query, left_s):
+                return False
+            if not self.is_paused and self.query in (query, None):
+                return True
+
+    def _has_ended(self, query: StreamingQuery, timeout_s: float | None) -> bool:
+        try:
+            return bool(query.awaitTermination(timeout_s))  # type: ignore[arg-type] # seconds
+        except Exception as error:
+            if query is self.query:
+                self._lifecycle.failed()
+            if hint := advice(error):
+                error.add_note(hint)
+            raise
+
+    def _planned(self, *, available_now: bool) -> tuple[StagePlan, Checkpoint, DataStreamWriter]:
         from ottla.streams.compiling import compile_plan
 
         plan = plan_stages(self.topology)
@@ -196,8 +319,8 @@ class Streams:
             .option("kafka.group.id", self.topology.config.application_id)
             .option("checkpointLocation", checkpoint.location)
         )
-        self.query = (writer.trigger(availableNow=True) if available_now else writer).start()
-        return plan, checkpoint
+        writer = writer.trigger(availableNow=True) if available_now else writer
+        return plan, checkpoint, writer
 
     def _running(self) -> StreamingQuery:
         if self.query is None:
@@ -210,7 +333,7 @@ class Streams:
         last: Progress | None = None
         is_finished = False
         while not is_finished and (left_s := deadline_s - time.monotonic()) > 0:
-            is_finished = self.await_termination(min(math.ceil(left_s), poll_s))
+            is_finished = self._await(min(math.ceil(left_s), poll_s))
             if on_progress is not None:
                 for last in self.progress_after(last):  # noqa: B020 - the last one is kept
                     on_progress(last)
