@@ -81,7 +81,7 @@ def _box(node: Node, x: int, y: int) -> Iterator[str]:
 
 def _detail(node: Node) -> str:
     if isinstance(node, SourceNode):
-        return f"topics: {node.topics_text}"
+        return f"topics: {', '.join(node.topics) or node.topics_text}"
     if isinstance(node, SinkNode):
         return f"topic: {node.topic}" if isinstance(node.topic, str) else "topic by record"
     if isinstance(node, ProcessorNode) and node.stores:
