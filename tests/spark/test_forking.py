@@ -169,3 +169,21 @@ def test_there_is_none_where_its_address_has_no_room(monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(tempfile, "tempdir", str(long))
         assert process.started() is None
         assert not [*long.iterdir()]
+
+
+def test_its_files_are_with_those_of_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever kills a session with all its processes deletes that directory, and no other one.
+
+    Where the path of its address would be too long there, they are with other temporary files.
+    """
+    with tempfile.TemporaryDirectory() as directory:
+        short, long, others = (Path(directory, name) for name in ("s", "d" * 100, "o"))
+        for one in (short, long, others):
+            one.mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(others))
+        for given, used in ((short, short), (long, others), (None, others)):
+            forks = process.started(given)
+            assert forks is not None
+            assert Path(forks.address).parent.parent == used
+            forks.end()
+        assert not [*short.iterdir(), *long.iterdir(), *others.iterdir()]

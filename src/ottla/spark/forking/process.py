@@ -19,12 +19,16 @@ MAX_PATH: Final = 108
 """Linux: what the address of a Unix socket has room for, with a zero at its end."""
 
 
-def started() -> ForkServer | None:
-    """Start a server; None where libraries do not survive a fork, or its path would be too long."""
-    directory = tempfile.mkdtemp(prefix="ottla-fork-")
-    if sys.platform == "linux" and len(directory) + len("/socket") < MAX_PATH:
-        return ForkServer(Path(directory))
-    Path(directory).rmdir()
+def started(temp_dir: Path | None = None) -> ForkServer | None:
+    """Start a server; None where libraries do not survive a fork, or its path would be too long.
+
+    Its directory is in `temp_dir`, which is deleted by whoever kills it, if the path fits.
+    """
+    for parent in [None] if temp_dir is None else [temp_dir, None]:
+        directory = tempfile.mkdtemp(prefix="ottla-fork-", dir=parent)
+        if sys.platform == "linux" and len(directory) + len("/socket") < MAX_PATH:
+            return ForkServer(Path(directory))
+        Path(directory).rmdir()
     return None
 
 

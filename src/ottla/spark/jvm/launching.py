@@ -114,13 +114,15 @@ def launch(
     log: Path | None = None,
     python: str | None = None,
 ) -> Launch:
-    """Start the JVM; `connect` waits for it. Its output is appended to log, if given.
+    """Start the JVM; `connect` waits for it.
 
+    Its output is appended to log, if given, in whose directory the fork server has its files, too.
     It ends when this process closes its standard input, or exits. The directory is for its address,
     and deleted once that is known. With the `python` of a cluster's executors Spark chooses the
     address that they reach it by.
     """
-    forks = fork_server.started() if python is None else None
+    files_dir = None if log is None else log.parent
+    forks = fork_server.started(files_dir) if python is None else None
     environment = _environment(spark_home, directory, python, forks)
     with ExitStack() as files:
         output = None if log is None else files.enter_context(log.open("ab"))
