@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from ottla import Admin, Producer
+from ottla import Admin, Producer, TopicPartition
 from ottla.streams import (
     Consumed,
+    KeyQuery,
     Materialized,
     Produced,
     Serdes,
+    StateQueryRequest,
     Streams,
     StreamsBuilder,
     StreamsConfig,
@@ -92,6 +94,9 @@ def test_topics_that_appear_later_are_read_from_their_beginning(
     app().process_available(150)
     wait_for("counts", {"0": [1], "1": [1, 2], "2": [1]})
     assert written(node.bootstrap, "by-key") == {"k": [1, 2]}
+    found = app().state_query(StateQueryRequest("by-key", KeyQuery("k")))
+    assert [one.result for one in found.partition_results.values()] == [None, 2]
+    assert found.position[TopicPartition("keyed-b", 1)] == 0
     running = app().start()
     create("numbers-c", 2, 2)
     wait_for("counts", {"0": [1], "1": [1, 2], "2": [1, 2]})

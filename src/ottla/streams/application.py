@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from ottla.streams.lifecycle import StateListener
     from ottla.streams.queries import ReadOnlyStore
+    from ottla.streams.state_queries import StateQueryRequest, StateQueryResult
     from ottla.streams.topology import Topology
 
 FINISH_S: Final = 600
@@ -169,6 +170,12 @@ class Streams:
         from ottla.streams.queries import query_store
 
         return query_store(self.topology, self._checkpoint, name, self._session())
+
+    def state_query(self, request: StateQueryRequest) -> StateQueryResult:
+        """Return the answers to a query of a store by partition, as of the last micro-batch."""
+        from ottla.streams.queries import query_state
+
+        return query_state(self.topology, self._checkpoint, request, self._session())
 
     def progress(self) -> Progress | None:
         """Return the figures of the last micro-batch; None before the first."""

@@ -1,6 +1,7 @@
 """The states of an application, its listener, and whether it is paused.
 
-Kafka: org.apache.kafka.streams.KafkaStreams.{State, StateListener}, TopologyMetadata.pauseTopology.
+Kafka: org.apache.kafka.streams.KafkaStreams.{State, StateListener}, TopologyMetadata.pauseTopology
+(KIP-834).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Interactive queries: the stores of an application, as of its last committed micro-batch.
 
-Kafka: org.apache.kafka.streams.KafkaStreams.store, state.ReadOnlyKeyValueStore and its like.
+Kafka: org.apache.kafka.streams.KafkaStreams.{store, query}, state.ReadOnlyKeyValueStore and its
+like.
 
 A query reads Spark's state from the checkpoint, so the application may run or not. Numbers are as
 of one micro-batch; to serve them at once, write the table to a topic.
@@ -9,13 +10,14 @@ of one micro-batch; to serve them at once, write the table to a topic.
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.spark.checkpoint import Checkpoint
 from ottla.spark.hadoop_settings import settings_of
-from ottla.streams.checkpoints import check_topology
+from ottla.streams.checkpoints import check_topology, noted_tasks
 from ottla.streams.errors import StreamsException
 from ottla.streams.stages import plan_stages
+from ottla.streams.state_queries import answer_all
 from ottla.streams.stores.backend import MemoryBackend
 from ottla.streams.stores.opening import STORE_KINDS, open_store
 
@@ -27,7 +29,11 @@ if TYPE_CHECKING:
 
     from ottla.streams.records import VersionedRecord
     from ottla.streams.serdes import Serde
+    from ottla.streams.settings import StoreSpec
+    from ottla.streams.stages import Stage
+    from ottla.streams.state_queries import StateQueryRequest, StateQueryResult
     from ottla.streams.topology import Topology
+    from ottla.types import TopicPartition
 
 
 class ReadOnlyStore:
@@ -147,41 +153,88 @@ class ReadOnlyStore:
         return [getattr(task, name) for task in self._tasks]
 
 
+class StoredTasks(NamedTuple):
+    """The stores of all tasks as of a micro-batch, and the last offsets that they have."""
+
+    spec: StoreSpec
+    tasks: dict[int, Any]
+    position: dict[TopicPartition, int]
+
+
 def query_store(
     topology: Topology, checkpoint: str | Path, name: str, spark: SparkSession
 ) -> ReadOnlyStore:
     """Return a store of an application; StreamsException where there is none."""
+    found = read_tasks(topology, checkpoint, name, spark)
+    return ReadOnlyStore(list(found.tasks.values()), found.spec.kind)
+
+
+def query_state(
+    topology: Topology, checkpoint: str | Path, request: StateQueryRequest, spark: SparkSession
+) -> StateQueryResult:
+    """Return the answers to a query; StreamsException where there is no such store."""
+    found = read_tasks(topology, checkpoint, request.store, spark)
+    is_global = request.store in topology.global_stores()
+    return answer_all(request, *found, is_global=is_global)
+
+
+def read_tasks(
+    topology: Topology, checkpoint: str | Path, name: str, spark: SparkSession
+) -> StoredTasks:
+    """Return the stores of a name; StreamsException where there is none."""
     location = str(checkpoint)
     spec = topology.stores.get(name)
     if spec is None or spec.kind == "buffer":
         known = ", ".join(sorted(topology.stores)) or "none"
         raise StreamsException(f"the topology has no store {name}; its stores: {known}")
     found = Checkpoint(location, settings_of(spark))
-    if found.last_committed_batch() < 0:
+    batch = found.last_committed_batch()
+    if batch < 0:
         raise StreamsException(f"{location} has no committed micro-batch")
     check_topology(found, topology)
-    backends: dict[int, MemoryBackend] = {}
-    for task, key, value in _entries(topology, found.location, name, spark):
-        backends.setdefault(task, MemoryBackend()).put(key, value)
-    return ReadOnlyStore(
-        [open_store(spec, one, topology.config) for _, one in sorted(backends.items())], spec.kind
-    )
+    place = _place(topology, name)
+    is_shared = name in topology.global_stores()
+    count = 1 if is_shared else noted_tasks(found).get(place.stage.part.number, 0)
+    backends = {task: MemoryBackend() for task in range(count)}
+    for task, key, value in _entries(place, found.location, batch, spark):
+        if not is_shared or task == 0:  # a global store is the same in all tasks
+            backends.setdefault(task, MemoryBackend()).put(key, value)
+    tasks = {task: open_store(spec, one, topology.config) for task, one in sorted(backends.items())}
+    position = {
+        partition: offset - 1
+        for offsets in found.source_offsets(batch)
+        for partition, offset in offsets.positions.items()
+        if offset > 0
+    }
+    return StoredTasks(spec, tasks, position)
+
+
+class _Place(NamedTuple):
+    """Where Spark has the state of a store."""
+
+    stage: Stage
+    operator: int
+    variable: str
+
+
+def _place(topology: Topology, name: str) -> _Place:
+    stateful = [stage for stage in plan_stages(topology).stages if stage.is_stateful]
+    number, stage = next((number, one) for number, one in enumerate(stateful) if name in one.stores)
+    # Spark counts from the query's end
+    return _Place(stage, len(stateful) - 1 - number, stage.state_name(name))
 
 
 def _entries(
-    topology: Topology, location: str, name: str, spark: SparkSession
+    place: _Place, location: str, batch: int, spark: SparkSession
 ) -> Iterator[tuple[int, bytes, bytes]]:
-    stateful = [stage for stage in plan_stages(topology).stages if stage.is_stateful]
-    number, stage = next((number, one) for number, one in enumerate(stateful) if name in one.stores)
     rows = (
         spark.read.format("statestore")
-        .option("operatorId", len(stateful) - 1 - number)  # Spark counts from the query's end
-        .option("stateVarName", stage.state_name(name))
+        .option("operatorId", place.operator)
+        .option("stateVarName", place.variable)
+        .option("batchId", batch)
         .load(location)
         .select("key.run", "user_map_key.key", "user_map_value.value")
         .collect()
     )
-    is_shared = name in topology.global_stores()
     for task, key, value in rows:
-        if not is_shared or task == 0:  # a global store is the same in all tasks
-            yield task, bytes(key), bytes(value)
+        yield task, bytes(key), bytes(value)
