@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -18,7 +19,8 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 from ottla.spark.forking import process, server
-from ottla.spark.forking.launcher import ADDRESS, DAEMON
+from ottla.spark.forking.launcher import ADDRESS
+from ottla.spark.processes import DAEMON
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from ottla.spark.forking.process import ForkServer
 
 PORT_SIZE = 4
+SOURCE_RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux")
 BECOME = """
 import os, sys
@@ -37,8 +40,8 @@ if os.fork():
     os.wait()
 streams = [os.dup(number) for number in range(3)]
 environment = {"PYTHONPATH": "/given", "WORD": "one", "PATH": os.environ["PATH"]}
-request = {"environment": environment, "directory": "/", "arguments": ["pyspark.worker"]}
-server._become(request, streams)
+words = ["pyspark.daemon", "pyspark.worker"]
+server.become(server.Request(None, streams, words, environment, "/"))
 print(numpy.random.random(), os.environ["WORD"], os.getcwd(), sys.path[:2], sys.argv[1:])
 """
 
@@ -85,7 +88,22 @@ def test_a_daemon_is_forked(forks: ForkServer) -> None:
         assert daemon.stdin is not None
         daemon.stdin.close()
         assert daemon.wait(60) == 0
-        assert not manager.is_running() or manager.status() == psutil.STATUS_ZOMBIE
+        manager.wait(60)
+
+
+def test_a_worker_without_a_daemon_is_forked(forks: ForkServer) -> None:
+    """It connects to the port that it is given, as the source of a stream, and ends by SIGTERM."""
+    with socket.create_server(("127.0.0.1", 0)) as spark:
+        port = str(spark.getsockname()[1])
+        given = {"PYTHON_WORKER_FACTORY_PORT": port, "PYTHON_WORKER_FACTORY_SECRET": "secret"}
+        with start(forks, "-m", SOURCE_RUNNER, **given) as worker:
+            connection, _ = spark.accept()
+            with connection:
+                assert connection.recv(1024).endswith(b"secret")
+                assert "launcher.py" in words(worker.pid)
+                worker.terminate()
+                assert connection.recv(1) == b""
+        assert worker.returncode == 128 + signal.SIGTERM
 
 
 @pytest.mark.parametrize("variables", [{"PYTHONHASHSEED": "7"}, {"OMP_NUM_THREADS": "5"}])
@@ -121,13 +139,15 @@ def test_other_arguments_run_python(forks: ForkServer) -> None:
 
 
 def test_bytes_that_are_no_request_do_not_end_it(forks: ForkServer) -> None:
-    """Too long, no JSON, without variables or without streams."""
+    """Too long, no JSON, without variables, not of PySpark, or without streams."""
+    foreign = b'{"environment": {}, "directory": "/", "arguments": ["antigravity"]}'
     for data in (
         b"",
         b"\xff" * 8,
         b"\0\0\0\1{",
         b"\0\0\0\2{}",
         b"\0\0\0\x12" + b'{"environment":{}}',
+        len(foreign).to_bytes(4, "big") + foreign,
     ):
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(forks.address)

@@ -8,13 +8,13 @@ import sys
 
 import pytest
 
-from ottla.spark.forking.launcher import DAEMON, JVM
+from ottla.spark.forking.launcher import JVM
+from ottla.spark.processes import DAEMON
 
 PROGRAM = """
 import os, sys
 from importlib.machinery import ModuleSpec
-from ottla.spark.forking.launcher import DAEMON
-from ottla.spark.processes import spark_jvm
+from ottla.spark.processes import DAEMON, spark_jvm
 
 sys.modules["__main__"].__spec__ = ModuleSpec({name!r}, None)
 if {name!r} == DAEMON and (child := os.fork()):

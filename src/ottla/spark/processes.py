@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Final
 
 import psutil
 
-from ottla.spark.forking.launcher import DAEMON, JVM
+from ottla.spark.forking.launcher import JVM
+
+DAEMON: Final = "pyspark.daemon"
 
 
 def is_forked() -> bool:
     """Whether a daemon of PySpark has forked this process, as it does where the system can fork."""
-    if JVM in os.environ:
-        return True
     main = sys.modules.get("__main__")
     return getattr(getattr(main, "__spec__", None), "name", None) == DAEMON
 

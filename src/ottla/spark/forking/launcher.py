@@ -1,52 +1,67 @@
 """What a local session has Spark run in place of Python.
 
-For one of Spark's daemons it gives its three streams and its environment to the server of the
-session, whose fork does the work, and waits for the end of that: Java closes the streams of a
-process that ends. For anything else, and without a server, it becomes Python itself.
+For a module of PySpark it gives its three streams and its environment to the server of the session,
+whose fork runs the module, and waits for the end of that: Java closes the streams of a process that
+ends. For anything else, and without a server, it becomes Python itself.
 
 It runs once for each kind of worker, with `python -S -E`, and can import the standard library only.
 """
 
 import json
 import os
+import signal
 import socket
 import sys
 
-DAEMON = "pyspark.daemon"
+PREFIX = "pyspark."
 ADDRESS = "OTTLA_FORK_SERVER"
 """The variable with the path of the server's socket."""
 JVM = "OTTLA_SPARK_JVM"
 """The variable with the process id of the JVM, which is no ancestor of what the server forks."""
-HEAD_SIZE = 4
-TAKEN = b"1"
+NUMBER_SIZE = 4
+"""Bytes of a request's length, and of the process id that answers it."""
 ANSWER_SECONDS = 30.0
 
 
 def main(arguments: list[str]) -> None:
-    """Have the server fork a daemon, or run Python with the same arguments."""
+    """Have the server fork a process, or run Python with the same arguments."""
     address = os.environ.get(ADDRESS)
-    if arguments[:2] != ["-m", DAEMON] or address is None or not is_done(address, arguments[2:]):
+    is_module = arguments[:1] == ["-m"] and "".join(arguments[1:2]).startswith(PREFIX)
+    if address is None or not is_module or not is_done(address, arguments[1:]):
         os.execv(sys.executable, [sys.executable, *arguments])  # noqa: S606 - no shell is needed
 
 
 def is_done(address: str, arguments: list[str]) -> bool:
     """Whether a server has taken this process's streams and work; returns when that has ended."""
     environment = {**os.environ, JVM: str(os.getppid())}
-    question = {"arguments": arguments, "environment": environment, "directory": os.getcwd()}  # noqa: PTH109 - imports less
-    data = json.dumps(question).encode()
+    directory = os.getcwd()  # noqa: PTH109 - pathlib takes as long to import as all others
+    request = {"arguments": arguments, "environment": environment, "directory": directory}
+    data = json.dumps(request).encode()
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(ANSWER_SECONDS)
         try:
             connection.connect(address)
-            socket.send_fds(connection, [len(data).to_bytes(HEAD_SIZE, "big")], [0, 1, 2])
+            socket.send_fds(connection, [len(data).to_bytes(NUMBER_SIZE, "big")], [0, 1, 2])
             connection.sendall(data)
-            if connection.recv(1) != TAKEN:
-                return False
+            answer = connection.recv(NUMBER_SIZE)
         except OSError:
             return False
+        if len(answer) < NUMBER_SIZE:
+            return False
+        end_with_this(int.from_bytes(answer, "big"))
         connection.settimeout(None)
         connection.recv(1)
         return True
+
+
+def end_with_this(process_id: int) -> None:
+    """Pass SIGTERM on, by which Java ends a process."""
+
+    def end(number: int, _frame: object) -> None:
+        os.kill(process_id, number)
+        os._exit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
 
 
 if __name__ == "__main__":

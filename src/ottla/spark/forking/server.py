@@ -1,4 +1,4 @@
-"""The process that Spark's Python daemons are forked from.
+"""The process that Spark's Python processes are forked from.
 
 It imports what they need and waits for `launcher` on a socket of the user's own. It ends with its
 parent, whose end of a pipe is its standard input.
@@ -9,23 +9,20 @@ from __future__ import annotations
 import gc
 import json
 import os
+import runpy
 import select
 import shutil
 import signal
 import socket
 import sys
 import time
-import traceback
 import warnings
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final, NamedTuple
 
-from ottla.spark.forking.launcher import HEAD_SIZE, TAKEN
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from ottla.spark.forking.launcher import NUMBER_SIZE, PREFIX
 
 PRELOADED: Final = (
     "pyspark.daemon",
@@ -37,6 +34,7 @@ PRELOADED: Final = (
     "pyspark.sql.worker.commit_data_source_write",
     "pyspark.sql.worker.python_streaming_sink_runner",
     "pyspark.sql.streaming.python_streaming_source_runner",
+    "pyspark.sql.streaming.transform_with_state_driver_worker",
     "pyarrow",
     "ottla.spark.source",
     "ottla.spark.batch_reader",
@@ -52,18 +50,37 @@ REQUEST_SECONDS: Final = 5.0
 _STREAMS: Final = 3
 
 
+class Request(NamedTuple):
+    """What a launcher asks for: a module of PySpark to run in its place."""
+
+    connection: socket.socket
+    """It is open as long as the fork, for whose end the launcher waits, and what that forks."""
+    streams: list[int]
+    arguments: list[str]
+    """The name of the module and what follows it."""
+    environment: dict[str, str]
+    directory: str
+
+    def close(self) -> None:
+        """Leave the streams and the connection to the fork."""
+        for one in self.streams:
+            os.close(one)
+        self.connection.close()
+
+
 def main(listener_number: int) -> None:
-    """Import, then fork a daemon for each request until the standard input ends."""
+    """Import, then fork a process for each request until the standard input ends."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombies
+    request = None
     with socket.socket(fileno=listener_number) as listener:
-        preload()
-        while _waits_for_request(listener):
-            with suppress(OSError, ValueError, LookupError):
-                connection, _ = listener.accept()
-                with connection:
-                    serve(connection, listener)
         directory = Path(listener.getsockname()).parent
-    shutil.rmtree(directory, ignore_errors=True)
+        preload()
+        while request is None and _waits_for_request(listener):
+            request = forked(listener)
+    if request is None:
+        shutil.rmtree(directory, ignore_errors=True)
+    else:
+        run(request)
 
 
 def preload() -> None:
@@ -84,29 +101,38 @@ def _waits_for_request(listener: socket.socket) -> bool:
     return 0 not in ready
 
 
-def serve(connection: socket.socket, listener: socket.socket) -> None:
-    """Fork a daemon for a request; OSError, ValueError, LookupError for what is none."""
-    connection.settimeout(REQUEST_SECONDS)
-    head, streams, _, _ = socket.recv_fds(connection, HEAD_SIZE, _STREAMS)
-    try:
-        request = _read_request(connection, int.from_bytes(head, "big"))
-        if len(streams) < _STREAMS or not _fits(request["environment"]):
-            return
-        if _fork() == 0:  # keeps the connection, whose end the launcher waits for
-            listener.close()
-            _run(request, streams)
-        connection.sendall(TAKEN)
-    finally:
-        for one in streams:
-            os.close(one)
+def forked(listener: socket.socket) -> Request | None:
+    """Fork a process for the next request; return that in the fork, None in this process."""
+    request = _accepted(listener)
+    if request is None:
+        return None
+    with suppress(OSError):
+        if (process_id := _fork()) == 0:
+            return request
+        request.connection.sendall(process_id.to_bytes(NUMBER_SIZE, "big"))
+    request.close()
+    return None
 
 
-def _read_request(connection: socket.socket, size: int) -> dict[str, Any]:
-    if size > MAX_REQUEST_BYTES:
-        raise ValueError(f"a request of {size} bytes")
-    with connection.makefile("rb") as file:
-        request: dict[str, Any] = json.loads(file.read(size))
-    return request
+def _accepted(listener: socket.socket) -> Request | None:
+    """Return the next request; None for what is none, or asks for what a fork cannot be."""
+    connection: socket.socket | None = None
+    streams: list[int] = []
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        connection, _ = listener.accept()
+        connection.settimeout(REQUEST_SECONDS)
+        head, streams, _, _ = socket.recv_fds(connection, NUMBER_SIZE, _STREAMS)
+        size = int.from_bytes(head, "big")
+        if len(streams) == _STREAMS and size <= MAX_REQUEST_BYTES:
+            with connection.makefile("rb") as file:
+                request = Request(connection, streams, **json.loads(file.read(size)))
+            if request.arguments[0].startswith(PREFIX) and _fits(request.environment):
+                return request
+    for one in streams:
+        os.close(one)
+    if connection is not None:
+        connection.close()
+    return None
 
 
 def _fits(environment: dict[str, str]) -> bool:
@@ -121,34 +147,27 @@ def _fork() -> int:
         return os.fork()
 
 
-def _run(request: dict[str, Any], streams: Sequence[int]) -> None:
-    """Be the daemon that asked, in this fork; does not return."""
-    status = 1
-    try:
-        _become(request, streams)
-        from pyspark.daemon import manager
-
-        manager()
-    except SystemExit as error:
-        status = error.code if isinstance(error.code, int) else 1
-    except BaseException:  # noqa: BLE001 - the fork ends here, not in the server's loop
-        traceback.print_exc()
-    finally:
-        os._exit(status)
+def run(request: Request) -> None:
+    """Be the process that asked, in its fork."""
+    become(request)
+    module = request.arguments[0]
+    sys.modules.pop(module, None)  # it is the main module now
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
-def _become(request: dict[str, Any], streams: Sequence[int]) -> None:
+def become(request: Request) -> None:
     """Take the streams, the environment, the arguments and the import path of a process."""
-    for number, one in enumerate(streams):
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for number, one in enumerate(request.streams):
         os.dup2(one, number)
         os.close(one)
     os.environ.clear()
-    os.environ.update(request["environment"])
-    os.chdir(request["directory"])
-    known = sys.path if sys.flags.safe_path else [request["directory"], *sys.path[1:]]
+    os.environ.update(request.environment)
+    os.chdir(request.directory)
+    known = sys.path if sys.flags.safe_path else [request.directory, *sys.path[1:]]
     given = os.environ.get(IMPORT_PATH, "").split(os.pathsep)
     sys.path[:] = [*known[:1], *(one for one in given if one and one not in known), *known[1:]]
-    sys.argv[1:] = request["arguments"]
+    sys.argv[1:] = request.arguments[1:]
     time.tzset()
     if (random := sys.modules.get("numpy.random")) is not None:
         random.seed()  # each process has numbers of its own, as Python's `random` sees to
