@@ -39,7 +39,8 @@ public class StreamsOracle {
     }
 
     static void run(JsonNode test, ObjectNode answer) {
-        Build build = new Build();
+        WRAPPED.clear();
+        Build build = new Build(test.path("wrapped").asBoolean());
         for (JsonNode step : test.get("steps")) {
             build.add(step);
         }
@@ -55,6 +56,9 @@ public class StreamsOracle {
         settings.put("__emit.interval.ms.kstreams.windowed.aggregation__", 0L);
         settings.put("__emit.interval.ms.kstreams.outer.join.spurious.results.fix__", 0L);
         settings.put("state.dir", System.getProperty("java.io.tmpdir"));
+        if (test.path("wrapped").asBoolean()) {
+            settings.put("processor.wrapper.class", Wrapper.class);
+        }
         StringSerializer write = new StringSerializer();
         StringDeserializer read = new StringDeserializer();
         try (TopologyTestDriver driver = new TopologyTestDriver(topology, settings)) {
@@ -78,6 +82,44 @@ public class StreamsOracle {
                         .add(record.timestamp()).add(headers(record));
                 }
             }
+        }
+        answer.set("wrapped", JSON.valueToTree(WRAPPED));
+    }
+
+    static final Map<String, Integer> WRAPPED = new TreeMap<>();
+
+    /** Counts the records of each processor. */
+    public static class Wrapper implements ProcessorWrapper {
+        @Override
+        public <KIn, VIn, KOut, VOut> WrappedProcessorSupplier<KIn, VIn, KOut, VOut> wrapProcessorSupplier(String name, ProcessorSupplier<KIn, VIn, KOut, VOut> supplier) {
+            WRAPPED.putIfAbsent(name, 0);
+            return ProcessorWrapper.asWrapped(new ProcessorSupplier<KIn, VIn, KOut, VOut>() {
+                public Processor<KIn, VIn, KOut, VOut> get() {
+                    Processor<KIn, VIn, KOut, VOut> inner = supplier.get();
+                    return new Processor<KIn, VIn, KOut, VOut>() {
+                        public void init(ProcessorContext<KOut, VOut> context) { inner.init(context); }
+                        public void process(Record<KIn, VIn> record) { WRAPPED.merge(name, 1, Integer::sum); inner.process(record); }
+                        public void close() { inner.close(); }
+                    };
+                }
+                public Set<StoreBuilder<?>> stores() { return supplier.stores(); }
+            });
+        }
+
+        @Override
+        public <KIn, VIn, VOut> WrappedFixedKeyProcessorSupplier<KIn, VIn, VOut> wrapFixedKeyProcessorSupplier(String name, FixedKeyProcessorSupplier<KIn, VIn, VOut> supplier) {
+            WRAPPED.putIfAbsent(name, 0);
+            return ProcessorWrapper.asWrappedFixedKey(new FixedKeyProcessorSupplier<KIn, VIn, VOut>() {
+                public FixedKeyProcessor<KIn, VIn, VOut> get() {
+                    FixedKeyProcessor<KIn, VIn, VOut> inner = supplier.get();
+                    return new FixedKeyProcessor<KIn, VIn, VOut>() {
+                        public void init(FixedKeyProcessorContext<KIn, VOut> context) { inner.init(context); }
+                        public void process(FixedKeyRecord<KIn, VIn> record) { WRAPPED.merge(name, 1, Integer::sum); inner.process(record); }
+                        public void close() { inner.close(); }
+                    };
+                }
+                public Set<StoreBuilder<?>> stores() { return supplier.stores(); }
+            });
         }
     }
 
@@ -103,9 +145,17 @@ public class StreamsOracle {
 
     @SuppressWarnings({"unchecked", "rawtypes"})
     static class Build {
-        final StreamsBuilder builder = new StreamsBuilder();
+        final StreamsBuilder builder;
         final Map<String, Object> made = new HashMap<>();
         java.util.function.Consumer<Topology> finish = topology -> { };
+
+        Build(boolean wrapped) {
+            Properties settings = new Properties();
+            settings.put("application.id", "oracle");
+            settings.put("bootstrap.servers", "none:1");
+            settings.put("processor.wrapper.class", Wrapper.class);
+            builder = wrapped ? new StreamsBuilder(new TopologyConfig(new StreamsConfig(settings))) : new StreamsBuilder();
+        }
 
         <T> T of(JsonNode step, String name) {
             return (T) made.get(step.get(name).asText());

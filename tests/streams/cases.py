@@ -13,6 +13,7 @@ from ottla.streams import (
     Materialized,
     Processor,
     ProcessorContext,
+    ProcessorWrapper,
     Produced,
     PunctuationType,
     Record,
@@ -174,9 +175,10 @@ class Transform(ValueTransformer):
 class Build:
     """Builds a topology of steps."""
 
-    def __init__(self) -> None:
+    def __init__(self, wrapper: type[ProcessorWrapper] | None = None) -> None:
         text = Serdes.string()
-        self.builder = StreamsBuilder(StreamsConfig("oracle", text, text))
+        config = StreamsConfig("oracle", text, text, processor_wrapper_class=wrapper)
+        self.builder = StreamsBuilder(config)
         self.made: dict[str, Any] = {}
         self.finish: Callable[[Topology], object] = lambda _: None
 
@@ -391,9 +393,9 @@ class Build:
         return getattr(self.of(step), name)
 
 
-def built(steps: list[Step]) -> Topology:
+def built(steps: list[Step], wrapper: type[ProcessorWrapper] | None = None) -> Topology:
     """Return the topology of steps."""
-    build = Build()
+    build = Build(wrapper)
     for step in steps:
         build.add(step)
     topology = build.builder.build()
@@ -402,10 +404,14 @@ def built(steps: list[Step]) -> Topology:
 
 
 def run(
-    steps: list[Step], inputs: list[Input], outputs: list[str], restart_after: int = 0
+    steps: list[Step],
+    inputs: list[Input],
+    outputs: list[str],
+    restart_after: int = 0,
+    wrapper: type[ProcessorWrapper] | None = None,
 ) -> list[Output]:
     """Return what a topology writes; with `restart_after` its state is written in between."""
-    with PipelineDriver(built(steps)) as driver:
+    with PipelineDriver(built(steps, wrapper)) as driver:
         for number, (topic, key, value, timestamp) in enumerate(inputs, start=1):
             headers = (("n", b"%d" % (number - 1)),)
             driver.input_topic(topic).pipe(key, value, timestamp, headers)

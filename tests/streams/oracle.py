@@ -23,11 +23,19 @@ def streams_jars() -> Kafka:
     return Kafka(libraries, libraries.parent)
 
 
-def answers(cases: list[tuple[list[Step], list[Input]]]) -> list[dict[str, Any]]:
-    """Return what Kafka Streams does with each topology: its description, and what it writes."""
+def answers(
+    cases: list[tuple[list[Step], list[Input]]], *, is_wrapped: bool = False
+) -> list[dict[str, Any]]:
+    """Return what Kafka Streams does with each topology: its description, and what it writes.
+
+    With a wrapper also how many records each processor gets.
+    """
     kafka = streams_jars()
     classes = kafka.compile(HERE / "StreamsOracle.java")
-    given = [{"steps": steps, "inputs": inputs, "outputs": ["out"]} for steps, inputs in cases]
+    given = [
+        {"steps": steps, "inputs": inputs, "outputs": ["out"], "wrapped": is_wrapped}
+        for steps, inputs in cases
+    ]
     done = kafka.run("StreamsOracle", classes=classes, stdin=json.dumps(given), timeout_s=280)
     found: list[dict[str, Any]] = json.loads(done.stdout.partition(_MARK)[2])
     return found

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import re
+from typing import ClassVar
 
 import pytest
 
-from ottla.streams import StreamsException, TopologyException
+from ottla.streams import (
+    Processor,
+    ProcessorWrapper,
+    Record,
+    StreamsException,
+    TopologyException,
+    WrappedProcessor,
+)
 from tests.streams.cases import built, run
 from tests.streams.generated import KINDS, Generator
 from tests.streams.named import TOPOLOGIES, described
@@ -39,6 +47,38 @@ def test_results_and_descriptions_are_those_of_kafka_streams() -> None:
             continue
         assert [list(one) for one in run(steps, inputs, ["out"])] == answer["outputs"], steps
         assert normalized(built(steps).describe()) == normalized(answer["describe"]), steps
+
+
+class Counting(ProcessorWrapper):
+    """Counts the records of each processor."""
+
+    seen: ClassVar[dict[str, int]] = {}
+
+    def wrap(self, name: str, processor: Processor) -> Processor:
+        """Return what counts."""
+        self.seen.setdefault(name, 0)
+
+        class Counted(WrappedProcessor):
+            def process(self, record: Record) -> None:
+                Counting.seen[name] += 1
+                self.wrapped.process(record)
+
+        return Counted(processor)
+
+
+@pytest.mark.conformance
+@pytest.mark.timeout(300)
+def test_a_wrapper_has_the_processors_and_records_that_it_has_in_kafka_streams() -> None:
+    """Those of the DSL as well; the results stay."""
+    generators = [Generator(seed, kind) for kind in KINDS for seed in range(2)]
+    cases = [(one.make(), one.inputs()) for one in generators]
+    for (steps, inputs), answer in zip(cases, answers(cases, is_wrapped=True), strict=True):
+        if "error" in answer:
+            continue
+        Counting.seen.clear()
+        found = run(steps, inputs, ["out"], wrapper=Counting)
+        assert [list(one) for one in found] == answer["outputs"], steps
+        assert Counting.seen == answer["wrapped"], steps
 
 
 @pytest.mark.conformance

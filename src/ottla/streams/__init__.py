@@ -30,8 +30,10 @@ if TYPE_CHECKING:
     from ottla.streams.processor import (
         Processor,
         ProcessorContext,
+        ProcessorWrapper,
         PunctuationType,
         ValueTransformer,
+        WrappedProcessor,
     )
     from ottla.streams.records import (
         Change,
@@ -108,6 +110,7 @@ __all__ = [
     "Printed",
     "Processor",
     "ProcessorContext",
+    "ProcessorWrapper",
     "Produced",
     "PunctuationType",
     "QueryResult",
@@ -147,6 +150,7 @@ __all__ = [
     "WindowKeyQuery",
     "WindowRangeQuery",
     "Windowed",
+    "WrappedProcessor",
     "count_rows",
     "expr",
     "log_and_continue",
@@ -180,6 +184,7 @@ _MODULES = {
     "Printed": "ottla.streams.settings",
     "Processor": "ottla.streams.processor",
     "ProcessorContext": "ottla.streams.processor",
+    "ProcessorWrapper": "ottla.streams.processor",
     "Produced": "ottla.streams.settings",
     "PunctuationType": "ottla.streams.processor",
     "QueryResult": "ottla.streams.state_queries",
@@ -219,6 +224,7 @@ _MODULES = {
     "WindowKeyQuery": "ottla.streams.state_queries",
     "WindowRangeQuery": "ottla.streams.state_queries",
     "Windowed": "ottla.streams.windows",
+    "WrappedProcessor": "ottla.streams.processor",
     "count_rows": "ottla.streams.columns.aggregates",
     "expr": "ottla.streams.columns.expression",
     "log_and_continue": "ottla.streams.config",

@@ -15,6 +15,7 @@ from ottla.streams.serdes import Serde, Serdes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ottla.streams.processor import ProcessorWrapper
     from ottla.streams.records import RawRecord, Record
 
 
@@ -51,6 +52,9 @@ class StreamsConfig:
 
     With a cache the updates that counts and aggregates of columns make in a micro-batch are
     combined, one for a key; 0 forwards each.
+
+    With a wrapper (KIP-1112) each processor is wrapped, also those of the DSL: all run record by
+    record, and columns are refused.
     """
 
     application_id: str = "ottla-streams"
@@ -62,6 +66,7 @@ class StreamsConfig:
     errors_dead_letter_queue_topic_name: str | None = None
     default_timestamp_extractor: Callable[[Record, int], int] | None = None
     statestore_cache_max_bytes: int = 10 * 1024 * 1024
+    processor_wrapper_class: type[ProcessorWrapper] | None = None
 
     def by_name(self) -> dict[str, Any]:
         """Return the settings by Kafka's names, such as application.id."""

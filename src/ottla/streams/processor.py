@@ -1,6 +1,7 @@
 """The Processor API: what a processor is, and what its context offers.
 
-Kafka: org.apache.kafka.streams.processor.api.{Processor, ProcessorContext}, Punctuator.
+Kafka: org.apache.kafka.streams.processor.api.{Processor, ProcessorContext,
+ProcessorWrapper}, Punctuator.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from ottla.streams.records import Record, RecordMetadata, TaskId
     from ottla.streams.serdes import Serde
+    from ottla.streams.settings import StoreSpec
 
 
 class PunctuationType(Enum):
@@ -134,3 +136,42 @@ class Processor:
 
     def close(self) -> None:
         """End; called once after the last record."""
+
+
+class ProcessorWrapper:
+    """Wraps the processors of a topology, those of the DSL as well (KIP-1112).
+
+    `StreamsConfig(processor_wrapper_class=)` names a class of this kind. One is made for each
+    topology, and goes to the workers with it.
+    """
+
+    def configure(self, configs: dict[str, Any]) -> None:
+        """Take the settings of the application by Kafka's names; called once."""
+
+    def wrap(self, name: str, processor: Processor) -> Processor:  # noqa: ARG002 - for subclasses
+        """Return what processes the records of a node: the processor, or one around it."""
+        return processor
+
+    def stores(self, name: str) -> Iterable[StoreSpec]:  # noqa: ARG002 - for subclasses
+        """Return the stores that the wrapped processor of a node has besides its own."""
+        return ()
+
+
+class WrappedProcessor(Processor):
+    """A processor around another one, to which it passes all: a base for those of wrappers."""
+
+    def __init__(self, wrapped: Processor) -> None:
+        self.wrapped = wrapped
+
+    def init(self, context: ProcessorContext) -> None:
+        """Take the context."""
+        super().init(context)
+        self.wrapped.init(context)
+
+    def process(self, record: Record) -> None:
+        """Process a record."""
+        self.wrapped.process(record)
+
+    def close(self) -> None:
+        """End."""
+        self.wrapped.close()

@@ -19,6 +19,7 @@ from ottla.streams.settings import EARLIEST
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from ottla.streams.processor import ProcessorWrapper
     from ottla.streams.serdes import Serde
     from ottla.streams.settings import AutoOffsetReset, Partitioner, StoreSpec
 
@@ -55,18 +56,19 @@ class ProcessorNode(Node):
 
     supplier: Any = None
     stores: list[str] = field(default_factory=list)
+    wrapper: ProcessorWrapper | None = None
 
     @property
     def is_of_user(self) -> bool:
         """Whether it runs a class of a user, who may look global stores up and schedule."""
-        return not isinstance(self.supplier, Processor) or self.supplier.is_of_user
+        is_own = isinstance(self.supplier, Processor) and not self.supplier.is_of_user
+        return self.wrapper is not None or not is_own
 
     def make(self) -> Processor:
         """Return a new processor."""
-        if isinstance(self.supplier, Processor):
-            return copy.copy(self.supplier)
-        made: Processor = self.supplier()
-        return made
+        is_prototype = isinstance(self.supplier, Processor)
+        made: Processor = copy.copy(self.supplier) if is_prototype else self.supplier()
+        return made if self.wrapper is None else self.wrapper.wrap(self.name, made)
 
 
 @dataclass
@@ -105,6 +107,7 @@ class Topology:
 
     def __init__(self, config: StreamsConfig | None = None) -> None:
         self.config = config or StreamsConfig()
+        self._wrapper = self._made_wrapper()
         self.nodes: dict[str, Node] = {}
         self.stores: dict[str, StoreSpec] = {}
         self.internal_topics: dict[str, int | None] = {}
@@ -138,11 +141,9 @@ class Topology:
 
         Stores that come with it, by `supplier.stores()` if there is that function, are added.
         """
-        self._add(ProcessorNode(name, list(parents), supplier, list(stores)))
-        provided = None if isinstance(supplier, Processor) else getattr(supplier, "stores", None)
-        for spec in provided() if callable(provided) else ():
-            self.add_state_store(spec, name)
-        return self
+        is_global = any(getattr(self.nodes.get(one), "is_global", False) for one in parents)
+        wrapper = None if is_global else self._wrapper
+        return self._add_processor(ProcessorNode(name, [*parents], supplier, [*stores], wrapper))
 
     def add_sink(
         self, name: str, topic: str | Callable[..., str], *parents: str, **options: Any
@@ -192,7 +193,7 @@ class Topology:
         The topic is read from its beginning. The options are those of `add_source`.
         """
         self.add_source(source, topic, offset_reset_policy=EARLIEST, **options)
-        self.add_processor(processor, supplier, source)
+        self._add_processor(ProcessorNode(processor, [source], supplier))
         return self.add_state_store(spec, processor)
 
     def connect_processor_and_state_stores(self, processor: str, *stores: str) -> Topology:
@@ -277,6 +278,24 @@ class Topology:
                 for child in self.children(source.name):
                     found.update(getattr(child, "stores", ()))
         return found
+
+    def _add_processor(self, node: ProcessorNode) -> Topology:
+        """Add a processor; Kafka wraps none of those that fill global and read-only stores."""
+        self._add(node)
+        name, supplier, wrapper = node.name, node.supplier, node.wrapper
+        for spec in () if wrapper is None else wrapper.stores(name):
+            self.add_state_store(spec, name)
+        provided = None if isinstance(supplier, Processor) else getattr(supplier, "stores", None)
+        for spec in provided() if callable(provided) else ():
+            self.add_state_store(spec, name)
+        return self
+
+    def _made_wrapper(self) -> ProcessorWrapper | None:
+        if self.config.processor_wrapper_class is None:
+            return None
+        made = self.config.processor_wrapper_class()
+        made.configure(self.config.by_name())
+        return made
 
     def _check_not_registered(self, topic: str) -> None:
         for source in self.sources():

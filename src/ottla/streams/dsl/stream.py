@@ -419,6 +419,8 @@ class KStream(Part):
 
     def _columns(self, step: Step) -> ColumnOperator:
         """Return the processor of a step; TopologyException where no types are known."""
+        if self.graph.config.processor_wrapper_class is not None:
+            raise TopologyException("columns cannot be wrapped: give functions, or no wrapper")
         if self.operator is not None:
             return ColumnOperator(step, None, self.operator)
         found = [one.for_columns or one for one in (self.key_serde, self.value_serde)]
