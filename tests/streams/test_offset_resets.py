@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -162,3 +163,28 @@ def test_streams_of_one_topic_are_read_once() -> None:
         builder.stream("in", consumed=Consumed(timestamp_extractor=lambda _record, _time: 1))
     with pytest.raises(ValueError, match="-1 ms is negative"):
         AutoOffsetReset.by_duration(-1)
+
+
+def test_the_topics_of_a_pattern_have_its_start(tmp_path: Path) -> None:
+    """Those that are there at the first start; later ones are read from their beginning."""
+
+    def of_pattern(*topics: str) -> StagePlan:
+        builder = StreamsBuilder(StreamsConfig("app", Serdes.string(), Serdes.string()))
+        consumed = Consumed(offset_reset_policy=LATEST)
+        builder.stream(re.compile("in-.*"), consumed=consumed).to("out")
+        made = plan_stages(builder.build())
+        made.match(topics)
+        made.spread(dict.fromkeys(topics, 2))
+        return made
+
+    first = {"in-a": {"0": 10, "1": 10}}
+    assert option(of_pattern("in-a"), tmp_path) == first
+    both = {"in-a": {"0": 20, "1": 20}, "in-b": {"0": 20, "1": 20}}
+    assert option(of_pattern("in-a", "in-b"), tmp_path, Offsets(end=20)) == both
+    assert option(of_pattern("in-a"), tmp_path) == first
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").write_text("v1\n{}\n{}")
+    found = option(of_pattern("in-a", "in-b"), tmp_path, Offsets(end=20))
+    assert found == {**first, "in-b": {"0": -2, "1": -2}}
+    with pytest.raises(StreamsException, match="startingOffsets is for all topics, but in-a have"):
+        option(of_pattern("in-a"), tmp_path, startingOffsets='{"in-a": {"0": 1, "1": 2}}')

@@ -465,3 +465,14 @@ def test_a_bounded_table_forgets_the_key_used_least_recently() -> None:
         assert driver.store("counts").approximate_num_entries() == 2
     with pytest.raises(ValueError, match="max_entries cannot be negative"):
         Stores.lru_map("store", TEXT, TEXT, max_entries=-1)
+
+
+def test_forms_that_a_store_does_not_have_are_refused() -> None:
+    """They were passed over: a table of windows was neither versioned nor bounded."""
+    group = StreamsBuilder(CONFIG).stream("in").group_by_key()
+    windows = group.windowed_by(TimeWindows.of_size_with_no_grace(5))
+    for given in (Materialized("a", history_ms=5), Materialized("b", max_entries=5)):
+        with pytest.raises(TopologyException, match="store of windows has no history_ms and no"):
+            windows.count(materialized=given)
+    with pytest.raises(TopologyException, match="versioned store c has no max_entries"):
+        group.count(materialized=Materialized("c", history_ms=5, max_entries=5))

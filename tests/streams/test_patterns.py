@@ -189,6 +189,19 @@ def test_a_join_by_key_needs_equal_numbers() -> None:
         plan(joined, {"orders-us": 3, "names": 2, "out": 1})
 
 
+def test_a_join_of_patterns_needs_a_topic() -> None:
+    """Nothing says how many partitions the topics of either must have."""
+
+    def both(build: StreamsBuilder) -> None:
+        other = build.stream(re.compile("names-.*")).to_table()
+        build.stream(ORDERS).join(other, lambda a, b: [a, b]).to("out")
+
+    with pytest.raises(TopologyException, match=r"no topic matches names-\.\*, orders-\.\*"):
+        plan(both, {})
+    made = plan(both, {"orders-eu": 2})
+    assert set(made.partition_limits().values()) == {(2, 2)}
+
+
 def test_a_pattern_may_match_nothing_yet() -> None:
     """Unless the number of its partitions is needed."""
     assert plan(kept, {}).partition_limits() == {}

@@ -231,6 +231,9 @@ class StagePlan:
             sources = [one for node in nodes for one in self.topology.sources_of(node)]
             topics = {topic for one in sources for topic in self.topics_of(one)}
             counts = {one: self.partitions.get(one) for one in sorted(topics)}
+            patterns = ", ".join(sorted(one.topics_text for one in sources if one.pattern))
+            if not counts:
+                raise TopologyException(f"no topic matches {patterns}, which are joined by key")
             if len(set(counts.values())) > 1:
                 listed = ", ".join(f"{name}: {count}" for name, count in counts.items())
                 raise TopologyException(

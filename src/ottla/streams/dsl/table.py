@@ -411,6 +411,8 @@ def table_store(name: str, given: Materialized, key: Serde, value: Serde) -> Sto
     key, value = given.key or key, given.value or value
     if given.history_ms is None:
         return StoreSpec(name, "key-value", key, value, max_entries=given.max_entries)
+    if given.max_entries is not None:
+        raise TopologyException(f"the versioned store {name} has no max_entries")
     return StoreSpec(name, "versioned", key, value, retention_ms=given.history_ms)
 
 

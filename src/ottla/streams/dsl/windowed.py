@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.streams.columns.aggregates import ColumnAggregate
 from ottla.streams.dsl.graph import Part, Typed
 from ottla.streams.dsl.table import KTable, stored_table
+from ottla.streams.errors import TopologyException
 from ottla.streams.processors.aggregates import reducing
 from ottla.streams.processors.folds import COUNT
 from ottla.streams.processors.sessions import SessionAggregate
@@ -57,6 +58,8 @@ class Windowing:
 
     def store(self, name: str, given: Materialized, key: Serde, value: Serde) -> StoreSpec:
         """Return the store of an aggregation; ValueError for a retention that is too short."""
+        if given.history_ms is not None or given.max_entries is not None:
+            raise TopologyException("a store of windows has no history_ms and no max_entries")
         minimum = min(self.size_ms + self._windows.grace_ms, 2**62)
         if isinstance(self._windows, SlidingWindows):
             minimum = 2 * self.size_ms + self._windows.grace_ms
