@@ -107,3 +107,34 @@ def test_topics_that_appear_later_are_read_from_their_beginning(
     with pytest.raises(StreamsException, match=r"1 tasks: 2, .* make sub-topology: 1 tasks: 3"):
         app().start()
     assert written(node.bootstrap, "by-key") == {"k": [1, 2]}
+
+
+def test_an_application_may_start_before_the_topics_of_a_pattern(
+    spark: SparkSession, node: Cluster, tmp_path: Path
+) -> None:
+    """It finds a topic while it runs; without any topic it is refused, unlike Kafka's."""
+    builder = StreamsBuilder(StreamsConfig("early"))
+    counts = builder.stream(re.compile("early-in-.*")).group_by_key().count()
+    counts.to_stream().to("early-out", WHOLE)
+
+    def app() -> Streams:
+        servers = node.bootstrap
+        return Streams(builder.build(), bootstrap_servers=servers, checkpoint=tmp_path, spark=spark)
+
+    with pytest.raises(StreamsException, match=r"no topic matches early-in-\.\*; create one"):
+        app().start()
+    builder.stream("early-named").to("early-out")
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        for topic in ("early-named", "early-out"):
+            admin.create_topic(topic, partitions=2)
+    app().process_available(150)
+    running = app().start()
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        admin.create_topic("early-in-a", partitions=3)
+    with Producer(bootstrap_servers=node.bootstrap) as producer:
+        producer.send("early-in-a", b"1", b"k", partition=2)
+    end_s = time.monotonic() + FINISH_S
+    while not written(node.bootstrap, "early-out") and time.monotonic() < end_s:
+        time.sleep(0.5)
+    running.stop()
+    assert written(node.bootstrap, "early-out") == {"k": [1]}

@@ -204,7 +204,11 @@ def test_a_join_of_patterns_needs_a_topic() -> None:
 
 def test_a_pattern_may_match_nothing_yet() -> None:
     """Unless the number of its partitions is needed."""
-    assert plan(kept, {}).partition_limits() == {}
+    idle = plan(kept, {})
+    assert idle.partition_limits() == {}
+    with pytest.raises(TopologyException, match=r"no topic matches orders-\.\*; create one"):
+        idle.check_has_topics()
+    plan(joined, {"names": 2, "out": 1}).check_has_topics()
     with pytest.raises(TopologyException, match=r"no topic matches orders-\.\*; create one"):
         plan(regrouped, {})
 

@@ -379,6 +379,7 @@ class Streams:
             check_cluster(checkpoint, admin.describe_cluster().cluster_id)
             if self.topology.patterns():
                 plan.match(one.name for one in admin.list_topics(include_internal=False))
+                plan.check_has_topics()
             described = dict.fromkeys([*needed, *plan.source_topics(), *sinks])
             found = admin.describe_topics([*described])
             counts = {

@@ -129,6 +129,12 @@ class StagePlan:
             if found := matching(name, sources):
                 self.matched[found.name].append(name)
 
+    def check_has_topics(self) -> None:
+        """Raise TopologyException where the query reads no topic: its decisions lie with them."""
+        if not self.source_topics():
+            names = ", ".join(one.topics_text for one in self.topology.patterns())
+            raise TopologyException(f"no topic matches {names}; create one")
+
     def topics_of(self, source: SourceNode) -> list[str]:
         """Return the topics of a source, with those that its pattern matches now."""
         return [*source.topics, *self.matched.get(source.name, ())]
