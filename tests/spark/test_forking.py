@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,7 +44,40 @@ streams = [os.dup(number) for number in range(3)]
 environment = {"PYTHONPATH": "/given", "WORD": "one", "PATH": os.environ["PATH"]}
 words = ["pyspark.daemon", "pyspark.worker"]
 server.become(server.Request(None, streams, words, environment, "/"))
+for _ in range(2):
+    if not os.fork():
+        break
+else:
+    os.wait(), os.wait()
 print(numpy.random.random(), os.environ["WORD"], os.getcwd(), sys.path[:2], sys.argv[1:])
+"""
+WORKER = """
+import os, sys
+
+def main(infile, outfile):
+    outfile.write(repr([os.environb[b"my.name"], sys.path]).encode())
+    outfile.flush()
+    sys.exit(1)
+"""
+STREAMLESS = """
+import os, subprocess, sys
+from ottla.spark.forking import process
+from ottla.spark.forking.launcher import ADDRESS
+
+forks = process.started()
+python, address = (sys.executable, "") if forks is None else (forks.python, forks.address)
+daemon = subprocess.Popen(
+    [python, "-m", "pyspark.daemon", "pyspark.worker"],
+    env={**os.environ, ADDRESS: address},
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.DEVNULL,
+)
+port = int.from_bytes(daemon.stdout.read(4), "big")
+daemon.stdin.close()
+if forks is not None:
+    forks.end()
+sys.exit(0 if 0 < port < 65536 else 3)
 """
 
 
@@ -55,11 +90,17 @@ def forks() -> Iterator[ForkServer]:
     found.end()
 
 
+def environment(forks: ForkServer, **variables: str) -> dict[str, str]:
+    """Return what Java gives its Python; pytest names each phase of a test in a variable."""
+    given = {**os.environ, ADDRESS: forks.address, **variables}
+    return {name: value for name, value in given.items() if name != "PYTEST_CURRENT_TEST"}
+
+
 def start(forks: ForkServer, *arguments: str, **variables: str) -> subprocess.Popen[bytes]:
     """Run what Spark runs as its Python."""
     return subprocess.Popen(
-        [forks.python(), *arguments],
-        env={**os.environ, ADDRESS: forks.address, **variables},
+        [forks.python, *arguments],
+        env=environment(forks, **variables),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
@@ -84,7 +125,7 @@ def test_a_daemon_is_forked(forks: ForkServer) -> None:
             assert server.__name__ in words(worker)
             manager = worker.parent()
             assert manager is not None
-            assert "launcher.py" in words(daemon.pid)
+            assert forks.python in words(daemon.pid)
         assert daemon.stdin is not None
         daemon.stdin.close()
         assert daemon.wait(60) == 0
@@ -100,20 +141,29 @@ def test_a_worker_without_a_daemon_is_forked(forks: ForkServer) -> None:
             connection, _ = spark.accept()
             with connection:
                 assert connection.recv(1024).endswith(b"secret")
-                assert "launcher.py" in words(worker.pid)
+                assert forks.python in words(worker.pid)
                 worker.terminate()
                 assert connection.recv(1) == b""
         assert worker.returncode == 128 + signal.SIGTERM
 
 
-@pytest.mark.parametrize("variables", [{"PYTHONHASHSEED": "7"}, {"OMP_NUM_THREADS": "5"}])
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"PYTHONHASHSEED": "7"},
+        {"OMP_NUM_THREADS": "5"},
+        {"OPENBLAS_NUM_THREADS": "3"},
+        {"PYTHONOPTIMIZE": "1"},
+        {"PYSPARK_ENABLE_NAMEDTUPLE_PATCH": "1"},
+    ],
+)
 def test_what_python_has_read_at_its_start_is_not_changed(
     forks: ForkServer, variables: dict[str, str]
 ) -> None:
     """A process with another value starts by itself."""
     with start(forks, "-m", DAEMON, "pyspark.worker", **variables) as daemon:
         assert port_of(daemon) > 0
-        assert DAEMON in words(daemon.pid)
+        assert forks.python not in words(daemon.pid)
         assert daemon.stdin is not None
         daemon.stdin.close()
 
@@ -126,7 +176,7 @@ def test_without_a_server_python_runs(forks: ForkServer) -> None:
     child.wait()
     with start(forks, "-m", DAEMON, "pyspark.worker") as daemon:
         assert port_of(daemon) > 0
-        assert DAEMON in words(daemon.pid)
+        assert forks.python not in words(daemon.pid)
         assert daemon.stdin is not None
         daemon.stdin.close()
 
@@ -140,6 +190,7 @@ def test_other_arguments_run_python(forks: ForkServer) -> None:
 
 def test_bytes_that_are_no_request_do_not_end_it(forks: ForkServer) -> None:
     """Too long, no JSON, without variables, not of PySpark, or without streams."""
+    no_text = b'{"environment": {}, "directory": "/", "arguments": [1]}'
     foreign = b'{"environment": {}, "directory": "/", "arguments": ["antigravity"]}'
     for data in (
         b"",
@@ -148,6 +199,7 @@ def test_bytes_that_are_no_request_do_not_end_it(forks: ForkServer) -> None:
         b"\0\0\0\2{}",
         b"\0\0\0\x12" + b'{"environment":{}}',
         len(foreign).to_bytes(4, "big") + foreign,
+        len(no_text).to_bytes(4, "big") + no_text,
     ):
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(forks.address)
@@ -172,12 +224,12 @@ def test_it_ends_with_its_parent() -> None:
 
 
 def test_a_fork_is_as_a_process_of_its_own() -> None:
-    """What it is given is the caller's; its random numbers are its own."""
+    """What it is given is the caller's; its random numbers are its own, and its workers' theirs."""
     done = subprocess.run(
         [sys.executable, "-c", BECOME], capture_output=True, text=True, check=True
     )
     found = [line.partition(" ") for line in done.stdout.splitlines()]
-    assert len({number for number, _, _ in found}) == 2
+    assert len({number for number, _, _ in found}) == 2 * 3
     assert {rest for _, _, rest in found} == {"one / ['/', '/given'] ['pyspark.worker']"}
 
 
@@ -207,3 +259,139 @@ def test_its_files_are_with_those_of_the_session(monkeypatch: pytest.MonkeyPatch
             assert Path(forks.address).parent.parent == used
             forks.end()
         assert not [*short.iterdir(), *long.iterdir(), *others.iterdir()]
+
+
+def test_a_socket_may_be_impossible_where_the_session_has_its_files(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its directory is another one then; a relative one has an absolute path."""
+    monkeypatch.chdir(tmp_path)
+    Path("s").mkdir()
+    for given, is_used in ((Path("s"), True), (Path("missing"), False)):
+        forks = process.started(given)
+        assert forks is not None
+        address = Path(forks.address)
+        assert address.is_absolute()
+        assert (address.parent.parent == given.absolute()) is is_used
+        forks.end()
+
+
+def test_a_launcher_that_waits_no_more_keeps_its_streams(forks: ForkServer) -> None:
+    """It is Python by then: a second daemon would write and read the same streams."""
+    streams = [os.pipe(), os.pipe(), os.pipe()]
+    given = [streams[0][0], streams[1][1], streams[2][1]]
+    request = {"arguments": [DAEMON], "environment": {}, "directory": "/"}
+    data = json.dumps(request).encode()
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(forks.address)
+        socket.send_fds(connection, [len(data).to_bytes(4, "big")], given)
+        connection.sendall(data)
+    for one in given:
+        os.close(one)
+    assert os.read(streams[1][0], PORT_SIZE) == b""
+    for one in (streams[0][1], streams[1][0], streams[2][0]):
+        os.close(one)
+
+
+@pytest.mark.parametrize("closed", ["1>&-", "2>&-", "0<&- 1>&- 2>&-"])
+def test_a_driver_may_have_closed_its_streams(closed: str) -> None:
+    """A daemon starts, forked or by itself."""
+    command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", STREAMLESS]
+    assert subprocess.run(command, check=False, timeout=60).returncode == 0
+
+
+def test_a_directory_that_is_deleted_is_none(forks: ForkServer, tmp_path: Path) -> None:
+    """Python starts there nevertheless."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    command = ["sh", "-c", f'cd {gone}; rmdir {gone}; exec "$@"', "sh", forks.python]
+    done = subprocess.run(
+        [*command, "-m", DAEMON, "pyspark.worker"],
+        env=environment(forks),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    assert len(done.stdout) == PORT_SIZE, done.stderr.decode()
+
+
+def test_a_fork_has_the_variables_and_the_import_path_of_a_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Names that no shell has, values in no encoding; PYTHONPATH in its order, made absolute."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "pyspark_shown.py").write_text(WORKER)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(os.environb, b"my.name", b"\xe9\xff")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["a", os.environ["PYTHONPATH"]]))
+    found = []
+    forks = process.started()
+    assert forks is not None
+    for python in (forks.python, sys.executable):
+        path = os.pathsep.join(["b", os.environ["PYTHONPATH"], str(tmp_path / "c")])
+        given = {"PYTHON_WORKER_FACTORY_SECRET": "s", "PYTHONPATH": path}
+        with subprocess.Popen(
+            [python, "-m", DAEMON, "pyspark_shown"],
+            env=environment(forks, **given),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ) as daemon:
+            with socket.create_connection(("127.0.0.1", port_of(daemon))) as connection:
+                connection.sendall(b"\0\0\0\1s")
+                connection.shutdown(socket.SHUT_WR)
+                with connection.makefile("rb") as file:
+                    found.append(file.read()[PORT_SIZE + 4 + len("ok") :])
+            assert (forks.python in words(daemon.pid)) is (python == forks.python)
+            assert daemon.stdin is not None
+            daemon.stdin.close()
+    forks.end()
+    assert b"\\xe9\\xff" in found[0]
+    assert found[0] == found[1]
+
+
+def test_signals_to_all_processes_leave_it_to_end_with_its_parent(forks: ForkServer) -> None:
+    """A manager of services sends SIGTERM to each, and SIGHUP; Spark may still need a process."""
+    child = psutil.Process(forks._process.pid)
+    test_a_daemon_is_forked(forks)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        child.send_signal(number)
+    test_a_daemon_is_forked(forks)
+    test_a_worker_without_a_daemon_is_forked(forks)
+
+
+def test_it_ends_at_once_where_others_hold_its_input(forks: ForkServer) -> None:
+    """A process that the driver has forked has the other end of that pipe, too."""
+    assert forks._process.stdin is not None
+    copy = os.dup(forks._process.stdin.fileno())
+    start_s = time.monotonic()
+    forks.end()
+    assert time.monotonic() - start_s < 5
+    os.close(copy)
+
+
+def test_its_output_is_with_that_of_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A warning of a library is for the log, not for the terminal."""
+    monkeypatch.setenv("PYTHONVERBOSE", "1")
+    with (tmp_path / "log").open("ab") as log:
+        forks = process.started(None, log)
+        assert forks is not None
+        test_a_daemon_is_forked(forks)
+        forks.end()
+    assert "pyspark" in (tmp_path / "log").read_text()
+
+
+def test_a_path_of_python_may_have_spaces(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No first line of a script can have it."""
+    python = tmp_path / "with space"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(python))
+    forks = process.started()
+    assert forks is not None
+    with start(forks, "-m", DAEMON, "pyspark.worker") as daemon:
+        assert port_of(daemon) > 0
+        assert DAEMON in words(daemon.pid)
+        assert "launcher" in words(daemon.pid)
+        assert daemon.stdin is not None
+        daemon.stdin.close()
+    forks.end()

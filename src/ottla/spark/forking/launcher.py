@@ -20,6 +20,10 @@ JVM = "OTTLA_SPARK_JVM"
 """The variable with the process id of the JVM, which is no ancestor of what the server forks."""
 NUMBER_SIZE = 4
 """Bytes of a request's length, and of the process id that answers it."""
+TAKEN = b"\1"
+"""The launcher's answer to that: only then its streams are the fork's."""
+TEXT = "latin-1"
+"""Gives each byte of a variable a character, whatever encoding the two processes have."""
 ANSWER_SECONDS = 30.0
 
 
@@ -33,32 +37,46 @@ def main(arguments: list[str]) -> None:
 
 def is_done(address: str, arguments: list[str]) -> bool:
     """Whether a server has taken this process's streams and work; returns when that has ended."""
-    environment = {**os.environ, JVM: str(os.getppid())}
-    directory = os.getcwd()  # noqa: PTH109 - pathlib takes as long to import as all others
-    request = {"arguments": arguments, "environment": environment, "directory": directory}
-    data = json.dumps(request).encode()
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(ANSWER_SECONDS)
         try:
             connection.connect(address)
-            socket.send_fds(connection, [len(data).to_bytes(NUMBER_SIZE, "big")], [0, 1, 2])
-            connection.sendall(data)
+            ask(connection, arguments)
             answer = connection.recv(NUMBER_SIZE)
+            if len(answer) < NUMBER_SIZE:
+                return False
+            end_with_this(int.from_bytes(answer, "big"))
+            connection.sendall(TAKEN)
         except OSError:
             return False
-        if len(answer) < NUMBER_SIZE:
-            return False
-        end_with_this(int.from_bytes(answer, "big"))
         connection.settimeout(None)
         connection.recv(1)
         return True
+
+
+def ask(connection: socket.socket, arguments: list[str]) -> None:
+    """Send this process's streams, arguments, environment and directory; OSError without one."""
+    directory = os.getcwdb().decode(TEXT)  # noqa: PTH109 - pathlib takes as long to import as all others
+    variables = {**environment(), JVM: str(os.getppid())}
+    request = {"arguments": arguments, "environment": variables, "directory": directory}
+    data = json.dumps(request).encode()
+    socket.send_fds(connection, [len(data).to_bytes(NUMBER_SIZE, "big")], [0, 1, 2])
+    connection.sendall(data)
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of this process, as `TEXT`."""
+    return {name.decode(TEXT): value.decode(TEXT) for name, value in os.environb.items()}
 
 
 def end_with_this(process_id: int) -> None:
     """Pass SIGTERM on, by which Java ends a process."""
 
     def end(number: int, _frame: object) -> None:
-        os.kill(process_id, number)
+        try:  # noqa: SIM105 - nothing else is imported for it
+            os.kill(process_id, number)
+        except OSError:  # it has just ended
+            pass
         os._exit(128 + number)
 
     signal.signal(signal.SIGTERM, end)

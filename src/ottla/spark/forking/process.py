@@ -10,61 +10,92 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.spark.forking import launcher, server
 
-END_SECONDS: Final = 5.0
-MAX_PATH: Final = 108
-"""Linux: what the address of a Unix socket has room for, with a zero at its end."""
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+STREAMS: Final = 3
+MAX_FIRST_LINE: Final = 127
+"""Bytes of a script's first line that every Linux reads."""
+OPTIONS: Final = "-SE"
+"""No site packages, no PYTHONPATH: the launcher needs none of them."""
 
 
-def started(temp_dir: Path | None = None) -> ForkServer | None:
-    """Start a server; None where libraries do not survive a fork, or its path would be too long.
+def started(temp_dir: Path | None = None, output: BinaryIO | None = None) -> ForkServer | None:
+    """Start a server; None where libraries do not survive a fork, or it can have no socket.
 
-    Its directory is in `temp_dir`, which is deleted by whoever kills it, if the path fits.
+    Its directory is in `temp_dir`, which is deleted by whoever kills it, if a socket can be there.
+    What it prints goes to `output`, else to the streams of this process.
     """
-    for parent in [None] if temp_dir is None else [temp_dir, None]:
-        directory = tempfile.mkdtemp(prefix="ottla-fork-", dir=parent)
-        if sys.platform == "linux" and len(directory) + len("/socket") < MAX_PATH:
-            return ForkServer(Path(directory))
-        Path(directory).rmdir()
+    if sys.platform != "linux":
+        return None
+    for parent in [None] if temp_dir is None else [temp_dir.absolute(), None]:
+        if (found := _started_in(parent, output)) is not None:
+            return found
     return None
+
+
+def _started_in(parent: Path | None, output: BinaryIO | None) -> ForkServer | None:
+    """Return a server; None where a path is too long, or a file system has no sockets."""
+    try:
+        directory = Path(tempfile.mkdtemp(prefix="ottla-fork-", dir=parent))
+    except OSError:
+        return None
+    try:
+        return ForkServer(directory, output)
+    except BaseException as error:
+        shutil.rmtree(directory, ignore_errors=True)
+        if isinstance(error, OSError):
+            return None
+        raise
 
 
 class ForkServer:
     """A running server; its socket is in a directory that only this user may enter."""
 
-    def __init__(self, directory: Path) -> None:
-        """Start it with an empty directory, which it deletes at its end."""
+    def __init__(self, directory: Path, output: BinaryIO | None) -> None:
+        """Start it with an empty directory, which it deletes at its end; OSError if it cannot."""
         self._directory = directory
         self.address = str(directory / "socket")
+        self.python = _python(directory / "python")
         with socket.socket(socket.AF_UNIX) as listener:
+            if listener.fileno() < STREAMS:
+                raise OSError("a standard stream is closed, whose number the server needs")
             listener.bind(self.address)
             listener.listen()  # from now on requests wait until the server has imported all
             self._process = subprocess.Popen(  # noqa: S603 - our own module
                 [sys.executable, "-m", server.__name__, str(listener.fileno())],
                 stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
                 env={**server.AT_START, **os.environ, "PYTHONUNBUFFERED": "YES"},
                 pass_fds=[listener.fileno()],
                 start_new_session=True,  # Ctrl-C goes to the driver only
             )
 
-    def python(self) -> str:
-        """Return the path of what Spark runs as Python: the launcher, where files can be run."""
-        script = self._directory / "python"
-        command = shlex.join([sys.executable, "-S", "-E", str(launcher.__file__)])
-        script.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
-        script.chmod(0o700)
-        return str(script) if os.access(script, os.X_OK) else sys.executable
-
     def end(self) -> None:
         """End the server; what it has forked ends with Spark."""
         assert self._process.stdin is not None
+        self._process.kill()  # it has nothing to finish, and may still import
+        self._process.wait()
         self._process.stdin.close()
-        try:
-            self._process.wait(END_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
         shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def _python(script: Path) -> str:
+    """Return the path of what Spark runs as Python: the launcher, where files can be run.
+
+    Python reads it without a shell, which leaves out variables whose names it cannot have; unless
+    the path of Python is none that a first line may have.
+    """
+    first = f"#!{sys.executable} {OPTIONS}\n"
+    if len(first.split()) == 2 and len(os.fsencode(first)) <= MAX_FIRST_LINE:
+        script.write_text(first + Path(launcher.__file__).read_text("utf-8"), "utf-8")
+    else:
+        command = shlex.join([sys.executable, OPTIONS, str(launcher.__file__)])
+        script.write_text(f'#!/bin/sh\nexec {command} "$@"\n', "utf-8")
+    script.chmod(0o700)
+    return str(script) if os.access(script, os.X_OK) else sys.executable

@@ -22,7 +22,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ottla.spark.forking.launcher import NUMBER_SIZE, PREFIX
+from ottla.spark.forking.launcher import NUMBER_SIZE, PREFIX, TAKEN, TEXT, environment
 
 PRELOADED: Final = (
     "pyspark.daemon",
@@ -45,9 +45,17 @@ PRELOADED: Final = (
 AT_START: Final = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
 """Variables that Python and its libraries read once, and what Spark sets them to."""
 IMPORT_PATH: Final = "PYTHONPATH"
+READ_LATE: Final = ("OTTLA_", "PYSPARK_", "PYTHON_", "SPARK_", "_PYSPARK_")
+"""How variables start that PySpark reads where it needs them."""
+READ_LATE_TOO: Final = frozenset({IMPORT_PATH, "PYTHONUNBUFFERED", "PWD", "OLDPWD", "SHLVL", "_"})
+READ_EARLY: Final = frozenset({"PYSPARK_ENABLE_NAMEDTUPLE_PATCH", "SPARK_TESTING"})
+"""Those of PySpark that it reads when it is imported."""
+IGNORED: Final = (signal.SIGHUP, signal.SIGTERM)
+"""What ends a group of processes, among which the driver is: it ends with that."""
 MAX_REQUEST_BYTES: Final = 1 << 20
 REQUEST_SECONDS: Final = 5.0
 _STREAMS: Final = 3
+DAEMON: Final = f"{PREFIX}daemon"
 
 
 class Request(NamedTuple):
@@ -60,6 +68,13 @@ class Request(NamedTuple):
     """The name of the module and what follows it."""
     environment: dict[str, str]
     directory: str
+    """Both as the launcher's `TEXT`."""
+
+    def is_taken(self) -> bool:
+        """Whether the launcher still waits: one that has not is Python by now, with its streams."""
+        with suppress(OSError):
+            return self.connection.recv(1) == TAKEN
+        return False
 
     def close(self) -> None:
         """Leave the streams and the connection to the fork."""
@@ -70,6 +85,9 @@ class Request(NamedTuple):
 
 def main(listener_number: int) -> None:
     """Import, then fork a process for each request until the standard input ends."""
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        return  # a fork has their objects
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in IGNORED}
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombies
     request = None
     with socket.socket(fileno=listener_number) as listener:
@@ -79,17 +97,19 @@ def main(listener_number: int) -> None:
             request = forked(listener)
     if request is None:
         shutil.rmtree(directory, ignore_errors=True)
-    else:
+    elif request.is_taken():
+        for number, handler in {**before, signal.SIGCHLD: signal.SIG_DFL}.items():
+            signal.signal(number, handler)
         run(request)
 
 
 def preload() -> None:
-    """Import the modules; a PySpark that lacks one does without it.
+    """Import the modules; what cannot be imported here fails, or does not, where it is needed.
 
     What is there now is no garbage: the daemon of each fork collects after each task.
     """
     for name in PRELOADED:
-        with suppress(ImportError):
+        with suppress(Exception):
             import_module(name)
     gc.collect()
     gc.freeze()
@@ -118,7 +138,7 @@ def _accepted(listener: socket.socket) -> Request | None:
     """Return the next request; None for what is none, or asks for what a fork cannot be."""
     connection: socket.socket | None = None
     streams: list[int] = []
-    with suppress(OSError, ValueError, LookupError, TypeError):
+    with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
         connection, _ = listener.accept()
         connection.settimeout(REQUEST_SECONDS)
         head, streams, _, _ = socket.recv_fds(connection, NUMBER_SIZE, _STREAMS)
@@ -135,9 +155,15 @@ def _accepted(listener: socket.socket) -> Request | None:
     return None
 
 
-def _fits(environment: dict[str, str]) -> bool:
+def _fits(given: dict[str, str]) -> bool:
     """Whether a process with this environment can be forked from this one."""
-    return all(environment.get(name, os.environ[name]) == os.environ[name] for name in AT_START)
+    own = environment()
+    return all(own.get(name) == value or _is_read_late(name) for name, value in given.items())
+
+
+def _is_read_late(name: str) -> bool:
+    """Whether neither Python nor a library reads a variable at its start."""
+    return name in READ_LATE_TOO or (name.startswith(READ_LATE) and name not in READ_EARLY)
 
 
 def _fork() -> int:
@@ -157,20 +183,42 @@ def run(request: Request) -> None:
 
 def become(request: Request) -> None:
     """Take the streams, the environment, the arguments and the import path of a process."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for number, one in enumerate(request.streams):
         os.dup2(one, number)
         os.close(one)
     os.environ.clear()
-    os.environ.update(request.environment)
-    os.chdir(request.directory)
-    known = sys.path if sys.flags.safe_path else [request.directory, *sys.path[1:]]
-    given = os.environ.get(IMPORT_PATH, "").split(os.pathsep)
-    sys.path[:] = [*known[:1], *(one for one in given if one and one not in known), *known[1:]]
+    for name, value in request.environment.items():
+        os.environb[name.encode(TEXT)] = value.encode(TEXT)
+    directory = os.fsdecode(request.directory.encode(TEXT))
+    os.chdir(directory)
+    sys.path[:] = import_path(directory, os.environ.get(IMPORT_PATH, ""))
     sys.argv[1:] = request.arguments[1:]
     time.tzset()
-    if (random := sys.modules.get("numpy.random")) is not None:
-        random.seed()  # each process has numbers of its own, as Python's `random` sees to
+    _seed_numpy(of_workers=request.arguments[0] == DAEMON)
+
+
+def import_path(directory: str, given: str) -> list[str]:
+    """Return what Python has for a module with this PYTHONPATH, in this directory."""
+    first, rest = ([], sys.path) if sys.flags.safe_path else ([directory], sys.path[1:])
+    named = [os.path.abspath(one) for one in given.split(os.pathsep) if one]  # noqa: PTH100
+    return [*dict.fromkeys([*first, *named, *rest])]
+
+
+def _seed_numpy(*, of_workers: bool) -> None:
+    """Give each process numbers of its own, as Python's `random` does, and those that it forks.
+
+    Before version 2.3 NumPy imports its random numbers with itself: so they are in this process.
+    """
+    daemon = os.getpid()
+
+    def seed() -> None:
+        random = sys.modules.get("numpy.random")
+        if random is not None and daemon in (os.getpid(), os.getppid()):
+            random.seed()
+
+    seed()
+    if of_workers:  # a user's function may fork, too, and rely on what it has set
+        os.register_at_fork(after_in_child=seed)
 
 
 if __name__ == "__main__":

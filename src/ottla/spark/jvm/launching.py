@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import OttlaError
 from ottla.spark.forking import process as fork_server
-from ottla.spark.forking.launcher import ADDRESS
+from ottla.spark.forking.launcher import ADDRESS, JVM
 from ottla.spark.jvm.java import cache_dir
 
 if TYPE_CHECKING:
@@ -122,10 +122,10 @@ def launch(
     address that they reach it by.
     """
     files_dir = None if log is None else log.parent
-    forks = fork_server.started(files_dir) if python is None else None
-    environment = _environment(spark_home, directory, python, forks)
     with ExitStack() as files:
         output = None if log is None else files.enter_context(log.open("ab"))
+        forks = fork_server.started(files_dir, output) if python is None else None
+        environment = _environment(spark_home, directory, python, forks)
         try:
             process = subprocess.Popen(  # noqa: S603 - the java that was found, no shell
                 command,
@@ -146,7 +146,7 @@ def _environment(
     spark_home: Path, directory: Path, python: str | None, forks: ForkServer | None
 ) -> dict[str, str]:
     """Return the variables of the JVM."""
-    run = python or (sys.executable if forks is None else forks.python())
+    run = python or (sys.executable if forks is None else forks.python)
     environment = dict(
         os.environ,
         _PYSPARK_DRIVER_CONN_INFO_PATH=str(directory / "connection"),
@@ -155,6 +155,7 @@ def _environment(
         PYSPARK_DRIVER_PYTHON=run,  # plans, and gives itself to executors
     )
     environment.setdefault("SPARK_CONF_DIR", str(spark_home / "conf"))
+    environment.pop(JVM, None)  # of a session whose Python has started this program
     if forks is not None:
         environment[ADDRESS] = forks.address
     if python is None:

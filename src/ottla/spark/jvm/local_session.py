@@ -141,7 +141,7 @@ def defaults(master: str) -> Mapping[str, str]:
 def _python(master: str, config: Mapping[str, str]) -> str:
     """Return what Spark runs as Python: of a local session what forks it from its server."""
     forks = _launched[-1].forks if _launched and is_local(master) else None
-    return executor_python(master, config) if forks is None else forks.python()
+    return executor_python(master, config) if forks is None else forks.python
 
 
 def executor_python(master: str, config: Mapping[str, str]) -> str:
