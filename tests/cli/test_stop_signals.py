@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def _handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(logging, "disable", lambda: None)
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+    numbers = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
     before = {number: signal.getsignal(number) for number in numbers}
     yield
     for number, handler in before.items():
@@ -106,7 +106,39 @@ def test_a_second_signal_ends_the_process(
     signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_must_not_be_left_ends_where_nobody_reads_the_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The terminal is gone, or the reader of a pipe; a signal may come within another line."""
+
+    def end(status: int) -> NoReturn:
+        raise SystemExit(status)
+
+    def echo(*_: Any, **__: Any) -> NoReturn:
+        raise errors.pop()
+
+    errors = [BrokenPipeError(), RuntimeError("reentrant call")]
+    monkeypatch.setattr(os, "_exit", end)
+    monkeypatch.setattr(click, "echo", echo)
+    steps: list[str] = []
+    while errors:
+        signals = StopSignals(lambda: steps.append("killed"), is_endless=False)
+        with signals:
+            signals.settle()
+            with pytest.raises(SystemExit):
+                signal.raise_signal(signal.SIGTERM)
+    assert steps == ["killed", "killed"]
+
+
+def test_a_process_that_ignores_the_end_of_its_terminal_goes_on() -> None:
+    """As nohup starts it."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with StopSignals(lambda: None, is_endless=False) as signals:
+        signal.raise_signal(signal.SIGHUP)
+        assert not signals.is_stopping
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("error", [None, OttlaError("the node is away"), OSError("away")])
 def test_a_quickstart_that_a_signal_has_stopped(
     number: signal.Signals,

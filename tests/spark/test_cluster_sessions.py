@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ottla.spark.forking.launcher import JVM
 from ottla.spark.jvm.java import Java
 from ottla.spark.jvm.launching import end, java_command, launch
 from ottla.spark.jvm.local_session import (
@@ -92,9 +93,11 @@ def test_local_workers_import_the_installed_pyspark(
     monkeypatch.delenv("SPARK_HOME", raising=False)
     monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
     printed = tmp_path / "printed"
-    program = "import os; print(os.environ.get('SPARK_HOME'), os.environ['SPARK_CONF_DIR'])"
+    monkeypatch.setenv(JVM, "1")  # a function of another session has started this program
+    program = "import os; print(*map(os.environ.get, ('SPARK_HOME', 'SPARK_CONF_DIR', 'JVM')))"
+    program = program.replace("'JVM'", repr(JVM))
     command = [sys.executable, "-c", program]
     launched = launch(command, tmp_path, tmp_path / "address", log=printed, python=python)
     end(launched, timeout=60)
     home = None if python is None else tmp_path
-    assert printed.read_text().split() == [str(home), str(tmp_path / "conf")]
+    assert printed.read_text().split() == [str(home), str(tmp_path / "conf"), "None"]

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import tempfile
+import time
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark import SparkContext
 
 from ottla.errors import OttlaError
 from ottla.spark.jvm import local_session
 from ottla.spark.jvm.java import Java
+from ottla.spark.jvm.launching import Launch
 from ottla.spark.jvm.options import (
     OPTION_VARIABLES,
     PARALLEL_COLLECTOR,
@@ -94,3 +100,22 @@ def test_a_java_that_cannot_be_started_leaves_no_file(
     with pytest.raises(OttlaError, match=r"^Java could not be started: .*Permission denied"):
         local_session._start_java(OPTIONS, secret, "local[1]", class_cache=False)
     assert list(temporary.iterdir()) == []
+
+
+def test_a_jvm_that_is_ending_can_be_ended_by_force(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """By a second signal, while the first one's stop waits for it."""
+    command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        monkeypatch.setattr(local_session, "_launched", [Launch(process, tmp_path)])
+        for name in ("_gateway", "_jvm"):
+            monkeypatch.setattr(SparkContext, name, None)
+        before = signal.signal(signal.SIGALRM, lambda *_: local_session.stop_java(timeout=0))
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        start_s = time.monotonic()
+        local_session.stop_java(timeout=30)
+        assert time.monotonic() - start_s < 30
+        signal.signal(signal.SIGALRM, before)
+        assert process.returncode == -signal.SIGKILL
+    assert local_session._launched == []

@@ -1,4 +1,6 @@
-"""Ctrl-C and SIGTERM of a command that starts processes: one stops it, a second one at once.
+"""Signals to a command that starts processes: one stops it, a second one at once.
+
+Ctrl-C, SIGTERM, and SIGHUP, which the end of a terminal sends.
 
 Kafka: none; a JVM runs its shutdown hooks.
 """
@@ -8,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Self
 
-_STOPPING: Final = (signal.SIGINT, signal.SIGTERM)
+_HANGUP: Final = (signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()  # Windows has none
+_STOPPING: Final = (signal.SIGINT, signal.SIGTERM, *_HANGUP)
 _ALARM: Final = (signal.SIGALRM,) if hasattr(signal, "SIGALRM") else ()  # Windows has none
 _AGAIN_S: Final = 0.25
 STOP_S: Final = 8.0
@@ -51,7 +54,8 @@ class StopSignals:
 
     def __enter__(self) -> Self:
         for number in _STOPPING:
-            signal.signal(number, self._receive)
+            if number not in _HANGUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup
+                signal.signal(number, self._receive)
         for number in _ALARM:
             signal.signal(number, self._interrupt)
         return self
@@ -94,7 +98,8 @@ class StopSignals:
 
     def _end(self, line: str, status: int) -> NoReturn:
         try:
-            click.echo(line, err=True)
+            with suppress(OSError, RuntimeError):  # no reader, or interrupted in a line of its own
+                click.echo(line, err=True)
             self._end_now()
         finally:
             os._exit(status)

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 STREAMS: Final = 3
+KILLED_SECONDS: Final = 10.0
+"""How long a killed process is waited for: no wait without a limit, see `jvm.launching.end`."""
 MAX_FIRST_LINE: Final = 127
 """Bytes of a script's first line that every Linux reads."""
 OPTIONS: Final = "-SE"
@@ -80,7 +83,8 @@ class ForkServer:
         """End the server; what it has forked ends with Spark."""
         assert self._process.stdin is not None
         self._process.kill()  # it has nothing to finish, and may still import
-        self._process.wait()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(KILLED_SECONDS)
         self._process.stdin.close()
         shutil.rmtree(self._directory, ignore_errors=True)
 

@@ -12,7 +12,7 @@ import struct
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import OttlaError
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ottla.spark.jvm.options import JavaOptions
 
 START_SECONDS = 60.0
+KILLED_SECONDS = 10.0
 OPENED_PACKAGES = (
     "java.lang",
     "java.lang.invoke",
@@ -187,17 +188,18 @@ def connect(launched: Launch) -> tuple[int, str]:
 
 
 def end(launched: Launch, *, timeout: float) -> None:
-    """End the JVM: by closing its input, then by force after the timeout."""
+    """End the JVM: by closing its input, then by force after the timeout.
+
+    Each wait has a limit: one without holds a lock, which a signal's handler would wait for.
+    """
     process = launched.process
     if process.stdin is not None:
         process.stdin.close()
-    if timeout <= 0:
-        process.kill()
-    try:
-        process.wait(timeout or None)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(max(timeout, 0))
+    process.kill()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(KILLED_SECONDS)
     if launched.forks is not None:
         launched.forks.end()
     shutil.rmtree(launched.directory, ignore_errors=True)

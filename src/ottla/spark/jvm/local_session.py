@@ -11,6 +11,7 @@ import shutil
 import signal
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any
@@ -183,15 +184,20 @@ def stop(spark: SparkSession) -> None:
 
 
 def stop_java(*, timeout: float = 5.0) -> None:
-    """End the JVM that `session` started, in any state; with timeout 0 by force."""
+    """End the JVM that `session` started, in any state; with timeout 0 by force.
+
+    A signal or another thread may do so while it ends in good order.
+    """
     while _launched:
-        launched = _launched.pop()
+        launched = _launched[-1]
         if launched.forks is not None:
             os.environ["PYSPARK_PYTHON"] = sys.executable
         if SparkContext._gateway is not None and timeout > 0:  # noqa: SLF001
             SparkContext._gateway.shutdown()  # noqa: SLF001 - PySpark offers no other way
         SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
         end(launched, timeout=timeout)
+        with suppress(ValueError):
+            _launched.remove(launched)
 
 
 def make_class_archives() -> None:
