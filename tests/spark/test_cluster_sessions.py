@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark import SparkContext
 
 from ottla.spark.forking.launcher import JVM
+from ottla.spark.jvm import local_session
 from ottla.spark.jvm.java import Java
-from ottla.spark.jvm.launching import end, java_command, launch
+from ottla.spark.jvm.launching import Launch, end, java_command, launch
 from ottla.spark.jvm.local_session import (
     LOCAL_SETTINGS,
     SETTINGS,
@@ -101,3 +105,27 @@ def test_local_workers_import_the_installed_pyspark(
     end(launched, timeout=60)
     home = None if python is None else tmp_path
     assert printed.read_text().split() == [str(home), str(tmp_path / "conf"), "None"]
+
+
+def test_programs_that_a_driver_starts_have_its_python(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The launcher of its fork server is Spark's only: on other machines there is no such file."""
+    seen: list[str | None] = []
+
+    def made() -> None:
+        seen.append(os.environ.get("PYSPARK_PYTHON"))
+
+    builder: Any = SimpleNamespace(getOrCreate=made)
+    builder.appName = builder.master = builder.config = lambda *_: builder
+    forks: Any = SimpleNamespace(python="launcher")
+    process: Any = None
+    monkeypatch.setattr(local_session, "_launched", [Launch(process, tmp_path, forks)])
+    monkeypatch.setattr(SparkContext, "_gateway", object())
+    monkeypatch.setattr(local_session.SparkSession, "builder", builder)
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        monkeypatch.setenv(name, "python3.13")
+    local_session.session(master="local[2]")
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    local_session.session(master="yarn")
+    assert seen == ["launcher", sys.executable]

@@ -395,3 +395,17 @@ def test_a_path_of_python_may_have_spaces(monkeypatch: pytest.MonkeyPatch, tmp_p
         assert daemon.stdin is not None
         daemon.stdin.close()
     forks.end()
+
+
+def test_an_environment_may_be_larger_than_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process with it starts by itself."""
+    for number in range(12):
+        monkeypatch.setenv(f"LARGE_{number}", "x" * 100_000)
+    forks = process.started()
+    assert forks is not None
+    with start(forks, "-m", DAEMON, "pyspark.worker") as daemon:
+        assert port_of(daemon) > 0
+        assert forks.python not in words(daemon.pid)
+        assert daemon.stdin is not None
+        daemon.stdin.close()
+    forks.end()

@@ -108,6 +108,7 @@ def session(  # noqa: PLR0913 - keyword arguments, each with its default
         java = JavaOptions(memory, log_level, fast_start, temp_dir)
         java = driver_options(java, given, is_local=is_local(master))
         _start_java(java, given, master, class_cache=class_cache)
+    others = executor_python(master, given)
     os.environ["PYSPARK_PYTHON"] = _python(master, given)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName(app_name).master(master)
@@ -118,6 +119,7 @@ def session(  # noqa: PLR0913 - keyword arguments, each with its default
         return builder.getOrCreate()
     finally:
         _restore(on_interrupt)
+        os.environ["PYSPARK_PYTHON"] = others  # the context has read it: programs started from here
         for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"):
             os.environ.pop(name, None)
 
@@ -190,8 +192,6 @@ def stop_java(*, timeout: float = 5.0) -> None:
     """
     while _launched:
         launched = _launched[-1]
-        if launched.forks is not None:
-            os.environ["PYSPARK_PYTHON"] = sys.executable
         if SparkContext._gateway is not None and timeout > 0:  # noqa: SLF001
             SparkContext._gateway.shutdown()  # noqa: SLF001 - PySpark offers no other way
         SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
