@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import click
 import pytest
@@ -16,6 +16,7 @@ from ottla.cli.commands import streams as command
 from ottla.cli.commands.quickstart import run_quickstart
 from ottla.cli.options.stop_signals import StopSignals
 from ottla.errors import OttlaError
+from ottla.quickstart import job
 from ottla.quickstart import run as quickstart
 
 if TYPE_CHECKING:
@@ -159,3 +160,31 @@ def test_a_quickstart_that_a_signal_has_stopped(
         run_quickstart(with_spark=False)
     assert ended.value.code == 128 + number
     assert capsys.readouterr().err == "\nstopped; nothing is left running\n"
+
+
+def test_a_process_that_starts_when_a_signal_comes_is_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An interrupt within its start would leave it, and its JVM, to themselves."""
+    steps: list[str] = []
+
+    class Starting:
+        """A job."""
+
+        def __init__(self, *_: Any, **__: Any) -> None:
+            if not steps:
+                signal.raise_signal(signal.SIGINT)
+            steps.append("started")
+
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            steps.append("ended")
+
+    monkeypatch.setattr(job, "Job", Starting)
+    monkeypatch.setattr(quickstart, "SPARK_NEEDS", ())
+    with pytest.raises(SystemExit) as ended:
+        run_quickstart()
+    assert ended.value.code == 128 + signal.SIGINT
+    assert steps == ["started", "started", "ended", "ended"]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from ottla.spark.forking.launcher import JVM
 from ottla.spark.jvm import local_session
@@ -122,7 +123,7 @@ def test_programs_that_a_driver_starts_have_its_python(
     process: Any = None
     monkeypatch.setattr(local_session, "_launched", [Launch(process, tmp_path, forks)])
     monkeypatch.setattr(SparkContext, "_gateway", object())
-    monkeypatch.setattr(local_session.SparkSession, "builder", builder)
+    monkeypatch.setattr(SparkSession, "builder", builder)
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         monkeypatch.setenv(name, "python3.13")
     local_session.session(master="local[2]")

@@ -69,7 +69,7 @@ def _run(
         directory = _data_directory(options.data_dir)
         if directory.is_temporary:  # the node also does this, in case this process is killed
             cleanup.callback(shutil.rmtree, directory.path, ignore_errors=True)
-    jobs = _start_jobs(screen, spark) if with_spark else []
+        jobs = _start_jobs(screen, spark) if with_spark else []
     node = cleanup.enter_context(start_node(directory))
     for job in jobs:
         cleanup.callback(job.kill)  # before the node that it uses stops

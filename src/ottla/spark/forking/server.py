@@ -97,9 +97,10 @@ def main(listener_number: int) -> None:
             request = forked(listener)
     if request is None:
         shutil.rmtree(directory, ignore_errors=True)
-    elif request.is_taken():
-        for number, handler in {**before, signal.SIGCHLD: signal.SIG_DFL}.items():
-            signal.signal(number, handler)
+        return
+    for number, handler in {**before, signal.SIGCHLD: signal.SIG_DFL}.items():
+        signal.signal(number, handler)
+    if request.is_taken():
         run(request)
 
 
