@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -15,10 +16,12 @@ from ottla.streams import (
     AutoOffsetReset,
     Consumed,
     Serdes,
+    Streams,
     StreamsBuilder,
     StreamsConfig,
     StreamsException,
     TopologyException,
+    application,
 )
 from ottla.streams.checkpoints import check_topology
 from ottla.streams.offset_reset import STARTS_FILE, Start, check_options, starting_offsets
@@ -28,6 +31,7 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
+    from typing import Self
 
     from ottla.clients.admin.blocking import Admin
     from ottla.streams.stages import StagePlan
@@ -62,6 +66,31 @@ class Offsets:
         assert group == "app"
         found = self.committed
         return {one: OffsetAndMetadata(found[one]) if one in found else None for one in places}
+
+
+class Deleting(Offsets):
+    """A cluster whose topic `in-gone` is deleted once it is listed."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def describe_cluster(self) -> Any:
+        """Return the cluster."""
+        return SimpleNamespace(cluster_id="cluster")
+
+    def list_topics(self, *, include_internal: bool) -> list[Any]:
+        """Return the topics."""
+        assert not include_internal
+        return [SimpleNamespace(name=name) for name in ("in-a", "in-gone", "out")]
+
+    def describe_topics(self, names: Iterable[str]) -> dict[str, Any]:
+        """Return two partitions of each."""
+        gone = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        found = SimpleNamespace(partitions=[0, 1])
+        return {name: gone if name == "in-gone" else found for name in names}
 
 
 def plan(**policies: AutoOffsetReset | None) -> StagePlan:
@@ -177,6 +206,9 @@ def test_the_topics_of_a_pattern_have_its_start(tmp_path: Path) -> None:
         made.spread(dict.fromkeys(topics, 2))
         return made
 
+    unmatched = of_pattern()
+    with pytest.raises(StreamsException, match=r"Timestamp is for all topics, but in-\.\* have"):
+        check_options(unmatched, {"startingTimestamp": "1"})
     first = {"in-a": {"0": 10, "1": 10}}
     assert option(of_pattern("in-a"), tmp_path) == first
     both = {"in-a": {"0": 20, "1": 20}, "in-b": {"0": 20, "1": 20}}
@@ -188,3 +220,17 @@ def test_the_topics_of_a_pattern_have_its_start(tmp_path: Path) -> None:
     assert found == {**first, "in-b": {"0": -2, "1": -2}}
     with pytest.raises(StreamsException, match="startingOffsets is for all topics, but in-a have"):
         option(of_pattern("in-a"), tmp_path, startingOffsets='{"in-a": {"0": 1, "1": 2}}')
+
+
+def test_a_topic_of_a_pattern_may_be_deleted_while_the_application_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It is as if it had not been listed."""
+    builder = StreamsBuilder(StreamsConfig("app", Serdes.string(), Serdes.string()))
+    consumed = Consumed(offset_reset_policy=LATEST)
+    builder.stream(re.compile("in-.*"), consumed=consumed).to("out")
+    topology = builder.build()
+    monkeypatch.setattr(application, "Admin", lambda **_: Deleting())
+    streams = Streams(topology, bootstrap_servers="", checkpoint=tmp_path)
+    found = streams._prepare_topics(plan_stages(topology), Checkpoint(str(tmp_path)))
+    assert json.loads(found) == {"in-a": {"0": 10, "1": 10}}

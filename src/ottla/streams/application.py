@@ -379,7 +379,6 @@ class Streams:
             check_cluster(checkpoint, admin.describe_cluster().cluster_id)
             if self.topology.patterns():
                 plan.match(one.name for one in admin.list_topics(include_internal=False))
-                plan.check_has_topics()
             described = dict.fromkeys([*needed, *plan.source_topics(), *sinks])
             found = admin.describe_topics([*described])
             counts = {
@@ -393,6 +392,9 @@ class Streams:
                     f"the application's source topics are missing: {missing}; create them: "
                     "ottla topics --create --topic NAME --partitions N"
                 )
+            if self.topology.patterns():
+                plan.match(counts)  # a listed one may be deleted by now
+                plan.check_has_topics()
             plan.spread(counts, noted_tasks(checkpoint))
             check_tasks(checkpoint, plan)
             for name, real in plan.real_topics.items():

@@ -54,8 +54,16 @@ def starting_offsets(plan: StagePlan, admin: Admin, start: Start) -> str:
 
 
 def check_options(plan: StagePlan, options: Mapping[str, str]) -> None:
-    """Raise StreamsException where options for all topics would hide those of a source."""
-    explicit = [topic for topic, policy in policies(plan).items() if policy != EARLIEST]
+    """Raise StreamsException where options for all topics would hide those of a source.
+
+    It may be that of a pattern, whose topics are not known yet.
+    """
+    explicit = [
+        name
+        for source in plan.topology.sources()
+        if not source.is_global and source.offset_reset_policy not in (None, EARLIEST)
+        for name in source.topics or [source.topics_text]
+    ]
     given = {name.lower() for name in options}
     for name in _OTHER_STARTS:
         if explicit and name.lower() in given:
