@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -188,3 +189,21 @@ def test_a_process_that_starts_when_a_signal_comes_is_ended(
         run_quickstart()
     assert ended.value.code == 128 + signal.SIGINT
     assert steps == ["started", "started", "ended", "ended"]
+
+
+def test_a_quickstart_that_is_stopped_while_it_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That takes a moment, in which Ctrl-C has the same status as later."""
+
+    class Importing:
+        """Finds no module."""
+
+        def find_spec(self, name: str, *_: object) -> None:
+            """Be interrupted."""
+            if name == quickstart.__name__:
+                signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.delitem(sys.modules, quickstart.__name__)
+    monkeypatch.setattr(sys, "meta_path", [Importing(), *sys.meta_path])
+    with pytest.raises(SystemExit) as ended:
+        run_quickstart()
+    assert ended.value.code == 128 + signal.SIGINT

@@ -56,12 +56,13 @@ def run_quickstart(
     The node ends when this process does, and deletes its own files.
     """
     from ottla.errors import OttlaError
-    from ottla.quickstart.run import QuickstartOptions, run
 
     spark = ExitStack()
     signals = StopSignals(spark.close, is_endless=False)
     try:
         with signals, spark:
+            from ottla.quickstart.run import QuickstartOptions, run
+
             run(QuickstartOptions(data_dir, picture, with_spark), signals, spark)
     except (KeyboardInterrupt, OttlaError, OSError) as error:
         if signals.is_stopping or isinstance(error, KeyboardInterrupt):
