@@ -23,6 +23,7 @@ pytest.importorskip("pyspark")
 from ottla.spark.forking import process, server
 from ottla.spark.forking.launcher import ADDRESS
 from ottla.spark.processes import DAEMON
+from tests.waits import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -409,3 +410,26 @@ def test_an_environment_may_be_larger_than_a_request(monkeypatch: pytest.MonkeyP
         assert daemon.stdin is not None
         daemon.stdin.close()
     forks.end()
+
+
+def test_its_files_do_not_grow_old(tmp_path: Path) -> None:
+    """Systems delete temporary files of some days; a streaming query lasts longer."""
+    program = "from ottla.spark.forking import server; import sys; server.PRELOADED = ()\n"
+    program += "server.TOUCH_SECONDS = 0.05; server.main(int(sys.argv[1]))"
+    script = tmp_path / "python"
+    script.touch()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        number = str(listener.fileno())
+        with subprocess.Popen(
+            [sys.executable, "-c", program, number],
+            stdin=subprocess.PIPE,
+            pass_fds=[listener.fileno()],
+        ) as child:
+            for _ in range(3):
+                for one in (script, tmp_path):
+                    os.utime(one, (0, 0))
+                wait_for(lambda: min(script.stat().st_mtime, tmp_path.stat().st_mtime) > 0)
+            assert child.stdin is not None
+            child.stdin.close()
+    assert not tmp_path.exists()

@@ -54,6 +54,8 @@ IGNORED: Final = (signal.SIGHUP, signal.SIGTERM)
 """What ends a group of processes, among which the driver is: it ends with that."""
 MAX_REQUEST_BYTES: Final = 1 << 20
 REQUEST_SECONDS: Final = 5.0
+TOUCH_SECONDS: Final = 3600.0
+"""How often the files get a new time: a session may last longer than the system keeps old ones."""
 _STREAMS: Final = 3
 DAEMON: Final = f"{PREFIX}daemon"
 
@@ -93,7 +95,7 @@ def main(listener_number: int) -> None:
     with socket.socket(fileno=listener_number) as listener:
         directory = Path(listener.getsockname()).parent
         preload()
-        while request is None and _waits_for_request(listener):
+        while request is None and _waits_for_request(listener, directory):
             request = forked(listener)
     if request is None:
         shutil.rmtree(directory, ignore_errors=True)
@@ -116,9 +118,14 @@ def preload() -> None:
     gc.freeze()
 
 
-def _waits_for_request(listener: socket.socket) -> bool:
+def _waits_for_request(listener: socket.socket, directory: Path) -> bool:
     """Whether a request has come before the end of the standard input."""
-    ready, _, _ = select.select([0, listener.fileno()], [], [])
+    ready: list[int] = []
+    while not ready:
+        with suppress(OSError):
+            for path in (directory, *directory.iterdir()):
+                os.utime(path)
+        ready, _, _ = select.select([0, listener.fileno()], [], [], TOUCH_SECONDS)
     return 0 not in ready
 
 
