@@ -10,6 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from click.testing import CliRunner, Result
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from ottla.cli.commands.streams import streams
@@ -292,6 +293,22 @@ def test_settings_that_spark_refuses_are_reported_while_the_brokers_are_away(
     assert found.exit_code == 1
     assert found.output.endswith("Error: [INVALID_CONF_VALUE] The value 'abc' is invalid.\n")
     assert steps == ["start", "open"]
+
+
+def test_a_context_that_does_not_start_is_told_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java's error, without Java's stack trace: YARN refuses an application like this."""
+
+    def refuse(_: Streams) -> NoReturn:
+        called = "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext."
+        raise Py4JError(f"{called}\n: org.apache.spark.SparkException: no space\n\tat java")
+
+    monkeypatch.setattr(Streams, "process_available", refuse)
+    found = run(tmp_path, "--once")
+    assert found.exit_code == 1
+    assert found.output.endswith("Error: org.apache.spark.SparkException: no space\n")
+    assert "Traceback" not in found.output
 
 
 def test_the_cluster_is_given_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

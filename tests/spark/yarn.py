@@ -29,6 +29,9 @@ ADDRESSES = (
 )
 
 
+DISKS = "yarn.nodemanager.disk-health-checker"
+
+
 class Yarn:
     """The settings of a cluster, and what its containers write."""
 
@@ -57,7 +60,9 @@ class Yarn:
                 "yarn.nodemanager.resource.memory-mb": 6144,
                 "yarn.nodemanager.resource.cpu-vcores": 4,
                 "yarn.nodemanager.vmem-check-enabled": "false",
-                "yarn.nodemanager.disk-health-checker.enable": "false",
+                f"{DISKS}.enable": "false",
+                # Hadoop uses no disk that is filled to 90 %, however much is free
+                f"{DISKS}.max-disk-utilization-per-disk-percentage": 100,
                 "yarn.scheduler.minimum-allocation-mb": 128,
             },
         )

@@ -88,10 +88,11 @@ def _trace(error: BaseException) -> str:
 
 
 def query_errors() -> tuple[type[Exception], ...]:
-    """Return the errors of a query besides our own: Spark's, and those of files and connections."""
+    """Return the errors of a query besides our own: Spark's, Java's, of files and connections."""
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    return (PySparkException, OSError)
+    return (PySparkException, Py4JError, OSError)
 
 
 def reason(error: BaseException) -> str:
