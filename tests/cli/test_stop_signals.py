@@ -30,6 +30,7 @@ def _handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(logging, "disable", lambda: None)
     numbers = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
     before = {number: signal.getsignal(number) for number in numbers}
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may run under nohup
     yield
     for number, handler in before.items():
         signal.signal(number, handler)

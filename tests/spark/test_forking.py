@@ -325,16 +325,17 @@ def test_a_fork_has_the_variables_and_the_import_path_of_a_process(
     (tmp_path / "a" / "pyspark_shown.py").write_text(WORKER)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(os.environb, b"my.name", b"\xe9\xff")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["a", os.environ["PYTHONPATH"]]))
+    given = os.environ.get("PYTHONPATH", str(tmp_path / "d"))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["a", given]))
     found = []
     forks = process.started()
     assert forks is not None
     for python in (forks.python, sys.executable):
         path = os.pathsep.join(["b", os.environ["PYTHONPATH"], str(tmp_path / "c")])
-        given = {"PYTHON_WORKER_FACTORY_SECRET": "s", "PYTHONPATH": path}
+        variables = {"PYTHON_WORKER_FACTORY_SECRET": "s", "PYTHONPATH": path}
         with subprocess.Popen(
             [python, "-m", DAEMON, "pyspark_shown"],
-            env=environment(forks, **given),
+            env=environment(forks, **variables),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         ) as daemon:
