@@ -21,9 +21,8 @@ from ottla.spark.jvm.local_session import (
     SETTINGS,
     defaults,
     executor_python,
-    is_local,
 )
-from ottla.spark.jvm.options import JavaOptions
+from ottla.spark.jvm.options import JavaOptions, is_local
 from ottla.spark.jvm.submission import PYTHON
 from ottla.spark.jvm.submit_arguments import submit_arguments
 

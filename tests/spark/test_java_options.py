@@ -36,9 +36,9 @@ def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def others(config: Mapping[str, str], *, is_local: bool = True) -> tuple[str, ...]:
+def others(config: Mapping[str, str], master: str = "local[2]") -> tuple[str, ...]:
     """Return the options besides memory and logs."""
-    return driver_options(OPTIONS, config, is_local=is_local).others
+    return driver_options(OPTIONS, config, master).others
 
 
 def test_settings_of_a_driver_are_followed() -> None:
@@ -47,15 +47,15 @@ def test_settings_of_a_driver_are_followed() -> None:
         "spark.driver.memory": "3g",
         "spark.driver.extraJavaOptions": "-Da='b c' -XX:+UseStringDeduplication",
     }
-    found = driver_options(OPTIONS, config, is_local=False)
+    found = driver_options(OPTIONS, config, "yarn")
     assert (found.memory, found.others) == ("3g", ("-Da=b c", "-XX:+UseStringDeduplication"))
-    assert driver_options(OPTIONS, {}, is_local=False).memory == "1g"
+    assert driver_options(OPTIONS, {}, "yarn").memory == "1g"
 
 
 def test_a_local_session_has_the_parallel_collector() -> None:
     """The driver of a cluster runs no tasks: Java chooses."""
     assert others({}) == (PARALLEL_COLLECTOR,)
-    assert others({}, is_local=False) == ()
+    assert others({}, "yarn") == ()
     assert others({"spark.driver.extraJavaOptions": "-Da=b"}) == (PARALLEL_COLLECTOR, "-Da=b")
 
 
@@ -76,13 +76,13 @@ def test_a_file_of_options_may_name_a_collector(monkeypatch: pytest.MonkeyPatch)
 def test_an_open_quote_is_an_error_of_one_line() -> None:
     """A command shows errors of this project in one line, others with their stack trace."""
     with pytest.raises(OttlaError, match=r"spark\.driver\.extraJavaOptions: No closing quotation"):
-        driver_options(OPTIONS, {"spark.driver.extraJavaOptions": '"-Da=b'}, is_local=True)
+        driver_options(OPTIONS, {"spark.driver.extraJavaOptions": '"-Da=b'}, "local[2]")
 
 
 @pytest.mark.parametrize("option", ["-XX:VMOptionsFile=options", "-XX:Flags=options"])
 def test_a_file_of_options_may_name_the_collector(option: str) -> None:
     """Java does not start with two collectors."""
-    given = driver_options(OPTIONS, {"spark.driver.extraJavaOptions": option}, is_local=True)
+    given = driver_options(OPTIONS, {"spark.driver.extraJavaOptions": option}, "local[2]")
     assert given.others == (option,)
 
 

@@ -16,7 +16,7 @@ from ottla.streams.errors import StreamsException
 from ottla.streams.records import VersionedRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from ottla.streams.settings import StoreSpec
     from ottla.types import TopicPartition
@@ -65,10 +65,8 @@ class KeyQuery:
 
 
 @dataclass(frozen=True)
-class TimestampedKeyQuery:
+class TimestampedKeyQuery(KeyQuery):
     """The value of a key in a key-value store, with its timestamp, as tables have it."""
-
-    key: Any
 
     def answer(self, store: Any, spec: StoreSpec) -> Any:
         """Return the value and its timestamp, None without one."""
@@ -87,26 +85,22 @@ class RangeQuery:
     def answer(self, store: Any, spec: StoreSpec) -> list[tuple[Any, Any]]:
         """Return keys and values, by the bytes of the keys."""
         _require(spec.kind == "key-value")
-        return [(key, _plain(value, spec)) for key, value in _range(store, self)]
+        return [(key, _plain(value, spec)) for key, value in self.entries(store)]
+
+    def entries(self, store: Any) -> Iterator[tuple[Any, Any]]:
+        """Yield what the store has between the keys."""
+        method = store.reverse_range if self.is_descending else store.range
+        yield from method(self.first, self.last)
 
 
 @dataclass(frozen=True)
-class TimestampedRangeQuery:
+class TimestampedRangeQuery(RangeQuery):
     """What `RangeQuery` does, with the timestamps of the values, as tables have them."""
-
-    first: Any = None
-    last: Any = None
-    is_descending: bool = False
 
     def answer(self, store: Any, spec: StoreSpec) -> list[tuple[Any, Any]]:
         """Return keys and values with timestamps, by the bytes of the keys."""
         _require(spec.kind == "key-value" and spec.has_timestamps)
-        return list(_range(store, self))
-
-
-def _range(store: Any, query: RangeQuery | TimestampedRangeQuery) -> Any:
-    method = store.reverse_range if query.is_descending else store.range
-    return method(query.first, query.last)
+        return list(self.entries(store))
 
 
 @dataclass(frozen=True)

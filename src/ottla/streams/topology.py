@@ -307,7 +307,7 @@ class Topology:
             raise TopologyException(text)
 
     def _numbered(self, groups: _Groups) -> list[SubTopology]:
-        sources = sorted(n.name for n in self.nodes.values() if isinstance(n, SourceNode))
+        sources = sorted(one.name for one in self.sources())
         others = sorted(self.nodes.keys() - set(sources))
         found: dict[str, SubTopology] = {}
         for name in (*sources, *others):

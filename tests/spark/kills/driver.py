@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from ottla.spark import session
-from ottla.spark.jvm.local_session import is_local
+from ottla.spark.jvm.options import is_local
 
 if TYPE_CHECKING:
     import random

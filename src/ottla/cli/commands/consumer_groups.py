@@ -28,8 +28,8 @@ from ottla.cli.options.joptsimple import LONG, ToolCommand, refuse_both
 from ottla.cli.options.json_output import json_option, print_json, refuse_json_unless, wants_json
 from ottla.cli.options.regex_check import re2_problem
 from ottla.cli.output.java_names import java_text
-from ottla.cli.output.next_steps import failure_text
-from ottla.errors import ConfigError, KafkaError
+from ottla.cli.output.next_steps import group_failure_text
+from ottla.errors import KafkaError
 
 if TYPE_CHECKING:
     from ottla.clients.blocking import Admin
@@ -133,8 +133,7 @@ def consumer_groups(**options: Any) -> None:
             _run(admin, actions[0], flags, options)
     except (GroupCommandError, KafkaError, SettingsFileError) as error:
         words = "Executing consumer group command failed due to"
-        reason = str(error) if isinstance(error, ConfigError) else failure_text(error)
-        click.echo(f"\nError: {words} {reason}")
+        click.echo(f"\nError: {words} {group_failure_text(error)}")
 
 
 def _run(admin: Admin, action: str, flags: GroupFlags, options: dict[str, Any]) -> None:

@@ -38,8 +38,8 @@ from ottla.cli.options.connection import SettingsFileError, open_admin
 from ottla.cli.options.flags import server_options
 from ottla.cli.options.joptsimple import LONG, ToolCommand, refuse_both
 from ottla.cli.output.java_names import java_text
-from ottla.cli.output.next_steps import failure_text
-from ottla.errors import ConfigError, ErrorCode, KafkaError
+from ottla.cli.output.next_steps import group_failure_text
+from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from ottla.clients.admin.streams_groups import StreamsGroupDescription
@@ -125,8 +125,7 @@ def streams_groups(**options: Any) -> None:
             _run(admin, actions[0], options)
     except (GroupCommandError, KafkaError, SettingsFileError) as error:
         words = "Executing streams group command failed due to"
-        reason = str(error) if isinstance(error, ConfigError) else failure_text(error)
-        click.echo(f"\nError: {words} {reason}")
+        click.echo(f"\nError: {words} {group_failure_text(error)}")
         raise SystemExit(1) from error
 
 

@@ -70,7 +70,7 @@ def check_java(master: str, config: Mapping[str, str]) -> None:
 
     options = JavaOptions("1g", "ERROR", fast_start=False, temp_dir=None)
     try:
-        driver_options(options, config, is_local=master.startswith("local"))
+        driver_options(options, config, master)
     except OttlaError as error:
         raise click.UsageError(f"--conf: {error}") from error
 

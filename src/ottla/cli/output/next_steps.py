@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.cli.output.java_names import java_text
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ConfigError, ErrorCode, KafkaError
 
 _LOG: Final = "The broker's log has the reason."
 _TOPICS: Final = "ottla topics --describe"
@@ -40,6 +40,11 @@ _STEPS: Final = {
 def failure_text(error: Exception) -> str:
     """Return an error as Kafka's tools print it, then the next step in the same line."""
     return with_next_step(java_text(error), error)
+
+
+def group_failure_text(error: Exception) -> str:
+    """Return an error as Kafka's tools of groups print it: that of a setting without its class."""
+    return str(error) if isinstance(error, ConfigError) else failure_text(error)
 
 
 def with_next_step(text: str, error: Exception) -> str:

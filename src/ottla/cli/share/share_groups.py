@@ -18,9 +18,9 @@ from ottla.cli.options.connection import SettingsFileError, open_admin
 from ottla.cli.options.flags import require, server_options
 from ottla.cli.options.joptsimple import LONG, ToolCommand, refuse_both
 from ottla.cli.output.java_names import java_text
-from ottla.cli.output.next_steps import failure_text
+from ottla.cli.output.next_steps import group_failure_text
 from ottla.cli.share.tables import print_members, print_offsets, print_states
-from ottla.errors import ConfigError, ErrorCode, KafkaError
+from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from ottla.clients.admin.groups import GroupDescription
@@ -88,7 +88,7 @@ def share_groups(**options: Any) -> None:
         ) as admin:
             _RUN[actions[0]](admin, options)
     except (GroupCommandError, KafkaError, SettingsFileError) as error:
-        reason = str(error) if isinstance(error, ConfigError) else failure_text(error)
+        reason = group_failure_text(error)
         print_problem(f"Executing share group command failed due to {reason}")  # status 0, as Kafka
 
 

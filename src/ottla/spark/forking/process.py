@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 STREAMS: Final = 3
 KILLED_SECONDS: Final = 10.0
-"""How long a killed process is waited for: no wait without a limit, see `jvm.launching.end`."""
+"""How long a killed process is waited for."""
 MAX_FIRST_LINE: Final = 127
 """Bytes of a script's first line that every Linux reads."""
 OPTIONS: Final = "-SE"
@@ -82,11 +82,19 @@ class ForkServer:
     def end(self) -> None:
         """End the server; what it has forked ends with Spark."""
         assert self._process.stdin is not None
-        self._process.kill()  # it has nothing to finish, and may still import
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(KILLED_SECONDS)
+        kill(self._process)  # it has nothing to finish, and may still import
         self._process.stdin.close()
         shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process and wait for its end.
+
+    The wait has a limit: one without holds a lock, which a signal's handler would wait for.
+    """
+    process.kill()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(KILLED_SECONDS)
 
 
 def _python(script: Path) -> str:

@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ottla.spark.forking.launcher import NUMBER_SIZE, PREFIX, TAKEN, TEXT, environment
+from ottla.spark.processes import DAEMON
 
 PRELOADED: Final = (
-    "pyspark.daemon",
+    DAEMON,
     "pyspark.worker",
     "pyspark.sql.worker.lookup_data_sources",
     "pyspark.sql.worker.create_data_source",
@@ -57,7 +58,6 @@ REQUEST_SECONDS: Final = 5.0
 TOUCH_SECONDS: Final = 3600.0
 """How often the files get a new time: a session may last longer than the system keeps old ones."""
 _STREAMS: Final = 3
-DAEMON: Final = f"{PREFIX}daemon"
 
 
 class Request(NamedTuple):

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ottla.spark.jvm.options import JavaOptions
 
 START_SECONDS = 60.0
-KILLED_SECONDS = 10.0
 OPENED_PACKAGES = (
     "java.lang",
     "java.lang.invoke",
@@ -190,16 +189,14 @@ def connect(launched: Launch) -> tuple[int, str]:
 def end(launched: Launch, *, timeout: float) -> None:
     """End the JVM: by closing its input, then by force after the timeout.
 
-    Each wait has a limit: one without holds a lock, which a signal's handler would wait for.
+    Each wait has a limit, as in `fork_server.kill`.
     """
     process = launched.process
     if process.stdin is not None:
         process.stdin.close()
     with suppress(subprocess.TimeoutExpired):
         process.wait(max(timeout, 0))
-    process.kill()
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(KILLED_SECONDS)
+    fork_server.kill(process)
     if launched.forks is not None:
         launched.forks.end()
     shutil.rmtree(launched.directory, ignore_errors=True)

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from ottla.spark.jvm.class_archive import ClassArchive
 from ottla.spark.jvm.java import find_java
 from ottla.spark.jvm.launching import Launch, connect, end, java_command, launch
-from ottla.spark.jvm.options import JavaOptions, driver_options
+from ottla.spark.jvm.options import JavaOptions, driver_options, is_local
 from ottla.spark.jvm.submission import PYTHON
 from ottla.spark.jvm.submit_arguments import submit_arguments
 from ottla.spark.source import OttlaDataSource
@@ -106,7 +106,7 @@ def session(  # noqa: PLR0913 - keyword arguments, each with its default
         given.setdefault("spark.local.dir", str(temp_dir))
     if not _is_running():
         java = JavaOptions(memory, log_level, fast_start, temp_dir)
-        java = driver_options(java, given, is_local=is_local(master))
+        java = driver_options(java, given, master)
         _start_java(java, given, master, class_cache=class_cache)
     others = executor_python(master, given)
     os.environ["PYSPARK_PYTHON"] = _python(master, given)
@@ -129,11 +129,6 @@ def _restore(on_interrupt: Any) -> None:
     is_own = on_interrupt not in (None, signal.default_int_handler)
     if is_own and current_thread() is main_thread():
         signal.signal(signal.SIGINT, on_interrupt)
-
-
-def is_local(master: str) -> bool:
-    """Whether a master's executors are threads of the driver."""
-    return master == "local" or master.startswith("local[")
 
 
 def defaults(master: str) -> Mapping[str, str]:

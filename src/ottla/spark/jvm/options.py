@@ -35,9 +35,12 @@ class JavaOptions(NamedTuple):
     others: tuple[str, ...] = ()
 
 
-def driver_options(
-    options: JavaOptions, config: Mapping[str, str], *, is_local: bool
-) -> JavaOptions:
+def is_local(master: str) -> bool:
+    """Whether a master's executors are threads of the driver."""
+    return master == "local" or master.startswith("local[")
+
+
+def driver_options(options: JavaOptions, config: Mapping[str, str], master: str) -> JavaOptions:
     """Return the options with those of Spark's settings; OttlaError for what Java cannot read.
 
     A local session, whose JVM is driver and executor in one, has the parallel collector unless the
@@ -48,7 +51,7 @@ def driver_options(
         given = shlex.split(config.get(DRIVER_OPTIONS, ""))
     except ValueError as error:
         raise OttlaError(f"{DRIVER_OPTIONS}: {error}") from error
-    collector = [PARALLEL_COLLECTOR] if is_local and not _names_collector(given) else []
+    collector = [PARALLEL_COLLECTOR] if is_local(master) and not _names_collector(given) else []
     memory = config.get(MEMORY, options.memory)
     if not _SIZE.fullmatch(memory):
         raise OttlaError(f"{MEMORY} is a size like 512m or 2g, not {memory!r}")

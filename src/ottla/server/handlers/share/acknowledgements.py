@@ -32,7 +32,7 @@ def check_member(group_id: str | None, member_id: str | None) -> tuple[str, str]
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid group id in the request.")
     if not is_member_id(member_id):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
-    return group_id, member_id or ""
+    return group_id, member_id
 
 
 def partition_error(ctx: Context, one: TopicIdPartition) -> ErrorCode | None:

@@ -6,7 +6,7 @@ coordinator.group.share.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeGuard
 
 from ottla.coordinator.group.context import RequestContext
 from ottla.coordinator.group.share.describe import undescribed
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 _MAX_MEMBER_ID: Final = 36
 
 
-def is_member_id(text: str | None) -> bool:
+def is_member_id(text: str | None) -> TypeGuard[str]:
     """Whether a client may have made a text as the id of its member: at most a UUID's length."""
-    return bool(text) and len(text or "") <= _MAX_MEMBER_ID
+    return text is not None and 0 < len(text) <= _MAX_MEMBER_ID
 
 
 def is_enabled(ctx: Context) -> bool:
