@@ -62,6 +62,19 @@ class TaskProducer(NamedTuple):
     is_two_phase: bool = False
 
 
+class Mark(NamedTuple):
+    """A transactional id whose next epoch says that tasks that begin from then on are too late.
+
+    A task looks at it once it has its own producer and before it writes, so that whoever ends a
+    batch, and then aborts what is open or initialized, leaves nothing that begins after it.
+    """
+
+    transactional_id: str
+    producer_id: int = -1
+    producer_epoch: int = -1
+    """-1 while the id has never had a producer."""
+
+
 class Committed(NamedTuple):
     """A group's offset in one partition."""
 
@@ -179,31 +192,52 @@ class Coordination:
         request = DescribeTransactionsRequest(transactional_ids=[name])
         self._request(coordinator, request, _completion_code)
 
-    def is_known(self, transactional_id: str) -> bool:
-        """Whether an id has a producer."""
+    def current(self, transactional_id: str) -> Mark:
+        """Return the producer id and epoch that an id has."""
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
         coordinator = self._found(TRANSACTION, transactional_id)
-        answer = self._request(coordinator, request, _code_unless_unknown)
-        return not answer.transaction_states[0].error_code
+        found = self._request(coordinator, request, _code_unless_unknown).transaction_states[0]
+        if found.error_code:
+            return Mark(transactional_id)
+        return Mark(transactional_id, found.producer_id, found.producer_epoch)
 
-    def open_transactions(self, prefix: str) -> list[str]:
-        """Return the ids with this prefix whose transaction is open, of all brokers."""
-        request = ListTransactionsRequest(state_filters=["Ongoing"], producer_id_filters=[])
-        found = []
-        for node_id in list(self._client.metadata.brokers):
-            answer = self._request_of_node(node_id, request)
-            found += [one.transactional_id for one in answer.transaction_states]
-        return sorted(name for name in found if name.startswith(prefix))
+    def advance(self, transactional_id: str) -> Mark:
+        """Give an id its next epoch."""
+        producer = self.init_producer(transactional_id, NEVER_BEGUN_MS)
+        return Mark(transactional_id, *producer[:2])
 
-    def abort_open(self, prefix: str) -> int:
+    def open_transactions(self, prefix: str, *, initialized: str | None = None) -> list[str]:
+        """Return the ids with this prefix whose transaction is open, of all brokers.
+
+        Those that start with `initialized`, too, if they have a producer that has written nothing.
+        """
+        prefixes = {"Ongoing": prefix} | ({} if initialized is None else {"Empty": initialized})
+        request = ListTransactionsRequest(state_filters=list(prefixes), producer_id_filters=[])
+        return sorted(
+            one.transactional_id
+            for node_id in list(self._client.metadata.brokers)
+            for one in self._request_of_node(node_id, request).transaction_states
+            if one.transactional_id.startswith(prefixes[one.transaction_state])
+        )
+
+    def abort_open(self, prefix: str, *, initialized: str | None = None) -> int:
         """Abort the open transactions with this prefix: the next epoch of an id ends its own.
 
-        Returns how many there were.
+        With `initialized` producers with that prefix are fenced before they write. Returns how many
+        there were.
         """
-        names = self.open_transactions(prefix)
-        for name in names:
-            self.init_producer(name, NEVER_BEGUN_MS)
+        names = self.open_transactions(prefix, initialized=initialized)
+        calls = [self._advance_call(name) for name in names]
+        self._send_ahead(calls)
+        for call in calls:
+            self._answer(call)
         return len(names)
+
+    def _advance_call(self, name: str) -> _Call:
+        request = InitProducerIdRequest(
+            transactional_id=name, transaction_timeout_ms=NEVER_BEGUN_MS
+        )
+        return _Call(self._found(TRANSACTION, name), request, _code, None)
 
     # ------------------------------------------------------------ groups
 

@@ -25,7 +25,7 @@ import psutil
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.spark.checkpoint import Checkpoint
-from ottla.spark.coordination import Committed, Coordination, TaskProducer
+from ottla.spark.coordination import Committed, Coordination, Mark, TaskProducer
 from ottla.spark.decision import BatchDecision, IncompleteDecision, Participant, decode, encode
 from ottla.spark.offsets import ids_of
 from ottla.spark.processes import spark_jvm
@@ -42,6 +42,8 @@ log = logging.getLogger("ottla.spark")
 DRIVER_TIMEOUT_MS: Final = 60_000
 """Of the driver's transaction, which is as long as its two requests."""
 FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
+_GENERATIONS: Final = 4
+"""The names are few, since a coordinator keeps each for days."""
 OTHER_DRIVER: Final = "another driver runs this query"
 """What a fenced driver says: tried again it would fence the other one."""
 
@@ -70,8 +72,10 @@ class Plan(NamedTuple):
     driver: TaskProducer
     decided_batch: int
     """The last one; a task of this batch or one before writes nothing."""
+    mark: Mark
+    """Moved with each batch that ends: the tasks of this one are too late from then on."""
     task_prefix: str
-    """Of the transactional ids of this driver's tasks."""
+    """Of the transactional ids of the tasks of this batch."""
 
 
 class ExactlyOnce:
@@ -98,6 +102,17 @@ class ExactlyOnce:
     def _own_prefix(self) -> str:
         return f"{self._task_prefix}{_driver_name()}-"
 
+    @property
+    def _mark_id(self) -> str:
+        return f"{self._own_prefix}mark"
+
+    def _prefix_at(self, mark: Mark) -> str:
+        """Return the prefix of the ids of the tasks that begin at this mark.
+
+        A late task of one of the batches before has another name: it cannot end one of this batch.
+        """
+        return f"{self._own_prefix}{mark.producer_epoch % _GENERATIONS}-"
+
     # ------------------------------------------------------------ before a batch
 
     def begin(self) -> Plan:
@@ -110,9 +125,12 @@ class ExactlyOnce:
         decision = self._checked_decision()
         if decision is not None:
             self._commit_all(decision.batch_id, decision.participants, is_repeated=True)
-        self._abort_open()
+        self._coordination.abort_open(self._task_prefix)
         decided_batch = -1 if decision is None else decision.batch_id
-        return Plan(self._group_id, driver, decided_batch, self._own_prefix)
+        mark = self._coordination.current(self._mark_id)
+        if mark.producer_id < 0:
+            mark = self._coordination.advance(self._mark_id)
+        return Plan(self._group_id, driver, decided_batch, mark, self._prefix_at(mark))
 
     def _checked_decision(self, *, is_stable: bool = True) -> BatchDecision | None:
         """Return the last decision; KafkaError if it is another query's, or missing."""
@@ -144,10 +162,6 @@ class ExactlyOnce:
             "be written twice",
         )
 
-    def _abort_open(self) -> None:
-        """Abort what attempts left that are lost."""
-        self._coordination.abort_open(self._task_prefix)
-
     # ------------------------------------------------------------ after a batch
 
     def commit(self, plan: Plan, batch_id: int, participants: Collection[Participant]) -> None:
@@ -162,7 +176,9 @@ class ExactlyOnce:
                 raise fenced(self._group_id) from error
             raise
         self._commit_all(batch_id, decision.participants)
-        self._abort_open()  # of attempts that were killed: readers would wait for them
+        self._coordination.advance(self._mark_id)
+        # of attempts that were killed: readers would wait for them
+        self._coordination.abort_open(self._task_prefix, initialized=plan.task_prefix)
 
     def _decide(self, driver: TaskProducer, decision: BatchDecision) -> None:
         offsets = self._offsets_of(decision)
@@ -232,13 +248,15 @@ class ExactlyOnce:
         A driver that goes on in place of this one keeps its epoch and its transactions. Without a
         plan no task has ended, so nothing was decided.
         """
-        if plan is None or not self._takes_next_epoch(plan.driver):
-            self._coordination.abort_open(self._own_prefix)
-            return
-        decision = self._decision()
-        if decision is not None and decision.batch_id >= batch_id:
-            self._commit_all(decision.batch_id, decision.participants, is_repeated=True)
-        self._abort_open()
+        prefix = self._own_prefix
+        if plan is not None and self._takes_next_epoch(plan.driver):
+            prefix = self._task_prefix
+            decision = self._decision()
+            if decision is not None and decision.batch_id >= batch_id:
+                self._commit_all(decision.batch_id, decision.participants, is_repeated=True)
+        mark = self._coordination.current(self._mark_id) if plan is None else plan.mark
+        self._coordination.advance(self._mark_id)
+        self._coordination.abort_open(prefix, initialized=self._prefix_at(mark))
 
     def _takes_next_epoch(self, driver: TaskProducer) -> bool:
         """End what is left of the driver's transaction; False if another driver goes on."""

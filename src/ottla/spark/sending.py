@@ -11,7 +11,7 @@ repeats writes its rows again.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.clients.producer.accumulator import Accumulator
 from ottla.clients.producer.sender import Sender
@@ -25,7 +25,7 @@ from ottla.spark.decision import Participant
 if TYPE_CHECKING:
     from ottla.clients.producer.batches import ProducerBatch
     from ottla.purgatory.pending import Pending
-    from ottla.spark.coordination import TaskProducer
+    from ottla.spark.coordination import Mark, TaskProducer
     from ottla.spark.options import WriteOptions
     from ottla.types import TopicPartition
 
@@ -36,10 +36,11 @@ class TaskTransaction(NamedTuple):
     transactional_id: str
     two_phase: bool
     """Whether it is to have no timeout, where the broker allows that."""
-    failure_mark: str = ""
-    """A transactional id that exists once the write has failed; "" for none."""
+    mark: Mark | None = None
+    """As it stands while the task may begin; None if it always may."""
 
 
+TOO_LATE: Final = "another task of this write has failed, or the write has ended without this one"
 REQUESTS_IN_MEMORY = 4
 """Batches of so many requests may be queued or in flight before `send` waits."""
 
@@ -96,14 +97,21 @@ class BatchSender:
         self.records_sent = 0
 
     def begin_transaction(self) -> None:
-        """Begin the transaction; an earlier one of its id ends."""
+        """Begin the transaction; an earlier one of its id ends.
+
+        KafkaError if the write has ended: the driver no longer ends this transaction. Had it the
+        producer already, the write's end has fenced it.
+        """
         assert self._transaction is not None
-        name, two_phase, _ = self._transaction
-        self._producer = self._coordination.init_producer(
+        name, two_phase, mark = self._transaction
+        producer = self._coordination.init_producer(
             name, self._options.transaction_timeout_ms, two_phase=two_phase
         )
+        if mark is not None and self._coordination.current(mark.transactional_id) != mark:
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, TOO_LATE)
+        self._producer = producer
         transactions = Transactions(self._settings, self._runtime, self._sender)  # type: ignore[arg-type] # a batch needs its client only
-        transactions.begin_with(*self._producer[:3])
+        transactions.begin_with(*producer[:3])
         self._sender.transactions = transactions
 
     @property
@@ -117,14 +125,6 @@ class BatchSender:
         if self._producer is None or self._transaction is None or not self.records_sent:
             return None
         return Participant(self._transaction.transactional_id, *self._producer[:3])
-
-    def check_not_failed(self) -> None:
-        """Raise KafkaError if the write has failed: the driver no longer ends this transaction."""
-        if self._producer is None or self._transaction is None:
-            return
-        mark = self._transaction.failure_mark
-        if mark and self._coordination.is_known(mark):
-            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "another task of this write has failed")
 
     @property
     def has_timeout(self) -> bool:

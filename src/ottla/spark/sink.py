@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
 
 from ottla.errors import KafkaError
 from ottla.spark.cluster import FIRST_ANSWER_MS, ClusterReader, open_cluster
-from ottla.spark.coordination import NEVER_BEGUN_MS, Coordination
+from ottla.spark.coordination import Coordination, Mark
 from ottla.spark.error_text import short_errors
 from ottla.spark.exactly_once import FENCED, ExactlyOnce, Plan, fenced
 from ottla.spark.options import write_options
@@ -41,7 +41,6 @@ log = logging.getLogger("ottla.spark")
 
 _LOCATION: Final = "checkpointlocation"
 _BATCH: Final = "streaming.sql.batchId"
-_RUN: Final = "spark.jobGroup.id"
 _ID_LETTERS: Final = 8
 _ATTEMPT_NAMES: Final = 8
 """An attempt number returns when Spark repeats a whole stage."""
@@ -126,47 +125,42 @@ class BatchWriter(Writer, DataSourceArrowWriter):
         if not self._options.exactly_once:
             return self._write(iterator, None)
         # a driver that dies leaves these to their timeout: nothing repeats the write
-        name = f"{self._name}-{_attempt()}"
+        name = self._task_prefix + _attempt()
         return self._write(
-            iterator, TaskTransaction(name, two_phase=False, failure_mark=self._mark)
+            iterator, TaskTransaction(name, two_phase=False, mark=Mark(self._mark_id))
         )
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commit the tasks' transactions."""
+        """Commit the tasks' transactions, and abort those of attempts that were killed."""
         self._end(messages, committed=True)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Abort the tasks' transactions, those of tasks that Spark ends in their middle as well."""
         self._end(messages, committed=False)
-        if self._options.exactly_once:
-            with short_errors(), self._cluster() as cluster:
-                self._abort_open(Coordination(cluster))
-
-    def _abort_open(self, coordination: Coordination) -> None:
-        """Abort open transactions; Spark does not wait for its tasks.
-
-        A task that begins its transaction later finds the mark when it is done, and aborts.
-        """
-        coordination.init_producer(self._mark, NEVER_BEGUN_MS)
-        coordination.abort_open(f"{self._name}-")
 
     @property
-    def _mark(self) -> str:
-        """A transactional id that only exists once the write has failed."""
-        return f"{self._name}-failed"
+    def _task_prefix(self) -> str:
+        return f"{self._name}-task-"
+
+    @property
+    def _mark_id(self) -> str:
+        """Name the id that only exists once the write has ended; Spark does not wait for tasks."""
+        return f"{self._name}-ended"
 
     def _end(self, messages: Sequence[WriterCommitMessage | None], *, committed: bool) -> None:
-        participants = participants_of(messages)
-        if not participants:
+        if not self._options.exactly_once:
             self._close()
             return
+        participants = participants_of(messages)
         with short_errors(), self._cluster() as cluster:
             coordination = Coordination(cluster)
+            coordination.advance(self._mark_id)
             for error in coordination.end_all(participants, committed=committed):
                 if error is not None:
                     raise error
             for one in participants:  # a reader that starts now finds the records
                 coordination.wait_until_complete(one)
+            coordination.abort_open(self._task_prefix, initialized=self._task_prefix)
 
 
 class StreamWriter(Writer, DataSourceStreamArrowWriter):
@@ -197,12 +191,10 @@ class StreamWriter(Writer, DataSourceStreamArrowWriter):
             for _ in iterator:  # Spark repeats a batch whose records are committed
                 pass
             return TaskCommit(0, plan=plan)
-        run = _local(_RUN).replace("-", "")[:_ID_LETTERS]
-        # a late task of the batch before has another name: it cannot end this one
-        name = f"{plan.task_prefix}{run}-{batch_id % 2}-{_attempt()}"
+        transaction = TaskTransaction(plan.task_prefix + _attempt(), True, plan.mark)
         with short_errors():
             try:
-                return self._write(iterator, TaskTransaction(name, two_phase=True), plan)
+                return self._write(iterator, transaction, plan)
             except KafkaError as error:
                 if error.code in FENCED:
                     raise fenced(plan.group_id) from error

@@ -75,7 +75,6 @@ class FrameWriter:
         sender = self._sender
         try:
             self._write_all(frames)
-            sender.check_not_failed()
         except BaseException:
             sender.abort_transaction()
             raise
