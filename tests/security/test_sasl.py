@@ -217,7 +217,7 @@ def test_a_login_ends_with_a_principal() -> None:
     login = sasl()
     assert login.versions_requested(is_supported=True)
     assert login.handshake("PLAIN", 1).mechanisms == ["PLAIN", "SCRAM-SHA-256"]
-    assert login.authenticate(b"\0alice\0secret", 0).error_code == 0
+    assert login.authenticate(b"\0alice\0secret", lambda: 0).error_code == 0
     assert login.principal == Principal("User", "alice")
     assert login.state is LoginState.COMPLETE
 
@@ -249,7 +249,7 @@ def test_what_has_expired_completes_no_login(now_ms: int, *, is_in: bool) -> Non
     mechanisms = {OAUTHBEARER: lambda: OAuthBearerServer(lambda _token: claims)}
     login = SaslServer(mechanisms, max_session_ms=lambda _mechanism: 0)
     login.handshake(OAUTHBEARER, 1)
-    answer = login.authenticate(first_message("token"), now_ms)
+    answer = login.authenticate(first_message("token"), lambda: now_ms)
     assert (answer.error_code == 0) is (login.principal is not None) is is_in
     assert answer.session_lifetime_ms == (1000 - now_ms if is_in else 0)
 
@@ -258,7 +258,7 @@ def test_a_repeated_login_keeps_mechanism_and_principal() -> None:
     """KIP-368: the user of an open connection stays; sessions have a lifetime."""
     first = sasl(max_session_ms=5000)
     first.handshake("PLAIN", 1)
-    assert first.authenticate(b"\0alice\0secret", 0).session_lifetime_ms == 5000
+    assert first.authenticate(b"\0alice\0secret", lambda: 0).session_lifetime_ms == 5000
     for mechanism, token, code in (
         ("PLAIN", b"\0alice\0secret", ErrorCode.NONE),
         ("PLAIN", b"\0bob\0other", ErrorCode.SASL_AUTHENTICATION_FAILED),
@@ -266,7 +266,7 @@ def test_a_repeated_login_keeps_mechanism_and_principal() -> None:
     ):
         again = sasl(first)
         again.handshake(mechanism, 1)
-        assert again.authenticate(token, 0).error_code == code
+        assert again.authenticate(token, lambda: 0).error_code == code
 
 
 @settings(max_examples=200, deadline=None)
@@ -275,7 +275,7 @@ def test_any_bytes_are_answered(token: bytes, mechanism: str) -> None:
     """Whatever a client sends is an answer or a failed login, never another exception."""
     login = sasl()
     login.handshake(mechanism, 1)
-    answer = login.authenticate(token, 0)
+    answer = login.authenticate(token, lambda: 0)
     assert answer.error_code in {ErrorCode.NONE, ErrorCode.SASL_AUTHENTICATION_FAILED}
     assert login.is_over == bool(answer.error_code)
 
@@ -303,3 +303,18 @@ def test_other_jaas_texts_are_refused(text: str) -> None:
     """The error names no value."""
     with pytest.raises(ValueError, match=r"JAAS|login module"):
         parse_jaas(text)
+
+
+def test_a_session_is_counted_from_the_end_of_its_login() -> None:
+    """A mechanism may wait for others, as for the keys that have signed a token."""
+    clock_ms = [0]
+
+    def check(_token: str) -> JwtClaims:
+        clock_ms[0] = 600
+        return JwtClaims("alice", (), expires_ms=1000)
+
+    mechanisms = {OAUTHBEARER: lambda: OAuthBearerServer(check)}
+    login = SaslServer(mechanisms, max_session_ms=lambda _mechanism: 0)
+    login.handshake(OAUTHBEARER, 1)
+    answer = login.authenticate(first_message("token"), lambda: clock_ms[0])
+    assert answer.session_lifetime_ms == 400

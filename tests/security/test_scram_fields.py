@@ -59,7 +59,7 @@ def asking() -> Callable[[bytes], Any]:
     login = server()
 
     def ask(token: bytes) -> tuple[int, str | None, bytes]:
-        answer = login.authenticate(token, 0)
+        answer = login.authenticate(token, lambda: 0)
         return answer.error_code, answer.error_message, bytes(answer.auth_bytes)
 
     return ask
@@ -87,7 +87,7 @@ def client_meets(first: Callable[[str], bytes], final: Callable[[bytes], bytes])
     change: Any = first
     try:
         while request is not None:
-            answer = bytes(node.authenticate(bytes(request.auth_bytes), 0).auth_bytes)
+            answer = bytes(node.authenticate(bytes(request.auth_bytes), lambda: 0).auth_bytes)
             changed = change(answer.decode()) if change is first else change(answer)
             change = final
             request = login.next_request(

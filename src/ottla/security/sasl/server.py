@@ -109,8 +109,11 @@ class SaslServer:
         self.state = LoginState.RAW if version == _RAW_HANDSHAKE else LoginState.AUTHENTICATE
         return SaslHandshakeResponse(mechanisms=names)
 
-    def evaluate(self, token: bytes, now_ms: int) -> bytes:
-        """Answer a message of the mechanism; KafkaError SASL_AUTHENTICATION_FAILED ends it."""
+    def evaluate(self, token: bytes, now_ms: Callable[[], int]) -> bytes:
+        """Answer a message of the mechanism; KafkaError SASL_AUTHENTICATION_FAILED ends it.
+
+        The time is read after the message: a mechanism may wait for others meanwhile.
+        """
         login = self._login
         assert login is not None, self.state
         try:
@@ -118,7 +121,7 @@ class SaslServer:
                 raise AuthenticationFailed(self.failure)
             answer = login.evaluate(token)
             if login.is_complete:
-                self._complete(login, now_ms)
+                self._complete(login, now_ms())
         except AuthenticationFailed as error:
             self._fail(str(error))
             raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error)) from error
@@ -130,14 +133,14 @@ class SaslServer:
             raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, text) from error
         return answer
 
-    def evaluate_or_fail(self, token: bytes, now_ms: int) -> bytes | None:
+    def evaluate_or_fail(self, token: bytes, now_ms: Callable[[], int]) -> bytes | None:
         """Answer a message of the mechanism, None when it ends the login."""
         try:
             return self.evaluate(token, now_ms)
         except KafkaError:
             return None
 
-    def authenticate(self, token: bytes, now_ms: int) -> SaslAuthenticateResponse:
+    def authenticate(self, token: bytes, now_ms: Callable[[], int]) -> SaslAuthenticateResponse:
         """Answer a SaslAuthenticate request."""
         try:
             answer = self.evaluate(token, now_ms)

@@ -176,7 +176,7 @@ class ConnectionLogin:
         elif key == ApiKey.SASL_AUTHENTICATE and server.state is LoginState.AUTHENTICATE:
             _check_version(SaslAuthenticateRequest, version)
             request = _authenticate_form.read(header[4], version)
-            now_ms = self._logins.clock.now_ms()
+            now_ms = self._logins.clock.now_ms
             step = partial(server.authenticate, bytes(request.auth_bytes), now_ms)
             self._run_step(step, partial(self._respond, header))
         else:
@@ -185,7 +185,7 @@ class ConnectionLogin:
 
     def _raw(self, frame: memoryview) -> None:
         """Evaluate a message without a request header (SaslHandshake version 0)."""
-        step = partial(self._server.evaluate_or_fail, bytes(frame), self._logins.clock.now_ms())
+        step = partial(self._server.evaluate_or_fail, bytes(frame), self._logins.clock.now_ms)
         self._run_step(step, self._respond_raw)
 
     def _respond_raw(self, answer: bytes | None) -> None:
