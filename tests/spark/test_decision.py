@@ -77,6 +77,23 @@ def test_a_checkpoint_is_read(tmp_path: Path, scheme: str) -> None:
     assert found.positions == {TopicPartition("a", 0): 5, TopicPartition("a", 1): 7}
 
 
+def test_a_batch_may_be_planned_before_the_first_topic(tmp_path: Path) -> None:
+    """Of all sources, this project's among them; others may not be in the batch."""
+    checkpoint = Checkpoint(str(tmp_path))
+    (tmp_path / "offsets").mkdir()
+
+    def is_without(*sources: str) -> bool:
+        (tmp_path / "offsets" / "0").write_text("\n".join(["v1", "{}", *sources]))
+        return checkpoint.is_without_partitions(0)
+
+    assert is_without("{}")
+    assert is_without("-", "{}")
+    assert not is_without()
+    assert not is_without("-")
+    assert not is_without("{}", "17")
+    assert not is_without("{}", '{"a":{"id":"x","0":5}}')
+
+
 def test_a_checkpoint_out_of_reach_is_named() -> None:
     """With what to do about it."""
     with pytest.raises(KafkaError, match="exactlyOnce=false does without"):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import time
 from itertools import count
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,7 +15,7 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 import pyarrow as pa
-from pyspark.sql.types import BinaryType, StructField, StructType
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from ottla import Admin, Producer
 from ottla.errors import ErrorCode, KafkaError
@@ -32,8 +33,6 @@ from ottla.streams.supervisor import is_final
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ottla.testing.cluster import Cluster
 
 
@@ -176,6 +175,43 @@ def test_a_batch_without_tasks_is_decided(node: Cluster, tmp_path: Path) -> None
         (found,) = admin.list_group_offsets("no-tasks").values()
     assert found is not None
     assert json.loads(found.metadata)["batch"] == 0
+
+
+def test_a_batch_before_the_first_topic_is_not_decided(node: Cluster, tmp_path: Path) -> None:
+    """Its offsets have no place; the query goes on with the topic's, and not without them."""
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        admin.create_topic("first")
+        found = admin.describe_topics(["first"])["first"]
+    assert not isinstance(found, KafkaError)
+    topic_id = str(found.topic_id)
+    location = Path(checkpoint(tmp_path, "early"))
+    given = {
+        "kafka.bootstrap.servers": node.bootstrap,
+        "kafka.group.id": "early",
+        "checkpointLocation": str(location),
+    }
+    (location / "commits").mkdir()
+    schema = StructType([StructField("topic", StringType()), StructField("value", BinaryType())])
+
+    def commit(batch_id: int, offsets: dict[str, Any]) -> None:
+        (location / "offsets" / str(batch_id)).write_text(f"v1\n{{}}\n{json.dumps(offsets)}")
+        StreamWriter(given, schema).commit([], batch_id)
+        (location / "commits" / str(batch_id)).write_text("v1\n{}")
+
+    def decided() -> list[int]:
+        with Admin(bootstrap_servers=node.bootstrap) as admin:
+            found = admin.list_group_offsets("early").values()
+        return [json.loads(one.metadata)["batch"] for one in found if one is not None]
+
+    commit(0, {})
+    commit(1, {})
+    assert decided() == []
+    commit(2, {"first": {"id": topic_id, "0": 0}})
+    assert decided() == [2]
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        admin.delete_groups(["early"])
+    with pytest.raises(KafkaError, match="has no decision on one"):
+        commit(3, {"first": {"id": topic_id, "0": 0}})
 
 
 def test_a_fenced_driver_does_not_fence_the_one_after_it(node: Cluster, tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ SERVER = {"kafka.bootstrap.servers": "localhost:9092"}
         ({**SERVER, "subscribePattern": "a("}, "is no pattern"),
         ({**SERVER, "subscribe": "t", "partitionLimits": '{"t":[1]}'}, "partitionLimits: '{"),
         ({**SERVER, "subscribe": "t", "partitionLimits": '{"(":[1,2]}'}, "partitionLimits: '{"),
+        ({**SERVER, "subscribe": "t", "partitionLimits": '{"t":"same"}'}, "partitionLimits: '{"),
         ({**SERVER, "subscribe": "t", "partitionLimits": '{"t":[1,2]}'}, "is for streaming"),
         ({**SERVER, "subscribe": "t", "columns": "key,vaule"}, "did you mean 'value'"),
         ({**SERVER, "subscribe": "t", "maxOffsetsPerTrigger": "5"}, "is for streaming queries"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.spark.checkpoint_files import open_files, qualified
@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ottla.types import TopicPartition
+
+_NO_PARTITIONS: Final = "{}"
+"""The offsets of this project's source, or of Kafka's connector, without a topic."""
+_NO_OFFSETS: Final = "-"
+"""What Spark writes for a source that is not in the batch."""
 
 
 class Checkpoint:
@@ -65,14 +70,21 @@ class Checkpoint:
         is_next = newest == self.last_committed_batch() + 1
         return is_next and any(one.resets for one in self.source_offsets(newest))
 
+    def is_without_partitions(self, batch_id: int) -> bool:
+        """Whether no topic matched the query's pattern yet when a batch was planned."""
+        sources = set(self._source_lines(batch_id))
+        return _NO_PARTITIONS in sources <= {_NO_PARTITIONS, _NO_OFFSETS}
+
     def source_offsets(self, batch_id: int) -> list[SourceOffsets]:
         """Return the end offsets of a batch, of those sources that are this project's."""
-        lines = self._read(f"offsets/{batch_id}").splitlines()
         return [
             SourceOffsets.from_json(document)
-            for document in _documents(lines[2:])
+            for document in _documents(self._source_lines(batch_id))
             if all(ID in topic for topic in document.values())
         ]
+
+    def _source_lines(self, batch_id: int) -> list[str]:
+        return self._read(f"offsets/{batch_id}").splitlines()[2:]
 
     def committed_positions(self) -> dict[TopicPartition, int]:
         """Return the end of the last committed batch by partition; none before the first."""

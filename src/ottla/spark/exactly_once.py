@@ -8,7 +8,8 @@
    query's group, name the batch and the tasks' transactions in their metadata.
 4. The tasks' transactions are committed.
 
-A batch that Spark repeats is recognised by its id: if it is decided its tasks write nothing.
+A batch that Spark repeats is recognised by its id: if it is decided its tasks write nothing. While
+no topic matches the pattern of a query its batches are empty, and there is nothing to decide.
 
 Kafka: none; KIP-447, KIP-890 and KIP-939 are what it stands on.
 """
@@ -153,6 +154,8 @@ class ExactlyOnce:
         last = self._checkpoint.last_committed_batch()
         if last < 0 or self._checkpoint.is_reset() or self._options.allows_missing_decision:
             return
+        if self._checkpoint.is_without_partitions(last):
+            return
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
             f"the checkpoint has batches up to {last}, but group {self._group_id!r} has no "
@@ -169,16 +172,22 @@ class ExactlyOnce:
         if plan.decided_batch >= batch_id:
             return
         decision = BatchDecision(self._query_id, batch_id, tuple(participants))
-        try:
-            self._decide(plan.driver, decision)
-        except KafkaError as error:
-            if error.code in FENCED:
-                raise fenced(self._group_id) from error
-            raise
+        # without partitions and transactions it makes no difference if the batch is repeated
+        if participants or not self._checkpoint.is_without_partitions(batch_id):
+            self._decide_as(plan.driver, decision)
         self._commit_all(batch_id, decision.participants)
         self._coordination.advance(self._mark_id)
         # of attempts that were killed: readers would wait for them
         self._coordination.abort_open(self._task_prefix, initialized=plan.task_prefix)
+
+    def _decide_as(self, driver: TaskProducer, decision: BatchDecision) -> None:
+        """Decide as a driver; KafkaError if another one has begun since."""
+        try:
+            self._decide(driver, decision)
+        except KafkaError as error:
+            if error.code in FENCED:
+                raise fenced(self._group_id) from error
+            raise
 
     def _decide(self, driver: TaskProducer, decision: BatchDecision) -> None:
         offsets = self._offsets_of(decision)

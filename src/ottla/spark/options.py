@@ -16,12 +16,14 @@ from ottla.clients.settings import COMMON, CONSUMER, PRODUCER, read_settings
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.spark.hadoop_settings import PREFIXES
+from ottla.spark.partition_limits import EQUAL
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ottla.clients.settings import SettingParser, ValidatedSettings
+    from ottla.spark.partition_limits import Limit
 
 
 READ_OPTIONS = (
@@ -145,8 +147,8 @@ class ReadOptions:
     api_timeout_ms: int = 60_000
     group_id: str = ""
     """The group that a streaming query commits its offsets for; "" for none."""
-    partition_limits: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """How many partitions topics may have, at least and at most, by patterns of their names."""
+    partition_limits: dict[str, Limit] = field(default_factory=dict)
+    """How many partitions topics may have, by patterns of their names."""
 
 
 @dataclass(frozen=True)
@@ -381,12 +383,12 @@ def _selection(options: Options) -> Selection:
     return Selection(partitions=_assignment(options, value))
 
 
-def _partition_limits(options: Options) -> dict[str, tuple[int, int]]:
+def _partition_limits(options: Options) -> dict[str, Limit]:
     value = options.text("partitionLimits")
     try:
         found = {
-            re.compile(pattern).pattern: (_whole(least), _whole(most))
-            for pattern, (least, most) in json.loads(value or "{}").items()
+            re.compile(pattern).pattern: _limit(limit)
+            for pattern, limit in json.loads(value or "{}").items()
         }
     except (AttributeError, TypeError, ValueError, re.error):
         options.problems.append(
@@ -394,6 +396,13 @@ def _partition_limits(options: Options) -> dict[str, tuple[int, int]]:
         )
         return {}
     return found
+
+
+def _limit(given: Any) -> Limit:
+    if given == EQUAL:
+        return EQUAL
+    least, most = given
+    return _whole(least), _whole(most)
 
 
 def _assignment(options: Options, value: str) -> tuple[TopicPartition, ...]:

@@ -6,24 +6,26 @@ Kafka: none; a topic that appears later makes Kafka Streams assign its tasks aga
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ottla.spark.cluster import TopicLayout
+EQUAL: Final = "equal"
+Limit: TypeAlias = tuple[int, int] | Literal["equal"]
+"""At least and at most so many partitions, or those of all topics of a pattern are equal."""
 
 
-def check_partitions(
-    topics: Mapping[str, TopicLayout], limits: Mapping[str, tuple[int, int]]
-) -> None:
+def check_partitions(partitions: Mapping[str, int], limits: Mapping[str, Limit]) -> None:
     """Raise KafkaError(INVALID_PARTITIONS) for a topic with too few or too many partitions."""
-    for pattern, (least, most) in limits.items():
-        for name, topic in topics.items():
-            count = len(topic.leaders)
-            if re.fullmatch(pattern, name) and not least <= count <= most:
+    for pattern, limit in limits.items():
+        counts = {name: count for name, count in partitions.items() if re.fullmatch(pattern, name)}
+        fewest = min(counts.values(), default=0)
+        least, most = (fewest, fewest) if limit == EQUAL else limit
+        for name, count in counts.items():
+            if not least <= count <= most:
                 raise KafkaError(
                     ErrorCode.INVALID_PARTITIONS,
                     f"topic {name!r} has {_number(count, count)}, where the query may read topics "

@@ -201,7 +201,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _latest(self) -> SourceOffsets:
         topics = self._last_topics = self._topics()
-        check_partitions(topics, self._options.partition_limits)
+        counts = {name: len(topic.leaders) for name, topic in topics.items()}
+        check_partitions(counts, self._options.partition_limits)
         requested = dict.fromkeys(all_partitions(topics), LATEST_TIMESTAMP)
         level = self._options.isolation_level
         found = self.cluster.offsets(requested, isolation_level=level) if requested else {}

@@ -394,7 +394,6 @@ class Streams:
                 )
             if self.topology.patterns():
                 plan.match(counts)  # a listed one may be deleted by now
-                plan.check_has_topics()
             plan.spread(counts, noted_tasks(checkpoint))
             check_tasks(checkpoint, plan)
             for name, real in plan.real_topics.items():

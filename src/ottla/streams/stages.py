@@ -14,6 +14,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from ottla.spark.partition_limits import EQUAL
 from ottla.streams.columns.paths import Entry, Path, split
 from ottla.streams.errors import StreamsException, TopologyException
 from ottla.streams.patterns import as_text, matching
@@ -23,6 +24,7 @@ from ottla.streams.topology import ProcessorNode, SinkNode, SourceNode, SubTopol
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from ottla.spark.partition_limits import Limit
     from ottla.streams.columns.combining import Input
     from ottla.streams.columns.operators import TypedInput
     from ottla.streams.columns.paths import Edge
@@ -129,12 +131,6 @@ class StagePlan:
             if found := matching(name, sources):
                 self.matched[found.name].append(name)
 
-    def check_has_topics(self) -> None:
-        """Raise TopologyException where the query reads no topic: its decisions lie with them."""
-        if not self.source_topics():
-            names = ", ".join(one.topics_text for one in self.topology.patterns())
-            raise TopologyException(f"no topic matches {names}; create one")
-
     def topics_of(self, source: SourceNode) -> list[str]:
         """Return the topics of a source, with those that its pattern matches now."""
         return [*source.topics, *self.matched.get(source.name, ())]
@@ -192,27 +188,29 @@ class StagePlan:
                 "repartition(Repartitioned(partitions=...))"
             )
 
-    def partition_limits(self) -> dict[str, tuple[int, int]]:
+    def partition_limits(self) -> dict[str, Limit]:
         """Return how many partitions topics of a pattern may have, at least and at most.
 
         Where tasks have state or global tables there are no more of them than at the start, and
         topics that are joined by key have equal numbers.
         """
-        found: dict[str, tuple[int, int]] = {}
+        found: dict[str, Limit] = {}
         for part in {part.number: part for part, _ in self.parts}.values():
             for source in part.sources():
                 if source.pattern is None:
                     continue
-                joined = self._joined_count(source)
-                if joined or (self.tasks[part.number] and self._is_bound(part)):
-                    most = joined or self.tasks[part.number]
-                    found[self._limited(source.pattern)] = (joined or 1, most)
+                joined = self._joined_with(source)
+                count = self._joined_count(joined)
+                if joined and not count:  # none of their topics is there yet
+                    found["|".join(map(self._limited, joined))] = EQUAL
+                elif count or (self.tasks[part.number] and self._is_bound(part)):
+                    found[self._limited(source)] = (count or 1, count or self.tasks[part.number])
         return found
 
-    def _limited(self, pattern: re.Pattern[str]) -> str:
-        """Return the text of a pattern, less the internal topics that it may match."""
+    def _limited(self, source: SourceNode) -> str:
+        """Return the text of a source's pattern, less the internal topics that it may match."""
         others = "".join(f"(?!{re.escape(one)}$)" for one in self.real_topics.values())
-        return others + as_text(pattern)
+        return others + ("" if source.pattern is None else as_text(source.pattern))
 
     def _is_bound(self, part: SubTopology) -> bool:
         """Whether a part has state, or global tables, which are in the tasks of the start."""
@@ -222,14 +220,18 @@ class StagePlan:
             if stage is not None and one.number == part.number
         )
 
-    def _joined_count(self, source: SourceNode) -> int:
-        """Return the partitions that the topics of a source must have; 0 for any number."""
+    def _joined_with(self, source: SourceNode) -> list[SourceNode]:
+        """Return the sources whose topics are joined by key with those of one, which is in it."""
         for nodes in self.topology.joined:
             sources = [one for node in nodes for one in self.topology.sources_of(node)]
             if source in sources:
-                topics = [topic for one in sources for topic in self.topics_of(one)]
-                return max((self.partitions.get(one, 0) for one in topics), default=0)
-        return 0
+                return sources
+        return []
+
+    def _joined_count(self, sources: Iterable[SourceNode]) -> int:
+        """Return the partitions of topics that are joined by key; 0 where there is no topic."""
+        topics = [topic for one in sources for topic in self.topics_of(one)]
+        return max((self.partitions.get(one, 0) for one in topics), default=0)
 
     def _check_joined(self) -> None:
         """Raise TopologyException where records of a key that meet would be in several tasks."""
@@ -237,9 +239,6 @@ class StagePlan:
             sources = [one for node in nodes for one in self.topology.sources_of(node)]
             topics = {topic for one in sources for topic in self.topics_of(one)}
             counts = {one: self.partitions.get(one) for one in sorted(topics)}
-            patterns = ", ".join(sorted(one.topics_text for one in sources if one.pattern))
-            if not counts:
-                raise TopologyException(f"no topic matches {patterns}, which are joined by key")
             if len(set(counts.values())) > 1:
                 listed = ", ".join(f"{name}: {count}" for name, count in counts.items())
                 raise TopologyException(
