@@ -424,6 +424,26 @@ def test_an_error_of_one_answer_does_not_keep_the_others_back(*, is_resigned: bo
     assert [str(fault) for fault in bench.faults] == ["planted"]
 
 
+def test_an_error_of_one_step_does_not_keep_the_queued_ones_back() -> None:
+    """The error reaches the step's caller; those of the steps begun within it are reported."""
+    bench = Bench()
+    bench.runtime.on_elected(0, 1)
+    answers: list[Pending[int]] = []
+
+    def fail(name: str) -> None:
+        raise RuntimeError(name)
+
+    def outer(_shard: Counter) -> Result[None]:
+        answers.extend((bench.count("a"), bench.count("b")))
+        answers[0].on_done(lambda _done: fail("queued"))
+        return Result(None, [count_record("outer")], on_commit=lambda: fail("outer"))
+
+    with pytest.raises(RuntimeError, match="outer"):
+        bench.runtime.write(0, outer)
+    assert [one.value for one in answers] == [1, 1]
+    assert [str(fault) for fault in bench.faults] == ["queued"]
+
+
 @pytest.mark.parametrize("retries", [True, False])
 def test_timer_operation_is_retried_where_asked(*, retries: bool) -> None:
     """A timer whose records cannot be written runs again if it was scheduled so."""

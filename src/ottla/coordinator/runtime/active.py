@@ -261,15 +261,24 @@ class ActivePartition(Generic[S]):
         return self._registry.oldest_epoch
 
     def _in_turn(self, step: Callable[..., None], *arguments: Any) -> None:
-        """Run a step now; one that is begun within another step runs after that."""
+        """Run a step now; one that is begun within another step runs after that.
+
+        The error of a step reaches its caller; the caller of a queued one is gone.
+        """
         if self._is_running:
             self._queue.append(partial(step, *arguments))
             return
         self._is_running = True
         try:
             step(*arguments)
+        finally:
+            self._run_queued()
+
+    def _run_queued(self) -> None:
+        """Run the steps that were begun within another one, and within these."""
+        try:
             while self._queue:
-                self._queue.popleft()()
+                self._guarded(self._queue.popleft())
         finally:
             self._is_running = False
 
@@ -450,10 +459,10 @@ class ActivePartition(Generic[S]):
         for waiting in self._deferred.take(self._high_watermark):
             self._guarded(waiting.committed)
 
-    def _guarded(self, respond: Callable[[], None]) -> None:
-        """Respond; a failing callback of one response must not block the others."""
+    def _guarded(self, step: Callable[[], None]) -> None:
+        """Run a step, such as a response; its error must not block the others."""
         try:
-            respond()
+            step()
         except Exception as error:  # noqa: BLE001 - reported
             self._environment.on_fault(error)
 
