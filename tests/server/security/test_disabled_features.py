@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ottla.errors import KafkaError
 from ottla.metadata.features import GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION
 from ottla.protocol.api_keys import ApiKey, request_class
 from ottla.server.requests.guards import guard_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 APIS = {
     SHARE_VERSION: (
@@ -26,7 +31,7 @@ APIS = {
 }
 
 
-def context(key: int, levels: dict[str, int], asked: list[object]) -> Any:
+def context(key: int, level: Callable[[str], int], asked: list[object]) -> Any:
     """Return the context of a client without rights; `asked` gets those that are looked at."""
 
     def authorize(*right: object) -> bool:
@@ -34,11 +39,19 @@ def context(key: int, levels: dict[str, int], asked: list[object]) -> Any:
         return False
 
     config = SimpleNamespace(group_coordinator_rebalance_protocols=["consumer", "streams"])
-    features = SimpleNamespace(level=levels.__getitem__)
+    features = SimpleNamespace(level=level)
     broker = SimpleNamespace(
         image=SimpleNamespace(features=features), metadata=SimpleNamespace(config=config)
     )
     return SimpleNamespace(api_key=key, api_version=0, authorize=authorize, broker=broker)
+
+
+def request_of(key: int) -> Any:
+    """Return a request of the API about a group."""
+    request: Any = request_class(key)()
+    if hasattr(request, "group_id"):
+        request.group_id = "g"
+    return request
 
 
 @pytest.mark.parametrize(
@@ -48,8 +61,20 @@ def test_rights_come_after_the_feature(feature: str, key: int) -> None:
     """As in Kafka: the handler answers UNSUPPORTED_VERSION to everyone."""
     asked: list[object] = []
     levels = {**dict.fromkeys(APIS, 1), feature: 0}
-    request: Any = request_class(key)()
-    if hasattr(request, "group_id"):
-        request.group_id = "g"
-    assert guard_of(key)(context(key, levels, asked), request) is None
+    assert guard_of(key)(context(key, levels.__getitem__, asked), request_of(key)) is None
     assert asked == []
+
+
+@pytest.mark.parametrize("key", [key for keys in APIS.values() for key in keys])
+def test_the_feature_is_looked_up_once(key: int) -> None:
+    """Also where a guard calls that of another API."""
+    looked_up: list[str] = []
+    asked: list[object] = []
+
+    def level(name: str) -> int:
+        looked_up.append(name)
+        return 1
+
+    with suppress(KafkaError):
+        guard_of(key)(context(key, level, asked), request_of(key))
+    assert len(looked_up) == 1

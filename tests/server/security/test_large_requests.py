@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.errors import ErrorCode
+from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.apis.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsResponse,
@@ -18,6 +19,7 @@ from ottla.server.handlers.rights.groups import offset_fetch
 from ottla.server.handlers.rights.share_groups import describe_share_group_offsets
 from ottla.server.handlers.rights.topics import produce
 from ottla.server.handlers.share import offsets
+from ottla.server.requests.guards import guard_of
 from ottla.types import ZERO_UUID
 
 COUNT = 400
@@ -164,7 +166,7 @@ def test_a_cluster_without_share_groups_looks_at_no_rights(ctx: Any) -> None:
     ctx.broker.image.features.share_version = 0
     group = ShareGroup(group_id="x", topics=[ShareTopic(topic_name="x1", partitions=[0])])
     request = DescribeShareGroupOffsetsRequest(groups=[group])
-    assert describe_share_group_offsets(ctx, request) is None
+    assert guard_of(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS)(ctx, request) is None
     (answered,) = offsets.describe_share_group_offsets(ctx, request).value.groups
     assert answered.group_id == "x"
     assert answered.error_code == ErrorCode.UNSUPPORTED_VERSION

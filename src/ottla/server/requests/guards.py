@@ -75,7 +75,7 @@ class Denied(NamedTuple):
 def guards(
     *keys: int, is_enabled: Callable[[Context], bool] | None = None
 ) -> Callable[[Guard], Guard]:
-    """Bind a function to APIs as their guard.
+    """Bind a function to APIs as their guard; the function itself may be called by others.
 
     A cluster for which the APIs are not enabled looks at no rights: their handlers refuse.
     """
@@ -84,7 +84,7 @@ def guards(
         guard = function if is_enabled is None else _if_enabled(function, is_enabled)
         for key in keys:
             _guards[key] = guard
-        return guard
+        return function
 
     return bind
 
