@@ -272,17 +272,19 @@ def describe_groups(ctx: Context, request: Any) -> Finish | None:
             members=[],
         ),
         "groups",
+        refusals_first=True,
     )
 
 
 @guards(ApiKey.CONSUMER_GROUP_DESCRIBE, is_enabled=has_consumer_groups)
 def consumer_group_describe(ctx: Context, request: Any) -> Finish:
-    """DESCRIBE on each group, and on every topic of its members."""
+    """DESCRIBE on each group, and on every topic that its members are assigned."""
     add = reduce(
         request.group_ids,
         lambda name: may_group(ctx, Operation.DESCRIBE, name),
         lambda name: undescribed(name, _DENIED),
         "groups",
+        refusals_first=True,
     )
 
     def finish(response: Any) -> Any:
@@ -303,6 +305,7 @@ def streams_group_describe(ctx: Context, request: Any) -> Finish:
         lambda name: may_group(ctx, Operation.DESCRIBE, name),
         lambda name: undescribed_streams(name, _DENIED),
         "groups",
+        refusals_first=True,
     )
 
     def finish(response: Any) -> Any:
@@ -326,7 +329,6 @@ def _may_see(ctx: Context, group: Any) -> bool:
         for assignment in (member.assignment, member.target_assignment)
         for part in assignment.topic_partitions
     }
-    names.update(name for member in group.members for name in member.subscribed_topic_names)
     return all(may_topic(ctx, Operation.DESCRIBE, name) for name in sorted(names))
 
 

@@ -50,12 +50,13 @@ def share_member(ctx: Context, request: Any) -> Denied | None:
 
 @guards(ApiKey.SHARE_GROUP_DESCRIBE, is_enabled=is_enabled)
 def share_group_describe(ctx: Context, request: Any) -> Finish:
-    """DESCRIBE on each group, and on every topic of its members."""
+    """DESCRIBE on each group, and on every topic that its members are assigned."""
     add = reduce(
         request.group_ids,
         lambda name: may_group(ctx, Operation.DESCRIBE, name),
         lambda name: undescribed(name, _DENIED),
         "groups",
+        refusals_first=True,
     )
 
     def finish(response: Any) -> Any:
@@ -72,7 +73,6 @@ def _may_see(ctx: Context, group: Any) -> bool:
     names = {
         part.topic_name for member in group.members for part in member.assignment.topic_partitions
     }
-    names.update(name for member in group.members for name in member.subscribed_topic_names)
     return all(may_topic(ctx, Operation.DESCRIBE, name) for name in sorted(names))
 
 

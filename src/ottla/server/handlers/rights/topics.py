@@ -55,7 +55,12 @@ def split(items: Iterable[T], is_allowed: Callable[[T], bool]) -> tuple[list[T],
 
 
 def reduce(
-    items: list[Any], is_allowed: Callable[[Any], bool], refusal: Callable[[Any], Any], out: str
+    items: list[Any],
+    is_allowed: Callable[[Any], bool],
+    refusal: Callable[[Any], Any],
+    out: str,
+    *,
+    refusals_first: bool = False,
 ) -> Finish | None:
     """Leave the allowed items in the list; return what adds the refusals to the response."""
     allowed, denied = split(items, is_allowed)
@@ -64,7 +69,9 @@ def reduce(
     items[:] = allowed
 
     def finish(response: Any) -> Any:
-        getattr(response, out).extend(refusal(one) for one in denied)
+        results = getattr(response, out)
+        position = 0 if refusals_first else len(results)
+        results[position:position] = map(refusal, denied)
         return response
 
     return finish
