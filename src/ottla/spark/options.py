@@ -395,6 +395,12 @@ def _partition_limits(options: Options) -> dict[str, Limit]:
             f'partitionLimits: {value!r} is not JSON such as {{"flights-.*": [1, 8]}}'
         )
         return {}
+    options.problems += [
+        f"partitionLimits: no topic has {limit[0]} to {limit[1]} partitions ({pattern!r}): "
+        "write at least 1, then the same number or a greater one"
+        for pattern, limit in found.items()
+        if limit != EQUAL and not 1 <= limit[0] <= limit[1]
+    ]
     return found
 
 
