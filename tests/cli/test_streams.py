@@ -17,6 +17,7 @@ from ottla.cli.commands.streams import streams
 from ottla.errors import ErrorCode, KafkaError
 from ottla.spark.jvm import submission
 from ottla.streams import Streams
+from ottla.streams.errors import StreamsException
 from ottla.streams.progress import Progress
 
 if TYPE_CHECKING:
@@ -59,6 +60,39 @@ def test_a_query_whose_session_cannot_start_is_one_line(tmp_path: Path) -> None:
     found = CliRunner().invoke(streams, [*arguments, "--conf", "spark.driver.extraJavaOptions='a"])
     assert found.exit_code == 1
     assert found.output == "Error: spark.driver.extraJavaOptions: No closing quotation\n"
+
+
+@pytest.mark.parametrize("options", [[], ["--verbose"]])
+@pytest.mark.parametrize("step", ["session", "check_settings", "query_store"])
+def test_an_error_of_spark_in_a_query_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, options: list[str]
+) -> None:
+    """It is made before the session ends, with the next step; --verbose shows the trace, too."""
+    stopped: list[object] = []
+
+    class OfTheJvm(PySparkException):
+        def __str__(self) -> str:
+            assert not stopped
+            return "[CANNOT_READ_STREAMING_STATE_FILE] 1.changelog\n\tat java"
+
+    def fail(*_: object, **__: object) -> NoReturn:
+        raise OfTheJvm("")
+
+    of_jvm = "ottla.spark.jvm.local_session"
+    monkeypatch.setattr(f"{of_jvm}.session", lambda *_, **__: "spark")
+    monkeypatch.setattr(f"{of_jvm}.check_settings", lambda _: None)
+    monkeypatch.setattr(f"{of_jvm}.stop", stopped.append)
+    module = "ottla.streams.queries" if step == "query_store" else of_jvm
+    monkeypatch.setattr(f"{module}.{step}", fail)
+    (tmp_path / "app.py").write_text(PROGRAM)
+    arguments = ["query", str(tmp_path / "app.py"), "--checkpoint", str(tmp_path), "--store", "s"]
+    found = CliRunner().invoke(streams, [*arguments, *options])
+    *trace, line = found.output.splitlines()
+    assert found.exit_code == 1
+    assert line.startswith("Error: [CANNOT_READ_STREAMING_STATE_FILE] 1.changelog; ")
+    assert "is to be repeated" in line
+    assert bool(trace) == bool(options)
+    assert stopped == ([] if step == "session" else ["spark"])
 
 
 def test_describe_draws_a_picture(tmp_path: Path) -> None:
@@ -222,6 +256,7 @@ def test_spark_has_the_settings_and_files(tmp_path: Path, monkeypatch: pytest.Mo
     def process_available(app: Streams) -> None:
         made.append(app)
 
+    monkeypatch.setattr(Streams, "open", lambda _: None)
     monkeypatch.setattr(Streams, "process_available", process_available)
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "near_app.py").write_text("TOPIC = 'in'")
@@ -270,10 +305,18 @@ def test_spark_s_log_is_shown_where_asked(
     assert levels == [level]
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], ["start", "open"]),
+        (["--conf", "spark.sql.shuffle.partitions=abc"], ["open"]),
+        (["--conf", "spark.sql.shuffle.partitions=abc", "--once"], ["open"]),
+    ],
+)
 def test_settings_that_spark_refuses_are_reported_while_the_brokers_are_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], expected: list[str]
 ) -> None:
-    """The session is made before a restart, not only once the brokers are there."""
+    """Those of the command before the brokers are asked, others of Spark before a restart."""
     steps: list[str] = []
 
     def start(_: Streams) -> NoReturn:
@@ -285,14 +328,31 @@ def test_settings_that_spark_refuses_are_reported_while_the_brokers_are_away(
         raise PySparkException("[INVALID_CONF_VALUE] The value 'abc' is invalid.\n\tat java")
 
     monkeypatch.setattr(Streams, "start", start)
+    monkeypatch.setattr(Streams, "process_available", start)
     monkeypatch.setattr(Streams, "open", refuse)
     (tmp_path / "app.py").write_text(PROGRAM)
     given = ["--bootstrap-server", "localhost:1", "--checkpoint", str(tmp_path)]
-    options = ["--conf", "spark.sql.shuffle.partitions=abc"]
     found = CliRunner().invoke(streams, ["run", str(tmp_path / "app.py"), *given, *options])
     assert found.exit_code == 1
     assert found.output.endswith("Error: [INVALID_CONF_VALUE] The value 'abc' is invalid.\n")
-    assert steps == ["start", "open"]
+    assert steps == expected
+
+
+def test_the_table_ends_with_a_newline_in_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the run ends with."""
+
+    def start(_: Streams) -> NoReturn:
+        raise StreamsException("a wrong checkpoint")
+
+    monkeypatch.setattr(Streams, "start", start)
+    (tmp_path / "app.py").write_text(PROGRAM)
+    given = ["--bootstrap-server", "localhost:1", "--checkpoint", str(tmp_path)]
+    found = CliRunner().invoke(streams, ["run", str(tmp_path / "app.py"), *given])
+    assert found.stderr == "Error: a wrong checkpoint\n"
+    assert "lag" in found.stdout
+    assert found.stdout.endswith("┘\n")
 
 
 def test_a_context_that_does_not_start_is_told_in_one_line(

@@ -48,9 +48,6 @@ FINISH_S: Final = 600
 POLL_S: Final = 1
 INTERNAL_TOPIC: Final = {"cleanup.policy": "delete", "retention.ms": "-1"}
 """As Kafka makes its internal topics: the records' times may be of long ago."""
-_ANY_SETTING: Final = "spark.sql.session.timeZone"
-"""Spark reads its settings at the first use of one. In a call like this its error names the wrong
-setting, in others it does not."""
 
 
 class Streams:
@@ -355,7 +352,7 @@ class Streams:
 
     def _session(self) -> SparkSession:
         if self._spark is None:
-            from ottla.spark.jvm.local_session import SHARED_CHECKPOINT, session
+            from ottla.spark.jvm.local_session import SHARED_CHECKPOINT, check_settings, session
 
             files = {} if self._is_local else SHARED_CHECKPOINT
             self._spark = self._owned = session(
@@ -364,7 +361,7 @@ class Streams:
                 config={**files, **self._spark_config},
                 log_level=self._log_level,
             )
-            self._spark.conf.get(_ANY_SETTING)
+            check_settings(self._spark)
         return self._spark
 
     def _prepare_topics(self, plan: StagePlan, checkpoint: Checkpoint) -> str:

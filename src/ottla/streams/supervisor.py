@@ -57,6 +57,13 @@ _ADVICE: Final = (
         ),
     ),
     (
+        ("CANNOT_READ_STREAMING_STATE_FILE",),
+        (
+            "a file of the checkpoint's state is missing: a query of an application that runs is "
+            "to be repeated, another one needs a copy of the checkpoint that has the file"
+        ),
+    ),
+    (
         ("failed to connect back", "CANNOT_OPEN_SOCKET"),
         (
             "a Python process did not start within Spark's ten seconds; give the machine less "

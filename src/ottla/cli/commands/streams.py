@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import logging
 import time
-from contextlib import AbstractContextManager, nullcontext
+import traceback
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,12 @@ from ottla.cli.options.streams_program import load_topology
 from ottla.cli.output.next_steps import with_next_step
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+    from rich.live import Live
+    from rich.table import Table
+
     from ottla.config.metrics import MetricsAddress
     from ottla.streams.application import Streams
     from ottla.streams.metrics import StreamsMetrics
@@ -50,6 +57,9 @@ app.py has a name `topology` or `builder`.
 _YARN_FILES = "spark.yarn.dist.files"
 _FROM_TIME = "Only windows that start at or after this time; sessions that end at or after it."
 _TO_TIME = "Only windows and sessions that start at or before this time."
+_VERBOSE = click.option(
+    "--verbose", is_flag=True, help="Show Spark's log, too: errors with their traces."
+)
 _PROGRAM = click.argument("program", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 
 
@@ -89,6 +99,7 @@ def describe(program: Path, svg: Path | None) -> None:
 @click.option("--reverse", is_flag=True, help="The last entry first.")
 @click.option("--limit", type=click.IntRange(0), help="Only so many entries.")
 @click.option("--count", "counts", is_flag=True, help="Print the number of entries.")
+@_VERBOSE
 def query(
     program: Path,
     checkpoint: str,
@@ -96,6 +107,7 @@ def query(
     *,
     conf: tuple[str, ...],
     counts: bool,
+    verbose: bool,
     **given: Any,
 ) -> None:
     """Print the entries of a store as of the last committed micro-batch, one in a line.
@@ -108,35 +120,62 @@ def query(
 
     topology = load_topology(program)
     settings = dict(setting("--conf", one) for one in conf)
+    selection = StoreSelection(**given)
     try:
-        entries = _entries(topology, checkpoint, store, settings, StoreSelection(**given))
+        with _session(settings, verbose=verbose) as spark:
+            entries = _entries(topology, checkpoint, store, spark, selection)
     except OttlaError as error:
-        raise click.ClickException(str(error)) from error
+        raise click.ClickException(with_next_step(str(error), error)) from error
     for name, value in () if counts else entries:
         click.echo(f"{_text(name)}\t{_text(value)}")
     if counts:
         click.echo(len(entries))
 
 
+@contextmanager
+def _session(settings: dict[str, str], *, verbose: bool) -> Iterator[SparkSession]:
+    """Make a session of Spark for the block; its errors are ClickException, made while it lives."""
+    from ottla.spark.jvm.local_session import check_settings, session, stop
+
+    level = _log_level(verbose=verbose)
+    with ExitStack() as end, _in_one_line(shows_trace=verbose):
+        spark = session("ottla streams query", master="local[1]", config=settings, log_level=level)
+        end.callback(stop, spark)
+        check_settings(spark)
+        yield spark
+
+
+def _log_level(*, verbose: bool) -> str:
+    return "ERROR" if verbose else "OFF"
+
+
+@contextmanager
+def _in_one_line(*, shows_trace: bool = False) -> Iterator[None]:
+    """Make ClickException of errors of Spark, Java and files, while the JVM that has them lives."""
+    from ottla.streams.supervisor import query_errors, reason
+
+    try:
+        yield
+    except query_errors() as error:
+        if shows_trace:
+            click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+        raise click.ClickException(reason(error)) from error
+
+
 def _entries(
     topology: Topology,
     checkpoint: str,
     store: str,
-    settings: dict[str, str],
+    spark: SparkSession,
     selection: StoreSelection,
 ) -> list[tuple[Any, Any]]:
-    """Return the entries of a store, read in a session of their own; OttlaError."""
-    from ottla.spark.jvm.local_session import session, stop
+    """Return the selected entries of a store; OttlaError."""
     from ottla.streams.queries import query_store
     from ottla.streams.selection import select
 
-    spark = session("ottla streams query", master="local[1]", config=settings)
-    try:
-        found = query_store(topology, checkpoint, store, spark)
-        serde = topology.stores[store].key or topology.config.default_key_serde
-        return list(select(found, serde, selection))
-    finally:
-        stop(spark)
+    found = query_store(topology, checkpoint, store, spark)
+    serde = topology.stores[store].key or topology.config.default_key_serde
+    return list(select(found, serde, selection))
 
 
 def _text(value: Any) -> str:
@@ -172,7 +211,7 @@ def _address(_context: object, _option: object, value: str | None) -> MetricsAdd
     callback=_address,
     help="Serve /metrics for Prometheus there, while the run lasts.",
 )
-@click.option("--verbose", is_flag=True, help="Show Spark's log, too: errors with their traces.")
+@_VERBOSE
 def run(program: Path, **options: Any) -> None:
     """Run the application until it is stopped by Ctrl-C; it goes on from its checkpoint."""
     for_spark = spark_config(options)
@@ -205,10 +244,11 @@ def _run_program(
         config=dict(setting("--config", one) for one in options["settings"]),
         master=options["master"],
         spark_config=for_spark,
-        log_level="ERROR" if options["verbose"] else "OFF",
+        log_level=_log_level(verbose=options["verbose"]),
     )
     try:
-        _run_in_one_line(app, options)
+        with _in_one_line():
+            _run(app, options)
     except OttlaError as error:
         raise click.ClickException(with_next_step(str(error), error)) from error
     finally:
@@ -256,17 +296,14 @@ def _submit(program: Path, options: dict[str, Any], config: dict[str, str]) -> i
     return submit(options["master"], name, main, arguments)
 
 
-def _run_in_one_line(app: Streams, options: dict[str, Any]) -> None:
-    """Run; an error of a query is told in one line, while the JVM that has its text lives."""
-    from ottla.streams.supervisor import query_errors, reason
-
-    try:
-        if options["once"]:
-            _run_once(app, options["metrics"])
-        else:
-            _run(app, options["restarts"], options["metrics"])
-    except query_errors() as error:
-        raise click.ClickException(reason(error)) from error
+def _run(app: Streams, options: dict[str, Any]) -> None:
+    """Run until the end; Spark checks the settings given here before the brokers are asked."""
+    if options["conf"]:
+        app.open()
+    if options["once"]:
+        _run_once(app, options["metrics"])
+    else:
+        _run_on(app, options["restarts"], options["metrics"])
 
 
 def _run_once(app: Streams, address: MetricsAddress | None) -> None:
@@ -281,10 +318,8 @@ def _run_once(app: Streams, address: MetricsAddress | None) -> None:
         app.process_available(on_progress=metrics.take)
 
 
-def _run(app: Streams, restarts: int | None, address: MetricsAddress | None) -> None:
+def _run_on(app: Streams, restarts: int | None, address: MetricsAddress | None) -> None:
     """Show the progress, serve it, and start again after failures."""
-    from rich.live import Live
-
     from ottla.streams.metrics import StreamsMetrics
     from ottla.streams.progress import table_of
     from ottla.streams.supervisor import supervise
@@ -300,7 +335,7 @@ def _run(app: Streams, restarts: int | None, address: MetricsAddress | None) -> 
         app.open()
         time.sleep(seconds)
 
-    with _serving(metrics, address), Live(table_of(name, None), refresh_per_second=2) as live:
+    with _serving(metrics, address), _live(table_of(name, None)) as live:
 
         def show() -> int:
             nonlocal last
@@ -313,6 +348,21 @@ def _run(app: Streams, restarts: int | None, address: MetricsAddress | None) -> 
             return -1 if last is None else last.batch
 
         supervise(show, wait, restarts)
+
+
+@contextmanager
+def _live(table: Table) -> Iterator[Live]:
+    """Show a table that changes; elsewhere than in a terminal its last state, as whole lines."""
+    from rich.live import Live
+
+    with Live(table, refresh_per_second=2) as live:
+        console = live.console
+        try:
+            yield live
+        finally:
+            live.stop()
+            if not console.is_terminal:
+                console.line()  # rich ends the table's last line in terminals only
 
 
 def _serving(

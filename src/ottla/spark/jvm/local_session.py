@@ -66,6 +66,9 @@ REMOTE = "sc://"
 """The start of the address of a Spark Connect server, in place of a master."""
 REMOTE_SETTINGS = {name: value for name, value in SETTINGS.items() if name.startswith("spark.sql.")}
 """The defaults that a client may set; others are the server's."""
+_ANY_SETTING = "spark.sql.session.timeZone"
+"""Spark reads its settings at the first use of one. In a call like this its error names the wrong
+setting, in others it does not."""
 _launched: list[Launch] = []
 """The JVMs started here; one at a time, as in PySpark."""
 _archives: list[ClassArchive] = []
@@ -122,6 +125,11 @@ def session(  # noqa: PLR0913 - keyword arguments, each with its default
         os.environ["PYSPARK_PYTHON"] = others  # the context has read it: programs started from here
         for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"):
             os.environ.pop(name, None)
+
+
+def check_settings(spark: SparkSession) -> None:
+    """Raise Spark's error of a setting that it refuses, which otherwise the first query does."""
+    spark.conf.get(_ANY_SETTING)
 
 
 def _restore(on_interrupt: Any) -> None:
