@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -38,6 +39,7 @@ _NOT_COMPARED = frozenset(
         "nodes",
     }
 )
+_MAKES_A_TOPIC = "METADATA of none v0 @broker / super"
 _MADE_BY_ANOTHER_CELL = "DELETE_TOPICS v1 @broker / wildcard"
 """Deletes a topic that a request which is not forwarded makes."""
 _STABLE = 5
@@ -147,7 +149,16 @@ def ask(side: SecuredSide, topic_id: Any, asked: Iterable[tuple[Cell, str]]) -> 
             request = cell.row.request(topic_id, version)
             name = f"{cell.row.name} v{version} @{listener} / {cell.kind}"
             answers[name] = shape(side.ask(cell.user, request, version, listener))
+            if name == _MAKES_A_TOPIC:
+                wait_for(partial(is_made, side))
     return answers
+
+
+def is_made(side: SecuredSide) -> bool:
+    """Whether the topic is there that is created after its answer."""
+    missing = MetadataRequest.MetadataRequestTopic(name="m-absent")
+    request = MetadataRequest(topics=[missing], allow_auto_topic_creation=False)
+    return not side.ask("root", request).topics[0].error_code
 
 
 def differences(theirs: dict[str, Any], ours: dict[str, Any]) -> str:
