@@ -14,21 +14,17 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
-import pyarrow as pa
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from ottla import Admin, Producer
 from ottla.errors import ErrorCode, KafkaError
 from ottla.spark import exactly_once
 from ottla.spark.cluster import open_cluster
-from ottla.spark.coordination import NEVER_BEGUN_MS, Committed, Coordination, Mark
+from ottla.spark.coordination import NEVER_BEGUN_MS, Committed, Coordination
 from ottla.spark.decision import Participant
-from ottla.spark.exactly_once import FENCED, ExactlyOnce, _driver_name, driver_id
+from ottla.spark.exactly_once import ExactlyOnce, _driver_name, driver_id
 from ottla.spark.options import write_options
-from ottla.spark.rows import FrameColumns
-from ottla.spark.sending import TaskTransaction
 from ottla.spark.sink import StreamWriter, TaskCommit
-from ottla.spark.writing import FrameWriter
 from ottla.streams.supervisor import is_final
 from ottla.types import TopicPartition
 
@@ -86,7 +82,7 @@ def test_a_killed_attempt_does_not_hold_readers_up(node: Cluster, tmp_path: Path
         plan = sink.begin()
         with Producer(
             bootstrap_servers=node.bootstrap,
-            transactional_id="attempts-task-run-0-0-1.3",
+            transactional_id=f"{plan.task_prefix}0-1.3",
             transaction_two_phase_commit_enable=True,
         ) as killed:
             killed.init_transactions()
@@ -94,51 +90,6 @@ def test_a_killed_attempt_does_not_hold_readers_up(node: Cluster, tmp_path: Path
             killed.send("attempts", b"lost").result(10)
             sink.commit(plan, 0, [])
             assert Coordination(cluster).open_transactions("attempts-task-") == []
-
-
-def task(given: dict[str, str], prefix: str, mark: Mark) -> FrameWriter:
-    """Return what a task of a batch writes with."""
-    columns = FrameColumns(0, None, None, None, None, None)
-    transaction = TaskTransaction(f"{prefix}0.0", two_phase=True, mark=mark)
-    return FrameWriter(write_options(given), columns, 0, transaction)
-
-
-@pytest.mark.parametrize("ended", ["failed", "some ended, then failed", "committed"])
-def test_a_task_that_goes_on_after_its_batch_leaves_nothing_open(
-    node: Cluster, tmp_path: Path, ended: str
-) -> None:
-    """Spark does not wait for the tasks that it kills; their transactions have no timeout."""
-    name = "late-" + ended.replace(" ", "-").replace(",", "")
-    with Admin(bootstrap_servers=node.bootstrap) as admin:
-        admin.create_topic(name)
-    given = {
-        "kafka.bootstrap.servers": node.bootstrap,
-        "topic": name,
-        "kafka.group.id": name,
-        "checkpointLocation": checkpoint(tmp_path, "query"),
-    }
-    with open_cluster({"bootstrap.servers": node.bootstrap}) as cluster:
-        sink = ExactlyOnce(write_options(given), str(tmp_path), cluster)
-        plan = sink.begin()
-        begun = task(given, f"{plan.task_prefix}1-", plan.mark)
-        late = task(given, f"{plan.task_prefix}2-", plan.mark)
-        begun._sender.begin_transaction()  # it has written nothing yet
-        if ended == "committed":
-            sink.commit(plan, 0, [])
-        else:
-            sink.abort(plan if ended.startswith("some") else None, 0)
-        frame = pa.record_batch([pa.array([b"lost"])], names=["value"])
-        begun._write_frame(frame)
-        with pytest.raises(KafkaError) as refused:
-            begun._sender.flush()
-        assert refused.value.code in FENCED
-        with pytest.raises(KafkaError, match="without this one"):
-            late.write(iter([frame]))
-        assert Coordination(cluster).open_transactions(f"{name}-task-") == []
-        begun._sender.close()
-        following = sink.begin()
-        assert following.task_prefix != plan.task_prefix
-        assert following.mark != plan.mark
 
 
 def test_many_transactions_are_ended_at_once(node: Cluster) -> None:

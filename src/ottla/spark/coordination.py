@@ -24,6 +24,8 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from ottla.protocol.apis.describe_transactions import DescribeTransactionsResponse
+    from ottla.protocol.apis.init_producer_id import InitProducerIdResponse
     from ottla.protocol.schema import Request
     from ottla.purgatory.pending import Pending
     from ottla.spark.cluster import ClusterReader
@@ -152,16 +154,14 @@ class Coordination:
     def _init(self, coordinator: CoordinatorLookup, request: InitProducerIdRequest) -> TaskProducer:
         version = _TWO_PHASE_VERSION if request.enable2_pc else None
         answer = self._request(coordinator, request, _code, max_version=version)
-        return TaskProducer(
-            answer.producer_id,
-            answer.producer_epoch,
-            self._bumps_epoch(coordinator),
-            request.enable2_pc,
-        )
+        return self._producer(coordinator, answer)._replace(is_two_phase=request.enable2_pc)
 
-    def _bumps_epoch(self, coordinator: CoordinatorLookup) -> bool:
+    def _producer(
+        self, coordinator: CoordinatorLookup, answer: InitProducerIdResponse
+    ) -> TaskProducer:
         level = self._client.feature_level(coordinator.node_id, PURPOSE, "transaction.version")
-        return level >= _EPOCH_BUMP_VERSION
+        bumps_epoch = level >= _EPOCH_BUMP_VERSION
+        return TaskProducer(answer.producer_id, answer.producer_epoch, bumps_epoch)
 
     def end(self, one: Participant, *, committed: bool) -> None:
         """End a transaction; a retry of one that is ended has the same answer."""
@@ -192,51 +192,41 @@ class Coordination:
         request = DescribeTransactionsRequest(transactional_ids=[name])
         self._request(coordinator, request, _completion_code)
 
-    def current(self, transactional_id: str) -> Mark:
-        """Return the producer id and epoch that an id has."""
-        request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-        coordinator = self._found(TRANSACTION, transactional_id)
-        found = self._request(coordinator, request, _code_unless_unknown).transaction_states[0]
-        if found.error_code:
-            return Mark(transactional_id)
-        return Mark(transactional_id, found.producer_id, found.producer_epoch)
+    def current(self, names: Iterable[str]) -> list[Mark]:
+        """Return the producer ids and epochs that some ids have."""
+        calls = [self._describe_call(name) for name in names]
+        self._send_ahead(calls)
+        return [_mark(self._answer(call).transaction_states[0]) for call in calls]
 
-    def advance(self, transactional_id: str) -> Mark:
-        """Give an id its next epoch."""
-        producer = self.init_producer(transactional_id, NEVER_BEGUN_MS)
-        return Mark(transactional_id, *producer[:2])
+    def _describe_call(self, name: str) -> _Call:
+        request = DescribeTransactionsRequest(transactional_ids=[name])
+        return _Call(self._found(TRANSACTION, name), request, _code_unless_unknown, None)
 
-    def open_transactions(self, prefix: str, *, initialized: str | None = None) -> list[str]:
+    def open_transactions(self, prefix: str, *, with_initialized: bool = False) -> list[str]:
         """Return the ids with this prefix whose transaction is open, of all brokers.
 
-        Those that start with `initialized`, too, if they have a producer that has written nothing.
+        With those, if asked for, that have a producer that has written nothing.
         """
-        prefixes = {"Ongoing": prefix} | ({} if initialized is None else {"Empty": initialized})
-        request = ListTransactionsRequest(state_filters=list(prefixes), producer_id_filters=[])
+        states = ["Ongoing", "Empty"] if with_initialized else ["Ongoing"]
+        request = ListTransactionsRequest(state_filters=states, producer_id_filters=[])
         return sorted(
             one.transactional_id
             for node_id in list(self._client.metadata.brokers)
             for one in self._request_of_node(node_id, request).transaction_states
-            if one.transactional_id.startswith(prefixes[one.transaction_state])
+            if one.transactional_id.startswith(prefix)
         )
 
-    def abort_open(self, prefix: str, *, initialized: str | None = None) -> int:
-        """Abort the open transactions with this prefix: the next epoch of an id ends its own.
+    def advance(self, names: Iterable[str], timeout_ms: int = NEVER_BEGUN_MS) -> list[TaskProducer]:
+        """Get the next epoch of several ids, with all requests sent at once.
 
-        With `initialized` producers with that prefix are fenced before they write. Returns how many
-        there were.
+        As `init_producer`: what is open is aborted, and who has written nothing yet is fenced.
         """
-        names = self.open_transactions(prefix, initialized=initialized)
-        calls = [self._advance_call(name) for name in names]
+        calls = [self._advance_call(name, timeout_ms) for name in names]
         self._send_ahead(calls)
-        for call in calls:
-            self._answer(call)
-        return len(names)
+        return [self._producer(call.coordinator, self._answer(call)) for call in calls]
 
-    def _advance_call(self, name: str) -> _Call:
-        request = InitProducerIdRequest(
-            transactional_id=name, transaction_timeout_ms=NEVER_BEGUN_MS
-        )
+    def _advance_call(self, name: str, timeout_ms: int) -> _Call:
+        request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms)
         return _Call(self._found(TRANSACTION, name), request, _code, None)
 
     # ------------------------------------------------------------ groups
@@ -382,6 +372,12 @@ def _completion_code(answer: Any) -> int:
 def _code_unless_unknown(answer: Any) -> int:
     code = answer.transaction_states[0].error_code
     return 0 if code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND else code
+
+
+def _mark(found: DescribeTransactionsResponse.TransactionState) -> Mark:
+    if found.error_code:
+        return Mark(found.transactional_id)
+    return Mark(found.transactional_id, found.producer_id, found.producer_epoch)
 
 
 def _fetch_code(answer: Any) -> int:

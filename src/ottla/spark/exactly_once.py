@@ -43,8 +43,8 @@ log = logging.getLogger("ottla.spark")
 DRIVER_TIMEOUT_MS: Final = 60_000
 """Of the driver's transaction, which is as long as its two requests."""
 FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
-_GENERATIONS: Final = 4
-"""The names are few, since a coordinator keeps each for days."""
+_GENERATIONS: Final = 8
+"""A batch takes two; the names are few, since a coordinator keeps each for days."""
 OTHER_DRIVER: Final = "another driver runs this query"
 """What a fenced driver says: tried again it would fence the other one."""
 
@@ -78,6 +78,11 @@ class Plan(NamedTuple):
     task_prefix: str
     """Of the transactional ids of the tasks of this batch."""
 
+    @property
+    def driver_mark(self) -> Mark:
+        """Moved by another driver: the tasks of this one are too late, too."""
+        return Mark(driver_id(self.group_id), *self.driver[:2])
+
 
 class ExactlyOnce:
     """One batch of a query, as its driver sees it."""
@@ -100,19 +105,15 @@ class ExactlyOnce:
         return f"{self._group_id}-task-"
 
     @property
-    def _own_prefix(self) -> str:
-        return f"{self._task_prefix}{_driver_name()}-"
-
-    @property
     def _mark_id(self) -> str:
-        return f"{self._own_prefix}mark"
+        return f"{self._task_prefix}{_driver_name()}-mark"
 
-    def _prefix_at(self, mark: Mark) -> str:
-        """Return the prefix of the ids of the tasks that begin at this mark.
+    def _prefix_at(self, epoch: int) -> str:
+        """Return the prefix of the ids of the tasks that begin at this epoch of the mark.
 
         A late task of one of the batches before has another name: it cannot end one of this batch.
         """
-        return f"{self._own_prefix}{mark.producer_epoch % _GENERATIONS}-"
+        return f"{self._task_prefix}{_driver_name()}-{epoch % _GENERATIONS}-"
 
     # ------------------------------------------------------------ before a batch
 
@@ -122,16 +123,42 @@ class ExactlyOnce:
         KafkaError for a query that may not write; it has fenced no other then.
         """
         self._checked_decision(is_stable=False)
-        driver = self._coordination.init_producer(self._driver_id, DRIVER_TIMEOUT_MS)
+        names = self._driver_id, self._mark_id
+        driver, marked = self._coordination.advance(names, DRIVER_TIMEOUT_MS)
         decision = self._checked_decision()
         if decision is not None:
             self._commit_all(decision.batch_id, decision.participants, is_repeated=True)
-        self._coordination.abort_open(self._task_prefix)
+        self._abort_others(driver)
+        while decision is not None and self._has_names_at(marked.producer_epoch, decision):
+            (marked,) = self._coordination.advance([self._mark_id])
         decided_batch = -1 if decision is None else decision.batch_id
-        mark = self._coordination.current(self._mark_id)
-        if mark.producer_id < 0:
-            mark = self._coordination.advance(self._mark_id)
-        return Plan(self._group_id, driver, decided_batch, mark, self._prefix_at(mark))
+        mark = Mark(self._mark_id, *marked[:2])
+        prefix = self._prefix_at(mark.producer_epoch)
+        return Plan(self._group_id, driver, decided_batch, mark, prefix)
+
+    def _abort_others(self, driver: TaskProducer) -> None:
+        """Abort what drivers and batches before left; KafkaError if another driver has begun.
+
+        What was open before that one began is not its own. The name of another group can begin
+        with the prefix: its own ids have one in them once more.
+        """
+        start = len(self._task_prefix) - 1
+        names = self._coordination.open_transactions(self._task_prefix)
+        left = [name for name in names if "-task-" not in name[start:]]
+        if not left:
+            return
+        (current,) = self._coordination.current([self._driver_id])
+        if current[1:] != driver[:2]:
+            raise fenced(self._group_id)
+        self._coordination.advance(left)
+
+    def _has_names_at(self, epoch: int, decision: BatchDecision) -> bool:
+        """Whether tasks that begin now could fence a transaction that is decided.
+
+        After a crash it is committed once more, which has to find it as it was.
+        """
+        prefix = self._prefix_at(epoch)
+        return any(one.transactional_id.startswith(prefix) for one in decision.participants)
 
     def _checked_decision(self, *, is_stable: bool = True) -> BatchDecision | None:
         """Return the last decision; KafkaError if it is another query's, or missing."""
@@ -176,9 +203,17 @@ class ExactlyOnce:
         if participants or not self._checkpoint.is_without_partitions(batch_id):
             self._decide_as(plan.driver, decision)
         self._commit_all(batch_id, decision.participants)
-        self._coordination.advance(self._mark_id)
-        # of attempts that were killed: readers would wait for them
-        self._coordination.abort_open(self._task_prefix, initialized=plan.task_prefix)
+        self._end_tasks(plan.task_prefix)
+
+    def _end_tasks(self, prefix: str) -> None:
+        """End attempts of a batch that were killed, also those that begin later.
+
+        Readers would wait for them. Those of another driver, which may have begun, have other
+        names.
+        """
+        self._coordination.advance([self._mark_id])
+        left = self._coordination.open_transactions(prefix, with_initialized=True)
+        self._coordination.advance(left)
 
     def _decide_as(self, driver: TaskProducer, decision: BatchDecision) -> None:
         """Decide as a driver; KafkaError if another one has begun since."""
@@ -257,15 +292,15 @@ class ExactlyOnce:
         A driver that goes on in place of this one keeps its epoch and its transactions. Without a
         plan no task has ended, so nothing was decided.
         """
-        prefix = self._own_prefix
-        if plan is not None and self._takes_next_epoch(plan.driver):
-            prefix = self._task_prefix
+        if plan is None:
+            (mark,) = self._coordination.current([self._mark_id])
+            self._end_tasks(self._prefix_at(mark.producer_epoch))
+            return
+        if self._takes_next_epoch(plan.driver):
             decision = self._decision()
             if decision is not None and decision.batch_id >= batch_id:
                 self._commit_all(decision.batch_id, decision.participants, is_repeated=True)
-        mark = self._coordination.current(self._mark_id) if plan is None else plan.mark
-        self._coordination.advance(self._mark_id)
-        self._coordination.abort_open(prefix, initialized=self._prefix_at(mark))
+        self._end_tasks(plan.task_prefix)
 
     def _takes_next_epoch(self, driver: TaskProducer) -> bool:
         """End what is left of the driver's transaction; False if another driver goes on."""

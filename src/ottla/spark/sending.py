@@ -38,6 +38,8 @@ class TaskTransaction(NamedTuple):
     """Whether it is to have no timeout, where the broker allows that."""
     mark: Mark | None = None
     """As it stands while the task may begin; None if it always may."""
+    driver: Mark | None = None
+    """As it stands until another driver goes on in place of the task's; None if none can."""
 
 
 TOO_LATE: Final = "another task of this write has failed, or the write has ended without this one"
@@ -103,16 +105,26 @@ class BatchSender:
         producer already, the write's end has fenced it.
         """
         assert self._transaction is not None
-        name, two_phase, mark = self._transaction
+        name, two_phase = self._transaction[:2]
         producer = self._coordination.init_producer(
             name, self._options.transaction_timeout_ms, two_phase=two_phase
         )
-        if mark is not None and self._coordination.current(mark.transactional_id) != mark:
-            raise KafkaError(ErrorCode.INVALID_TXN_STATE, TOO_LATE)
+        self._check_not_late()
         self._producer = producer
         transactions = Transactions(self._settings, self._runtime, self._sender)  # type: ignore[arg-type] # a batch needs its client only
         transactions.begin_with(*producer[:3])
         self._sender.transactions = transactions
+
+    def _check_not_late(self) -> None:
+        assert self._transaction is not None
+        marks = [one for one in self._transaction[2:] if one is not None]
+        current = self._coordination.current(one.transactional_id for one in marks)
+        for expected, found in zip(marks, current, strict=True):
+            if found == expected:
+                continue
+            if expected == self._transaction.driver:
+                raise KafkaError(ErrorCode.PRODUCER_FENCED)
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, TOO_LATE)
 
     @property
     def cluster(self) -> ClusterReader:

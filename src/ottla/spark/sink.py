@@ -154,13 +154,14 @@ class BatchWriter(Writer, DataSourceArrowWriter):
         participants = participants_of(messages)
         with short_errors(), self._cluster() as cluster:
             coordination = Coordination(cluster)
-            coordination.advance(self._mark_id)
+            coordination.advance([self._mark_id])
             for error in coordination.end_all(participants, committed=committed):
                 if error is not None:
                     raise error
             for one in participants:  # a reader that starts now finds the records
                 coordination.wait_until_complete(one)
-            coordination.abort_open(self._task_prefix, initialized=self._task_prefix)
+            left = coordination.open_transactions(self._task_prefix, with_initialized=True)
+            coordination.advance(left)
 
 
 class StreamWriter(Writer, DataSourceStreamArrowWriter):
@@ -191,7 +192,8 @@ class StreamWriter(Writer, DataSourceStreamArrowWriter):
             for _ in iterator:  # Spark repeats a batch whose records are committed
                 pass
             return TaskCommit(0, plan=plan)
-        transaction = TaskTransaction(plan.task_prefix + _attempt(), True, plan.mark)
+        name = plan.task_prefix + _attempt()
+        transaction = TaskTransaction(name, True, plan.mark, plan.driver_mark)
         with short_errors():
             try:
                 return self._write(iterator, transaction, plan)

@@ -1,0 +1,214 @@
+"""Drivers and tasks that go on after their batch has ended or another driver began, without a JVM.
+
+Also on Kafka, with an epoch for each transaction and without: it decides who is fenced.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("pyspark")
+
+import pyarrow as pa
+
+from ottla import Admin
+from ottla.errors import ErrorCode, KafkaError
+from ottla.spark import exactly_once
+from ottla.spark.cluster import ClusterReader, open_cluster
+from ottla.spark.coordination import Coordination
+from ottla.spark.exactly_once import FENCED, ExactlyOnce, Plan
+from ottla.spark.options import write_options
+from ottla.spark.rows import FrameColumns
+from ottla.spark.sending import TaskTransaction
+from ottla.spark.writing import FrameWriter
+from ottla.testing.cluster import Cluster
+from tests.conformance.kafka import RealKafka, kafka_or_skip
+from tests.spark.test_fencing import checkpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ottla.spark.decision import Participant
+
+
+FRAME = pa.record_batch([pa.array([b"value"])], names=["value"])
+
+
+class Query:
+    """A query's checkpoint, and what its drivers and tasks are given."""
+
+    def __init__(self, cluster: ClusterReader, bootstrap: str, group: str, path: Path) -> None:
+        self.cluster, self._path = cluster, path
+        self._options = write_options(
+            {"kafka.bootstrap.servers": bootstrap, "topic": "next", "kafka.group.id": group}
+        )
+        checkpoint(path, group)
+        (path / "offsets" / "1").write_text("v1\n{}\n")
+
+    def driver(self) -> ExactlyOnce:
+        """Return what a driver begins and ends batches with."""
+        return ExactlyOnce(self._options, str(self._path), self.cluster)
+
+    def task(self, plan: Plan, number: int = 0) -> FrameWriter:
+        """Return what the first attempt of a task writes with."""
+        name = f"{plan.task_prefix}{number}-0.0"
+        transaction = TaskTransaction(name, two_phase=True, mark=plan.mark, driver=plan.driver_mark)
+        columns = FrameColumns(0, None, None, None, None, None)
+        return FrameWriter(self._options, columns, 0, transaction)
+
+    def written(self, plan: Plan) -> list[Participant]:
+        """Write a record, as a task does, and return the transaction, which is open."""
+        participant = self.task(plan).write(iter([FRAME])).participant
+        assert participant is not None
+        return [participant]
+
+
+NODES = ("ottla", *(pytest.param(version, marks=pytest.mark.conformance) for version in "12"))
+
+
+@pytest.fixture(scope="module", params=NODES)
+def node(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster | RealKafka]:
+    """Run a node: Ottla's, or Kafka's with one of both versions of transactions."""
+    if request.param == "ottla":
+        with Cluster() as cluster:
+            yield cluster
+        return
+    kafka = RealKafka(kafka_or_skip(), tmp_path_factory.mktemp("kafka"), {})
+    try:
+        kafka.format("--feature", f"transaction.version={request.param}")
+        kafka.start()
+        yield kafka
+    finally:
+        kafka.kill()
+
+
+@pytest.fixture
+def query(
+    node: Cluster | RealKafka, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Query]:
+    """Return a query of a group of its own."""
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        admin.create_topic("next", if_not_exists=True)
+    group = re.sub(r"\W", "-", request.node.name)
+    with open_cluster({"bootstrap.servers": node.bootstrap}) as cluster:
+        yield Query(cluster, node.bootstrap, group, tmp_path)
+
+
+@pytest.mark.parametrize("ended", ["failed", "some ended, then failed", "committed"])
+def test_a_task_that_goes_on_after_its_batch_leaves_nothing_open(query: Query, ended: str) -> None:
+    """Spark does not wait for the tasks that it kills; their transactions have no timeout."""
+    driver = query.driver()
+    plan = driver.begin()
+    begun, late = query.task(plan, 1), query.task(plan, 2)
+    begun._sender.begin_transaction()  # it has written nothing yet
+    if ended == "committed":
+        driver.commit(plan, 0, [])
+    else:
+        driver.abort(plan if ended.startswith("some") else None, 0)
+    begun._write_frame(FRAME)
+    with pytest.raises(KafkaError) as refused:
+        begun._sender.flush()
+    assert refused.value.code in FENCED
+    with pytest.raises(KafkaError, match="without this one"):
+        late.write(iter([FRAME]))
+    assert Coordination(query.cluster).open_transactions(f"{plan.group_id}-task-") == []
+    begun._sender.close()
+    following = driver.begin()
+    assert following.task_prefix != plan.task_prefix
+    assert following.mark != plan.mark
+
+
+def test_attempts_that_fail_leave_the_last_decision_as_it_is(query: Query) -> None:
+    """They have names of their own: fencing one that was decided on looks like a loss."""
+    driver = query.driver()
+    plan = driver.begin()
+    driver.commit(plan, 0, query.written(plan))
+    for _ in range(10):
+        failed = query.task(driver.begin())
+        failed._sender.begin_transaction()
+        failed._sender.close()
+        driver.abort(None, 1)
+    assert driver.begin().decided_batch == 0
+
+
+def test_a_query_that_was_stopped_has_other_names_when_it_starts_again(query: Query) -> None:
+    """Its tasks may go on, also if nothing could end their batch."""
+    driver = query.driver()
+    stopped, following = driver.begin(), driver.begin()
+    assert stopped.task_prefix != following.task_prefix
+    participants = query.written(following)
+    with pytest.raises(KafkaError):
+        query.written(stopped)
+    driver.commit(following, 0, participants)
+
+
+@pytest.mark.parametrize("stopped_in", ["begin", "commit", "abort"])
+def test_a_driver_that_was_stopped_leaves_the_next_ones_transactions(
+    query: Query, monkeypatch: pytest.MonkeyPatch, stopped_in: str
+) -> None:
+    """It has fenced or decided, and goes on once the next one's tasks have written."""
+    monkeypatch.setattr(exactly_once, "_driver_name", lambda: "first")
+    first, second = query.driver(), query.driver()
+    plan = None if stopped_in == "begin" else first.begin()
+    place = {"begin": "_checked_decision", "commit": "_commit_all", "abort": "_decision"}
+    unchanged = getattr(first, place[stopped_in])
+    begun: list[tuple[Plan, list[Participant]]] = []
+
+    def stopped(*arguments: object, is_stable: bool = True, **named: object) -> object:
+        if not is_stable:  # before it fences
+            return unchanged(is_stable=False)
+        answer = unchanged(*arguments, **named)
+        monkeypatch.setattr(exactly_once, "_driver_name", lambda: "second")
+        other = second.begin()
+        begun.append((other, query.written(other)))
+        monkeypatch.setattr(exactly_once, "_driver_name", lambda: "first")
+        return answer
+
+    monkeypatch.setattr(first, place[stopped_in], stopped)
+    if stopped_in == "begin":
+        with pytest.raises(KafkaError, match="another driver runs this query"):
+            first.begin()
+    elif stopped_in == "commit":
+        assert plan is not None
+        first.commit(plan, 0, query.written(plan))
+    else:
+        first.abort(plan, 0)
+    ((other, participants),) = begun
+    monkeypatch.setattr(exactly_once, "_driver_name", lambda: "second")
+    second.commit(other, 1, participants)  # KafkaError if they were ended otherwise
+
+
+def test_a_task_of_a_driver_that_was_killed_writes_nothing(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Executors outlive it for a moment; what they begin would stay open once the query ends."""
+    monkeypatch.setattr(exactly_once, "_driver_name", lambda: "killed")
+    plan = query.driver().begin()
+    monkeypatch.setattr(exactly_once, "_driver_name", lambda: "following")
+    query.driver().begin()
+    with pytest.raises(KafkaError) as refused:
+        query.written(plan)
+    assert refused.value.code is ErrorCode.PRODUCER_FENCED
+    assert Coordination(query.cluster).open_transactions(f"{plan.group_id}-task-") == []
+
+
+@pytest.mark.parametrize("ending", ["-task", "-task-1"])
+def test_a_query_leaves_those_of_a_group_whose_name_begins_like_its_own(
+    query: Query, node: Cluster | RealKafka, tmp_path: Path, ending: str
+) -> None:
+    """A group's name is the user's choice."""
+    first = query.driver()
+    group = first.begin().group_id + ending
+    other = Query(query.cluster, node.bootstrap, group, tmp_path / "other")
+    driver = other.driver()
+    plan = driver.begin()
+    participants = other.written(plan)
+    first.begin()
+    driver.commit(plan, 0, participants)
