@@ -55,7 +55,7 @@ public class StreamsOracle {
         settings.put("statestore.cache.max.bytes", "0");
         settings.put("__emit.interval.ms.kstreams.windowed.aggregation__", 0L);
         settings.put("__emit.interval.ms.kstreams.outer.join.spurious.results.fix__", 0L);
-        settings.put("state.dir", System.getProperty("java.io.tmpdir"));
+        settings.put("state.dir", System.getProperty("java.io.tmpdir") + "/streams-" + UUID.randomUUID());
         if (test.path("wrapped").asBoolean()) {
             settings.put("processor.wrapper.class", Wrapper.class);
         }
