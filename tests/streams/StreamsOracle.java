@@ -56,6 +56,9 @@ public class StreamsOracle {
         settings.put("__emit.interval.ms.kstreams.windowed.aggregation__", 0L);
         settings.put("__emit.interval.ms.kstreams.outer.join.spurious.results.fix__", 0L);
         settings.put("state.dir", System.getProperty("java.io.tmpdir") + "/streams-" + UUID.randomUUID());
+        if (test.path("memory").asBoolean()) {
+            settings.put("dsl.store.suppliers.class", BuiltInDslStoreSuppliers.InMemoryDslStoreSuppliers.class);
+        }
         if (test.path("wrapped").asBoolean()) {
             settings.put("processor.wrapper.class", Wrapper.class);
         }
@@ -196,7 +199,11 @@ public class StreamsOracle {
                         ? builder.table(step.get("topic").asText(), stored(step))
                         : builder.table(step.get("topic").asText());
                 case "global_table": return builder.globalTable(step.get("topic").asText());
-                case "to": ((KStream<String, String>) of(step, "of")).to(step.get("topic").asText(), step.has("drops")
+                case "to": if (step.path("by_record").asBoolean()) {
+                    String topic = step.get("topic").asText();
+                    ((KStream<String, String>) of(step, "of")).to((key, value, context) -> topic, Produced.streamPartitioner(drops(step)));
+                    return null;
+                } ((KStream<String, String>) of(step, "of")).to(step.get("topic").asText(), step.has("drops")
                     ? Produced.streamPartitioner(drops(step)) : Produced.keySerde(null)); return null;
                 case "lookup": {
                     finish = topology -> {

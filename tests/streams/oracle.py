@@ -24,7 +24,10 @@ def streams_jars() -> Kafka:
 
 
 def answers(
-    cases: list[tuple[list[Step], list[Input]]], *, is_wrapped: bool = False
+    cases: list[tuple[list[Step], list[Input]]],
+    *,
+    is_wrapped: bool = False,
+    are_stores_in_memory: bool = False,
 ) -> list[dict[str, Any]]:
     """Return what Kafka Streams does with each topology: its description, and what it writes.
 
@@ -33,7 +36,13 @@ def answers(
     kafka = streams_jars()
     classes = kafka.compile(HERE / "StreamsOracle.java")
     given = [
-        {"steps": steps, "inputs": inputs, "outputs": ["out"], "wrapped": is_wrapped}
+        {
+            "steps": steps,
+            "inputs": inputs,
+            "outputs": ["out"],
+            "wrapped": is_wrapped,
+            "memory": are_stores_in_memory,
+        }
         for steps, inputs in cases
     ]
     done = kafka.run("StreamsOracle", classes=classes, stdin=json.dumps(given), timeout_s=280)

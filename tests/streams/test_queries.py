@@ -13,7 +13,7 @@ from ottla.streams.stores.backend import MemoryBackend
 from ottla.streams.stores.opening import open_store
 
 if TYPE_CHECKING:
-    from ottla.streams.settings import StoreSpec
+    from ottla.streams.store_specs import StoreSpec
 
 TEXT = Serdes.string()
 VERSIONED = Stores.versioned_key_value("s", TEXT, TEXT, history=1000)

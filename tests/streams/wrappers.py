@@ -15,7 +15,7 @@ from ottla.streams import (
 )
 
 if TYPE_CHECKING:
-    from ottla.streams.settings import StoreSpec
+    from ottla.streams.store_specs import StoreSpec
 
 
 class Tally(ProcessorWrapper):

@@ -55,7 +55,6 @@ if TYPE_CHECKING:
         Printed,
         Produced,
         Repartitioned,
-        Stores,
         StreamJoined,
         Suppressed,
         TableJoined,
@@ -74,6 +73,8 @@ if TYPE_CHECKING:
         WindowKeyQuery,
         WindowRangeQuery,
     )
+    from ottla.streams.store_specs import Stores
+    from ottla.streams.store_suppliers import BuiltInDslStoreSuppliers, DslStoreSuppliers
     from ottla.streams.topology import Topology
     from ottla.streams.windows import (
         EmitStrategy,
@@ -90,9 +91,11 @@ __all__ = [
     "ApplicationState",
     "AutoOffsetReset",
     "Branched",
+    "BuiltInDslStoreSuppliers",
     "Change",
     "CogroupedKStream",
     "Consumed",
+    "DslStoreSuppliers",
     "EmitStrategy",
     "ErrorContext",
     "FailureReason",
@@ -164,9 +167,11 @@ _MODULES = {
     "ApplicationState": "ottla.streams.lifecycle",
     "AutoOffsetReset": "ottla.streams.settings",
     "Branched": "ottla.streams.settings",
+    "BuiltInDslStoreSuppliers": "ottla.streams.store_suppliers",
     "Change": "ottla.streams.records",
     "CogroupedKStream": "ottla.streams.dsl.cogrouped",
     "Consumed": "ottla.streams.settings",
+    "DslStoreSuppliers": "ottla.streams.store_suppliers",
     "EmitStrategy": "ottla.streams.windows",
     "ErrorContext": "ottla.streams.config",
     "FailureReason": "ottla.streams.state_queries",
@@ -201,7 +206,7 @@ _MODULES = {
     "SlidingWindows": "ottla.streams.windows",
     "StateQueryRequest": "ottla.streams.state_queries",
     "StateQueryResult": "ottla.streams.state_queries",
-    "Stores": "ottla.streams.settings",
+    "Stores": "ottla.streams.store_specs",
     "StreamJoined": "ottla.streams.settings",
     "Streams": "ottla.streams.application",
     "StreamsBuilder": "ottla.streams.dsl.builder",

@@ -11,12 +11,14 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.streams.serdes import Serde, Serdes
+from ottla.streams.store_suppliers import RocksDBDslStoreSuppliers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.streams.processor import ProcessorWrapper
     from ottla.streams.records import RawRecord, Record
+    from ottla.streams.store_suppliers import DslStoreSuppliers
 
 
 class Response(Enum):
@@ -53,6 +55,8 @@ class StreamsConfig:
     With a cache the updates that counts and aggregates of columns make in a micro-batch are
     combined, one for a key; 0 forwards each.
 
+    The suppliers (KIP-954) choose the form of stores for which an operator names none.
+
     With a wrapper (KIP-1112) each processor is wrapped, also those of the DSL: all run record by
     record, and columns are refused.
     """
@@ -67,6 +71,7 @@ class StreamsConfig:
     default_timestamp_extractor: Callable[[Record, int], int] | None = None
     statestore_cache_max_bytes: int = 10 * 1024 * 1024
     processor_wrapper_class: type[ProcessorWrapper] | None = None
+    dsl_store_suppliers_class: type[DslStoreSuppliers] = RocksDBDslStoreSuppliers
 
     def by_name(self) -> dict[str, Any]:
         """Return the settings by Kafka's names, such as application.id."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ottla.streams.records import Record, RecordMetadata, TaskId
     from ottla.streams.serdes import Serde
-    from ottla.streams.settings import StoreSpec
+    from ottla.streams.store_specs import StoreSpec
 
 
 class PunctuationType(Enum):

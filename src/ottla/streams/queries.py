@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from ottla.streams.records import VersionedRecord
     from ottla.streams.serdes import Serde
-    from ottla.streams.settings import StoreSpec
     from ottla.streams.stages import Stage
     from ottla.streams.state_queries import StateQueryRequest, StateQueryResult
+    from ottla.streams.store_specs import StoreSpec
     from ottla.streams.topology import Topology
     from ottla.types import TopicPartition
 

@@ -1,8 +1,7 @@
-"""What operators are given: names, serdes, stores, and how much a suppression buffers.
+"""What operators are given: names, serdes, forms of stores, and how much a suppression buffers.
 
 Kafka: org.apache.kafka.streams.AutoOffsetReset (KIP-1106), kstream.{Consumed, Produced, Grouped,
-Joined, StreamJoined, TableJoined, Materialized, Repartitioned, Branched, Printed, Suppressed},
-state.Stores.
+Joined, StreamJoined, TableJoined, Materialized, Repartitioned, Branched, Printed, Suppressed}.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from ottla.streams.windows import Duration, milliseconds
 
 if TYPE_CHECKING:
     from ottla.streams.records import Record
+    from ottla.streams.store_suppliers import DslStoreSuppliers
 
 
 class _Given:
@@ -122,13 +122,14 @@ class Joined(_Given):
 
 @dataclass(frozen=True)
 class StreamJoined(_Given):
-    """How a join of two streams stores both, and their names."""
+    """How a join of two streams stores both, and their names; who chooses the stores' form."""
 
     key: Serde | None = None
     value: Serde | None = None
     other_value: Serde | None = None
     name: str | None = None
     store_name: str | None = None
+    dsl_store_suppliers: DslStoreSuppliers | None = None
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,8 @@ class Repartitioned(_Given):
 class Materialized(_Given):
     """How a table's store is named and written.
 
-    `history_ms` makes it a versioned one, `max_entries` one of the keys used most recently.
+    `history_ms` makes it a versioned one, `max_entries` one of the keys used most recently;
+    else `store_type` chooses its form, or the application's suppliers.
     """
 
     name: str | None = None
@@ -169,6 +171,7 @@ class Materialized(_Given):
     retention_ms: int | None = None
     history_ms: int | None = None
     max_entries: int | None = None
+    store_type: DslStoreSuppliers | None = None
 
 
 def with_value(given: Materialized | None, value: Serde) -> Materialized:
@@ -256,82 +259,3 @@ class Suppressed:
     def with_name(self, name: str) -> Suppressed:
         """Return the same with a name for the processor."""
         return replace(self, name=name)
-
-
-@dataclass(frozen=True)
-class StoreSpec:
-    """A store of a topology: its kind (key-value, window, session, versioned, buffer) and form."""
-
-    name: str
-    kind: str
-    key: Serde | None = None
-    value: Serde | None = None
-    retention_ms: int = 0
-    window_size_ms: int = 0
-    has_duplicates: bool = False
-    has_timestamps: bool = True
-    is_time_ordered: bool = False
-    max_entries: int | None = None
-
-    def __post_init__(self) -> None:
-        """Raise ValueError for a negative number of entries."""
-        if self.max_entries is not None and self.max_entries < 0:
-            raise ValueError("max_entries cannot be negative")
-
-
-class Stores:
-    """Definitions of stores for `add_state_store`."""
-
-    @staticmethod
-    def key_value(name: str, key: Serde, value: Serde) -> StoreSpec:
-        """Return a store of values by key."""
-        return StoreSpec(name, "key-value", key, value, has_timestamps=False)
-
-    @staticmethod
-    def lru_map(name: str, key: Serde, value: Serde, *, max_entries: int) -> StoreSpec:
-        """Return a store of values by key, in each task those that were used most recently.
-
-        Gets and puts are uses. What is dropped is dropped without a word; the order of uses lasts
-        over restarts.
-        """
-        return StoreSpec(
-            name, "key-value", key, value, has_timestamps=False, max_entries=max_entries
-        )
-
-    @staticmethod
-    def timestamped_key_value(name: str, key: Serde, value: Serde) -> StoreSpec:
-        """Return a store of values with timestamps by key."""
-        return StoreSpec(name, "key-value", key, value)
-
-    @staticmethod
-    def window(
-        name: str,
-        key: Serde,
-        value: Serde,
-        *,
-        retention: Duration,
-        size: Duration,
-        retain_duplicates: bool = False,
-        has_timestamps: bool = False,
-    ) -> StoreSpec:
-        """Return a store of values, or values with timestamps, by key and start of a window."""
-        return StoreSpec(
-            name,
-            "window",
-            key,
-            value,
-            retention_ms=milliseconds(retention),
-            window_size_ms=milliseconds(size),
-            has_duplicates=retain_duplicates,
-            has_timestamps=has_timestamps,
-        )
-
-    @staticmethod
-    def session(name: str, key: Serde, value: Serde, *, retention: Duration) -> StoreSpec:
-        """Return a store of values by key and session."""
-        return StoreSpec(name, "session", key, value, retention_ms=milliseconds(retention))
-
-    @staticmethod
-    def versioned_key_value(name: str, key: Serde, value: Serde, *, history: Duration) -> StoreSpec:
-        """Return a store that also answers as of an earlier time."""
-        return StoreSpec(name, "versioned", key, value, retention_ms=milliseconds(history))

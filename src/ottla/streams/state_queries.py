@@ -18,7 +18,7 @@ from ottla.streams.records import VersionedRecord
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from ottla.streams.settings import StoreSpec
+    from ottla.streams.store_specs import StoreSpec
     from ottla.types import TopicPartition
 
 

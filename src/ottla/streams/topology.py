@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from ottla.streams.processor import ProcessorWrapper
     from ottla.streams.serdes import Serde
-    from ottla.streams.settings import AutoOffsetReset, Partitioner, StoreSpec
+    from ottla.streams.settings import AutoOffsetReset, Partitioner
+    from ottla.streams.store_specs import StoreSpec
 
 
 @dataclass

@@ -15,7 +15,7 @@ from ottla.streams.stores.opening import open_store
 from tests.streams.oracle import HERE, streams_jars
 
 if TYPE_CHECKING:
-    from ottla.streams.settings import StoreSpec
+    from ottla.streams.store_specs import StoreSpec
 
 TEXT = Serdes.string()
 QUERIES: dict[str, dict[str, tuple[str, ...]]] = {

@@ -31,8 +31,8 @@ from ottla.streams.stores.opening import open_store
 from tests.streams.oracle import HERE, streams_jars
 
 if TYPE_CHECKING:
-    from ottla.streams.settings import StoreSpec
     from ottla.streams.state_queries import StoreQuery
+    from ottla.streams.store_specs import StoreSpec
 
 TEXT = Serdes.string()
 WINDOW = Stores.window("store", TEXT, TEXT, retention=1000, size=10)

@@ -15,12 +15,13 @@ from ottla.streams.dsl.table import GlobalKTable, KTable, source_table, table_st
 from ottla.streams.errors import TopologyException
 from ottla.streams.patterns import same_pattern
 from ottla.streams.processors.tables import TableSource
-from ottla.streams.settings import Consumed, Materialized, StoreSpec
+from ottla.streams.settings import Consumed, Materialized
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.streams.processor import Processor
+    from ottla.streams.store_specs import StoreSpec
     from ottla.streams.topology import Topology
 
 
@@ -58,7 +59,7 @@ class StreamsBuilder:
         source = self._table_source(topic, consumed)
         name = graph.name("KTABLE-SOURCE-", consumed.name)
         typed = self._typed(source, consumed)
-        spec = table_store(store, given, typed.key, typed.value)
+        spec = table_store(graph, store, given, typed)
         return source_table(graph, typed, name, spec, is_stored=given.name is not None)
 
     def global_table(
@@ -78,7 +79,7 @@ class StreamsBuilder:
         name = graph.name("KTABLE-SOURCE-", consumed.name)
         typed = self._typed(source, consumed)
         graph.add(name, TableSource(store), source)
-        graph.add_store(table_store(store, given, typed.key, typed.value), name)
+        graph.add_store(table_store(graph, store, given, typed), name)
         return GlobalKTable(store, typed.key, typed.value)
 
     def add_global_store(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ottla.streams.dsl.grouped import KGroupedStream
     from ottla.streams.processor import Processor
     from ottla.streams.processors.tables import TableView
-    from ottla.streams.settings import StoreSpec
+    from ottla.streams.store_specs import StoreSpec
     from ottla.streams.windows import SessionWindows, SlidingWindows, TimeWindows
 
 _STORE, _AGGREGATE = "COGROUPKSTREAM-AGGREGATE-", "COGROUPKSTREAM-AGGREGATE-"
@@ -62,12 +62,12 @@ class CogroupedKStream:
         graph = first.graph
         store = given.name or graph.store_name(_STORE)
         value = given.value or graph.config.default_value_serde
-        spec = table_store(store, given, first.key_serde, value)
         made = self.add_nodes(
             store, name, lambda aggregator: StreamAggregate(store, initializer, aggregator)
         )
-        graph.add_store(spec, *made[1])
         output = Typed(made[0], given.key or first.key_serde, value)
+        spec = table_store(graph, store, given, output)
+        graph.add_store(spec, *made[1])
         return self.table(output, StoreView(store), spec, made[2])
 
     def add_nodes(
@@ -153,7 +153,7 @@ class WindowedCogroupedKStream:
             name,
             lambda aggregator: windowing.processor(store, initializer, aggregator, merger),
         )
-        spec = windowing.store(store, given, key, value)
+        spec = graph.supplied(windowing.store(store, given, key, value), given.store_type)
         graph.add_store(spec, *names)
         output = Typed(merge, windowing.key_serde(key), value)
         view = windowing.view(store)

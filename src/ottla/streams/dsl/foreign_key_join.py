@@ -18,14 +18,14 @@ from ottla.streams.processors.foreign_key import (
     subscription_serde,
 )
 from ottla.streams.serdes import Serdes
-from ottla.streams.settings import StoreSpec, TableJoined
+from ottla.streams.store_specs import StoreSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.streams.dsl.table import KTable
     from ottla.streams.processor import Processor
-    from ottla.streams.settings import Partitioner
+    from ottla.streams.settings import Partitioner, TableJoined
 
 _REGISTRATION = "KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-"
 _RESPONSE = "KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-"

@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.streams.processors.stateless import Filter, PassThrough
+from ottla.streams.store_suppliers import supplied
 from ottla.streams.topology import Topology
 
 if TYPE_CHECKING:
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
     from ottla.streams.config import StreamsConfig
     from ottla.streams.processor import Processor
     from ottla.streams.serdes import Serde
-    from ottla.streams.settings import Partitioner, StoreSpec
+    from ottla.streams.settings import Partitioner
+    from ottla.streams.store_specs import StoreSpec
+    from ottla.streams.store_suppliers import DslStoreSuppliers
 
 _GENERATED = re.compile(r"KSTREAM.*-[0-9]{10}")
 
@@ -29,6 +32,8 @@ class Graph:
         self.topology = Topology(config)
         self.config = config
         self._count = 0
+        self._suppliers = config.dsl_store_suppliers_class()
+        self._suppliers.configure(config.by_name())
 
     def name(self, prefix: str, given: str | None = None) -> str:
         """Return a name as given, or the next one of a prefix, which is counted in any case."""
@@ -56,6 +61,10 @@ class Graph:
     def add_store(self, spec: StoreSpec, *processors: str) -> None:
         """Add a store for some processors."""
         self.topology.add_state_store(spec, *processors)
+
+    def supplied(self, spec: StoreSpec, suppliers: DslStoreSuppliers | None) -> StoreSpec:
+        """Return a store in the form that an operator's suppliers choose, or the application's."""
+        return supplied(suppliers or self._suppliers, spec)
 
     def skip_repartition_names(self) -> None:
         """Count the names of a repartitioning, as Kafka does where it uses a former one."""

@@ -145,7 +145,7 @@ class KGroupedStream(Part):
         output = Typed(made, given.key or self.key_serde, value)
         processor = StreamAggregate(store, initializer, aggregator)
         graph.add(made, processor, self.source_of(store))
-        spec = table_store(store, given, output.key, value)
+        spec = table_store(graph, store, given, output)
         graph.add_store(spec, made)
         return stored_table(graph, output, processor, StoreView(store), spec)
 
@@ -211,7 +211,7 @@ class KGroupedTable(Part):
         output = Typed(made, given.key or self.key_serde, value)
         processor = TableAggregate(store, initializer, *functions)
         graph.add(made, processor, source)
-        spec = table_store(store, given, output.key, value)
+        spec = table_store(graph, store, given, output)
         graph.add_store(spec, made)
         return stored_table(graph, output, processor, StoreView(store), spec)
 

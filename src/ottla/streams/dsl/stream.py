@@ -38,9 +38,9 @@ from ottla.streams.settings import (
     Printed,
     Produced,
     Repartitioned,
-    StoreSpec,
     StreamJoined,
 )
+from ottla.streams.store_specs import StoreSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -212,7 +212,7 @@ class KStream(Part):
         parent = Typed(self.node, key, value)
         if self.has_new_key:
             parent = parent._replace(node=self.graph.repartition(parent, made))
-        spec = table_store(store, given, key, value)
+        spec = table_store(self.graph, store, given, Typed(store, key, value))
         return source_table(self.graph, parent, made, spec, is_stored=given.name is not None)
 
     def group_by_key(self, grouped: Grouped | None = None) -> KGroupedStream:

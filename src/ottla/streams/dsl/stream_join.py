@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.streams.processors.stateless import PassThrough
 from ottla.streams.processors.stream_joins import StoreForJoin, StreamJoin, waiting_serde
 from ottla.streams.serdes import Serde, Serdes
-from ottla.streams.settings import StoreSpec
+from ottla.streams.store_specs import StoreSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +56,8 @@ def join_streams(
     ]
     for side, node, store in zip(sides, stored, stores, strict=True):
         graph.add(node, StoreForJoin(store), side.node)
-        graph.add_store(_side_store(store, left.key, side.value, windows), node)
+        spec = _side_store(store, left.key, side.value, windows)
+        graph.add_store(graph.supplied(spec, joined.dsl_store_suppliers), node)
     waiting = _waiting_store(graph, made[0], base, is_left=is_left, is_outer=is_outer)
     for number, node in enumerate(joins):
         processor = StreamJoin(

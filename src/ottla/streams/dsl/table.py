@@ -27,7 +27,8 @@ from ottla.streams.processors.tables import (
 )
 from ottla.streams.processors.transform import TableTransform, TransformedView
 from ottla.streams.serdes import Serdes
-from ottla.streams.settings import Grouped, Materialized, StoreSpec, Suppressed, TableJoined
+from ottla.streams.settings import Grouped, Materialized, Suppressed, TableJoined
+from ottla.streams.store_specs import StoreSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -272,9 +273,9 @@ class KTable(Part):
         store = given.name or self.graph.store_name("KTABLE-FK-JOIN-OUTPUT-")
         key = given.key or self.key_serde
         value = given.value or self.graph.config.default_value_serde
-        spec = table_store(store, given, key, value)
-        is_stored = given.name is not None
         output = Typed(made, key, value)
+        spec = table_store(self.graph, store, given, output)
+        is_stored = given.name is not None
         return source_table(self.graph, output, result, spec, is_stored=is_stored)
 
     def _join(
@@ -365,9 +366,7 @@ class KTable(Part):
         value = self.value_serde if keeps_value else graph.config.default_value_serde
         given = materialized or Materialized()
         output = Typed(made, given.key or self.key_serde, given.value or value)
-        store = (
-            None if given.name is None else table_store(given.name, given, output.key, output.value)
-        )
+        store = None if given.name is None else table_store(graph, given.name, given, output)
         processor = make(None if store is None else store.name)
         graph.add(made, processor, self.node)
         if store is not None:
@@ -403,17 +402,18 @@ class KTable(Part):
             return Typed(node, self.key_serde, value), None
         output = Typed(node, materialized.key or self.key_serde, materialized.value or value)
         assert materialized.name is not None
-        return output, table_store(materialized.name, materialized, output.key, output.value)
+        return output, table_store(self.graph, materialized.name, materialized, output)
 
 
-def table_store(name: str, given: Materialized, key: Serde, value: Serde) -> StoreSpec:
+def table_store(graph: Graph, name: str, given: Materialized, output: Typed) -> StoreSpec:
     """Return the store of a table without windows."""
-    key, value = given.key or key, given.value or value
-    if given.history_ms is None:
-        return StoreSpec(name, "key-value", key, value, max_entries=given.max_entries)
-    if given.max_entries is not None:
-        raise TopologyException(f"the versioned store {name} has no max_entries")
-    return StoreSpec(name, "versioned", key, value, retention_ms=given.history_ms)
+    serdes = (given.key or output.key, given.value or output.value)
+    if given.history_ms is not None:
+        if given.max_entries is not None:
+            raise TopologyException(f"the versioned store {name} has no max_entries")
+        return StoreSpec(name, "versioned", *serdes, retention_ms=given.history_ms)
+    spec = StoreSpec(name, "key-value", *serdes, max_entries=given.max_entries)
+    return spec if given.max_entries is not None else graph.supplied(spec, given.store_type)
 
 
 def is_versioned(spec: StoreSpec | None) -> bool:

@@ -19,7 +19,8 @@ from ottla.streams.processors.sliding import SlidingWindowAggregate
 from ottla.streams.processors.tables import SessionStoreView, WindowStoreView
 from ottla.streams.processors.time_windows import TimeWindowAggregate
 from ottla.streams.serdes import Serde, Serdes
-from ottla.streams.settings import Materialized, StoreSpec, with_value
+from ottla.streams.settings import Materialized, with_value
+from ottla.streams.store_specs import StoreSpec
 from ottla.streams.windows import EmitStrategy, SessionWindows, SlidingWindows
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ class _Windowed(Part):
         value = given.value or graph.config.default_value_serde
         processor = windowing.processor(store, initializer, aggregator, merger)
         graph.add(made, processor, self._grouped.source_of(store))
-        spec = windowing.store(store, given, key, value)
+        spec = graph.supplied(windowing.store(store, given, key, value), given.store_type)
         graph.add_store(spec, made)
         return stored_table(
             graph,

@@ -16,7 +16,7 @@ from ottla.streams.stores.window import WindowStore
 
 if TYPE_CHECKING:
     from ottla.streams.config import StreamsConfig
-    from ottla.streams.settings import StoreSpec
+    from ottla.streams.store_specs import StoreSpec
     from ottla.streams.stores.backend import Backend
 
 

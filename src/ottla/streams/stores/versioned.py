@@ -15,7 +15,7 @@ from ottla.streams.stores.key_value import key_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ottla.streams.settings import StoreSpec
+    from ottla.streams.store_specs import StoreSpec
     from ottla.streams.stores.backend import Backend
 
 _OBSERVED: Final = b"t"
