@@ -14,6 +14,7 @@ from ottla.streams import (
     Consumed,
     Materialized,
     Processor,
+    Produced,
     Record,
     Serdes,
     Stores,
@@ -40,7 +41,7 @@ pytestmark = [
     *SPARK_WARNINGS,
 ]
 TEXT, JSON = Serdes.string(), Serdes.json()
-TOPICS = ("fresh", "people", "cities", "facts", "questions", "out", "homes", "answers")
+TOPICS = ("fresh", "people", "cities", "facts", "questions", "out", "homes", "questions-answered")
 
 
 class Filling(Processor):
@@ -73,7 +74,11 @@ def application(policy: AutoOffsetReset) -> Any:
     people.join(
         cities, lambda one, city: [one, city], foreign_key=lambda _, v: v, table_joined=joined
     ).to_stream().to("homes")
-    builder.stream("questions").process(Answering, name="answering").to("answers")
+    answers = builder.stream("questions").process(Answering, name="answering")
+    answers.to(
+        lambda _key, _value, context: f"{context.topic}-answered",
+        Produced(partitioner=lambda _topic, _key, _value, count: count - 1),
+    )
     topology = builder.build()
     topology.add_read_only_state_store(
         Stores.key_value("facts", TEXT, JSON),
@@ -118,7 +123,7 @@ def test_sources_start_where_they_say(
     run(AutoOffsetReset.none())  # nothing for an old checkpoint
     assert written(node.bootstrap, "out") == {key: [f"{key} is new"] for key in ("b", "c", "d")}
     assert written(node.bootstrap, "homes") == {"ann": [["x", "Xanadu"]]}
-    ((fact, task),) = written(node.bootstrap, "answers")["k"]
+    ((fact, task),) = written(node.bootstrap, "questions-answered")["k"]
     assert (fact, task.endswith("_1")) == ("a fact", True)
     program = tmp_path / "app.py"
     program.write_text(

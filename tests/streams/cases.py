@@ -282,7 +282,8 @@ class Build:
     def op_to(self, step: Step) -> Any:
         """Write a stream."""
         produced = Produced(partitioner=drops(step)) if "drops" in step else None
-        return self.of(step).to(step["topic"], produced)
+        topic = step["topic"]
+        return self.of(step).to((lambda *_: topic) if step.get("by_record") else topic, produced)
 
     def op_lookup(self, step: Step) -> Any:
         """Process with a store that another topic fills."""

@@ -244,14 +244,15 @@ class Generator:
         """Add partitioners, which drop the records of a key, at an output and within a join."""
         drops = {"drops": self.random.choice("abc")}
         if self.random.random() < 0.5:
-            self.write_stream(self.keyed("in0"), **drops)
+            by_record = self.random.random() < 0.5
+            self.write_stream(self.keyed("in0"), **drops, by_record=by_record)
             return
         sides = {"of": self.table("in0"), "with": self.table("in1")}
         other = self.random.random() < 0.5
         kind = self.any_join("inner", "left")
         self.write(self.step("foreign_key_join", other=other, **sides, **kind, **drops))
 
-    def write_stream(self, it: str, **fields: str) -> None:
+    def write_stream(self, it: str, **fields: Any) -> None:
         """Write a stream to the output."""
         self.steps.append({"op": "to", "of": it, "topic": "out", **fields})
 

@@ -181,6 +181,29 @@ def test_a_partitioner_chooses_one_partition_or_several_or_none() -> None:
     assert placed == {"one": [2], "all": [0, 1, 2]}
 
 
+def test_a_partitioner_places_records_of_topics_that_a_function_names() -> None:
+    """Their numbers of partitions are found by the record, where a place depends on them."""
+    text = Serdes.string()
+    builder = StreamsBuilder(StreamsConfig("app", text, text))
+    stream = builder.stream("in").process(Place)
+    produced = Produced(partitioner=lambda _topic, _key, _value, count: count - 1)
+    stream.to(lambda key, _value, _context: f"to-{key}", produced)
+    stream.to(lambda key, _value, _context: f"by-key-{key}")
+    made = plan_stages(builder.build())
+    made.spread({"in": 1, "to-known": 2})
+    asked = []
+
+    def find(topic: str) -> int:
+        asked.append(topic)
+        return 5
+
+    made.find_count = find
+    rows = [stateful_row(0, "in", key, b"v") for key in (b"known", b"new")]
+    found = {one["topic"]: one["partition"] for one in outputs(made, 0, 0, *rows)}
+    assert found == {"to-known": 1, "by-key-known": -1, "to-new": 4, "by-key-new": -1}
+    assert asked == ["to-new"]
+
+
 def test_partitioners_place_the_internal_records_of_a_foreign_key_join() -> None:
     """Subscriptions go to the right row's partition, answers by the left row's key (KIP-775)."""
     text = Serdes.string()

@@ -251,6 +251,7 @@ def _environment(
         stage.entries,
         stage.exits_with_serdes(),
         TaskId(stage.part.number, task),
+        plan.find_count,
     )
 
 

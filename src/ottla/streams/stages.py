@@ -18,11 +18,11 @@ from ottla.spark.partition_limits import EQUAL
 from ottla.streams.columns.paths import Entry, Path, split
 from ottla.streams.errors import StreamsException, TopologyException
 from ottla.streams.patterns import as_text, matching
-from ottla.streams.task import nodes_of_task
+from ottla.streams.task import nodes_of_task, unknown_count
 from ottla.streams.topology import ProcessorNode, SinkNode, SourceNode, SubTopology
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from ottla.spark.partition_limits import Limit
     from ottla.streams.columns.combining import Input
@@ -106,6 +106,8 @@ class StagePlan:
     """The topics that the patterns of sources match, by the names of the sources."""
     tasks: dict[int, int] = field(default_factory=dict)
     """The number of tasks of each sub-topology; 0 where no topic matches its pattern yet."""
+    find_count: Callable[[str], int | None] = unknown_count
+    """Finds the number of partitions of a topic that a function names."""
 
     def readers(self, topic: str) -> list[int]:
         """Return the addresses of rows for a topic: the steps that read an internal one."""

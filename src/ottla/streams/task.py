@@ -45,6 +45,11 @@ MEMORY = "__memory"
 """The backend of numbers that are kept with the stores."""
 
 
+def unknown_count(_topic: str) -> int | None:
+    """Return None: the producer chooses the partition."""
+    return None
+
+
 class TaskEnvironment(NamedTuple):
     """What a task gets from its caller."""
 
@@ -58,6 +63,8 @@ class TaskEnvironment(NamedTuple):
     exits: Mapping[Edge, Collection[tuple[int, TypedInput]]] = {}
     """The ports outside the task that lie between two nodes."""
     task_id: TaskId = TaskId(0, 0)
+    find_count: Callable[[str], int | None] = unknown_count
+    """Returns the number of partitions of a topic that is not in `partitions`."""
 
 
 def nodes_of_task(topology: Topology, part: SubTopology) -> list[Node]:
@@ -455,6 +462,8 @@ class Task:
     ) -> Collection[int | None]:
         """Return where a record goes; None is left to the producer."""
         count = self._environment.partitions.get(topic)
+        if count is None and (node.partitioner is not None or isinstance(record.key, Windowed)):
+            count = self._environment.find_count(topic)
         if count is None:
             return (None,)
         if node.partitioner is not None:

@@ -186,6 +186,7 @@ class PipelineDriver:
             lambda: self.now_ms,
             self._partitions,
             task_id=TaskId(part.number, 0),
+            find_count=lambda _: 1,
         )
         nodes = part.nodes if part.is_global else nodes_of_task(self.topology, part)
         return Task(self.topology, nodes, environment)
