@@ -8,8 +8,11 @@ import pytest
 
 from ottla import Admin, Producer
 from ottla.streams import (
+    KeyQuery,
+    KeyQueryMetadata,
     Materialized,
     Serdes,
+    StateQueryRequest,
     Streams,
     StreamsBuilder,
     StreamsConfig,
@@ -76,6 +79,13 @@ def test_a_topology_runs_from_topic_to_topic(
     run(builder("app"))
     send(("numbers", "10", 10), ("cities", "x", "Xi"))
     app = run(builder("app"))
+    for rest in "012":
+        answers = app.state_query(StateQueryRequest("by-rest", KeyQuery(rest))).partition_results
+        (number,) = (one for one, answer in answers.items() if answer.result is not None)
+        assert app.query_metadata_for_key("by-rest", rest) == KeyQueryMetadata(number)
+    send(("numbers", "0", 0))
+    lags = app.all_local_store_partition_lags()["by-rest"]
+    assert [(lag.current_offset_position, lag.offset_lag) for lag in lags.values()] == [(11, 1)] * 2
     progress = app.progress()
     assert progress is not None
     assert (progress.lag, progress.state_rows > 0, progress.stream_time_ms > 0) == (0, True, True)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ottla.streams.dsl.stream import KStream
     from ottla.streams.dsl.table import GlobalKTable, KTable
     from ottla.streams.errors import SerializationException, StreamsException, TopologyException
+    from ottla.streams.instances import KeyQueryMetadata, LagInfo, StreamsMetadata
     from ottla.streams.lifecycle import ApplicationState
     from ottla.streams.processor import (
         Processor,
@@ -108,6 +109,8 @@ __all__ = [
     "KStream",
     "KTable",
     "KeyQuery",
+    "KeyQueryMetadata",
+    "LagInfo",
     "Materialized",
     "MultiVersionedKeyQuery",
     "Printed",
@@ -136,6 +139,7 @@ __all__ = [
     "StreamsBuilder",
     "StreamsConfig",
     "StreamsException",
+    "StreamsMetadata",
     "Suppressed",
     "TableJoined",
     "TaskId",
@@ -183,6 +187,9 @@ _MODULES = {
     "KGroupedTable": "ottla.streams.dsl.grouped",
     "KStream": "ottla.streams.dsl.stream",
     "KTable": "ottla.streams.dsl.table",
+    "KeyQueryMetadata": "ottla.streams.instances",
+    "LagInfo": "ottla.streams.instances",
+    "StreamsMetadata": "ottla.streams.instances",
     "KeyQuery": "ottla.streams.state_queries",
     "Materialized": "ottla.streams.settings",
     "MultiVersionedKeyQuery": "ottla.streams.state_queries",

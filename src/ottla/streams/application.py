@@ -15,21 +15,24 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.clients.admin.blocking import Admin
 from ottla.clients.blocking import Consumer
 from ottla.errors import KafkaError
+from ottla.protocol.offset_timestamps import LATEST_TIMESTAMP
 from ottla.spark.checkpoint import Checkpoint
 from ottla.spark.checkpoint_files import is_local
 from ottla.spark.hadoop_settings import hadoop_settings, of_hadoop, settings_of
 from ottla.streams.checkpoints import check_cluster, check_tasks, check_topology, noted_tasks
 from ottla.streams.errors import StreamsException
+from ottla.streams.instances import Instance
 from ottla.streams.lifecycle import ApplicationState, Lifecycle
-from ottla.streams.offset_reset import Start, check_options, starting_offsets
+from ottla.streams.offset_reset import Start, check_options, listed_offsets, starting_offsets
 from ottla.streams.patterns import subscription
 from ottla.streams.progress import Progress, read_progress
 from ottla.streams.stages import StagePlan, plan_stages
 from ottla.streams.supervisor import advice
+from ottla.streams.topic_counts import TopicCounts
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
     from types import TracebackType
     from typing import Self
@@ -39,8 +42,11 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+    from ottla.streams.instances import KeyQueryMetadata, LagInfo, StreamsMetadata
     from ottla.streams.lifecycle import StateListener
     from ottla.streams.queries import ReadOnlyStore
+    from ottla.streams.serdes import Serde
+    from ottla.streams.settings import Partitioner
     from ottla.streams.state_queries import StateQueryRequest, StateQueryResult
     from ottla.streams.topology import Topology
 
@@ -174,6 +180,44 @@ class Streams:
 
         return query_state(self.topology, self._checkpoint, request, self._session())
 
+    def query_metadata_for_key(
+        self,
+        store: str,
+        key: Any,
+        *,
+        serde: Serde | None = None,
+        partitioner: Partitioner | None = None,
+    ) -> KeyQueryMetadata | None:
+        """Return the partition of a store that has a key; None before the first micro-batch.
+
+        `partitioner(topic, key, None, partitions)` is that of what was written, `serde` the key's,
+        if it is not the store's.
+        """
+        return self._instance().key_metadata(store, key, serde, partitioner)
+
+    def metadata_for_all_streams_clients(self) -> list[StreamsMetadata]:
+        """Return the instances, of which there is one; none before the first micro-batch."""
+        return self._instance().metadata()
+
+    def streams_metadata_for_store(self, store: str) -> list[StreamsMetadata]:
+        """Return the instances that have a store."""
+        return self._instance().metadata_for_store(store)
+
+    def all_local_store_partition_lags(self) -> dict[str, dict[int, LagInfo]]:
+        """Return how far the partitions of stores are behind the ends of the topics they depend on.
+
+        The state is that of the last committed micro-batch; without one there are no partitions.
+        """
+
+        def ends_of(places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+            with Admin(bootstrap_servers=self._bootstrap) as admin:
+                return listed_offsets(admin, dict.fromkeys(places, LATEST_TIMESTAMP))
+
+        return self._instance().lags(ends_of)
+
+    def _instance(self) -> Instance:
+        return Instance(self.topology, self._opened_checkpoint()[0])
+
     def progress(self) -> Progress | None:
         """Return the figures of the last micro-batch; None before the first."""
         report = None if self.query is None else self.query.lastProgress
@@ -301,11 +345,11 @@ class Streams:
 
         plan = plan_stages(self.topology)
         check_options(plan, self._given)
-        hadoop = {} if self._is_local else settings_of(self._session())
-        checkpoint = Checkpoint(self._checkpoint, hadoop)
+        checkpoint, hadoop = self._opened_checkpoint()
         check_topology(checkpoint, self.topology)
         starting = self._prepare_topics(plan, checkpoint)
         options = {"kafka.bootstrap.servers": self._bootstrap, **self._given}
+        plan.find_count = TopicCounts(options)
         records = (
             self._session()
             .readStream.format("ottla")
@@ -325,6 +369,11 @@ class Streams:
         )
         writer = writer.trigger(availableNow=True) if available_now else writer
         return plan, checkpoint, writer
+
+    def _opened_checkpoint(self) -> tuple[Checkpoint, dict[str, str]]:
+        """Return the checkpoint, and Hadoop's settings for it."""
+        hadoop = {} if self._is_local else settings_of(self._session())
+        return Checkpoint(self._checkpoint, hadoop), hadoop
 
     def _running(self) -> StreamingQuery:
         if self.query is None:

@@ -154,12 +154,15 @@ def _timestamp(policy: AutoOffsetReset, now_ms: int) -> int:
 
 def _listed(admin: Admin, requested: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
     """Return the offsets at times; the end where no record is that late."""
-    found = _offsets(admin, requested)
+    found = listed_offsets(admin, requested)
     late = {place: LATEST_TIMESTAMP for place, offset in found.items() if offset < 0}
-    return {**found, **_offsets(admin, late)}
+    return {**found, **listed_offsets(admin, late)}
 
 
-def _offsets(admin: Admin, requested: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+def listed_offsets(
+    admin: Admin, requested: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Return the offsets at times, of committed records; KafkaError where there is none."""
     found: dict[TopicPartition, int] = {}
     answers = admin.list_offsets(requested, read_committed=True) if requested else {}
     for place, answer in answers.items():
