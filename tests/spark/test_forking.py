@@ -119,6 +119,16 @@ def words(of: psutil.Process | int) -> str:
     return " ".join(psutil.Process(of).cmdline() if isinstance(of, int) else of.cmdline())
 
 
+def is_forked(forks: ForkServer, *modules: str, **variables: str) -> bool:
+    """Whether a daemon for modules with this environment is forked."""
+    with start(forks, "-m", DAEMON, *modules, **variables) as daemon:
+        assert port_of(daemon) > 0
+        found = forks.python in words(daemon.pid)
+        assert daemon.stdin is not None
+        daemon.stdin.close()
+    return found
+
+
 def test_a_daemon_is_forked(forks: ForkServer) -> None:
     """It answers with its worker's process id at the port; it ends with its standard input."""
     with start(forks, "-m", DAEMON, "pyspark.worker") as daemon:
@@ -163,11 +173,51 @@ def test_what_python_has_read_at_its_start_is_not_changed(
     forks: ForkServer, variables: dict[str, str]
 ) -> None:
     """A process with another value starts by itself."""
-    with start(forks, "-m", DAEMON, "pyspark.worker", **variables) as daemon:
-        assert port_of(daemon) > 0
-        assert forks.python not in words(daemon.pid)
-        assert daemon.stdin is not None
-        daemon.stdin.close()
+    assert not is_forked(forks, server.TASKS, **variables)
+
+
+def test_variables_of_tasks_are_there_from_the_start() -> None:
+    """Those of spark.executorEnv; processes that are no tasks are forked without them."""
+    given = {"spark.executorEnv.OPENBLAS_NUM_THREADS": "3", "spark.executorEnv.WORD": "one"}
+    forks = process.started(variables=process.of_tasks(given))
+    assert forks is not None
+    of_task = {"OPENBLAS_NUM_THREADS": "3", "WORD": "one", "OMP_NUM_THREADS": "1"}
+    assert is_forked(forks, server.TASKS, **of_task)
+    assert is_forked(forks, "pyspark.sql.worker.lookup_data_sources")
+    assert not is_forked(forks, server.TASKS, **{**of_task, "WORD": "two"})
+    forks.end()
+
+
+def test_a_driver_may_have_a_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark gives another one to its tasks, and the driver's to processes that plan."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    forks = process.started()
+    assert forks is not None
+    assert is_forked(forks, server.TASKS, OMP_NUM_THREADS="1")
+    assert not is_forked(forks, server.TASKS, OMP_NUM_THREADS="4")
+    assert is_forked(forks, "pyspark.sql.worker.lookup_data_sources", OMP_NUM_THREADS="4")
+    forks.end()
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({}, {"OMP_NUM_THREADS": "1"}),
+        ({"spark.task.cpus": "2"}, {"OMP_NUM_THREADS": "2"}),
+        (
+            {"spark.task.cpus": "2", "spark.executorEnv.OMP_NUM_THREADS": "8"},
+            {"OMP_NUM_THREADS": "8"},
+        ),
+        ({"spark.executorEnv.a.b": "c"}, {"OMP_NUM_THREADS": "1", "a.b": "c"}),
+        ({"spark.executorEnv.PYTHONOPTIMIZE": "1"}, {"OMP_NUM_THREADS": "1"}),
+        ({"spark.executorEnv.LD_PRELOAD": "x.so"}, {"OMP_NUM_THREADS": "1"}),
+    ],
+)
+def test_which_variables_a_server_has_for_tasks(
+    config: dict[str, str], expected: dict[str, str]
+) -> None:
+    """Not those by which Python would start otherwise in processes that are no tasks."""
+    assert process.of_tasks(config) == expected
 
 
 def test_without_a_server_python_runs(forks: ForkServer) -> None:

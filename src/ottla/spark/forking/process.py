@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.spark.forking import launcher, server
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import BinaryIO
 
 STREAMS: Final = 3
@@ -23,32 +24,59 @@ KILLED_SECONDS: Final = 10.0
 """How long a killed process is waited for."""
 MAX_FIRST_LINE: Final = 127
 """Bytes of a script's first line that every Linux reads."""
+EXECUTOR_VARIABLE: Final = "spark.executorEnv."
+"""How Spark's settings start that give tasks a variable."""
+SEEDED: Final = {"PYTHONHASHSEED": "0"}
+"""What Spark gives to tasks where the driver has no other value."""
+FOR_ALL: Final = ("PYTHON", "LD_", "LC_", "LANG", "HOME")
+"""How variables start with which Python would start otherwise, also where it is no task."""
 OPTIONS: Final = "-SE"
 """No site packages, no PYTHONPATH: the launcher needs none of them."""
 
 
-def started(temp_dir: Path | None = None, output: BinaryIO | None = None) -> ForkServer | None:
+def of_tasks(config: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that Spark gives to tasks by its settings, and a server can have.
+
+    A server has them from its start, when libraries read them. Processes that are no tasks are
+    forked without them; so a variable is left out that changes what Python itself does.
+    """
+    found = {server.THREADS: config.get("spark.task.cpus", "1")}
+    for setting, value in config.items():
+        name = setting.removeprefix(EXECUTOR_VARIABLE)
+        if name != setting and not name.startswith(FOR_ALL):
+            found[name] = value
+    return found
+
+
+def started(
+    temp_dir: Path | None = None,
+    output: BinaryIO | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> ForkServer | None:
     """Start a server; None where libraries do not survive a fork, or it can have no socket.
 
     Its directory is in `temp_dir`, which is deleted by whoever kills it, if a socket can be there.
-    What it prints goes to `output`, else to the streams of this process.
+    What it prints goes to `output`, else to the streams of this process. `variables` are those of
+    tasks, as `of_tasks` returns them.
     """
     if sys.platform != "linux":
         return None
     for parent in [None] if temp_dir is None else [temp_dir.absolute(), None]:
-        if (found := _started_in(parent, output)) is not None:
+        if (found := _started_in(parent, output, variables or of_tasks({}))) is not None:
             return found
     return None
 
 
-def _started_in(parent: Path | None, output: BinaryIO | None) -> ForkServer | None:
+def _started_in(
+    parent: Path | None, output: BinaryIO | None, variables: Mapping[str, str]
+) -> ForkServer | None:
     """Return a server; None where a path is too long, or a file system has no sockets."""
     try:
         directory = Path(tempfile.mkdtemp(prefix="ottla-fork-", dir=parent))
     except OSError:
         return None
     try:
-        return ForkServer(directory, output)
+        return ForkServer(directory, output, variables)
     except BaseException as error:
         shutil.rmtree(directory, ignore_errors=True)
         if isinstance(error, OSError):
@@ -59,7 +87,9 @@ def _started_in(parent: Path | None, output: BinaryIO | None) -> ForkServer | No
 class ForkServer:
     """A running server; its socket is in a directory that only this user may enter."""
 
-    def __init__(self, directory: Path, output: BinaryIO | None) -> None:
+    def __init__(
+        self, directory: Path, output: BinaryIO | None, variables: Mapping[str, str]
+    ) -> None:
         """Start it with an empty directory, which it deletes at its end; OSError if it cannot."""
         self._directory = directory
         self.address = str(directory / "socket")
@@ -74,7 +104,7 @@ class ForkServer:
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
-                env={**server.AT_START, **os.environ, "PYTHONUNBUFFERED": "YES"},
+                env={**SEEDED, **os.environ, **variables, "PYTHONUNBUFFERED": "YES"},
                 pass_fds=[listener.fileno()],
                 start_new_session=True,  # Ctrl-C goes to the driver only
             )

@@ -25,9 +25,10 @@ from typing import Final, NamedTuple
 from ottla.spark.forking.launcher import NUMBER_SIZE, PREFIX, TAKEN, TEXT, environment
 from ottla.spark.processes import DAEMON
 
+TASKS: Final = "pyspark.worker"
 PRELOADED: Final = (
     DAEMON,
-    "pyspark.worker",
+    TASKS,
     "pyspark.sql.worker.lookup_data_sources",
     "pyspark.sql.worker.create_data_source",
     "pyspark.sql.worker.plan_data_source_read",
@@ -43,8 +44,8 @@ PRELOADED: Final = (
     "ottla.spark.sink",
 )
 """Not pandas, which takes as long as all others, and which only functions over it need."""
-AT_START: Final = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
-"""Variables that Python and its libraries read once, and what Spark sets them to."""
+THREADS: Final = "OMP_NUM_THREADS"
+"""What libraries read when they are imported; Spark sets it for tasks."""
 IMPORT_PATH: Final = "PYTHONPATH"
 READ_LATE: Final = ("OTTLA_", "PYSPARK_", "PYTHON_", "SPARK_", "_PYSPARK_")
 """How variables start that PySpark reads where it needs them."""
@@ -154,7 +155,7 @@ def _accepted(listener: socket.socket) -> Request | None:
         if len(streams) == _STREAMS and size <= MAX_REQUEST_BYTES:
             with connection.makefile("rb") as file:
                 request = Request(connection, streams, **json.loads(file.read(size)))
-            if request.arguments[0].startswith(PREFIX) and _fits(request.environment):
+            if request.arguments[0].startswith(PREFIX) and _fits(request):
                 return request
     for one in streams:
         os.close(one)
@@ -163,10 +164,17 @@ def _accepted(listener: socket.socket) -> Request | None:
     return None
 
 
-def _fits(given: dict[str, str]) -> bool:
-    """Whether a process with this environment can be forked from this one."""
+def _fits(request: Request) -> bool:
+    """Whether a process with this environment can be forked from this one.
+
+    This one has the number of threads of tasks; other processes compute nothing with threads.
+    """
     own = environment()
-    return all(own.get(name) == value or _is_read_late(name) for name, value in given.items())
+    is_task = TASKS in request.arguments
+    return all(
+        own.get(name) == value or _is_read_late(name) or (name == THREADS and not is_task)
+        for name, value in request.environment.items()
+    )
 
 
 def _is_read_late(name: str) -> bool:

@@ -21,7 +21,7 @@ from ottla.spark.forking.launcher import ADDRESS, JVM
 from ottla.spark.jvm.java import cache_dir
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from ottla.spark.forking.process import ForkServer
@@ -113,18 +113,20 @@ def launch(
     *,
     log: Path | None = None,
     python: str | None = None,
+    config: Mapping[str, str] | None = None,
 ) -> Launch:
     """Start the JVM; `connect` waits for it.
 
     Its output is appended to log, if given, in whose directory the fork server has its files, too.
     It ends when this process closes its standard input, or exits. The directory is for its address,
     and deleted once that is known. With the `python` of a cluster's executors Spark chooses the
-    address that they reach it by.
+    address that they reach it by. `config` has Spark's settings.
     """
     files_dir = None if log is None else log.parent
     with ExitStack() as files:
         output = None if log is None else files.enter_context(log.open("ab"))
-        forks = fork_server.started(files_dir, output) if python is None else None
+        variables = fork_server.of_tasks(config or {})
+        forks = fork_server.started(files_dir, output, variables) if python is None else None
         environment = _environment(spark_home, directory, python, forks)
         try:
             process = subprocess.Popen(  # noqa: S603 - the java that was found, no shell

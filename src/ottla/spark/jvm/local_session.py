@@ -233,7 +233,7 @@ def _start_java(
         )
         log = None if options.temp_dir is None else options.temp_dir / "spark.log"
         python = None if is_local(master) else executor_python(master, config)
-        launched = launch(command, spark_home, directory, log=log, python=python)
+        launched = launch(command, spark_home, directory, log=log, python=python, config=config)
     except BaseException:  # `connect` and `end` delete it later
         shutil.rmtree(directory, ignore_errors=True)
         raise
