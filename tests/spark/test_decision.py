@@ -15,6 +15,16 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from pathlib import Path
 
+
+def places(*counts: int) -> list[TopicPartition]:
+    """Return the partitions of topics, in the order of their names."""
+    return [
+        TopicPartition(f"t{number}", index)
+        for number, count in enumerate(counts)
+        for index in range(count)
+    ]
+
+
 MANY = tuple(Participant(f"group-task-12345678-0-{i}-0.0", 10_000 + i, 7) for i in range(150))
 
 
@@ -22,7 +32,7 @@ MANY = tuple(Participant(f"group-task-12345678-0-{i}-0.0", 10_000 + i, 7) for i 
 def test_participants_are_spread_over_partitions(count: int) -> None:
     """Each part within a broker's limit; every partition names the batch."""
     decision = BatchDecision("q", 12, MANY[:count])
-    texts = encode(decision, 5)
+    texts = list(encode(decision, places(5)).values())
     assert len(texts) == 5
     assert max(map(len, texts)) <= PART_BYTES + 100 < 4096
     assert {json.loads(text)["batch"] for text in texts} == {12}
@@ -32,20 +42,37 @@ def test_participants_are_spread_over_partitions(count: int) -> None:
 def test_too_many_participants_are_refused() -> None:
     """Before anything is decided."""
     with pytest.raises(KafkaError, match="use fewer tasks"):
-        encode(BatchDecision("q", 1, MANY), 1)
+        encode(BatchDecision("q", 1, MANY), places(1))
+
+
+@pytest.mark.parametrize("count", [0, 60, 150])
+def test_a_decision_outlives_a_topic(count: int) -> None:
+    """The group's offsets of a deleted topic are deleted with it."""
+    decision = BatchDecision("q", 12, MANY[:count])
+    found = encode(decision, places(4, 4, 4, 4))
+    for gone in ("t0", "t1", "t2", "t3"):
+        left = [text for place, text in found.items() if place.topic != gone]
+        assert decode("q", left) == decision
+
+
+def test_a_decision_has_few_copies() -> None:
+    """A request with the offsets of many topics keeps its size."""
+    found = encode(BatchDecision("q", 12, MANY[:40]), places(*[1] * 1000))
+    assert sum(map(len, found.values())) < 1000 * 40 + 4 * PART_BYTES
 
 
 def test_the_last_batch_counts() -> None:
     """Partitions that a source has left keep an older batch; foreign metadata say nothing."""
     old, new = BatchDecision("q", 3, MANY[:2]), BatchDecision("q", 4, MANY[2:5])
-    found = [*encode(old, 3), *encode(new, 2), None, "", "by hand", "[1]", '{"batch": "x"}']
+    texts = [*encode(old, places(3)).values(), *encode(new, places(2)).values()]
+    found = [*texts, None, "", "by hand", "[1]", '{"batch": "x"}']
     assert decode("q", found) == new
     assert decode("q", [None, "by hand"]) is None
 
 
 def test_a_missing_part_is_an_error() -> None:
     """Offsets were reset or deleted: what was decided cannot be known."""
-    texts = encode(BatchDecision("q", 4, MANY), 5)
+    texts = list(encode(BatchDecision("q", 4, MANY), places(5)).values())
     with pytest.raises(KafkaError, match="part of the decision on batch 4 is missing"):
         decode("q", texts[1:])
     with pytest.raises(KafkaError, match="another checkpoint"):

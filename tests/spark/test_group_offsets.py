@@ -63,7 +63,7 @@ def test_a_decision_is_renewed_by_its_driver(
     part = topic_of(node, "decided")
     coordination, name = Coordination(cluster), driver_id("decided")
     driver = coordination.init_producer(name, DRIVER_TIMEOUT_MS)
-    text = encode(BatchDecision("query", 3, (Participant("task", 1, 0),)), 1)[0]
+    text = encode(BatchDecision("query", 3, (Participant("task", 1, 0),)), [part])[part]
     decided = {part: Committed(5, text)}
     coordination.add_offsets(name, driver, "decided", decided)
     coordination.end(Participant(name, *driver[:3]), committed=True)
@@ -82,7 +82,7 @@ def test_the_decision_of_a_former_sink_does_not_hold_the_offsets(
     coordination = Coordination(cluster)
 
     def decide(batch: int, offset: int) -> None:
-        text = encode(BatchDecision("query", batch, ()), 1)[0]
+        text = encode(BatchDecision("query", batch, ()), [part])[part]
         coordination.commit("former", {part: Committed(offset, text)})
 
     decide(3, 5)

@@ -47,6 +47,8 @@ SERVER = {"kafka.bootstrap.servers": "localhost:9092"}
         ({**SERVER, "subscribe": "t", "partitionLimits": '{"t":[0,0]}'}, "no topic has 0 to 0"),
         ({**SERVER, "subscribe": "t", "partitionLimits": '{"t":[-2,1]}'}, "no topic has -2 to 1"),
         ({**SERVER, "subscribe": "t", "partitionLimits": '{"t":[1,2]}'}, "is for streaming"),
+        ({**SERVER, "subscribe": "t", "skipDeletedTopics": "a("}, "skipDeletedTopics: 'a(' is no"),
+        ({**SERVER, "subscribe": "t", "skipDeletedTopics": "t"}, "is for streaming"),
         ({**SERVER, "subscribe": "t", "columns": "key,vaule"}, "did you mean 'value'"),
         ({**SERVER, "subscribe": "t", "maxOffsetsPerTrigger": "5"}, "is for streaming queries"),
         ({**SERVER, "subscribe": "t", "kafka.auto.offset.reset": "latest"}, "use startingOffsets"),

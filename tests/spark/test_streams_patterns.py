@@ -147,3 +147,61 @@ def test_an_application_may_start_before_the_topics_of_a_pattern(
         TopicPartition("early-in-a", 1): 0,
         TopicPartition("early-in-a", 2): 2,
     }
+
+
+def test_topics_of_a_pattern_may_be_deleted(
+    spark: SparkSession, node: Cluster, tmp_path: Path
+) -> None:
+    """As in Kafka Streams the application goes on; one that is created again is a new topic."""
+    builder = StreamsBuilder(StreamsConfig("gone"))
+    counts = builder.stream(re.compile("gone-in-.*")).group_by_key().count()
+    counts.to_stream().to("gone-out", WHOLE)
+
+    def app() -> Streams:
+        servers = node.bootstrap
+        return Streams(builder.build(), bootstrap_servers=servers, checkpoint=tmp_path, spark=spark)
+
+    def create(*topics: str) -> None:
+        with Admin(bootstrap_servers=node.bootstrap) as admin:
+            for topic in topics:
+                admin.create_topic(topic, partitions=2)
+
+    def delete(topic: str) -> None:
+        with Admin(bootstrap_servers=node.bootstrap) as admin:
+            admin.delete_topics([topic])
+
+    def send(*topics: str) -> None:
+        with Producer(bootstrap_servers=node.bootstrap) as producer:
+            for topic in topics:
+                producer.send(topic, b"1", b"k", partition=1)
+
+    def wait_for(count: int) -> None:
+        end_s = time.monotonic() + FINISH_S
+        expected = {"k": list(range(1, count + 1))}
+        while written(node.bootstrap, "gone-out") != expected and time.monotonic() < end_s:
+            time.sleep(0.5)
+        assert written(node.bootstrap, "gone-out") == expected
+
+    create("gone-out", "gone-in-a", "gone-in-b")
+    send("gone-in-a", "gone-in-b")
+    app().process_available(150)
+    wait_for(2)
+    delete("gone-in-a")  # the first topic, whose offsets had the decision on the micro-batch
+    send("gone-in-b")
+    app().process_available(150)
+    wait_for(3)
+    running = app().start()
+    create("gone-in-a")
+    send("gone-in-a")
+    wait_for(4)
+    delete("gone-in-b")
+    time.sleep(3)  # the query looks for topics every two seconds
+    assert running.state.name == "RUNNING"
+    send("gone-in-a")
+    wait_for(5)
+    running.stop()
+    delete("gone-in-a")
+    create("gone-in-a", "gone-in-c")
+    send("gone-in-a", "gone-in-c")
+    with pytest.raises(StreamingQueryException, match="has no decision on one"):
+        app().process_available(150)  # no topic is left that had one

@@ -1,7 +1,8 @@
 """What an exactly-once query has decided: the last batch whose records count, and who wrote them.
 
 The decision is kept in the metadata of the query's committed offsets: parts of a JSON document,
-each within offset.metadata.max.bytes, over as many partitions as it takes.
+each within offset.metadata.max.bytes, over as many partitions as it takes. A deleted topic takes
+its offsets with it, so other topics have copies of all parts.
 
 Kafka: OffsetAndMetadata.metadata; the protocol is this project's own (docs/spark.md).
 """
@@ -14,10 +15,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+
+    from ottla.types import TopicPartition
 
 PART_BYTES: Final = 3900
 """Of a broker's default of 4096 bytes of metadata for each offset."""
+MAX_COPIES: Final = 2
+"""Of a decision, each in another topic: one of a thousand topics would be too much."""
 _BATCH, _QUERY, _PART, _PARTS, _PARTICIPANTS = "batch", "query", "part", "of", "tx"
 
 
@@ -51,21 +56,40 @@ class BatchDecision(NamedTuple):
     participants: tuple[Participant, ...] = ()
 
 
-def encode(decision: BatchDecision, partition_count: int) -> list[str]:
+def encode(
+    decision: BatchDecision, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, str]:
     """Return the metadata for each partition; KafkaError when the participants do not fit."""
+    places = sorted(partitions)
     head = {_QUERY: decision.query_id, _BATCH: decision.batch_id}
     chunks = _chunks(decision.participants)
-    if len(chunks) > partition_count:
+    if len(chunks) > len(places):
         raise KafkaError(
             ErrorCode.OFFSET_METADATA_TOO_LARGE,
             f"{len(decision.participants)} tasks have written: their transactions do not fit the "
-            f"offsets of {partition_count} partitions; use fewer tasks (coalesce), or "
+            f"offsets of {len(places)} partitions; use fewer tasks (coalesce), or "
             "exactlyOnce=false",
         )
-    return [
+    parts = [
         _text({**head, _PART: part, _PARTS: len(chunks), _PARTICIPANTS: chunk})
         for part, chunk in enumerate(chunks)
-    ] + [_text(head)] * (partition_count - len(chunks))
+    ]
+    found = dict.fromkeys(places, _text(head))
+    for some in [places, *_places_of_copies(places, len(parts))]:
+        found.update(zip(some, parts, strict=False))
+    return found
+
+
+def _places_of_copies(
+    places: Sequence[TopicPartition], part_count: int
+) -> list[list[TopicPartition]]:
+    """Return the partitions of some topics after those of the parts, each with room for all."""
+    by_topic: dict[str, list[TopicPartition]] = {}
+    for one in places:
+        by_topic.setdefault(one.topic, []).append(one)
+    for one in places[:part_count]:
+        by_topic.pop(one.topic, None)
+    return [some for some in by_topic.values() if len(some) >= part_count][:MAX_COPIES]
 
 
 def _chunks(participants: Iterable[Participant]) -> list[list[Participant]]:

@@ -245,11 +245,8 @@ class ExactlyOnce:
             }
         if not positions:
             positions = dict.fromkeys(self._sink_partitions(), decision.batch_id)
-        texts = encode(decision, len(positions))
-        return {
-            part: Committed(offset, text)
-            for (part, offset), text in zip(sorted(positions.items()), texts, strict=True)
-        }
+        texts = encode(decision, positions)
+        return {part: Committed(offset, texts[part]) for part, offset in sorted(positions.items())}
 
     def _sink_partitions(self) -> list[TopicPartition]:
         name = self._options.topic

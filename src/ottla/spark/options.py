@@ -31,6 +31,7 @@ READ_OPTIONS = (
     "subscribePattern",
     "assign",
     "partitionLimits",
+    "skipDeletedTopics",
     "startingOffsets",
     "endingOffsets",
     "startingTimestamp",
@@ -64,6 +65,7 @@ SPARK_OPTIONS = ("checkpointLocation", "path", "queryName", "outputMode", "trunc
 OWN_OPTIONS = tuple(dict.fromkeys((*READ_OPTIONS, *WRITE_OPTIONS)))
 STREAM_LIMITS = (
     "partitionLimits",
+    "skipDeletedTopics",
     "maxOffsetsPerTrigger",
     "maxBytesPerTrigger",
     "minOffsetsPerTrigger",
@@ -149,6 +151,8 @@ class ReadOptions:
     """The group that a streaming query commits its offsets for; "" for none."""
     partition_limits: dict[str, Limit] = field(default_factory=dict)
     """How many partitions topics may have, by patterns of their names."""
+    skip_deleted_topics: str = ""
+    """A pattern of topics that may be deleted, or created again, while the query reads them."""
 
 
 @dataclass(frozen=True)
@@ -307,6 +311,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         api_timeout_ms=api_timeout_ms,
         group_id=options.text("kafka.group.id") or "",
         partition_limits=_partition_limits(options),
+        skip_deleted_topics=_pattern(options, "skipDeletedTopics") or "",
     )
     minimum, maximum = result.min_offsets_per_trigger, result.max_offsets_per_trigger
     if minimum is not None and maximum is not None and minimum > maximum:
@@ -375,12 +380,18 @@ def _selection(options: Options) -> Selection:
             options.problems.append("subscribe names no topic")
         return Selection(topics=topics)
     if given[0] == "subscribePattern":
-        try:
-            re.compile(value)
-        except re.error as error:
-            options.problems.append(f"subscribePattern: {value!r} is no pattern: {error}")
-        return Selection(pattern=value)
+        return Selection(pattern=_pattern(options, "subscribePattern") or "")
     return Selection(partitions=_assignment(options, value))
+
+
+def _pattern(options: Options, name: str) -> str | None:
+    """Return the text of a regular expression."""
+    value = options.text(name)
+    try:
+        re.compile(value or "")
+    except re.error as error:
+        options.problems.append(f"{name}: {value!r} is no pattern: {error}")
+    return value
 
 
 def _partition_limits(options: Options) -> dict[str, Limit]:

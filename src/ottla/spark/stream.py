@@ -6,6 +6,7 @@ Kafka: org.apache.spark.sql.kafka010.KafkaMicroBatchStream.
 from __future__ import annotations
 
 import math
+import re
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ from ottla.spark.reading import all_partitions, earliest, plan_tasks, read_range
 from ottla.spark.waiting import RecordWait
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql.datasource import InputPartition
@@ -164,6 +165,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> dict[str, Any] | None:
         """Return the end of the next micro-batch; None while there is none."""
         latest = self._goal or self._latest()
+        begin = self._without_recreated(begin, latest.topic_ids)
         check_same_topics(begin.topic_ids, latest.topic_ids)
         positions = self._without_lost(begin, latest)
         begin_all = self._with_new_partitions(begin, positions)
@@ -225,7 +227,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = positions.get(part)
             if end is not None and end >= offset:
                 continue
-            if self._options.fail_on_data_loss:
+            if self._options.fail_on_data_loss and not (end is None and self._may_go(part.topic)):
                 if end is None:
                     raise _deleted(part, offset)
                 raise beyond_end(
@@ -233,6 +235,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
             positions[part] = offset if end is None else end
         return positions
+
+    def _may_go(self, topic: str) -> bool:
+        """Whether the query goes on without a topic that was deleted."""
+        pattern = self._options.skip_deleted_topics
+        return bool(pattern) and re.fullmatch(pattern, topic) is not None
+
+    def _without_recreated(self, begin: SourceOffsets, now: Mapping[str, str]) -> SourceOffsets:
+        """Return offsets without those of topics that may go, and that are others by now."""
+        gone = {
+            topic
+            for topic, known in begin.topic_ids.items()
+            if self._may_go(topic) and known and now.get(topic, known) not in (known, "")
+        }
+        return SourceOffsets(
+            {part: offset for part, offset in begin.positions.items() if part.topic not in gone},
+            {topic: known for topic, known in begin.topic_ids.items() if topic not in gone},
+            tuple((part, offset) for part, offset in begin.resets if part.topic not in gone),
+        )
 
     def _with_new_partitions(
         self, begin: SourceOffsets, positions: dict[TopicPartition, int]
@@ -271,6 +291,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         names = sorted({part.topic for part in until.positions})
         topics = self.cluster.existing_topics(names)
         current = ids_of(topics.values())
+        begin = self._without_recreated(begin, until.topic_ids)
+        until = self._without_recreated(until, current)
         check_same_topics({**until.topic_ids, **begin.topic_ids}, current)
         first = earliest(self.cluster, [p for p in until.positions if p.topic in topics])
         starts = {**begin.positions, **dict(until.resets)}
@@ -279,7 +301,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # a new partition starts at 0: records deleted before its first read count as lost
             unknown = 0 if self._options.fail_on_data_loss else first.get(part, end_offset)
             begin_offset = starts.get(part, unknown)
-            if begin_offset < end_offset:
+            is_gone = part not in first and self._may_go(part.topic)
+            if begin_offset < end_offset and not is_gone:
                 self._check_available(part, begin_offset, first)
                 begin_offset = max(begin_offset, first.get(part, end_offset))
                 ranges.append(OffsetRange(part, begin_offset, end_offset))

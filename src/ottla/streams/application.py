@@ -482,5 +482,8 @@ def _subscription(plan: StagePlan) -> dict[str, str]:
     names = sorted([*named, *plan.real_topics.values()])
     patterns = [one.pattern for one in sources if one.pattern is not None]
     limits = plan.partition_limits()
-    found = {"subscribePattern": subscription(names, patterns)}
+    found = {
+        "subscribePattern": subscription(names, patterns),
+        "skipDeletedTopics": plan.patterns_text(),
+    }
     return {**found, "partitionLimits": json.dumps(limits)} if limits else found

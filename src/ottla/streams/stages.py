@@ -209,6 +209,10 @@ class StagePlan:
                     found[self._limited(source)] = (count or 1, count or self.tasks[part.number])
         return found
 
+    def patterns_text(self) -> str:
+        """Return a pattern of the topics that are read by one, less internal topics."""
+        return "|".join(map(self._limited, self.topology.patterns()))
+
     def _limited(self, source: SourceNode) -> str:
         """Return the text of a source's pattern, less the internal topics that it may match."""
         others = "".join(f"(?!{re.escape(one)}$)" for one in self.real_topics.values())
