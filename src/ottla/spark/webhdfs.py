@@ -94,7 +94,7 @@ class WebHdfs:
                     return None
                 raise
             except OSError as error:
-                failure = OSError(f"{node.scheme}://{node.host}:{node.port}: {error}")
+                failure = OSError(f"{_named(node)}: {error}")
             else:
                 _active[self._nodes] = node
                 return found
@@ -105,6 +105,13 @@ class WebHdfs:
         """Return the NameNodes, the one that was active last first."""
         last = _active.get(self._nodes)
         return sorted(self._nodes, key=lambda node: node != last)
+
+
+def _named(node: NameNode) -> str:
+    return (
+        f"the NameNode of HDFS at {node.scheme}://{node.host}:{node.port} "
+        f"(dfs.namenode.{node.scheme}-address)"
+    )
 
 
 def name_nodes(authority: str, settings: Mapping[str, str]) -> list[NameNode]:
