@@ -168,7 +168,7 @@ def test_the_active_name_node_is_asked() -> None:
         assert files("127.0.0.1:1", active).names("/checkpoint/commits") == ["7"]
         with pytest.raises(OSError, match=r"AccessControlException: not here$"):
             files(standby, refusing).names("/checkpoint")
-    words = r"NameNode of HDFS at http://127\.0\.0\.1:\d+ \(dfs\.namenode\.http-address\): .*refused"
+    words = r"NameNode of HDFS at http://127.0.0.1:\d+ \(dfs\.namenode\.http-address\): .*refused"
     with pytest.raises(OSError, match=words):
         files(standby, active).names("/checkpoint")
 
