@@ -19,7 +19,12 @@ from ottla.coordinator.group import (
 from ottla.records.batches import iterate_batches
 from tests.conformance.kafka import kafka_or_skip, running_kafka
 from tests.coordinator.harness import World
-from tests.coordinator.real_group_coordinator import RealWorld, ThroughTheWire, numbered
+from tests.coordinator.real_group_coordinator import (
+    ANSWER_LIMIT_S,
+    RealWorld,
+    ThroughTheWire,
+    numbered,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -144,7 +149,7 @@ class Comparison:
         return [numbered([t for t in trace if not t.startswith("log ")], seen) for trace in traces]
 
     def _answers_of_kafka(self, port: int, topics: dict[str, Uuid]) -> list[list[str]]:
-        world = RealWorld(port, quiet_s=_ANSWER_LIMIT_S)
+        world = RealWorld(port, quiet_s=ANSWER_LIMIT_S)
         world.topics.ids = dict(topics)
         try:
             world.wait_for_coordinator()
@@ -159,9 +164,11 @@ class Comparison:
         for line in self.script.read_text().splitlines():
             if not line or line.startswith("#"):
                 continue
-            expected = numbered(real.run(line), seen_real)
+            ours.world.coordinator.answered[:] = [0]  # type: ignore[attr-defined] # a stand-in
             trace = [text for text in ours.run(line) if not text.startswith("log ")]
             actual = numbered(trace, seen_ours)
+            real.world.coordinator.expect(ours.world.coordinator.answered)  # type: ignore[attr-defined] # a stand-in
+            expected = numbered(real.run(line), seen_real)
             if expected != actual:
                 found.append(f"{line}\n  Kafka: {expected}\n  ours:  {actual}")
         return found

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ottla.protocol.schema import Request
 
 QUIET_S = 0.15
+"""After it no answer is expected that ours does not give."""
+ANSWER_LIMIT_S = 60.0
 PARTS = ("share", "share_offsets", "streams")
 """What our coordinator has the methods of some APIs in."""
 
@@ -41,7 +43,7 @@ class RealWorld:
         """Create topics with so many partitions and learn their ids."""
         topics = [_creatable(*one) for one in counts.items()]
         self.coordinator.call(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 7)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + ANSWER_LIMIT_S
         while len(self.topics.ids) < len(counts) and time.monotonic() < deadline:
             answer: Any = self.coordinator.call(MetadataRequest(topics=None), 12)
             found = {t.name: Uuid(t.topic_id) for t in answer.topics if t.name in counts}
@@ -50,7 +52,7 @@ class RealWorld:
 
     def wait_for_coordinator(self) -> None:
         """Return when the coordinator has loaded."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + ANSWER_LIMIT_S
         while time.monotonic() < deadline:
             request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
             answer: Any = self.coordinator.call(request, 4)
@@ -71,7 +73,7 @@ class RealWorld:
             f"g:{topic_id}:{index}" for topic_id in self.topics.ids.values() for index in (0, 1)
         ]
         request = FindCoordinatorRequest(key_type=2, coordinator_keys=keys)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + ANSWER_LIMIT_S
         while time.monotonic() < deadline:
             answer: Any = self.coordinator.call(request, 6)
             if not any(one.error_code for one in answer.coordinators):
@@ -88,20 +90,24 @@ class RealWorld:
 class ThroughTheWire:
     """Our coordinator, with each request and response encoded and decoded in its version."""
 
-    def __init__(self, coordinator: object) -> None:
+    def __init__(self, coordinator: object, answered: list[int] | None = None) -> None:
         self._coordinator = coordinator
+        self.answered = [0] if answered is None else answered
+        """How many answers have come before the first request, before the second one…"""
 
     def __getattr__(self, name: str) -> Any:
         """Any API's method: request and context in, pending response out."""
         if name in PARTS:
-            return ThroughTheWire(getattr(self._coordinator, name))
+            return ThroughTheWire(getattr(self._coordinator, name), self.answered)
 
         def ask(request: Request, *arguments: RequestContext) -> Pending[Any]:
             version = arguments[0].api_version if arguments else 0
             sent = codec.decode(type(request), version, codec.to_bytes(request, version))
+            self.answered.append(0)
             pending: Pending[Any] = getattr(self._coordinator, name)(sent, *arguments)
 
             def received(answer: Any) -> Any:
+                self.answered[-1] += 1
                 answer = getattr(answer, "response", answer)  # without the topics to create
                 return codec.decode(type(answer), version, codec.to_bytes(answer, version))
 
@@ -117,6 +123,15 @@ class RemoteCoordinator:
         self._port = port
         self._quiet_s = quiet_s
         self._waiting: dict[socket.socket, tuple[ApiKey, int, Pending[Any]]] = {}
+        self._expected: list[int] = []
+        self._awaited = 0
+
+    def expect(self, answered: list[int]) -> None:
+        """Wait for so many answers before the first request, the second…, however late they are.
+
+        A busy machine answers later than after QUIET_S.
+        """
+        self._awaited, *self._expected = answered
 
     def __getattr__(self, name: str) -> Any:
         """Any API's method: request and context in, pending response out."""
@@ -125,6 +140,7 @@ class RemoteCoordinator:
 
         def ask(request: Request, *arguments: RequestContext) -> Pending[Any]:
             pending = self._send(request, arguments[0] if arguments else context(0))
+            self._awaited += self._expected.pop(0) if self._expected else 0
             self.run_turn()
             return pending
 
@@ -140,11 +156,13 @@ class RemoteCoordinator:
     def run_turn(self) -> None:
         """Take answers until none has come for a while."""
         while self._waiting:
-            readable = wait(list(self._waiting), self._quiet_s)
+            limit_s = ANSWER_LIMIT_S if self._awaited > 0 else self._quiet_s
+            readable = wait(list(self._waiting), limit_s)
             if not readable:
                 return
             for connection in [each for each in self._waiting if each in readable]:
                 key, version, pending = self._waiting.pop(connection)
+                self._awaited -= 1
                 with connection:
                     pending.complete(_read(connection, key, version))
 
@@ -155,7 +173,7 @@ class RemoteCoordinator:
         self._waiting.clear()
 
     def _send(self, request: Request, context: RequestContext) -> Pending[Any]:
-        connection = socket.create_connection(("127.0.0.1", self._port), timeout=30)
+        connection = socket.create_connection(("127.0.0.1", self._port), timeout=ANSWER_LIMIT_S)
         parts = frames.encode_request(request, context.api_version, 1, context.client_id)
         connection.sendall(b"".join(bytes(part) for part in parts))  # type: ignore[arg-type]  # no file slices
         pending: Pending[Any] = Pending()

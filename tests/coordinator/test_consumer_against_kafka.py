@@ -57,7 +57,7 @@ COMPARISONS = {
 
 
 @pytest.mark.conformance
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", COMPARISONS)
 def test_same_answers(tmp_path: Path, kind: str) -> None:
     """Every command leaves the same answers and the same records, generated ids aside."""

@@ -45,6 +45,6 @@ def answers(
         }
         for steps, inputs in cases
     ]
-    done = kafka.run("StreamsOracle", classes=classes, stdin=json.dumps(given), timeout_s=280)
+    done = kafka.run("StreamsOracle", classes=classes, stdin=json.dumps(given), timeout_s=800)
     found: list[dict[str, Any]] = json.loads(done.stdout.partition(_MARK)[2])
     return found

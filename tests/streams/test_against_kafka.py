@@ -39,7 +39,7 @@ def normalized(description: str) -> list[str]:
 
 
 @pytest.mark.conformance
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_results_and_descriptions_are_those_of_kafka_streams() -> None:
     """Every record of every case, in its order, with its timestamp; and the text form."""
     generators = [Generator(seed, kind) for kind in KINDS for seed in range(SEEDS)]
@@ -72,7 +72,7 @@ class Counting(ProcessorWrapper):
 
 
 @pytest.mark.conformance
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_wrapper_has_the_processors_and_records_that_it_has_in_kafka_streams() -> None:
     """Those of the DSL as well; the results stay."""
     generators = [Generator(seed, kind) for kind in KINDS for seed in range(2)]
@@ -87,12 +87,12 @@ def test_a_wrapper_has_the_processors_and_records_that_it_has_in_kafka_streams()
 
 
 @pytest.mark.conformance
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_names_are_given_and_counted_as_in_kafka_streams() -> None:
     """Of nodes, stores and internal topics, where some parts have names of the program."""
     kafka = streams_jars()
     classes = kafka.compile(HERE / "NamedTopologies.java")
-    done = kafka.run("NamedTopologies", classes=classes, stdin="", timeout_s=280)
+    done = kafka.run("NamedTopologies", classes=classes, stdin="", timeout_s=800)
     found = dict(part.split("\n", 1) for part in done.stdout.split("== ")[1:])
     assert found.keys() == TOPOLOGIES.keys()
     for title, description in found.items():

@@ -194,7 +194,7 @@ def test_a_pause_ends_the_query_and_is_no_end(app: Application) -> None:
     assert not app.await_termination(0.05)
     assert app.changes(4) == [REBALANCING, RUNNING, REBALANCING, RUNNING]
     app.stop()
-    waiting.join(10)
+    waiting.join(60)
     assert ended == [True]
 
 
@@ -210,7 +210,7 @@ def test_an_application_may_be_paused_before_its_start_and_stopped_in_a_pause(
     waiting = threading.Thread(target=app.await_termination)
     waiting.start()
     app.stop()
-    waiting.join(10)
+    waiting.join(60)
     assert not waiting.is_alive()
     assert app.state is STOPPED
     app.resume()

@@ -96,12 +96,12 @@ def answered(spec: StoreSpec, query: StoreQuery) -> str:
 
 
 @pytest.mark.conformance
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_stores_answer_the_queries_that_kafkas_answer() -> None:
     """With the same values, in the same order."""
     kafka = streams_jars()
     classes = kafka.compile(HERE / "QueriesOracle.java")
-    done = kafka.run("QueriesOracle", classes=classes, stdin="", timeout_s=280)
+    done = kafka.run("QueriesOracle", classes=classes, stdin="", timeout_s=800)
     expected = dict(
         line.removeprefix("== ").split(": ", 1)
         for line in done.stdout.splitlines()
