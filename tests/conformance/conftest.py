@@ -14,6 +14,7 @@ from tests.conformance.clients.target import SELECTED, running_cluster
 from tests.conformance.kafka import Kafka, RealKafka, kafka_or_skip, running_kafka
 from tests.conformance.tool_pairs import Place, ToolJvm
 from tests.ports import free_ports
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +70,7 @@ def ottla_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         yield Place("ottla", bootstrap, f"127.0.0.1:{controller}")
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(20)
+        process.wait(WAIT_S)
 
 
 @pytest.fixture(scope="module")

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 VERSION = "4.3.0"
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 180.0
 _FAST_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 
 
@@ -100,7 +100,7 @@ class Kafka:
         *arguments: str,
         classes: Path | None = None,
         stdin: str | None = None,
-        timeout_s: float = 100.0,
+        timeout_s: float = 200.0,
         check: bool = True,
     ) -> subprocess.CompletedProcess[str]:
         """Run a class to its end and return its output; raise on failure when `check`."""
@@ -227,7 +227,7 @@ class RealKafka:
             self.process.wait(30)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            self.process.wait(10)
+            self.process.wait(60)
         self.process = None
 
     def tool(

@@ -76,7 +76,7 @@ class Speaker:
     @contextmanager
     def connected(self) -> Iterator[Conversation]:
         """Keep one connection for as long as the block lasts."""
-        with socket.create_connection(self.address, timeout=30) as connection:
+        with socket.create_connection(self.address, timeout=60) as connection:
             yield Conversation(connection)
 
     def ask(self, request: Request, version: int | None = None) -> Response | None:

@@ -44,7 +44,7 @@ def _add_listener(speaker: Speaker, listeners: str, port: int) -> Speaker:
     )
     answer = speaker.ask(change)
     assert [one.error_code for one in answer.responses] == [0]  # type: ignore[union-attr] # it is answered
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline:
         try:
             socket.create_connection(("127.0.0.1", port)).close()

@@ -129,14 +129,14 @@ def test_no_record_is_lost_or_doubled_over_faults(cluster: Cluster) -> None:
     with ExitStack() as stack, Admin(bootstrap_servers=cluster.bootstrap) as admin:
         programs = [_start(cluster, one, stack) for one in clients]
         for one in programs:
-            one.producer.wait_until(one.has_begun, 60)
+            one.producer.wait_until(one.has_begun)
         faults = 0
         while any(one.acknowledged() < RECORDS for one in programs) or faults < 3:
             _interrupt(cluster.nodes[faults % 3], programs, admin, kill=faults % 2 == 1)
             faults += 1
         for one in programs:
-            one.producer.wait(120)
-            one.members[0].wait_until(one.is_read, 60)
+            one.producer.wait()
+            one.members[0].wait_until(one.is_read)
             for member in one.members:
                 member.leave()
         for one in programs:

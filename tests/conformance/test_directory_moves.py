@@ -56,7 +56,7 @@ class Node(RealKafka):
         command = [sys.executable, "-m", "ottla", "server-start", str(self.properties_file)]
         with (self.directory / "ottla.log").open("ab") as output:
             self.ottla = subprocess.Popen(command, stdout=output, stderr=output)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not answers(self.port):
             assert self.ottla.poll() is None, (self.directory / "ottla.log").read_text()[-3000:]
             assert time.monotonic() < deadline
@@ -66,7 +66,7 @@ class Node(RealKafka):
         """End either at once."""
         if self.ottla is not None:
             self.ottla.kill()
-            self.ottla.wait(10)
+            self.ottla.wait(60)
             self.ottla = None
         super().kill()
 
@@ -113,7 +113,7 @@ class Node(RealKafka):
         values: list[bytes] = []
         with Consumer(bootstrap_servers=self.bootstrap, auto_offset_reset="earliest") as consumer:
             consumer.assign([partition])
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 60
             while len(values) < RECORDS and time.monotonic() < deadline:
                 values += [bytes(one.value or b"") for one in consumer.poll(timeout=1.0)]
         assert values == [_value(number) for number in range(RECORDS)]

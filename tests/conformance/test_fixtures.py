@@ -44,7 +44,7 @@ def test_every_client_logs_in(kafka):
         producer.send(orders, b"2").get(10)
     producer = confluent_kafka.Producer(kafka.confluent())
     producer.produce(orders, b"3")
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
 
     async def send():
         async with aiokafka.AIOKafkaProducer(**kafka.aiokafka()) as producer:

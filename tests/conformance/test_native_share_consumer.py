@@ -45,7 +45,7 @@ PROPERTIES = {
     "group.share.min.heartbeat.interval.ms": "100",
     "group.share.heartbeat.interval.ms": "100",
     "group.share.min.record.lock.duration.ms": "1000",
-    "group.share.record.lock.duration.ms": "5000",
+    "group.share.record.lock.duration.ms": "60000",
 }
 TOPIC, GROUP = "shared", "natives"
 COUNT = 6
@@ -54,7 +54,7 @@ ACCEPT, RELEASE, REJECT = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, Ackno
 
 def poll(consumer: ShareConsumer) -> list[ShareRecord]:
     """Poll until records come."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while not (found := consumer.poll(0.2)):
         assert time.monotonic() < end, "no records come"
     return found
@@ -91,7 +91,7 @@ def state_of_kafka(bootstrap: str, topic_id: Uuid) -> State:
     request = ReadShareGroupStateRequest(
         group_id=GROUP, topics=[topic(topic_id=topic_id, partitions=[part])]
     )
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     with Admin(bootstrap_servers=bootstrap) as admin:
         while True:
             found = admin.request(request, 1).results[0].partitions[0]
@@ -146,7 +146,7 @@ def written_by_us(key: ShareKey) -> bytes:
     return batches
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_natives_on_kafka_and_the_log_of_its_share_coordinator(tmp_path: Path) -> None:
     """Each coordinator reads what the other one has written."""
     with running_kafka(kafka_or_skip(), tmp_path, PROPERTIES) as node:

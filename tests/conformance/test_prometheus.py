@@ -16,6 +16,7 @@ import pytest
 
 import ottla
 from ottla.testing.cluster import Cluster
+from tests import waits
 from tests.conformance.promtool import promtool_or_skip
 from tests.ports import free_ports
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.conformance
 SHIPPED = Path(ottla.__file__).parent / "metrics"
-WAIT_S = 30.0
+WAIT_S = 90.0
 
 
 def expressions() -> list[str]:
@@ -60,7 +61,7 @@ def prometheus(program: Path, directory: Path, target: str) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}/api/v1"
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(WAIT_S)
 
 
 def get(url: str) -> Any:
@@ -76,6 +77,12 @@ def query(api: str, expression: str) -> list[Any]:
     """Return the result of an expression."""
     found = get(f"{api}/query?query={urllib.parse.quote(expression)}")
     return [] if found is None else list(found["result"])
+
+
+def health(api: str) -> tuple[str, str, list[str]]:
+    """Return what is known of the only target, and whether its last scrape was an answer."""
+    [state] = get(f"{api}/targets?state=active")["activeTargets"]
+    return state["health"], state["lastError"], [one["value"][1] for one in query(api, "up")]
 
 
 def wait_for(api: str, expression: str) -> list[Any]:
@@ -97,7 +104,7 @@ def test_prometheus_scrapes_a_node_and_the_dashboard_has_data(
     program = promtool_or_skip().with_name("prometheus")
     with Cluster(config={"metrics.listener": "127.0.0.1:0", "metrics.names": spelling}) as cluster:
         with ottla.Producer(bootstrap_servers=cluster.bootstrap) as producer:
-            producer.send("topic", b"x").result(10)
+            producer.send("topic", b"x").result(WAIT_S)
         with ottla.Consumer(
             bootstrap_servers=cluster.bootstrap, group_id="group", auto_offset_reset="earliest"
         ) as consumer:
@@ -108,9 +115,8 @@ def test_prometheus_scrapes_a_node_and_the_dashboard_has_data(
         target = cluster.metrics_url.removeprefix("http://").removesuffix("/metrics")
         with prometheus(program, tmp_path, target) as api:
             assert wait_for(api, "count_over_time(up[1m]) > 3")
-            assert [one["value"][1] for one in query(api, "up")] == ["1"]
-            [state] = get(f"{api}/targets?state=active")["activeTargets"]
-            assert (state["health"], state["lastError"]) == ("up", "")
+            # a scrape of a busy machine may be late: the one after it is not
+            waits.wait_for(lambda: health(api) == ("up", "", ["1"]), WAIT_S)
             assert query(api, 'ALERTS{alertstate="firing"}') == []
             empty = [one for one in expressions() if not query(api, one)]
     assert empty == []

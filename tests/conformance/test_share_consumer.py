@@ -29,7 +29,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 def consume(kafka: Kafka, node: Target, topic: str, group: str, *flags: str) -> list[str]:
     """Return the values that Kafka's console share consumer prints."""
     flags = ("--bootstrap-server", node.bootstrap, "--topic", topic, "--group", group, *flags)
-    done = kafka.run(CONSUMER, *flags, "--timeout-ms", "8000")
+    done = kafka.run(CONSUMER, *flags)
     return [line for line in done.stdout.splitlines() if line]
 
 
@@ -44,8 +44,9 @@ def test_kafkas_share_consumer_accepts_and_rejects(node: Target, kafka: Kafka) -
             resource = ConfigResource(ResourceType.GROUP, group)
             admin.alter_configs({resource: {"share.auto.offset.reset": "earliest"}})
     values = sorted(str(number) for number in range(20))
-    assert sorted(consume(kafka, node, topic, "accepts", "--max-messages", "20")) == values
-    assert consume(kafka, node, topic, "accepts", "--max-messages", "1") == []
-    flags = ("--max-messages", "20", "--reject")
-    assert sorted(consume(kafka, node, topic, "rejects", *flags)) == values
-    assert consume(kafka, node, topic, "rejects", "--max-messages", "1") == []
+    all_of_them = ("--max-messages", "20", "--timeout-ms", "120000")
+    one_more = ("--max-messages", "1", "--timeout-ms", "8000")
+    assert sorted(consume(kafka, node, topic, "accepts", *all_of_them)) == values
+    assert consume(kafka, node, topic, "accepts", *one_more) == []
+    assert sorted(consume(kafka, node, topic, "rejects", *all_of_them, "--reject")) == values
+    assert consume(kafka, node, topic, "rejects", *one_more) == []

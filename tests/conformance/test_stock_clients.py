@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from tests.conformance.kafka import Kafka
 
-pytestmark = pytest.mark.conformance
+pytestmark = [pytest.mark.conformance, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")

@@ -67,7 +67,7 @@ class WordCounts:
         try:
             yield process
         finally:
-            process.communicate(timeout=30)  # of a killed one, too: it closes the pipe
+            process.communicate(timeout=120)  # of a killed one, too: it closes the pipe
             log.close()
 
     def send(self, *lines: str) -> None:

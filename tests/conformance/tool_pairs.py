@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.cli.main import main
 from tests.conformance.differential.normalise import number
 from tests.conformance.pair import wait_until_all_applied
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -123,7 +124,7 @@ class ToolJvm:
         process.stdin.close()
         process.stdout.close()
         self._process = None
-        return process.wait(10)
+        return process.wait(WAIT_S)
 
 
 def our_tool(tool: str, arguments: Sequence[str], stdin: str = "") -> Said:

@@ -76,6 +76,7 @@ async def consume(arguments: list[str]) -> None:
         auto_offset_reset="earliest",
         isolation_level=isolation(),
         heartbeat_interval_ms=300,
+        session_timeout_ms=45_000,
     )
     consumer.subscribe([topic], listener=Announcer())
     async with consumer:

@@ -46,7 +46,7 @@ async def _round_trip(login: Login, topic: str) -> str:
         partition = TopicPartition(topic, 0)
         consumer.assign([partition])
         consumer.seek(partition, stored.offset)
-        found = await asyncio.wait_for(consumer.getone(), 10)
+        found = await asyncio.wait_for(consumer.getone(), 60)
     return str(found.value.decode())
 
 

@@ -99,6 +99,7 @@ def consume(arguments: list[str]) -> None:
         enable_auto_commit=False,
         auto_offset_reset="earliest",
         heartbeat_interval_ms=300,
+        session_timeout_ms=45_000,
         **RECONNECTING,
         **_pinned(),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ottla import Admin
 from ottla.records.batches import iterate_batches
+from tests.ports import free_ports
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from ottla.records.batch import RecordBatch
 
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 180.0
 
 
 class NodeProcess:
@@ -29,8 +30,7 @@ class NodeProcess:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.data_dir = directory / "data"
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            self.port = probe.getsockname()[1]
+        (self.port,) = free_ports(1)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -69,7 +69,7 @@ class NodeProcess:
         process, self._process = self._process, None
         if process is not None:
             process.send_signal(how)
-            process.wait(30)
+            process.wait(WAIT_S)
 
     def log(self) -> str:
         """Return the end of what the node printed."""

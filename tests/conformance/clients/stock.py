@@ -107,7 +107,7 @@ class Program:
     def __exit__(self, *_exc: object) -> None:
         if self._process.poll() is None:
             self._process.kill()
-        self._end(10)
+        self._end(60)
 
     def _end(self, timeout_s: float) -> None:
         self._process.wait(timeout_s)
@@ -117,7 +117,7 @@ class Program:
             if stream is not None:
                 stream.close()
 
-    def wait(self, timeout_s: float = 60.0) -> list[str]:
+    def wait(self, timeout_s: float = 180.0) -> list[str]:
         """Wait for a successful end; return the output."""
         self._end(timeout_s)
         assert self._process.returncode == 0, self.report()
@@ -126,9 +126,9 @@ class Program:
     def leave(self) -> None:
         """Stop the program and wait for its end."""
         self._process.send_signal(signal.SIGTERM)
-        self._end(30)
+        self._end(90)
 
-    def wait_until(self, wanted: Callable[[], bool], timeout_s: float = 30.0) -> None:
+    def wait_until(self, wanted: Callable[[], bool], timeout_s: float = 180.0) -> None:
         """Wait until the output satisfies the condition."""
         deadline = time.monotonic() + timeout_s
         while not wanted():
@@ -168,7 +168,7 @@ def _read(line: str) -> Said | None:
     return None
 
 
-def run(client: Client, *arguments: object, timeout_s: float = 60.0) -> Program:
+def run(client: Client, *arguments: object, timeout_s: float = 180.0) -> Program:
     """Run a command of a client to its successful end."""
     with Program(client, *map(str, arguments)) as program:
         program.wait(timeout_s)

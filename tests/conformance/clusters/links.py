@@ -41,7 +41,7 @@ class Links:
             writer.close()
 
         starting = asyncio.start_server(accept, _HOST, 0)
-        server = asyncio.run_coroutine_threadsafe(starting, self._loop).result(10)
+        server = asyncio.run_coroutine_threadsafe(starting, self._loop).result(60)
         return int(server.sockets[0].getsockname()[1])
 
     def cut(self, pairs: Iterable[tuple[int, int]]) -> None:

@@ -64,7 +64,7 @@ FAMILIES = (
 # Both nodes: no timer of these may fire while the cases run.
 SETTINGS = {
     "log.retention.ms": "-1",
-    "log.initial.task.delay.ms": "30000",
+    "log.initial.task.delay.ms": "3600000",
     "log.message.timestamp.before.max.ms": "9223372036854775807",
     "group.min.session.timeout.ms": "100",
     "share.coordinator.state.topic.replication.factor": "1",

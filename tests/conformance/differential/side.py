@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 CLOSED, SILENT = "the connection is closed", "no answer"
 CLIENT_ID = "differential"
 BASE_TIME_MS = 1_700_000_000_000
-WAIT_S = 20.0
+WAIT_S = 60.0
 SILENCE_S = 0.4
 
 
@@ -100,7 +100,7 @@ class Side:
         """Send raw bytes on the connection kept for this; return the frame that comes back."""
         connection = self._connections.get(listener)
         if connection is None:
-            connection = socket.create_connection(("127.0.0.1", self.ports[listener]), 10)
+            connection = socket.create_connection(("127.0.0.1", self.ports[listener]), WAIT_S)
             self._connections[listener] = connection
         connection.settimeout(silence_s)
         try:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.conformance.differential.case import Case
     from tests.conformance.differential.run import Outcome
 
-pytestmark = [pytest.mark.conformance, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.conformance, pytest.mark.timeout(1200)]
 CASES = run.all_cases()
 # What has no error that a request could reach on one node without security: up to which version.
 CANNOT_FAIL: dict[int | tuple[int, str], tuple[int, str]] = {

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ottla.clients.admin.groups import MemberDescription
     from tests.conformance.kafka import Kafka
 
-pytestmark = [pytest.mark.conformance, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.conformance, pytest.mark.timeout(900)]
 KINDS = ("consumer", "share", "streams")
 SETTINGS = {
     "share.coordinator.state.topic.num.partitions": "1",
@@ -366,6 +366,6 @@ def _console(kafka: Kafka, bootstrap: str, topic: str, group: str) -> Iterator[l
         yield lines
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(90)
         reader.join()
         output.close()

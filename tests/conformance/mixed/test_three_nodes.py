@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.conformance.clusters.nodes import Member, Node
     from tests.conformance.kafka import Kafka
 
-pytestmark = [pytest.mark.conformance, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.conformance, pytest.mark.timeout(900)]
 QUORUMS = {"two-ottla": (OTTLA, OTTLA, KAFKA), "two-kafka": (OTTLA, KAFKA, KAFKA)}
 CONTROLLERS = {
     "two-kafka-under-ottla": (OTTLA, KAFKA, KAFKA, OTTLA._replace(roles="controller")),

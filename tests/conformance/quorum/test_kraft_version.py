@@ -90,7 +90,7 @@ def _our_process(node: RealKafka) -> Iterator[None]:
         yield
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(20)
+        process.wait(60)
 
 
 def _feature_words() -> list[str]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.conformance
 METADATA = "__cluster_metadata-0"
 FOLLOWER = 2
-LIMIT_S = 40.0
+LIMIT_S = 120.0
 
 
 @pytest.fixture

@@ -23,9 +23,13 @@ if TYPE_CHECKING:
     from ottla.clients.admin.quorum import QuorumInfo
     from tests.conformance.kafka import Kafka
 
-pytestmark = [pytest.mark.conformance, pytest.mark.timeout(300)]
-LIMIT_S = 40.0
+pytestmark = [pytest.mark.conformance, pytest.mark.timeout(600)]
+LIMIT_S = 120.0
 JOINING = 2
+PATIENT = {"controller.quorum.fetch.timeout.ms": "60000"}
+"""Of two voters each is needed: a leader that misses the other one resigns after this time."""
+JOINING_SOON = {"controller.quorum.fetch.timeout.ms": "15000"}
+"""A controller that is to join by itself asks for it after this time."""
 TOOL = "metadata-quorum"
 
 
@@ -40,7 +44,7 @@ def tool_jvm(kafka: Kafka) -> Iterator[ToolJvm]:
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """Run an Ottla node, the only voter of its quorum."""
-    with Cluster(data_dir=str(tmp_path / "ottla")) as running:
+    with Cluster(data_dir=str(tmp_path / "ottla"), config=PATIENT) as running:
         yield running
 
 
@@ -48,7 +52,7 @@ def _controller(kafka: Kafka, cluster: Cluster, directory: Path, **properties: s
     """Format a real controller that is to join our quorum."""
     directory.mkdir()
     controller = cluster.run(lambda one: one.addresses["CONTROLLER"])
-    given = {name.replace("_", "."): value for name, value in properties.items()}
+    given = JOINING_SOON | {name.replace("_", "."): value for name, value in properties.items()}
     node = RealKafka(kafka, directory, given)
     cluster_id = cluster.run(lambda one: one.cluster_id)
     node.format_to_join(cluster_id, controller, JOINING, "controller", "-N")

@@ -217,7 +217,7 @@ def test_our_member_follows_over_the_channel(controller: Controller, tmp_path: P
             cluster_id=controller.cluster_id,
             listener=LISTENER,
             bootstrap=[end],
-            request_timeout_ms=2000,
+            request_timeout_ms=30_000,
         )
         channel = QuorumChannel(settings, loop=loop, clock=clock, timer=timer)
 
@@ -227,7 +227,7 @@ def test_our_member_follows_over_the_channel(controller: Controller, tmp_path: P
 
         observer = Observer(tmp_path, send=channel.send, on_deadline=wake_at)
         observer.driver.tick()
-        for _ in range(2000):
+        for _ in range(6000):
             if observer.high_watermark >= expected:
                 break
             await asyncio.sleep(0.01)

@@ -52,7 +52,7 @@ SECURITY = {
     "super.users": ";".join(f"User:{one}" for one in (*SUPER_USERS, "ANONYMOUS")),
     "delegation.token.secret.key": "secret of all nodes",
 }
-_TIMEOUT_S = 10
+_TIMEOUT_S = 60
 _ACLS_PER_REQUEST = 200
 
 

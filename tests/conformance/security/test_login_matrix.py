@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from tests.conformance.kafka import Kafka
 
-pytestmark = [pytest.mark.conformance, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.conformance, pytest.mark.timeout(600)]
 BROKERS = "SASL_SSL"
 ASKED = tuple(
     cell

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-pytestmark = [pytest.mark.conformance, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.conformance, pytest.mark.timeout(400)]
 URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 TOPIC = "logins"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
@@ -113,7 +113,7 @@ def _listed(cluster: Cluster, path: Path) -> Sequence[Login]:
 def test_each_mechanism(client: LoginClient, logins: Path) -> None:
     """A good login produces and consumes; a bad one is the client's error of a refused login."""
     with Program(client_or_skip(client.client), str(logins), TOPIC) as program:
-        said = [line.split(" ", 2) for line in program.wait(60)]
+        said = [line.split(" ", 2) for line in program.wait(200)]
     assert len(said) == 2 * (len(SASL_LISTENERS) * len(MECHANISMS) + 1)
     for name, outcome, text in said:
         if name.endswith("good"):

@@ -57,7 +57,7 @@ class Link:
 
     def _write(self, frame: bytes) -> None:
         if self._socket is None:
-            self._socket = socket.create_connection(("127.0.0.1", self._port), 10)
+            self._socket = socket.create_connection(("127.0.0.1", self._port), 60)
         try:
             self._socket.sendall(frame)
         except ConnectionError:
@@ -80,7 +80,7 @@ class Link:
             return CLOSED
         key, version = self._expected.key, self._expected.version
         try:
-            self._socket.settimeout(10)
+            self._socket.settimeout(60)
             size = int.from_bytes(_read(self._socket, 4), "big")
             view = memoryview(_read(self._socket, size))
         except (EOFError, ConnectionError):

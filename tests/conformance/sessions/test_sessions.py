@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.conformance, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.conformance, pytest.mark.timeout(900)]
 SEEDS = (1, 2, 3, 4, 5, 5000, 5001)
 CLUSTER_SEEDS = SEEDS if os.environ.get("OTTLA_TEST_DIFFERENTIAL") == "all" else SEEDS[:1]
 

@@ -97,7 +97,7 @@ def ottla_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield read_when_ready(ready, process)["bootstrap"]
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(20)
+        process.wait(60)
 
 
 def output_of(kafka: Kafka, bootstrap: str, step: Step) -> list[str]:

@@ -69,7 +69,7 @@ def our_tool(node: RealKafka, tool: str, *arguments: str, stdin: str | None = No
         input=stdin or "",
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=False,
     )
     return _answer(done)
