@@ -17,6 +17,6 @@ def test_committed_records_are_read_to_the_end() -> None:
             producer.init_transactions()
             for value, is_committed in ((b"1", True), (b"2", False), (b"3", True)):
                 producer.begin_transaction()
-                producer.send("weeks", value, b"k").result(10)
+                producer.send("weeks", value, b"k").result(60)
                 (producer.commit_transaction if is_committed else producer.abort_transaction)()
         assert [one.value for one in read_all(node.bootstrap, "weeks")] == [b"1", b"3"]

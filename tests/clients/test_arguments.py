@@ -42,7 +42,7 @@ def consumer() -> Iterator[Consumer]:
 def producer(kafka: Kafka) -> Iterator[Producer]:
     """Give a producer of a cluster with topic t."""
     with Producer(bootstrap_servers=kafka.bootstrap) as made:
-        made.send("t", b"v").result(10)
+        made.send("t", b"v").result(60)
         yield made
 
 
@@ -137,7 +137,7 @@ def test_a_wrong_timeout_of_a_delivery_is_an_error_of_its_call(producer: Produce
     delivery = producer.send("t", b"v")
     with pytest.raises(TypeError, match="timeout must be a number of seconds, not str"):
         delivery.result("1")  # type: ignore[arg-type]
-    assert delivery.result(10).topic == "t"
+    assert delivery.result(60).topic == "t"
 
 
 @pytest.mark.parametrize("timestamp_ms", [-1, 1 << 63])

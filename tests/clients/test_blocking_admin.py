@@ -52,8 +52,8 @@ def test_producers_places_and_moves_of_replicas() -> None:
         admin.create_topic("t", 1)
         where, nowhere = TopicPartition("t", 0), TopicPartition("t", 9)
         with Producer(bootstrap_servers=cluster.bootstrap) as producer:
-            producer.send("t", b"v", partition=0).result(10)
-            producer.send("t", b"v", partition=0).result(10)
+            producer.send("t", b"v", partition=0).result(60)
+            producer.send("t", b"v", partition=0).result(60)
         for broker_id in (None, 1):
             found = admin.describe_producers([where], broker_id=broker_id)[where]
             assert isinstance(found, list)
@@ -104,4 +104,4 @@ def test_the_cluster_gives_a_client_one_instance_id() -> None:
         Admin(bootstrap_servers=cluster.bootstrap) as admin,
         pytest.raises(UnsupportedVersion),
     ):
-        admin.client_instance_id(timeout=1)
+        admin.client_instance_id(timeout=60)

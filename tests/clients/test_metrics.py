@@ -106,7 +106,7 @@ def test_a_producer_counts_what_failed(bootstrap: str) -> None:
         deliveries = [producer.send("small", b"x" * 300) for _ in range(2)]
         for delivery in deliveries:
             with pytest.raises(KafkaError):
-                delivery.result(10)
+                delivery.result(60)
         measured = producer.metrics()
     assert value(measured, "record-error-total", topic="small") == 2
     assert value(measured, "batch-split-total") == 1

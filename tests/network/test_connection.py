@@ -77,7 +77,7 @@ def run(scenario: Callable[[Echo, int], Awaitable[None]]) -> None:
         port = listener.port
         listener.start()
         try:
-            await asyncio.wait_for(scenario(echo, port), 20)
+            await asyncio.wait_for(scenario(echo, port), 60)
         finally:
             listener.close()
             echo.large.close()

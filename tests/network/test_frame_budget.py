@@ -67,7 +67,7 @@ def test_many_large_frames_at_once_stay_within_the_budget() -> None:
         port = listener.port
         listener.start()
         try:
-            await asyncio.wait_for(asyncio.gather(*(send(port) for _ in range(12))), 20)
+            await asyncio.wait_for(asyncio.gather(*(send(port) for _ in range(12))), 60)
         finally:
             listener.close()
         assert 0 < handler.max_bytes <= 3 * BODY_BYTES
@@ -107,7 +107,7 @@ def test_a_closed_connection_gives_its_part_back() -> None:
         listener.start()
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(struct.pack(">i", BODY_BYTES) + bytes(BODY_BYTES // 2))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not budget.used_bytes:  # noqa: ASYNC110 - there is no event for it
                 await asyncio.sleep(0.01)
             writer.close()

@@ -43,7 +43,7 @@ def run(
         port = listener.port
         listener.start()
         try:
-            await asyncio.wait_for(scenario(echo, listener, port), 20)
+            await asyncio.wait_for(scenario(echo, listener, port), 60)
         finally:
             listener.close()
             echo.large.close()

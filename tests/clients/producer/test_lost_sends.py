@@ -80,7 +80,7 @@ def test_what_was_asked_for_is_not_reported_again(small: tuple[str, str]) -> Non
     heard: list[KafkaError | None] = []
     with Producer(bootstrap_servers=bootstrap) as producer:
         with pytest.raises(KafkaError, match="max\\.message\\.bytes"):
-            producer.send(topic, b"v" * 2000).result(10)
+            producer.send(topic, b"v" * 2000).result(60)
         late = producer.send(topic, b"v" * 2000)
         done = threading.Event()
         late.batch.when_done().on_done(lambda _batch: done.set())

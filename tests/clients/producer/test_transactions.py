@@ -183,10 +183,10 @@ def test_unsent_records_of_a_failed_transaction_fail_at_once(bootstrap: str) -> 
         large = producer.send("unsent", bytes(3000), partition=0)
         unsent = producer.send("unsent", b"small", partition=1)
         with pytest.raises(RecordTooLargeError):
-            large.result(20)
+            large.result(60)
         with pytest.raises(RecordTooLargeError):
-            unsent.result(20)
-        producer.flush(20)
+            unsent.result(60)
+        producer.flush(60)
         producer.abort_transaction()
         with producer.transaction():
             producer.send("unsent", b"small")
@@ -332,7 +332,7 @@ def test_an_abort_waits_for_a_partition_that_is_being_added() -> None:
                 cluster.run(partial(_answer_additions_late, arrived=arrived))
                 producer.begin_transaction()
                 dropped = producer.send("adding", b"dropped")
-                assert arrived.wait(10)
+                assert arrived.wait(60)
                 producer.abort_transaction()
                 with pytest.raises(TransactionAbortedError):
                     dropped.result()

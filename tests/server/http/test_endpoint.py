@@ -45,7 +45,7 @@ def ask(url: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
     """Return status, headers in lower case and body."""
     request = urllib.request.Request(url, headers=headers)
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             names = {key.lower(): value for key, value in answer.headers.items()}
             return answer.status, names, answer.read()
     except HTTPError as error:
@@ -102,7 +102,7 @@ def test_other_paths_and_methods_are_refused(cluster: Cluster) -> None:
     assert ask(cluster.metrics_url + "/nothing")[0] == 404
     request = urllib.request.Request(cluster.metrics_url, data=b"x")
     with pytest.raises(HTTPError) as refused:
-        urllib.request.urlopen(request, timeout=20)
+        urllib.request.urlopen(request, timeout=60)
     refused.value.close()
     assert refused.value.code == 405
 
@@ -134,9 +134,9 @@ def test_bytes_and_requests_are_counted(cluster: Cluster) -> None:
         )
     with ottla.Producer(bootstrap_servers=cluster.bootstrap) as producer:
         for _ in range(3):
-            producer.send("busy", b"x" * 1000).result(10)
+            producer.send("busy", b"x" * 1000).result(60)
         with pytest.raises(OttlaError):
-            producer.send("busy", b"old", timestamp_ms=1).result(10)
+            producer.send("busy", b"old", timestamp_ms=1).result(60)
     with ottla.Consumer(
         bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest"
     ) as consumer:
@@ -163,12 +163,12 @@ def test_requests_are_timed_and_counted_by_api(cluster: Cluster) -> None:
     """Each API has its times, waiting apart; requests are counted by version."""
     with ottla.Producer(bootstrap_servers=cluster.bootstrap) as producer:
         for _ in range(5):
-            producer.send("timed", b"x").result(10)
+            producer.send("timed", b"x").result(60)
     times = "kafka_network_requestmetrics_"
     waited = (f"{times}remotetimems", labels(request="FetchConsumer", quantile="0.999"))
     with ottla.Consumer(bootstrap_servers=cluster.bootstrap) as consumer:
         consumer.assign([ottla.TopicPartition("timed", 0)])
-        deadline_s = time.monotonic() + 30
+        deadline_s = time.monotonic() + 90
         while (found := scrape(cluster)).get(waited, 0) < 300:  # the broker waits for 500 ms
             assert not consumer.poll(0.7)
             assert time.monotonic() < deadline_s
@@ -248,19 +248,19 @@ def test_a_stuck_loop_is_not_alive(cluster: Cluster, monkeypatch: pytest.MonkeyP
 
     def hold(_node: object) -> None:
         is_held.set()
-        free.wait(20)
+        free.wait(60)
 
     stuck = threading.Thread(target=cluster.run, args=(hold,))
     stuck.start()
     try:
-        assert is_held.wait(20)
+        assert is_held.wait(60)
         assert page(cluster, "livez")[0] == 503
         assert page(cluster, "readyz")[0] == 503
         assert ask(cluster.metrics_url)[0] == 503
     finally:
         free.set()
         stuck.join()
-    deadline_s = time.monotonic() + 20
+    deadline_s = time.monotonic() + 60
     while page(cluster, "livez")[0] != 200:  # a loaded machine has no answer in 50 ms
         assert time.monotonic() < deadline_s
 
@@ -270,7 +270,7 @@ def test_a_busy_loop_shows_in_its_lag(cluster: Cluster) -> None:
     name = "ottla_loop_lag_seconds_sum"
     before = scrape(cluster)[name, labels()]
     cluster.run(lambda _node: time.sleep(0.2 + BEAT_S))
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while (found := scrape(cluster))[name, labels()] < before + 0.2:
         assert time.monotonic() < deadline
     late = labels(le="0.1")
@@ -317,13 +317,13 @@ def test_a_node_answers_probes_while_it_opens_its_logs(monkeypatch: pytest.Monke
         def hold(endpoint: HttpEndpoint, log: PartitionLog) -> None:
             count_opened(endpoint, log)
             opened.set()
-            may_go_on.wait(20)
+            may_go_on.wait(60)
 
         monkeypatch.setattr(HttpEndpoint, "opened", hold)
         starting = threading.Thread(target=cluster.start)
         starting.start()
         try:
-            assert opened.wait(20)
+            assert opened.wait(60)
             base = url.removesuffix("metrics")
             assert ask(f"{base}livez")[0] == 200
             assert ask(f"{base}readyz")[0] == 503
@@ -458,7 +458,7 @@ def test_https_and_a_login(tmp_path: Path) -> None:
                 encoded = base64.b64encode(login.encode()).decode()
                 request.add_header("Authorization", f"Basic {encoded}")
             try:
-                with urllib.request.urlopen(request, timeout=20, context=trusted) as answer:
+                with urllib.request.urlopen(request, timeout=60, context=trusted) as answer:
                     return answer.status, answer.read().decode()
             except HTTPError as error:
                 return error.code, error.read().decode()

@@ -57,14 +57,14 @@ def _cluster() -> Iterator[Cluster]:
 
 def scraped(cluster: Cluster) -> dict[str, float]:
     """Return all samples by name and labels."""
-    with urllib.request.urlopen(cluster.metrics_url, timeout=5) as answer:
+    with urllib.request.urlopen(cluster.metrics_url, timeout=60) as answer:
         lines = answer.read().decode().splitlines()
     pairs = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))
     return {name: float(value) for name, _, value in pairs}
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)

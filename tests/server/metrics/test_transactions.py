@@ -26,7 +26,7 @@ def cluster() -> Iterator[Cluster]:
 
 def scrape(cluster: Cluster) -> dict[str, float]:
     """Return the values by name and labels."""
-    with urllib.request.urlopen(cluster.metrics_url, timeout=5) as answer:
+    with urllib.request.urlopen(cluster.metrics_url, timeout=60) as answer:
         lines = answer.read().decode().splitlines()
     return {
         name: float(value)
@@ -44,7 +44,7 @@ def test_verification_is_timed_and_refusals_are_counted(cluster: Cluster) -> Non
         with Producer(bootstrap_servers=cluster.bootstrap, transactional_id="timed") as second:
             second.init_transactions()
         with pytest.raises(KafkaError):
-            first.send("verified", b"b").result(10)
+            first.send("verified", b"b").result(60)
     after = scrape(cluster)
     counted = f"{MANAGER}_verificationtimems_count"
     assert after[counted] - before[counted] >= 2

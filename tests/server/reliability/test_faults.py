@@ -215,7 +215,7 @@ def test_a_disk_that_stalls_stops_no_one(monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr(RealFile, "sync", stalled)
         try:
             assert produce(peer, "t", batch()) == 0
-            assert hangs.wait(20)
+            assert hangs.wait(60)
             asked = HeartbeatRequest(group_id="g", generation_id=generation, member_id=name)
             for _ in range(10):
                 assert peer.ask(asked, 3).error_code == 0

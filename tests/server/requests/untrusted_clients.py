@@ -27,7 +27,7 @@ class Peer:
     def __init__(self, bootstrap: str) -> None:
         host, _, port = bootstrap.rpartition(":")
         self.sock = socket.create_connection((host, int(port)), 30)
-        self.sock.settimeout(30)
+        self.sock.settimeout(60)
 
     def close(self) -> None:
         self.sock.close()

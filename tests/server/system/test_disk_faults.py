@@ -297,7 +297,7 @@ def test_descriptors_that_run_out_pause_the_accepting_only(tmp_path: Path) -> No
     finally:
         process.terminate()
         with suppress(subprocess.TimeoutExpired):
-            process.communicate(timeout=20)
+            process.communicate(timeout=60)
         process.kill()
     assert process.returncode == 0
 
@@ -343,7 +343,7 @@ def test_a_process_whose_disk_is_full_ends_with_one_line(tmp_path: Path) -> None
             codes.append(produce(peer, "t", batch(bytes(400_000))))
         assert codes[-1] == KAFKA_STORAGE_ERROR
         assert len(codes) > 10
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 1
