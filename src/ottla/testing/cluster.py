@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 ANSWER_TIMEOUT_S = 10.0
+"""Of a broker that is not ours."""
+RETENTION_TIMEOUT_S = 60.0
 LEAVE_TIMEOUT_S = 6.0
 """Of all controlled shutdowns of a stop; each ends a second earlier."""
 _PORT_ATTEMPTS = 5
@@ -132,10 +134,10 @@ class Cluster:
         running = [one for one in self.nodes if one.is_running and not one.is_paused]
         for one in running:
             one.run(lambda node: node.clock_moved())
-        deadline_s = time.monotonic() + ANSWER_TIMEOUT_S
+        deadline_s = time.monotonic() + RETENTION_TIMEOUT_S
         while any(one.run(lambda node: node.is_checking_retention) for one in running):
             if time.monotonic() > deadline_s:
-                raise ClusterError(f"retention is not applied after {ANSWER_TIMEOUT_S} s")
+                raise ClusterError(f"retention is not applied after {RETENTION_TIMEOUT_S} s")
             time.sleep(_POLL_S)
 
     @property

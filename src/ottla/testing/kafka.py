@@ -309,7 +309,7 @@ class Kafka:
         self._deliveries[group].check(group, records, times)
 
     @raised_at_the_call
-    def wait_lag(self, lag: int, *, group: str, timeout: float = 10.0) -> None:
+    def wait_lag(self, lag: int, *, group: str, timeout: float = 30.0) -> None:
         """Wait until the group has committed something and lags by no more than `lag` records.
 
         Of a share group: until it has begun to read.
@@ -324,7 +324,7 @@ class Kafka:
         return bool(self._share_lag(group) if group in self._deliveries else self.committed(group))
 
     @raised_at_the_call
-    def wait_assigned(self, group: str, *, members: int = 1, timeout: float = 10.0) -> None:
+    def wait_assigned(self, group: str, *, members: int = 1, timeout: float = 30.0) -> None:
         """Wait until the group is stable with this many members."""
 
         def is_assigned() -> bool:

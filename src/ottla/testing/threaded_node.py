@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 10.0
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 60.0
+"""They only end what would hang: a busy machine may stand still for a while."""
 
 
 class ThreadedNode:
