@@ -55,7 +55,7 @@ def admin(real_kafka: RealKafka) -> Iterator[Admin]:
 def _wait_until_applied(admin: Admin, broker: ConfigResource) -> None:
     """Wait for the node: Kafka tells the source of a change before it uses the value."""
     requested = {**CLUSTER, **OWN}
-    for _ in range(100):
+    for _ in range(600):
         (entries,) = admin.describe_configs([broker]).values()
         assert not isinstance(entries, KafkaError)
         if all(entries[name].value == text for name, text in requested.items()):

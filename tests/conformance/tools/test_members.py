@@ -55,7 +55,7 @@ def consume(bootstrap: str, joined: Event, stop: Event, **settings: Any) -> None
                 joined.set()
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "settings",
     [{}, {"group_instance_id": "inst"}, {"group_protocol": "consumer", "client_rack": "r"}],

@@ -122,7 +122,7 @@ def output_of(kafka: Kafka, bootstrap: str, step: Step) -> list[str]:
     )
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1200)
 def test_the_same_story_on_both_nodes(
     kafka: Kafka, untouched_kafka: RealKafka, ottla_bootstrap: str
 ) -> None:

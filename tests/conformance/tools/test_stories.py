@@ -79,7 +79,7 @@ def _controller(directory: Path) -> None:
     (directory / "broker.properties").write_text(f"{common}process.roles=broker\n")
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("story", STORIES, ids=lambda path: path.stem)
 def test_story(story: Path, places: list[Place], tool_jvm: ToolJvm, directory: Path) -> None:
     """Both tools print the same text with the same statuses on both nodes."""
