@@ -20,7 +20,7 @@ numbers = builder.stream("{name}-in", consumed=Consumed(value=Serdes.json(schema
 odd = numbers.filter(expr("value.n % 2 = 1")).select_key(expr("CAST(value.n % 3 AS STRING)"))
 odd.group_by_key().count().to_stream().to("{name}-out")
 """
-LIMIT_S = 400
+LIMIT_S = 1000
 
 
 class CountingRun:

@@ -51,7 +51,7 @@ class Hdfs:
         """Whether the DataNode is known, and files may be written."""
         query = "jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState"
         try:
-            with urllib.request.urlopen(f"http://{self.web}/{query}") as answer:
+            with urllib.request.urlopen(f"http://{self.web}/{query}", timeout=60) as answer:
                 (found,) = json.load(answer)["beans"]
         except (OSError, ValueError):
             return False

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.spark.kubernetes import ApiServer, Object
 
 POD_IP = "127.0.0.1"
-GRACE_S = 20
+GRACE_S = 60
 
 
 class Pods:

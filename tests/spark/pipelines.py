@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+LIMIT_S = 300
+"""Of one run; on a busy machine it takes ten times as long as on an idle one."""
+
+
 def numbers(bootstrap: str, topic: str, start: int, end: int) -> None:
     """Send numbers to both partitions of a topic."""
     with Producer(bootstrap_servers=bootstrap) as producer:
@@ -86,7 +90,7 @@ class Pipeline:
             .trigger(availableNow=True)
             .start()
         )
-        assert query.awaitTermination(90)
+        assert query.awaitTermination(LIMIT_S)
 
     def forget_commit(self, batch: int) -> None:
         """Take back Spark's own note that a batch is done, as if the driver had died before."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 PROGRAM = """
+import os
 import time
 from pathlib import Path
 
@@ -33,7 +34,10 @@ MARKS = Path({marks!r})
 
 def slowly(value):
     (MARKS / "batch").touch()
-    time.sleep(value["pause_s"])
+    (MARKS / ("batch-" + os.environ[{mark!r}])).touch()
+    end_s = time.monotonic() + value["pause_s"]
+    while time.monotonic() < end_s and not (MARKS / "hurry").exists():
+        time.sleep(0.02)
     return value["number"]
 
 
@@ -44,7 +48,7 @@ numbers.group_by_key().count(materialized=Materialized("counts"))
 """
 MARK = "OTTLA_TEST_RUN"
 """The variable of the environment that all processes of a run have."""
-START_S = 300.0
+START_S = 600.0
 
 
 class SlowApplication:
@@ -55,7 +59,7 @@ class SlowApplication:
         self.program = directory / f"{name}.py"
         self.marks = directory / f"{name}-marks"
         self.marks.mkdir()
-        self.program.write_text(PROGRAM.format(name=name, marks=str(self.marks)))
+        self.program.write_text(PROGRAM.format(name=name, marks=str(self.marks), mark=MARK))
         self.checkpoint = str(directory / f"{name}-checkpoint")
         self.sent = 0
         with Admin(bootstrap_servers=bootstrap) as admin:
@@ -63,7 +67,10 @@ class SlowApplication:
                 admin.create_topic(topic, partitions=2)
 
     def send(self, count: int, pause_s: float = 0.0) -> None:
-        """Send the next numbers, in turn to both partitions; the odd ones take a while."""
+        """Send the next numbers, in turn to both partitions; the odd ones take a while.
+
+        They take no longer once `hurry` is called.
+        """
         with Producer(bootstrap_servers=self.bootstrap) as producer:
             for number in range(self.sent, self.sent + count):
                 value = b'{"number": %d, "pause_s": %f}' % (number, number % 2 * pause_s)
@@ -82,6 +89,10 @@ class SlowApplication:
     def has(self, mark: str) -> bool:
         """Whether a run has come so far."""
         return (self.marks / mark).exists()
+
+    def hurry(self) -> None:
+        """End the pauses, of later runs, too, until the marks are deleted."""
+        (self.marks / "hurry").touch()
 
     def forget(self) -> None:
         """Delete the marks of former runs."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.conformance,
     pytest.mark.spark,
-    pytest.mark.timeout(240),
+    pytest.mark.timeout(900),
     *SPARK_WARNINGS,
 ]
 TOPICS = {"flights": 1, "events": 1, "changes": 1, "squares": 4, "totals": 1}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla import Admin, Producer, TopicPartition
-from tests.spark.pipelines import Pipeline, committed, numbers
+from tests.spark.pipelines import LIMIT_S, Pipeline, committed, numbers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ottla.testing.cluster import Cluster
 
 
-pytestmark = pytest.mark.conformance
+pytestmark = [pytest.mark.conformance, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_what_an_undecided_batch_left_is_aborted(pipeline: Pipeline) -> None:
     ) as lost:
         lost.init_transactions()
         lost.begin_transaction()
-        lost.send(pipeline.sink, b"-1").result(10)
+        lost.send(pipeline.sink, b"-1").result(60)
         numbers(pipeline.bootstrap, pipeline.source, 0, 20)
         pipeline.run()
         assert committed(pipeline.bootstrap, pipeline.sink) == list(range(20))
@@ -160,7 +160,7 @@ def test_a_query_is_a_group_whatever_it_writes_to(pipeline: Pipeline) -> None:
             .trigger(availableNow=True)
             .start()
         )
-        assert query.awaitTermination(90)
+        assert query.awaitTermination(LIMIT_S)
 
     run(startingOffsets="earliest")
     assert sorted(seen) == list(range(40))

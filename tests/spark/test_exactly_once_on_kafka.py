@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.conformance
+pytestmark = [pytest.mark.conformance, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def test_what_an_undecided_batch_left_is_aborted(pipeline: Pipeline) -> None:
     with Producer(bootstrap_servers=pipeline.bootstrap, transactional_id=left) as lost:
         lost.init_transactions()
         lost.begin_transaction()
-        lost.send(pipeline.sink, b"-1").result(10)
+        lost.send(pipeline.sink, b"-1").result(60)
         numbers(pipeline.bootstrap, pipeline.source, 0, 20)
         pipeline.run()
         assert committed(pipeline.bootstrap, pipeline.sink) == list(range(20))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.conformance,
     pytest.mark.spark,
-    pytest.mark.timeout(240),
+    pytest.mark.timeout(900),
     *SPARK_WARNINGS,
 ]
 NOTEBOOK = Path(__file__).parents[2] / "examples" / "spark_notebook.ipynb"

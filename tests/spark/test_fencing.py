@@ -87,7 +87,7 @@ def test_a_killed_attempt_does_not_hold_readers_up(node: Cluster, tmp_path: Path
         ) as killed:
             killed.init_transactions()
             killed.begin_transaction()
-            killed.send("attempts", b"lost").result(10)
+            killed.send("attempts", b"lost").result(60)
             sink.commit(plan, 0, [])
             assert Coordination(cluster).open_transactions("attempts-task-") == []
 
@@ -188,7 +188,7 @@ def test_a_fenced_driver_does_not_fence_the_one_after_it(node: Cluster, tmp_path
         ) as open_task:
             open_task.init_transactions()
             open_task.begin_transaction()
-            open_task.send("survivor", b"kept").result(10)
+            open_task.send("survivor", b"kept").result(60)
             # some tasks of the fenced driver have written, then none
             StreamWriter(given, schema).abort([TaskCommit(1, plan=first), None], 0)
             StreamWriter(given, schema).abort([None, None], 0)
@@ -246,4 +246,4 @@ def test_a_decision_that_was_not_made_does_not_hold_the_next_driver_up(
         Coordination(cluster).add_offsets(driver, plan.driver, "undecided", offsets)
         begun_s = time.monotonic()
         assert sink.begin().decided_batch == 0
-        assert time.monotonic() - begun_s < 20
+        assert time.monotonic() - begun_s < exactly_once.DRIVER_TIMEOUT_MS / 1000

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -349,7 +348,7 @@ def test_a_launcher_that_waits_no_more_keeps_its_streams(forks: ForkServer) -> N
 def test_a_driver_may_have_closed_its_streams(closed: str) -> None:
     """A daemon starts, forked or by itself."""
     command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", STREAMLESS]
-    assert subprocess.run(command, check=False, timeout=60).returncode == 0
+    assert subprocess.run(command, check=False, timeout=250).returncode == 0
 
 
 def test_a_directory_that_is_deleted_is_none(forks: ForkServer, tmp_path: Path) -> None:
@@ -416,9 +415,8 @@ def test_it_ends_at_once_where_others_hold_its_input(forks: ForkServer) -> None:
     """A process that the driver has forked has the other end of that pipe, too."""
     assert forks._process.stdin is not None
     copy = os.dup(forks._process.stdin.fileno())
-    start_s = time.monotonic()
     forks.end()
-    assert time.monotonic() - start_s < 5
+    assert forks._process.returncode == -signal.SIGKILL  # it did not wait for the end of its input
     os.close(copy)
 
 

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
-pytestmark = [pytest.mark.conformance, pytest.mark.spark, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.conformance, pytest.mark.spark, pytest.mark.timeout(900)]
 NAMES = ("source", "sink", "wrong", "keystore", "key", "trust")
 JAAS = 'a.Plain required username="{}" password="{}";'
-LIMIT_S = 60
+LIMIT_S = 300
 
 
 @pytest.fixture

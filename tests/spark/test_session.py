@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.conformance,
     pytest.mark.spark,
-    pytest.mark.timeout(240),
+    pytest.mark.timeout(900),
     *SPARK_WARNINGS,
 ]
-SECONDS = 90
+SECONDS = 300
 
 
 def make_topics(node: Cluster, *names: str) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.conformance,
     pytest.mark.spark,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1500),
     *SPARK_WARNINGS,
 ]
 
@@ -68,7 +68,7 @@ def test_a_topology_runs_from_topic_to_topic(
         app = Streams(
             made.build(), bootstrap_servers=node.bootstrap, checkpoint=tmp_path / "c", spark=spark
         )
-        app.process_available(150)
+        app.process_available(400)
         return app
 
     with Admin(bootstrap_servers=node.bootstrap) as admin:

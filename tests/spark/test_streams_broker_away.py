@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tests.conformance.clusters.nodes import Node
 
-pytestmark = [pytest.mark.conformance, pytest.mark.spark, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.conformance, pytest.mark.spark, pytest.mark.timeout(2700)]
 TIMEOUTS_MS = {
     "kafka.default.api.timeout.ms": 5000,
     "kafka.max.block.ms": 5000,

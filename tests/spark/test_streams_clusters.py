@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ottla.testing.cluster import Cluster
 
-pytestmark = [pytest.mark.conformance, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.conformance, pytest.mark.spark, pytest.mark.timeout(2700)]
 
 
 def test_a_standalone_cluster(node: Cluster, tmp_path: Path) -> None:

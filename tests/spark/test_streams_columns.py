@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.conformance,
     pytest.mark.spark,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(900),
     *SPARK_WARNINGS,
 ]
 ORDERS = Consumed(value=Serdes.json(schema="item STRING, price DOUBLE, tags ARRAY<STRING>"))

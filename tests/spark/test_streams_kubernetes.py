@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ottla.testing.cluster import Cluster
     from tests.spark.kubernetes import Object
 
-pytestmark = [pytest.mark.conformance, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.conformance, pytest.mark.spark, pytest.mark.timeout(2700)]
 FILES = Path(__file__).parents[2] / "packaging" / "spark"
 
 

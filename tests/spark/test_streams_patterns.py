@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.conformance,
     pytest.mark.spark,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1500),
     *SPARK_WARNINGS,
 ]
 JSON = Serdes.json(schema="n INT")
 WHOLE = Produced(value=Serdes.json())
-FINISH_S = 60
+FINISH_S = 300
 
 
 def application() -> Topology:
@@ -86,12 +86,12 @@ def test_topics_that_appear_later_are_read_from_their_beginning(
     create("named", 1, 7)
     create("numbers-a", 1, 1, 0)
     create("keyed-a", 2, 1)
-    app().process_available(150)
+    app().process_available(FINISH_S)
     copies = [{"n": 7}, {"n": 1}]
     assert sorted(map(str, written(node.bootstrap, "copies")["k"])) == sorted(map(str, copies))
     create("numbers-b", 3, 1, 2)  # more partitions than there were tasks
     create("keyed-b", 2, 1)
-    app().process_available(150)
+    app().process_available(FINISH_S)
     wait_for("counts", {"0": [1], "1": [1, 2], "2": [1]})
     assert written(node.bootstrap, "by-key") == {"k": [1, 2]}
     found = app().state_query(StateQueryRequest("by-key", KeyQuery("k")))
@@ -103,7 +103,7 @@ def test_topics_that_appear_later_are_read_from_their_beginning(
     create("keyed-c", 3, 1)
     words = r"topic 'keyed-c' has 3 partitions, where the query may read topics of 1 to 2"
     with pytest.raises(StreamingQueryException, match=words):
-        running.await_termination(150)
+        running.await_termination(FINISH_S)
     with pytest.raises(StreamsException, match=r"1 tasks: 2, .* make sub-topology: 1 tasks: 3"):
         app().start()
     assert written(node.bootstrap, "by-key") == {"k": [1, 2]}
@@ -123,7 +123,7 @@ def test_an_application_may_start_before_the_topics_of_a_pattern(
 
     with Admin(bootstrap_servers=node.bootstrap) as admin:
         admin.create_topic("early-out", partitions=2)
-    app().process_available(150)
+    app().process_available(FINISH_S)
     running = app().start()
     assert not running.await_termination(5)
     assert running.state.name == "RUNNING"
@@ -138,7 +138,7 @@ def test_an_application_may_start_before_the_topics_of_a_pattern(
     assert written(node.bootstrap, "early-out") == {"k": [1]}
     with Producer(bootstrap_servers=node.bootstrap) as producer:
         producer.send("early-in-a", b"1", b"k", partition=2)
-    app().process_available(150)
+    app().process_available(FINISH_S)
     assert written(node.bootstrap, "early-out") == {"k": [1, 2]}
     with Admin(bootstrap_servers=node.bootstrap) as admin:
         offsets = admin.list_group_offsets("early")

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.conformance,
     pytest.mark.spark,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1500),
     *SPARK_WARNINGS,
 ]
 TEXT, JSON = Serdes.string(), Serdes.json()
@@ -107,7 +107,7 @@ def test_sources_start_where_they_say(
             checkpoint=checkpoint,
             spark=spark,
         )
-        app.process_available(150)
+        app.process_available(400)
 
     with Admin(bootstrap_servers=node.bootstrap) as admin:
         for topic in TOPICS:
@@ -158,9 +158,9 @@ def test_a_source_without_a_start_needs_committed_offsets(
         builder.build(), bootstrap_servers=node.bootstrap, checkpoint=tmp_path, spark=spark
     )
     with pytest.raises(StreamsException, match=r"No valid committed offset found for input"):
-        app.process_available(150)
+        app.process_available(400)
     with Admin(bootstrap_servers=node.bootstrap) as admin:
         places = {TopicPartition("n-in", 0): 2, TopicPartition("n-in", 1): 0}
         admin.alter_group_offsets("committed", places)
-    app.process_available(150)
+    app.process_available(400)
     assert written(node.bootstrap, "n-out") == {"2": [2], "3": [3]}

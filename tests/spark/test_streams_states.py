@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.conformance,
     pytest.mark.spark,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1500),
     *SPARK_WARNINGS,
 ]
-WAIT_S = 90
+WAIT_S = 300
 QUIET_S = 3
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ottla.testing.cluster import Cluster
 
-pytestmark = [pytest.mark.conformance, pytest.mark.spark, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.conformance, pytest.mark.spark, pytest.mark.timeout(2700)]
 KILLS = 2
 FIRST_TASK_S = 5.0
 """After that the task of the even numbers has written its state, which a next run replaces."""

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
     from ottla.testing.cluster import Cluster
 
-pytestmark = [pytest.mark.conformance, pytest.mark.spark, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.conformance, pytest.mark.spark, pytest.mark.timeout(2700)]
+HELD_S = 600.0
+"""Longer than the second run may take to begin its own micro-batch, and at least that."""
 ENDED = re.compile("Error: .*another driver runs this query.*: it goes on, this one ends")
 REFUSED = "Error: the group's offsets were committed by a query with another checkpoint"
 
@@ -28,9 +30,11 @@ def test_the_first_run_is_fenced_in_its_batch(node: Cluster, tmp_path: Path) -> 
     with StreamsProcess(app) as first:
         app.wait_until_exact()
         app.forget()
-        app.send(40, pause_s=1)
+        app.send(40, pause_s=HELD_S)
         wait_for(lambda: app.has("batch"), START_S)
         with StreamsProcess(app) as second:
+            wait_for(lambda: app.has(f"batch-{second.token}"), START_S)
+            app.hurry()
             wait_for(lambda: first.process.poll() is not None, START_S)
             assert first.ended(START_S) == 1
             assert ENDED.fullmatch(first.lines()[-1])
@@ -52,10 +56,9 @@ def test_one_of_two_idle_runs_ends(node: Cluster, tmp_path: Path) -> None:
             wait_for(second.has_java, START_S)
             time.sleep(15)
             runs = [first, second]
-            for _ in range(4):
+            while all(one.process.poll() is None for one in runs):  # the second may begin later
                 app.send(2)
                 app.wait_until_exact()
-            wait_for(lambda: any(one.process.poll() is not None for one in runs), START_S)
             (ended,) = [one for one in runs if one.process.poll() is not None]
             assert ended.ended(START_S) == 1
             assert ENDED.fullmatch(ended.lines()[-1])

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.conformance,
     pytest.mark.spark,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1500),
     *SPARK_WARNINGS,
 ]
 
@@ -43,6 +43,6 @@ def test_a_wrapper_counts_the_records_of_each_processor(
     app = Streams(
         builder.build(), bootstrap_servers=node.bootstrap, checkpoint=tmp_path, spark=spark
     )
-    app.process_available(150)
+    app.process_available(400)
     assert written(node.bootstrap, "w-out") == {"7": [1, 2, 3]}
     assert app.store("seen-updates").get("wrapped") == 3

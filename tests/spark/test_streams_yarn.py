@@ -20,7 +20,7 @@ from tests.spark.yarn import running_yarn
 if TYPE_CHECKING:
     from ottla.testing.cluster import Cluster
 
-pytestmark = [pytest.mark.conformance, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.conformance, pytest.mark.spark, pytest.mark.timeout(2700)]
 JARS = Path(pyspark.__file__).parent / "jars"
 
 

@@ -15,8 +15,9 @@ from ottla.clients.blocking import Admin, Producer
 from ottla.spark import stream, waiting
 from ottla.spark.options import read_options
 from ottla.spark.stream import StreamReader
-from ottla.spark.waiting import MAX_WAIT_MS, MIN_WAIT_MS, RecordWait
+from ottla.spark.waiting import MIN_WAIT_MS, RecordWait
 from ottla.types import TopicPartition
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,16 +81,20 @@ def test_progress_reports_the_newest_ends(node: Cluster, idle: CountingReader) -
     assert reported[topic]["1"] == 1
 
 
-def test_a_record_ends_the_wait(node: Cluster, idle: CountingReader) -> None:
+def test_a_record_ends_the_wait(
+    node: Cluster, idle: CountingReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is seen at once, however long the query has been idle."""
     start = idle.initialOffset()
     poll(idle, start, 8)
+    monkeypatch.setattr(waiting, "MIN_WAIT_MS", WAIT_S * 1000)
+    monkeypatch.setattr(waiting, "MAX_WAIT_MS", WAIT_S * 1000)
     with Producer(bootstrap_servers=node.bootstrap) as producer:
         producer.send_and_wait("test_a_record_ends_the_wait", b"new", partition=1)
     began_s = time.monotonic()
     (end,) = poll(idle, start, 1)
     assert end["test_a_record_ends_the_wait"]["1"] == 1
-    assert time.monotonic() - began_s < MAX_WAIT_MS / 1000
+    assert time.monotonic() - began_s < WAIT_S
 
 
 def test_new_partitions_are_found(node: Cluster, idle: CountingReader) -> None:

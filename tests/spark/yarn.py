@@ -74,9 +74,10 @@ class Yarn:
     def nodes(self) -> int:
         """Return how many NodeManagers the ResourceManager knows; 0 before it answers."""
         try:
-            with urllib.request.urlopen(f"http://{self.web}/ws/v1/cluster/metrics") as answer:
+            address = f"http://{self.web}/ws/v1/cluster/metrics"
+            with urllib.request.urlopen(address, timeout=60) as answer:
                 return int(json.load(answer)["clusterMetrics"]["activeNodes"])
-        except OSError:
+        except (OSError, ValueError, KeyError):
             return 0
 
     def output(self) -> str:
