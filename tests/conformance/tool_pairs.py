@@ -52,6 +52,7 @@ CLASSES = {
     "verifiable-share-consumer": "org.apache.kafka.tools.VerifiableShareConsumer",
 }
 
+CALL_LIMIT_S = 200
 LOCAL_TOOLS = ("storage",)
 """Tools that connect to no broker."""
 
@@ -92,7 +93,12 @@ class ToolJvm:
         process = self._started()
         assert process.stdin is not None
         assert process.stdout is not None
-        call = {"class": CLASSES[tool], "arguments": list(arguments), "stdin": stdin}
+        call = {
+            "class": CLASSES[tool],
+            "arguments": list(arguments),
+            "stdin": stdin,
+            "timeout_s": CALL_LIMIT_S,
+        }
         process.stdin.write(json.dumps(call) + "\n")
         process.stdin.flush()
         answer = json.loads(process.stdout.readline())

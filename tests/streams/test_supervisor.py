@@ -34,6 +34,7 @@ def test_pauses_grow_until_there_is_progress() -> None:
         StreamsException("bad record"),
         RuntimeError(f"task failed: ottla.errors.base.KafkaError: {fenced('group')}"),
         RuntimeError("[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log."),
+        RuntimeError("Multiple streaming queries are concurrently using file:/c/offsets."),
         TopicRecreated("source", OLD_OFFSETS),
         RuntimeError("[CAST_INVALID_INPUT] the value 'x' SQLSTATE: 22018"),
     ],
@@ -44,8 +45,11 @@ def test_a_final_error_ends_the_application(error: Exception) -> None:
     def run() -> int:
         raise error
 
+    def pause(_: float) -> None:
+        raise AssertionError("it is started again")
+
     with pytest.raises(type(error)):
-        supervise(run, lambda _: None)
+        supervise(run, pause)
 
 
 def test_a_sink_topic_that_was_created_again_is_no_final_error() -> None:
@@ -61,6 +65,11 @@ def test_what_to_do_is_said_of_errors_that_are_not_ours() -> None:
     assert "\n" not in full
     assert "one after the other" in reason(RuntimeError("Python worker failed to connect back."))
     assert reason(RuntimeError("ours; next step")) == "ours; next step"
+    for text in (
+        "CONCURRENT_STREAM_LOG_UPDATE",
+        "Multiple streaming queries are concurrently using",
+    ):
+        assert "another driver runs this query on the same checkpoint" in reason(RuntimeError(text))
 
 
 def test_the_error_of_a_task_is_named() -> None:

@@ -20,11 +20,15 @@ log = logging.getLogger("ottla.streams")
 
 FIRST_PAUSE_S: Final = 1.0
 MAX_PAUSE_S: Final = 60.0
-_OTHER_LOG: Final = "CONCURRENT_STREAM_LOG_UPDATE"
-"""Spark's error of a driver that finds the next micro-batch planned or committed by another."""
+_OTHER_LOG: Final = (
+    "CONCURRENT_STREAM_LOG_UPDATE",
+    "Multiple streaming queries are concurrently using",
+)
+"""Spark's errors of a driver that finds the next micro-batch planned or committed by another, or
+meets it as both write the same file: started again it would end the other one."""
 _FINAL = (
     OTHER_DRIVER,
-    _OTHER_LOG,
+    *_OTHER_LOG,
     "StreamsException",
     "FailedProcessingException",
     "another checkpoint",
@@ -48,7 +52,7 @@ _ADVICE: Final = (
             "again: nothing is lost or written twice"
         ),
     ),
-    ((_OTHER_LOG,), f"{OTHER_DRIVER} on the same checkpoint: it goes on, this one ends"),
+    (_OTHER_LOG, f"{OTHER_DRIVER} on the same checkpoint: it goes on, this one ends"),
     (
         ("File too large",),
         (
