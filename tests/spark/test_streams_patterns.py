@@ -190,6 +190,8 @@ def test_topics_of_a_pattern_may_be_deleted(
     send("gone-in-b")
     app().process_available(150)
     wait_for(3)
+    ((_, lags),) = app().all_local_store_partition_lags().items()
+    assert [one.offset_lag for one in lags.values()] == [0, 0]
     running = app().start()
     create("gone-in-a")
     send("gone-in-a")

@@ -211,7 +211,9 @@ class Streams:
 
         def ends_of(places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
             with Admin(bootstrap_servers=self._bootstrap) as admin:
-                return listed_offsets(admin, dict.fromkeys(places, LATEST_TIMESTAMP))
+                there = {one.name for one in admin.list_topics()}  # one of a pattern may be deleted
+                requested = [one for one in places if one.topic in there]
+                return listed_offsets(admin, dict.fromkeys(requested, LATEST_TIMESTAMP))
 
         return self._instance().lags(ends_of)
 
