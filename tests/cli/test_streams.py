@@ -16,7 +16,12 @@ from pyspark.errors import PySparkException
 from ottla.cli.commands.streams import streams
 from ottla.errors import ErrorCode, KafkaError
 from ottla.spark.jvm import submission
-from ottla.streams import Streams
+from ottla.streams import (
+    AggregationWithHeaders,
+    Streams,
+    ValueAndTimestamp,
+    ValueTimestampHeaders,
+)
 from ottla.streams.errors import StreamsException
 from ottla.streams.progress import Progress
 
@@ -50,6 +55,22 @@ def test_describe_prints_the_text_of_kafka(tmp_path: Path) -> None:
     program.write_text(PROGRAM)
     found = CliRunner().invoke(streams, ["describe", str(program)])
     assert (found.exit_code, found.output) == (0, TEXT)
+
+
+def test_a_query_prints_values_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the times and the headers that a store keeps with them."""
+    program = tmp_path / "app.py"
+    program.write_text(PROGRAM)
+    headers = (("h", b"1"),)
+    entries = [
+        ("a", ValueAndTimestamp({"n": 1}, 5)),
+        ("b", ValueTimestampHeaders("ü", 5, headers)),
+        ("c", AggregationWithHeaders(2, headers)),
+    ]
+    monkeypatch.setattr("ottla.cli.commands.streams._entries", lambda *_: entries)
+    arguments = ["query", str(program), "--checkpoint", str(tmp_path), "--store", "s"]
+    found = CliRunner().invoke(streams, arguments)
+    assert found.output == '"a"\t{"n": 1}\n"b"\t"ü"\n"c"\t2\n'
 
 
 def test_a_query_whose_session_cannot_start_is_one_line(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@
 import java.time.Duration;
 import java.time.Instant;
 import java.util.*;
+import org.apache.kafka.common.header.Headers;
+import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.common.serialization.*;
 import org.apache.kafka.streams.*;
 import org.apache.kafka.streams.kstream.Windowed;
@@ -30,6 +32,9 @@ public class QueriesOracle {
         found.put("window", Stores.windowStoreBuilder(Stores.inMemoryWindowStore("store", LONG, SIZE, false), TEXT, TEXT));
         found.put("timestamped-window", Stores.timestampedWindowStoreBuilder(Stores.inMemoryWindowStore("store", LONG, SIZE, false), TEXT, TEXT));
         found.put("session", Stores.sessionStoreBuilder(Stores.persistentSessionStore("store", LONG), TEXT, TEXT));
+        found.put("headers", Stores.timestampedKeyValueStoreWithHeadersBuilder(Stores.inMemoryKeyValueStore("store"), TEXT, TEXT));
+        found.put("headers-window", Stores.timestampedWindowStoreWithHeadersBuilder(Stores.inMemoryWindowStore("store", LONG, SIZE, false), TEXT, TEXT));
+        found.put("headers-session", Stores.sessionStoreWithHeadersBuilder(Stores.inMemorySessionStore("store", LONG), TEXT, TEXT));
         found.put("versioned", Stores.versionedKeyValueStoreBuilder(Stores.persistentVersionedKeyValueStore("store", LONG), TEXT, TEXT));
         return found;
     }
@@ -64,11 +69,32 @@ public class QueriesOracle {
             case "window": ((WindowStore<String, String>) store).put(key, value, time); break;
             case "timestamped-window": ((TimestampedWindowStore<String, String>) store).put(key, ValueAndTimestamp.make(value, time), time); break;
             case "session": ((SessionStore<String, String>) store).put(new Windowed<>(key, new SessionWindow(time, time + 5)), value); break;
+            case "headers": ((TimestampedKeyValueStoreWithHeaders<String, String>) store).put(key, ValueTimestampHeaders.make(value, time, headers(key))); break;
+            case "headers-window": ((TimestampedWindowStoreWithHeaders<String, String>) store).put(key, ValueTimestampHeaders.make(value, time, headers(key)), time); break;
+            case "headers-session": ((SessionStoreWithHeaders<String, String>) store).put(new Windowed<>(key, new SessionWindow(time, time + 5)), AggregationWithHeaders.make(value, headers(key))); break;
             default: ((VersionedKeyValueStore<String, String>) store).put(key, value, time);
         }
     }
 
+    static Headers headers(String key) {
+        return new RecordHeaders().add("of", key.getBytes()).add("none", null);
+    }
+
+    static String text(Headers headers) {
+        List<String> found = new ArrayList<>();
+        headers.forEach(one -> found.add(one.key() + ":" + (one.value() == null ? "None" : new String(one.value()))));
+        return String.join(" ", found);
+    }
+
     static String text(Object value) {
+        if (value instanceof ValueTimestampHeaders) {
+            ValueTimestampHeaders<?> one = (ValueTimestampHeaders<?>) value;
+            return one.value() + "@" + one.timestamp() + " " + text(one.headers());
+        }
+        if (value instanceof AggregationWithHeaders) {
+            AggregationWithHeaders<?> one = (AggregationWithHeaders<?>) value;
+            return one.aggregation() + " " + text(one.headers());
+        }
         if (value instanceof ValueAndTimestamp) {
             ValueAndTimestamp<?> one = (ValueAndTimestamp<?>) value;
             return one.value() + "@" + one.timestamp();
@@ -88,6 +114,21 @@ public class QueriesOracle {
         ((Iterator<?>) value).forEachRemaining(one -> found.add(one instanceof KeyValue
             ? text(((KeyValue<?, ?>) one).key) + "=" + text(((KeyValue<?, ?>) one).value) : text(one)));
         return found.toString();
+    }
+
+    /** What the store's own methods read. */
+    static String content(StateStore store) {
+        if (store instanceof KeyValueStore) {
+            return text(((KeyValueStore<?, ?>) store).all());
+        }
+        if (store instanceof WindowStore) {
+            return text(((WindowStore<String, ?>) store).fetch("a", at(0), at(50)));
+        }
+        if (store instanceof SessionStore) {
+            return text(((SessionStore<String, ?>) store).fetch("a"));
+        }
+        VersionedRecord<?> one = ((VersionedKeyValueStore<String, ?>) store).get("a");
+        return one.value() + "@" + one.timestamp();
     }
 
     static String answer(StateStore store, Query<?> query) {
@@ -116,6 +157,7 @@ public class QueriesOracle {
                 put(store, kind, "b", "2", 20);
                 put(store, kind, "a", "3", 30);
                 put(store, kind, "c", "4", 40);
+                System.out.println("== " + kind + " content: " + content(store));
                 for (Map.Entry<String, Query<?>> query : queries().entrySet()) {
                     System.out.println("== " + kind + " " + query.getKey() + ": " + answer(store, query.getValue()));
                 }

@@ -37,12 +37,14 @@ if TYPE_CHECKING:
         WrappedProcessor,
     )
     from ottla.streams.records import (
+        AggregationWithHeaders,
         Change,
         Record,
         RecordContext,
         RecordMetadata,
         TaskId,
         ValueAndTimestamp,
+        ValueTimestampHeaders,
         VersionedRecord,
     )
     from ottla.streams.serdes import Serde, Serdes
@@ -89,6 +91,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AggregationWithHeaders",
     "ApplicationState",
     "AutoOffsetReset",
     "Branched",
@@ -150,6 +153,7 @@ __all__ = [
     "TopologyException",
     "UnlimitedWindows",
     "ValueAndTimestamp",
+    "ValueTimestampHeaders",
     "ValueTransformer",
     "VersionedKeyQuery",
     "VersionedRecord",
@@ -168,6 +172,8 @@ __all__ = [
 ]
 
 _MODULES = {
+    "AggregationWithHeaders": "ottla.streams.records",
+    "ValueTimestampHeaders": "ottla.streams.records",
     "ApplicationState": "ottla.streams.lifecycle",
     "AutoOffsetReset": "ottla.streams.settings",
     "Branched": "ottla.streams.settings",

@@ -42,7 +42,7 @@ def check_topology(checkpoint: Checkpoint, topology: Topology) -> None:
 
     Functions may change; nodes, stores and topics may not, since Spark's state is named by them.
     """
-    text = describe(topology) + _columns(topology) + _bounded(topology)
+    text = describe(topology) + _columns(topology) + _bounded(topology) + _with_headers(topology)
     found = _noted(checkpoint, TOPOLOGY_FILE, text)
     if found != text:
         lines = difflib.unified_diff(
@@ -101,6 +101,12 @@ def _bounded(topology: Topology) -> str:
     """Return a line that names the stores whose values have the numbers of their last uses."""
     names = [one.name for one in topology.stores.values() if one.max_entries is not None]
     return f"Bounded: {', '.join(names)}\n" if names else ""
+
+
+def _with_headers(topology: Topology) -> str:
+    """Return a line that names the stores whose values have headers."""
+    names = [one.name for one in topology.stores.values() if one.has_headers]
+    return f"Headers: {', '.join(names)}\n" if names else ""
 
 
 def _columns(topology: Topology) -> str:

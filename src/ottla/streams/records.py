@@ -53,6 +53,21 @@ class ValueAndTimestamp(NamedTuple):
     timestamp: int
 
 
+class ValueTimestampHeaders(NamedTuple):
+    """A value in a store with the time of its last update, and the headers of that record."""
+
+    value: Any
+    timestamp: int
+    headers: tuple[Header, ...] = ()
+
+
+class AggregationWithHeaders(NamedTuple):
+    """The value of a session in a store, with headers."""
+
+    aggregation: Any
+    headers: tuple[Header, ...] = ()
+
+
 class VersionedRecord(NamedTuple):
     """A version of a value: from when on, and until when (exclusive; None for the latest)."""
 

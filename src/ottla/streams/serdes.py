@@ -28,7 +28,7 @@ class Serde:
     """A pair of functions between values and bytes; None stays None."""
 
     name: str
-    write: Callable[[Any], bytes]
+    write: Callable[[Any], bytes | None]
     read: Callable[[bytes], Any]
     schema: Any = None
     """The type of the values: Spark's DataType, or its text."""

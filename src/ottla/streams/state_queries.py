@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.streams.errors import StreamsException
-from ottla.streams.records import VersionedRecord
+from ottla.streams.records import ValueAndTimestamp, VersionedRecord
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -47,6 +47,15 @@ def _require(is_known: bool) -> None:  # noqa: FBT001 - a condition
         raise UnknownQueryError
 
 
+def _known(value: Any, spec: StoreSpec) -> Any:
+    """Return a value of a store without its headers, which no query finds, as in Kafka."""
+    if not spec.has_headers or value is None:
+        return value
+    if spec.kind == "session":
+        return value.aggregation
+    return ValueAndTimestamp(value.value, value.timestamp)
+
+
 def _plain(value: Any, spec: StoreSpec) -> Any:
     """Return a value without its timestamp."""
     return value.value if spec.has_timestamps and value is not None else value
@@ -71,7 +80,7 @@ class TimestampedKeyQuery(KeyQuery):
     def answer(self, store: Any, spec: StoreSpec) -> Any:
         """Return the value and its timestamp, None without one."""
         _require(spec.kind == "key-value" and spec.has_timestamps)
-        return store.get(self.key)
+        return _known(store.get(self.key), spec)
 
 
 @dataclass(frozen=True)
@@ -100,7 +109,7 @@ class TimestampedRangeQuery(RangeQuery):
     def answer(self, store: Any, spec: StoreSpec) -> list[tuple[Any, Any]]:
         """Return keys and values with timestamps, by the bytes of the keys."""
         _require(spec.kind == "key-value" and spec.has_timestamps)
-        return list(self.entries(store))
+        return [(key, _known(value, spec)) for key, value in self.entries(store)]
 
 
 @dataclass(frozen=True)
@@ -114,7 +123,8 @@ class WindowKeyQuery:
     def answer(self, store: Any, spec: StoreSpec) -> list[tuple[int, Any]]:
         """Return starts and values, by time."""
         _require(spec.kind == "window")
-        return list(store.fetch(self.key, self.first_ms, self.last_ms))
+        found = store.fetch(self.key, self.first_ms, self.last_ms)
+        return [(start, _known(value, spec)) for start, value in found]
 
 
 @dataclass(frozen=True)
@@ -139,9 +149,8 @@ class WindowRangeQuery:
         """Return windowed keys and values."""
         has_key = self.key is not None
         _require(spec.kind == ("session" if has_key else "window"))
-        return list(
-            store.fetch(self.key) if has_key else store.fetch_all(self.first_ms, self.last_ms)
-        )
+        found = store.fetch(self.key) if has_key else store.fetch_all(self.first_ms, self.last_ms)
+        return [(windowed, _known(value, spec)) for windowed, value in found]
 
 
 @dataclass(frozen=True)

@@ -28,9 +28,12 @@ class StoreSpec:
     has_timestamps: bool = True
     is_time_ordered: bool = False
     max_entries: int | None = None
+    has_headers: bool = False
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a negative number of entries."""
+        """Raise ValueError for a negative number of entries, or windows with headers alone."""
+        if self.kind == "window" and self.has_headers and not self.has_timestamps:
+            raise ValueError(f"the window store {self.name} has headers, but no timestamps")
         if self.max_entries is not None and self.max_entries < 0:
             raise ValueError("max_entries cannot be negative")
 
@@ -55,9 +58,11 @@ class Stores:
         )
 
     @staticmethod
-    def timestamped_key_value(name: str, key: Serde, value: Serde) -> StoreSpec:
-        """Return a store of values with timestamps by key."""
-        return StoreSpec(name, "key-value", key, value)
+    def timestamped_key_value(
+        name: str, key: Serde, value: Serde, *, has_headers: bool = False
+    ) -> StoreSpec:
+        """Return a store of values with timestamps, or with both and headers, by key."""
+        return StoreSpec(name, "key-value", key, value, has_headers=has_headers)
 
     @staticmethod
     def window(
@@ -69,8 +74,9 @@ class Stores:
         size: Duration,
         retain_duplicates: bool = False,
         has_timestamps: bool = False,
+        has_headers: bool = False,
     ) -> StoreSpec:
-        """Return a store of values, or values with timestamps, by key and start of a window."""
+        """Return a store of values, with timestamps and headers, by key and start of a window."""
         return StoreSpec(
             name,
             "window",
@@ -80,12 +86,22 @@ class Stores:
             window_size_ms=milliseconds(size),
             has_duplicates=retain_duplicates,
             has_timestamps=has_timestamps,
+            has_headers=has_headers,
         )
 
     @staticmethod
-    def session(name: str, key: Serde, value: Serde, *, retention: Duration) -> StoreSpec:
-        """Return a store of values by key and session."""
-        return StoreSpec(name, "session", key, value, retention_ms=milliseconds(retention))
+    def session(
+        name: str, key: Serde, value: Serde, *, retention: Duration, has_headers: bool = False
+    ) -> StoreSpec:
+        """Return a store of values, or values with headers, by key and session."""
+        return StoreSpec(
+            name,
+            "session",
+            key,
+            value,
+            retention_ms=milliseconds(retention),
+            has_headers=has_headers,
+        )
 
     @staticmethod
     def versioned_key_value(name: str, key: Serde, value: Serde, *, history: Duration) -> StoreSpec:

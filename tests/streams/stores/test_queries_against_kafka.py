@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.streams import (
+    AggregationWithHeaders,
     KeyQuery,
     MultiVersionedKeyQuery,
     RangeQuery,
@@ -18,6 +19,7 @@ from ottla.streams import (
     TimestampedKeyQuery,
     TimestampedRangeQuery,
     ValueAndTimestamp,
+    ValueTimestampHeaders,
     VersionedKeyQuery,
     VersionedRecord,
     Window,
@@ -42,6 +44,9 @@ SPECS = {
     "window": WINDOW,
     "timestamped-window": replace(WINDOW, has_timestamps=True),
     "session": Stores.session("store", TEXT, TEXT, retention=1000),
+    "headers": Stores.timestamped_key_value("store", TEXT, TEXT, has_headers=True),
+    "headers-window": replace(WINDOW, has_timestamps=True, has_headers=True),
+    "headers-session": Stores.session("store", TEXT, TEXT, retention=1000, has_headers=True),
     "versioned": Stores.versioned_key_value("store", TEXT, TEXT, history=1000),
 }
 QUERIES: dict[str, StoreQuery] = {
@@ -65,11 +70,15 @@ def filled(spec: StoreSpec) -> Any:
     """Return a store with the entries of the Java side."""
     store = open_store(spec, MemoryBackend(), StreamsConfig())
     for key, value, time in (("a", "1", 10), ("b", "2", 20), ("a", "3", 30), ("c", "4", 40)):
-        made = ValueAndTimestamp(value, time) if spec.has_timestamps else value
+        made: Any = ValueAndTimestamp(value, time) if spec.has_timestamps else value
+        headers = (("of", key.encode()), ("none", None))
+        if spec.has_headers:
+            made = ValueTimestampHeaders(value, time, headers)
         if spec.kind == "key-value":
             store.put(key, made)
         elif spec.kind == "session":
-            store.put(Windowed(key, Window(time, time + 5)), value)
+            aggregation = AggregationWithHeaders(value, headers) if spec.has_headers else value
+            store.put(Windowed(key, Window(time, time + 5)), aggregation)
         else:
             store.put(key, made if spec.kind == "window" else value, time)
     return store
@@ -77,6 +86,10 @@ def filled(spec: StoreSpec) -> Any:
 
 def text(value: Any) -> str:
     """Return an answer in the form of the Java side."""
+    if isinstance(value, (ValueTimestampHeaders, AggregationWithHeaders)):
+        found = " ".join(f"{name}:{data and data.decode()}" for name, data in value.headers)
+        time = f"@{value.timestamp}" if isinstance(value, ValueTimestampHeaders) else ""
+        return f"{value[0]}{time} {found}"
     if isinstance(value, VersionedRecord):
         return f"{value.value}@{value.timestamp}/{value.valid_to}"
     if isinstance(value, ValueAndTimestamp):
@@ -86,6 +99,16 @@ def text(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(text, value))}]"
     return "=".join(map(text, value)) if isinstance(value, tuple) else str(value)
+
+
+def content(spec: StoreSpec) -> str:
+    """Return what a store's own methods read."""
+    store = filled(spec)
+    if spec.kind == "versioned":
+        return text(store.get("a"))
+    if spec.kind == "key-value":
+        return text(list(store.all()))
+    return text(list(store.fetch("a", 0, 50) if spec.kind == "window" else store.fetch("a")))
 
 
 def answered(spec: StoreSpec, query: StoreQuery) -> str:
@@ -112,4 +135,5 @@ def test_stores_answer_the_queries_that_kafkas_answer() -> None:
         for kind, spec in SPECS.items()
         for name, query in QUERIES.items()
     }
+    found.update({f"{kind} content": content(spec) for kind, spec in SPECS.items()})
     assert found == expected

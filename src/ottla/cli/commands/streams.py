@@ -179,11 +179,11 @@ def _entries(
 
 
 def _text(value: Any) -> str:
-    """Return a value in JSON, without the time of its update; others as Python writes them."""
-    from ottla.streams import ValueAndTimestamp
+    """Return a value in JSON, without time and headers; others as Python writes them."""
+    from ottla.streams import AggregationWithHeaders, ValueAndTimestamp, ValueTimestampHeaders
 
-    if isinstance(value, ValueAndTimestamp):
-        value = value.value
+    if isinstance(value, (ValueAndTimestamp, ValueTimestampHeaders, AggregationWithHeaders)):
+        value = value[0]
     return json.dumps(value, ensure_ascii=False, default=str)
 
 

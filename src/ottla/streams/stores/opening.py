@@ -13,6 +13,7 @@ from ottla.streams.stores.lru import LruBackend
 from ottla.streams.stores.session import SessionStore
 from ottla.streams.stores.versioned import VersionedStore
 from ottla.streams.stores.window import WindowStore
+from ottla.streams.stores.with_headers import with_headers
 
 if TYPE_CHECKING:
     from ottla.streams.config import StreamsConfig
@@ -32,6 +33,10 @@ def open_store(spec: StoreSpec, backend: Backend, config: StreamsConfig) -> Any:
     """Return the store of a definition; serdes that it does not name are the application's."""
     key = spec.key or config.default_key_serde
     value = spec.value or config.default_value_serde
+    if spec.has_headers:
+        is_timed = spec.has_timestamps and spec.kind != "session"
+        value = with_headers(value, has_timestamps=is_timed)
+        spec = replace(spec, has_timestamps=False, has_headers=False)
     if spec.kind == "key-value":
         if spec.max_entries is not None:
             backend = LruBackend(backend, spec.max_entries)
