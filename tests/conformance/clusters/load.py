@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TOPIC = "kill-cluster"
 PARTITIONS = 6
-PROGRESS_LIMIT_S = 60.0
+PROGRESS_LIMIT_S = 120.0
 _TICK_S = 0.05
 CLIENT: dict[str, str | int | float | bool] = {
     "reconnect.backoff.ms": 20,
