@@ -53,7 +53,7 @@ def consumer(bootstrap: str, topic: str = "t", **settings: Any) -> Any:
 def poll_until(consumers: list[Any], condition: Callable[[], bool]) -> list[Any]:
     """Poll all consumers until the condition holds; return their records."""
     records = []
-    end = time.monotonic() + 30
+    end = time.monotonic() + 90
     while not condition():
         assert time.monotonic() < end
         for one in consumers:
