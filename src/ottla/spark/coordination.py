@@ -288,6 +288,13 @@ class Coordination:
 
     # ------------------------------------------------------------ requests
 
+    def look_up(self, transactional_ids: Iterable[str], group_id: str | None = None) -> None:
+        """Find coordinators that are soon asked, all at once, while the next request waits."""
+        for one in transactional_ids:
+            self._found(TRANSACTION, one)
+        if group_id is not None:
+            self._found(GROUP, group_id)
+
     def _found(self, key_type: int, key: str) -> CoordinatorLookup:
         """Return a key's coordinator, whose node is looked up with the first request."""
         known = self._known.get((key_type, key))

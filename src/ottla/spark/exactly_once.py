@@ -122,8 +122,9 @@ class ExactlyOnce:
 
         KafkaError for a query that may not write; it has fenced no other then.
         """
-        self._checked_decision(is_stable=False)
         names = self._driver_id, self._mark_id
+        self._coordination.look_up(names)
+        self._checked_decision(is_stable=False)
         driver, marked = self._coordination.advance(names, DRIVER_TIMEOUT_MS)
         decision = self._checked_decision()
         if decision is not None:
@@ -199,6 +200,8 @@ class ExactlyOnce:
         if plan.decided_batch >= batch_id:
             return
         decision = BatchDecision(self._query_id, batch_id, tuple(participants))
+        tasks = (one.transactional_id for one in participants)
+        self._coordination.look_up((self._driver_id, self._mark_id, *tasks), self._group_id)
         # without partitions and transactions it makes no difference if the batch is repeated
         if participants or not self._checkpoint.is_without_partitions(batch_id):
             self._decide_as(plan.driver, decision)

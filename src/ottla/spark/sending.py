@@ -106,6 +106,7 @@ class BatchSender:
         """
         assert self._transaction is not None
         name, two_phase = self._transaction[:2]
+        self._coordination.look_up(one.transactional_id for one in self._marks())
         producer = self._coordination.init_producer(
             name, self._options.transaction_timeout_ms, two_phase=two_phase
         )
@@ -115,9 +116,13 @@ class BatchSender:
         transactions.begin_with(*producer[:3])
         self._sender.transactions = transactions
 
+    def _marks(self) -> list[Mark]:
+        assert self._transaction is not None
+        return [one for one in self._transaction[2:] if one is not None]
+
     def _check_not_late(self) -> None:
         assert self._transaction is not None
-        marks = [one for one in self._transaction[2:] if one is not None]
+        marks = self._marks()
         current = self._coordination.current(one.transactional_id for one in marks)
         for expected, found in zip(marks, current, strict=True):
             if found == expected:
