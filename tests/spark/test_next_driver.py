@@ -20,7 +20,8 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.spark import exactly_once
 from ottla.spark.cluster import ClusterReader, open_cluster
 from ottla.spark.coordination import Coordination
-from ottla.spark.exactly_once import FENCED, ExactlyOnce, Plan
+from ottla.spark.decision import BatchDecision
+from ottla.spark.exactly_once import FENCED, ExactlyOnce, Plan, driver_id
 from ottla.spark.options import write_options
 from ottla.spark.rows import FrameColumns
 from ottla.spark.sending import TaskTransaction
@@ -183,6 +184,21 @@ def test_a_driver_that_was_stopped_leaves_the_next_ones_transactions(
     ((other, participants),) = begun
     monkeypatch.setattr(exactly_once, "_driver_name", lambda: "second")
     second.commit(other, 1, participants)  # KafkaError if they were ended otherwise
+
+
+def test_a_driver_that_is_fenced_after_its_decision_leaves_what_it_decided(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not know that it has decided; the next driver has fenced it, and commits later."""
+    monkeypatch.setattr(exactly_once, "_driver_name", lambda: "first")
+    first, second = query.driver(), query.driver()
+    plan = first.begin()
+    participants = query.written(plan)
+    first._decide(plan.driver, BatchDecision(first._query_id, 0, tuple(participants)))
+    Coordination(query.cluster).advance([driver_id(plan.group_id)])
+    first.abort(plan, 0)
+    monkeypatch.setattr(exactly_once, "_driver_name", lambda: "second")
+    assert second.begin().decided_batch == 0  # KafkaError if they were ended otherwise
 
 
 def test_a_task_of_a_driver_that_was_killed_writes_nothing(

@@ -296,21 +296,21 @@ class ExactlyOnce:
             (mark,) = self._coordination.current([self._mark_id])
             self._end_tasks(self._prefix_at(mark.producer_epoch))
             return
-        if self._takes_next_epoch(plan.driver):
-            decision = self._decision()
-            if decision is not None and decision.batch_id >= batch_id:
-                self._commit_all(decision.batch_id, decision.participants, is_repeated=True)
+        self._take_next_epoch(plan.driver)
+        decision = self._decision()
+        if decision is not None and decision.batch_id >= batch_id:
+            tasks = decision.participants
+            own = [one for one in tasks if one.transactional_id.startswith(plan.task_prefix)]
+            self._commit_all(decision.batch_id, own, is_repeated=True)
         self._end_tasks(plan.task_prefix)
 
-    def _takes_next_epoch(self, driver: TaskProducer) -> bool:
-        """End what is left of the driver's transaction; False if another driver goes on."""
+    def _take_next_epoch(self, driver: TaskProducer) -> None:
+        """End what is left of the driver's transaction, unless another driver goes on."""
         try:
             self._coordination.init_producer(self._driver_id, DRIVER_TIMEOUT_MS, current=driver)
         except KafkaError as error:
-            if error.code in FENCED:
-                return False
-            raise
-        return True
+            if error.code not in FENCED:
+                raise
 
 
 def fenced(group_id: str) -> KafkaError:

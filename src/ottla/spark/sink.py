@@ -155,13 +155,14 @@ class BatchWriter(Writer, DataSourceArrowWriter):
         with short_errors(), self._cluster() as cluster:
             coordination = Coordination(cluster)
             coordination.advance([self._mark_id])
-            for error in coordination.end_all(participants, committed=committed):
+            errors = coordination.end_all(participants, committed=committed)
+            left = coordination.open_transactions(self._task_prefix, with_initialized=True)
+            coordination.advance(left)
+            for error in errors:
                 if error is not None:
                     raise error
             for one in participants:  # a reader that starts now finds the records
                 coordination.wait_until_complete(one)
-            left = coordination.open_transactions(self._task_prefix, with_initialized=True)
-            coordination.advance(left)
 
 
 class StreamWriter(Writer, DataSourceStreamArrowWriter):
