@@ -225,6 +225,14 @@ class Coordination:
         self._send_ahead(calls)
         return [self._producer(call.coordinator, self._answer(call)) for call in calls]
 
+    def end_attempts(self, mark_id: str, prefix: str) -> None:
+        """Abort what attempts of tasks that were killed have open: readers would wait for it.
+
+        Those that begin later find that the mark has moved, and write nothing.
+        """
+        self.advance([mark_id])
+        self.advance(self.open_transactions(prefix, with_initialized=True))
+
     def _advance_call(self, name: str, timeout_ms: int) -> _Call:
         request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms)
         return _Call(self._found(TRANSACTION, name), request, _code, None)

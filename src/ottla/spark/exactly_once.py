@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 import socket
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 from zlib import crc32
 
@@ -104,16 +105,22 @@ class ExactlyOnce:
     def _task_prefix(self) -> str:
         return f"{self._group_id}-task-"
 
+    @cached_property
+    def _own_prefix(self) -> str:
+        """Of the ids of this driver's tasks; the JVM is looked up once."""
+        return f"{self._task_prefix}{_driver_name()}-"
+
     @property
     def _mark_id(self) -> str:
-        return f"{self._task_prefix}{_driver_name()}-mark"
+        return f"{self._own_prefix}mark"
 
     def _prefix_at(self, epoch: int) -> str:
         """Return the prefix of the ids of the tasks that begin at this epoch of the mark.
 
-        A late task of one of the batches before has another name: it cannot end one of this batch.
+        A late task of one of the batches before, or of another driver, has another name: it cannot
+        end one of this batch, and is not ended with it.
         """
-        return f"{self._task_prefix}{_driver_name()}-{epoch % _GENERATIONS}-"
+        return f"{self._own_prefix}{epoch % _GENERATIONS}-"
 
     # ------------------------------------------------------------ before a batch
 
@@ -206,17 +213,7 @@ class ExactlyOnce:
         if participants or not self._checkpoint.is_without_partitions(batch_id):
             self._decide_as(plan.driver, decision)
         self._commit_all(batch_id, decision.participants)
-        self._end_tasks(plan.task_prefix)
-
-    def _end_tasks(self, prefix: str) -> None:
-        """End attempts of a batch that were killed, also those that begin later.
-
-        Readers would wait for them. Those of another driver, which may have begun, have other
-        names.
-        """
-        self._coordination.advance([self._mark_id])
-        left = self._coordination.open_transactions(prefix, with_initialized=True)
-        self._coordination.advance(left)
+        self._coordination.end_attempts(self._mark_id, plan.task_prefix)
 
     def _decide_as(self, driver: TaskProducer, decision: BatchDecision) -> None:
         """Decide as a driver; KafkaError if another one has begun since."""
@@ -294,7 +291,7 @@ class ExactlyOnce:
         """
         if plan is None:
             (mark,) = self._coordination.current([self._mark_id])
-            self._end_tasks(self._prefix_at(mark.producer_epoch))
+            self._coordination.end_attempts(self._mark_id, self._prefix_at(mark.producer_epoch))
             return
         self._take_next_epoch(plan.driver)
         decision = self._decision()
@@ -302,7 +299,7 @@ class ExactlyOnce:
             tasks = decision.participants
             own = [one for one in tasks if one.transactional_id.startswith(plan.task_prefix)]
             self._commit_all(decision.batch_id, own, is_repeated=True)
-        self._end_tasks(plan.task_prefix)
+        self._coordination.end_attempts(self._mark_id, plan.task_prefix)
 
     def _take_next_epoch(self, driver: TaskProducer) -> None:
         """End what is left of the driver's transaction, unless another driver goes on."""

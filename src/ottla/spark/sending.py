@@ -41,6 +41,11 @@ class TaskTransaction(NamedTuple):
     driver: Mark | None = None
     """As it stands until another driver goes on in place of the task's; None if none can."""
 
+    @property
+    def marks(self) -> list[Mark]:
+        """Those that the task has to find as they are here."""
+        return [one for one in (self.mark, self.driver) if one is not None]
+
 
 TOO_LATE: Final = "another task of this write has failed, or the write has ended without this one"
 REQUESTS_IN_MEMORY = 4
@@ -104,30 +109,26 @@ class BatchSender:
         KafkaError if the write has ended: the driver no longer ends this transaction. Had it the
         producer already, the write's end has fenced it.
         """
-        assert self._transaction is not None
-        name, two_phase = self._transaction[:2]
-        self._coordination.look_up(one.transactional_id for one in self._marks())
+        given = self._transaction
+        assert given is not None
+        self._coordination.look_up(one.transactional_id for one in given.marks)
         producer = self._coordination.init_producer(
-            name, self._options.transaction_timeout_ms, two_phase=two_phase
+            given.transactional_id,
+            self._options.transaction_timeout_ms,
+            two_phase=given.two_phase,
         )
-        self._check_not_late()
+        self._check_not_late(given)
         self._producer = producer
         transactions = Transactions(self._settings, self._runtime, self._sender)  # type: ignore[arg-type] # a batch needs its client only
         transactions.begin_with(*producer[:3])
         self._sender.transactions = transactions
 
-    def _marks(self) -> list[Mark]:
-        assert self._transaction is not None
-        return [one for one in self._transaction[2:] if one is not None]
-
-    def _check_not_late(self) -> None:
-        assert self._transaction is not None
-        marks = self._marks()
-        current = self._coordination.current(one.transactional_id for one in marks)
-        for expected, found in zip(marks, current, strict=True):
+    def _check_not_late(self, given: TaskTransaction) -> None:
+        current = self._coordination.current(one.transactional_id for one in given.marks)
+        for expected, found in zip(given.marks, current, strict=True):
             if found == expected:
                 continue
-            if expected == self._transaction.driver:
+            if expected == given.driver:
                 raise KafkaError(ErrorCode.PRODUCER_FENCED)
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, TOO_LATE)
 

@@ -154,10 +154,8 @@ class BatchWriter(Writer, DataSourceArrowWriter):
         participants = participants_of(messages)
         with short_errors(), self._cluster() as cluster:
             coordination = Coordination(cluster)
-            coordination.advance([self._mark_id])
             errors = coordination.end_all(participants, committed=committed)
-            left = coordination.open_transactions(self._task_prefix, with_initialized=True)
-            coordination.advance(left)
+            coordination.end_attempts(self._mark_id, self._task_prefix)
             for error in errors:
                 if error is not None:
                     raise error
