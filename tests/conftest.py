@@ -20,6 +20,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
+from tests.sampling import changed_since, last_full_run, sample
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -40,8 +42,20 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_addoption(parser: Parser) -> None:
-    """Add the option that renews transcripts."""
+    """Add the options that renew transcripts and choose modules."""
     parser.addoption("--rewrite", action="store_true", help="renew the transcripts' traces")
+    parser.addoption("--sample", metavar="COMMIT", help="run what CI takes of all tests")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the modules that a run of CI at the commit of `--sample` takes."""
+    commit = config.getoption("sample")
+    if not commit:
+        return
+    conforming = {item.path for item in items if item.get_closest_marker("conformance")}
+    chosen = sample(conforming, commit, changed_since(last_full_run()["commit"]))
+    config.hook.pytest_deselected(items=[item for item in items if item.path not in chosen])
+    items[:] = [item for item in items if item.path in chosen]
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.protocol.api_keys import ApiKey, advertised_versions, request_class, served_versions
 from ottla.server.requests.api import served_apis
+from tests.sampling import last_full_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +32,10 @@ every request with an error: those of SASL, which `server/requests/login.py` ser
 with SASL before other requests are read. A dash means that there is no handler: the API is not
 advertised.
 """
+
+FULL_RUN = (
+    "All tests that compare with Apache Kafka 4.3.0 (`scripts/conformance --all`) were last run on"
+)
 
 
 class Handler(NamedTuple):
@@ -100,9 +105,11 @@ def table() -> str:
     refused = sum(one.refuses for one in answered.values())
     served, missing = len(answered) - refused, len(rows) - len(answered)
     summary = f"{served} are served, {refused} are refused, {missing} have no handler"
+    run = last_full_run()
     lines = [
         HEAD,
         f"{len(rows)} APIs have a schema: {summary}.\n",
+        f"{FULL_RUN} {run['date']}, commit {run['commit'][:8]}: {run['counts']}.\n",
         "| key | API | versions | listeners | handler | tests |",
         "|---|---|---|---|---|---|",
         *rows,
