@@ -9,6 +9,9 @@ bytes could reappear below newer ones. Thousands of logs may have to be cut afte
 response: `truncate` cuts some at a time. A log outside of the leader's range begins at the leader's
 start, or loses what the leader does not have, after ListOffsets.
 
+Each replica is in one `FetchState`; `MOVES` lists the legal moves, and `_move` makes them all. Only
+a replica that is FETCHING is part of the leader's session.
+
 Hot path: `poll` and `received`. benchmarks/against_kafka.
 Kafka: kafka.server.{AbstractFetcherThread, ReplicaFetcherThread}, FetchSessionHandler.
 """
@@ -16,6 +19,7 @@ Kafka: kafka.server.{AbstractFetcherThread, ReplicaFetcherThread}, FetchSessionH
 from __future__ import annotations
 
 import logging
+from enum import Enum
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
@@ -48,7 +52,6 @@ NAMED_AT_ONCE: Final = 500
 """New partitions of a request: at 10 µs each it is written, read and answered in less than 10 ms.
 The others follow with the next requests of the session, which are answered at once."""
 _MAX_EPOCH: Final = 0x7FFF_FFFF
-_NEVER_MS: Final = 1 << 62
 _OffsetTopic = ListOffsetsRequest.ListOffsetsTopic
 _SESSION_ERRORS: Final = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -56,6 +59,41 @@ _SESSION_ERRORS: Final = (
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
 )
 _new_tuple: Final = tuple.__new__
+
+
+class FetchState(Enum):
+    """What a replica waits for."""
+
+    FETCHING = "the leader's next records"
+    DELAYED = "the end of the back-off after an error"
+    THROTTLED = "a rate below the limit of listed replicas"
+    LOOKING_UP = "the leader's first or last offset: the log is out of its range"
+    CUT = "the recovery point that allows the log to be truncated"
+    CUTTABLE = "its turn to be truncated"
+    UNFLUSHED = "the start of the flush that makes its truncation durable"
+    FLUSHING = "the end of that flush"
+    REMOVED = "nothing: it is no longer replicated from this leader"
+
+    __hash__ = object.__hash__  # the states are keys on the way of each request
+
+
+_GOES_ON: Final = frozenset({FetchState.FETCHING, FetchState.LOOKING_UP, FetchState.UNFLUSHED})
+"""Where a replica goes that nothing holds back: LOOKING_UP if a look-up is still to be made,
+UNFLUSHED if its last truncation is not durable."""
+
+MOVES: Final[dict[FetchState, frozenset[FetchState]]] = {
+    FetchState.FETCHING: _GOES_ON
+    | {FetchState.DELAYED, FetchState.THROTTLED, FetchState.CUT, FetchState.REMOVED},
+    FetchState.DELAYED: _GOES_ON | {FetchState.REMOVED},
+    FetchState.THROTTLED: frozenset({FetchState.FETCHING, FetchState.REMOVED}),
+    FetchState.LOOKING_UP: _GOES_ON | {FetchState.DELAYED, FetchState.CUT, FetchState.REMOVED},
+    FetchState.CUT: frozenset({FetchState.CUTTABLE, FetchState.REMOVED}),
+    FetchState.CUTTABLE: _GOES_ON | {FetchState.DELAYED, FetchState.REMOVED},
+    FetchState.UNFLUSHED: frozenset({FetchState.FLUSHING, FetchState.REMOVED}),
+    FetchState.FLUSHING: _GOES_ON | {FetchState.REMOVED},
+    FetchState.REMOVED: _GOES_ON | {FetchState.CUT},
+}
+"""The legal moves; a replica begins as REMOVED."""
 
 
 class FetcherSettings(NamedTuple):
@@ -87,7 +125,10 @@ class FollowerLimit(Protocol):
 class _Replica:
     """One partition; `sent` is the position that the leader's session has."""
 
-    __slots__ = ("_max_bytes", "key", "leader_epoch", "lookup", "partition", "position", "sent")
+    __slots__ = (
+        "_max_bytes", "cut", "due_ms", "key", "leader_epoch", "lookup", "partition", "position",
+        "sent", "state",
+    )  # fmt: skip
 
     def __init__(self, partition: Partition, leader_epoch: int, max_bytes: int) -> None:
         self.partition = partition
@@ -95,6 +136,11 @@ class _Replica:
         self.leader_epoch = leader_epoch
         self._max_bytes = max_bytes
         self.sent: PartitionFetch | None = None
+        self.state = FetchState.REMOVED
+        self.due_ms = 0
+        """When it is fetched again while it is DELAYED."""
+        self.cut: Cut | None = None
+        """The truncation to be made while it is CUT or CUTTABLE."""
         self.lookup = 0
         """The timestamp of ListOffsets while the log is out of the leader's range."""
         self.moved()
@@ -136,7 +182,7 @@ class ReplicaFetcher:
         """
         self.leader_id = leader_id
         self.number = 0
-        """Of several with the same leader."""
+        """Index among the fetchers of this leader (num.replica.fetchers)."""
         self._node_id = node_id
         self._settings = settings
         self._broker_epoch = broker_epoch
@@ -145,21 +191,13 @@ class ReplicaFetcher:
         self._traffic = traffic
         self._on_failed = on_failed
         self._replicas: dict[PartitionKey, _Replica] = {}
+        self._in_state: dict[FetchState, dict[_Replica, None]] = {state: {} for state in FetchState}
         self._changed: dict[_Replica, None] = {}
-        """Those that the next request may have to name."""
-        self._delayed: dict[_Replica, int] = {}
-        self._throttled: dict[_Replica, None] = {}
-        """Those that wait until the rate is below the limit."""
+        """FETCHING replicas that the next request may have to name."""
+        self._forgotten: dict[PartitionKey, None] = {}
+        """Partitions that the next request takes out of the leader's session."""
         self._throttled_until_ms = 0
         """When the limit is checked again, if nothing else is fetched."""
-        self._lookups: dict[_Replica, None] = {}
-        self._forgotten: dict[PartitionKey, None] = {}
-        self._cuts: dict[_Replica, Cut] = {}
-        """Those that must be truncated first."""
-        self._prepared: dict[_Replica, Cut] = {}
-        """Those of them that `truncate` may truncate now."""
-        self._unflushed: dict[PartitionLog, _Replica] = {}
-        """Those that wait for the flush of their truncation, which has not begun."""
         self._session_id = 0
         self._session_epoch = _FULL
         self._gets_sessions = True
@@ -190,7 +228,7 @@ class ReplicaFetcher:
         self.lags[replica.key] = 0
         cut = cut_without_epochs(partition.log)
         if cut is None:
-            self._continue(replica)
+            self._go_on(replica)
         else:
             self._cut(replica, cut)
 
@@ -201,26 +239,36 @@ class ReplicaFetcher:
         if replica is None:
             return False
         self.lags.pop(key, None)
-        self._set_aside(replica)
-        self._delayed.pop(replica, None)
-        self._throttled.pop(replica, None)
-        self._lookups.pop(replica, None)
-        self._cuts.pop(replica, None)
-        self._prepared.pop(replica, None)
-        self._unflushed.pop(partition.log, None)
+        self._move(replica, FetchState.REMOVED)
+        del self._in_state[FetchState.REMOVED][replica]
         return True
 
-    def _set_aside(self, replica: _Replica) -> None:
-        """Leave it out of the session."""
+    def _move(self, replica: _Replica, state: FetchState) -> None:
+        """Change a replica's state; one that is not fetched leaves the session."""
+        assert state in MOVES[replica.state], (replica.state, state)
+        self._in_state[replica.state].pop(replica, None)
+        self._in_state[state][replica] = None  # behind those that wait already
+        replica.state = state
+        if state is FetchState.FETCHING:
+            self._changed[replica] = None
+            return
         self._changed.pop(replica, None)
         if replica.sent is not None:
             replica.sent = None
             self._forgotten[replica.key] = None
 
+    def _go_on(self, replica: _Replica) -> None:
+        """Fetch it, or look it up, with the next request: when no truncation has to be flushed."""
+        if not replica.partition.log.is_cut_durable:
+            self._move(replica, FetchState.UNFLUSHED)
+        elif replica.lookup:
+            self._move(replica, FetchState.LOOKING_UP)
+        else:
+            self._move(replica, FetchState.FETCHING)
+
     def _delay(self, replica: _Replica, now_ms: int) -> None:
-        self._set_aside(replica)
-        self._lookups.pop(replica, None)
-        self._delayed[replica] = now_ms + self._settings.backoff_ms
+        replica.due_ms = now_ms + self._settings.backoff_ms
+        self._move(replica, FetchState.DELAYED)
 
     # Requests
 
@@ -229,30 +277,27 @@ class ReplicaFetcher:
         """When `poll` next has a request to send without another event; None: never."""
         if self._in_flight is not None or not self._replicas:
             return None
-        due_ms = 0
-        if self._waiting_count == len(self._replicas):
-            due_ms = min(self._delayed.values(), default=self._throttled_until_ms)
-            if self._throttled:
-                due_ms = min(due_ms, self._throttled_until_ms)
-        return None if due_ms == _NEVER_MS else max(due_ms, self._paused_until_ms)
-
-    @property
-    def _waiting_count(self) -> int:
-        return len(self._delayed) + len(self._throttled)
+        states = self._in_state
+        if states[FetchState.FETCHING] or states[FetchState.LOOKING_UP]:
+            return self._paused_until_ms
+        times_ms = [replica.due_ms for replica in states[FetchState.DELAYED]]
+        if states[FetchState.THROTTLED]:
+            times_ms.append(self._throttled_until_ms)
+        return max(min(times_ms), self._paused_until_ms) if times_ms else None
 
     def poll(self, now_ms: int) -> FetchValues | ListOffsetsRequest | None:
         """Return the request to be sent now, None while one is in flight or there is none."""
         if self._in_flight is not None or now_ms < self._paused_until_ms:
             return None
-        if self._delayed:
-            for replica in [one for one, due_ms in self._delayed.items() if due_ms <= now_ms]:
-                del self._delayed[replica]
-                self._continue(replica)
-        if self._limit.is_on or self._throttled:
+        states = self._in_state
+        if delayed := states[FetchState.DELAYED]:
+            for replica in [replica for replica in delayed if replica.due_ms <= now_ms]:
+                self._go_on(replica)
+        if self._limit.is_on or states[FetchState.THROTTLED]:
             self._apply_limit(now_ms)
-        if self._lookups:
+        if states[FetchState.LOOKING_UP]:
             self._in_flight = self._offsets_request()
-        elif len(self._replicas) > self._waiting_count:
+        elif states[FetchState.FETCHING]:
             self._in_flight = self._fetch_request()
         return self._in_flight
 
@@ -260,36 +305,27 @@ class ReplicaFetcher:
         """Leave out listed replicas that lag while the limit is exceeded."""
         limit = self._limit
         is_exceeded = limit.is_on and limit.is_exceeded(now_ms)
-        for replica in list(self._throttled):
+        for replica in list(self._in_state[FetchState.THROTTLED]):
             if not is_exceeded or not limit.is_listed(replica.partition.topic_partition):
-                del self._throttled[replica]
-                self._changed[replica] = None
+                self._move(replica, FetchState.FETCHING)
         if not is_exceeded:
             return
         self._throttled_until_ms = now_ms + self._settings.backoff_ms
         for key in self.lags:
             replica = self._replicas[key]
-            if (
-                replica not in self._delayed
-                and replica not in self._lookups
-                and limit.is_listed(replica.partition.topic_partition)
-            ):
-                self._set_aside(replica)
-                self._throttled[replica] = None
+            is_fetched = replica.state is FetchState.FETCHING
+            if is_fetched and limit.is_listed(replica.partition.topic_partition):
+                self._move(replica, FetchState.THROTTLED)
 
     def _fetch_request(self) -> FetchValues:
         settings, is_full = self._settings, self._session_epoch == _FULL
         named: Iterable[_Replica] = self._changed
         if is_full:
             self._forgotten.clear()
-            named = [
-                one
-                for one in self._replicas.values()
-                if one not in self._delayed and one not in self._throttled
-            ]
+            named = self._in_state[FetchState.FETCHING]
         partitions: dict[PartitionKey, PartitionFetch] = {}
         limit = NAMED_AT_ONCE if self._gets_sessions else len(self._replicas)
-        left: list[_Replica] = []
+        unnamed: list[_Replica] = []
         for replica in named:
             position = replica.position
             if not is_full and position == replica.sent:
@@ -298,8 +334,8 @@ class ReplicaFetcher:
                 replica.sent = partitions[replica.key] = position
             else:
                 replica.sent = None  # the session does not have it
-                left.append(replica)
-        self._changed = dict.fromkeys(left)
+                unnamed.append(replica)
+        self._changed = dict.fromkeys(unnamed)
         # the leader forgets last: what is named again must not be forgotten
         forgotten = [key for key in self._forgotten if key not in partitions]
         self._forgotten.clear()
@@ -309,7 +345,7 @@ class ReplicaFetcher:
                 None,
                 self._node_id,
                 self._broker_epoch(),
-                0 if left else settings.wait_max_ms,
+                0 if unnamed else settings.wait_max_ms,
                 settings.min_bytes,
                 settings.response_max_bytes,
                 0,
@@ -323,7 +359,7 @@ class ReplicaFetcher:
         return request
 
     def _offsets_request(self) -> ListOffsetsRequest:
-        self._looked_up = list(islice(self._lookups, NAMED_AT_ONCE))
+        self._looked_up = list(islice(self._in_state[FetchState.LOOKING_UP], NAMED_AT_ONCE))
         topics: dict[str, ListOffsetsRequest.ListOffsetsTopic] = {}
         for replica in self._looked_up:
             name, index = replica.partition.topic_partition
@@ -454,21 +490,20 @@ class ReplicaFetcher:
 
     def _cut(self, replica: _Replica, cut: Cut) -> None:
         """Truncate it before it is fetched again."""
-        self._set_aside(replica)
-        self._delayed[replica] = _NEVER_MS
-        self._cuts[replica] = cut
+        replica.cut = cut
+        self._move(replica, FetchState.CUT)
 
     def take_cuts(self) -> list[tuple[PartitionLog, int]]:
         """Return the logs that must be truncated, each with an offset below which all stays.
 
         `truncate` follows once no higher recovery point of theirs is stored.
         """
-        cuts = self._cuts
-        if not cuts:
-            return []
-        self._cuts = {}
-        self._prepared.update(cuts)
-        return [(one.partition.log, cut.target(one.partition.log)) for one, cut in cuts.items()]
+        taken = []
+        for replica in list(self._in_state[FetchState.CUT]):
+            self._move(replica, FetchState.CUTTABLE)
+            assert replica.cut is not None
+            taken.append((replica.partition.log, replica.cut.target(replica.partition.log)))
+        return taken
 
     def truncate(
         self,
@@ -481,40 +516,32 @@ class ReplicaFetcher:
 
         Those of which is_lowering(log) says that their recovery point is not durable are skipped.
         """
-        ready = [one for one in self._prepared if not is_lowering(one.partition.log)]
+        cuttable = self._in_state[FetchState.CUTTABLE]
+        ready = [replica for replica in cuttable if not is_lowering(replica.partition.log)]
         for replica in ready[:max_count]:
-            cut = self._prepared.pop(replica)
+            cut, replica.cut = replica.cut, None
+            assert cut is not None
             try:
                 cut.apply(replica.partition.log, wall_ms)
             except KafkaError as error:
                 self._fail(replica, error, now_ms)
                 continue
-            del self._delayed[replica]
             replica.moved()
-            self._continue(replica)
+            self._go_on(replica)
         return len(ready) > max_count
-
-    def _continue(self, replica: _Replica) -> None:
-        """Fetch it, or look it up, with the next request: when no truncation has to be flushed."""
-        if replica.partition.log.is_cut_durable:
-            self._changed[replica] = None
-            if replica.lookup:
-                self._lookups[replica] = None
-            return
-        self._set_aside(replica)
-        self._delayed[replica] = _NEVER_MS
-        self._unflushed[replica.partition.log] = replica
 
     def take_unflushed(self) -> list[tuple[PartitionLog, Callable[[], None]]]:
         """Return the logs that have to be flushed, each with what to call when it is."""
-        taken, self._unflushed = self._unflushed, {}
-        return [(log, partial(self._flushed, replica)) for log, replica in taken.items()]
+        taken: list[tuple[PartitionLog, Callable[[], None]]] = []
+        for replica in list(self._in_state[FetchState.UNFLUSHED]):
+            self._move(replica, FetchState.FLUSHING)
+            taken.append((replica.partition.log, partial(self._flushed, replica)))
+        return taken
 
     def _flushed(self, replica: _Replica) -> None:
         """Fetch a log again: its truncation is durable."""
-        if self._replicas.get(replica.key) is replica:
-            del self._delayed[replica]
-            self._continue(replica)
+        if replica.state is FetchState.FLUSHING:
+            self._go_on(replica)
 
     def _moved(self, replica: _Replica) -> None:
         replica.moved()
@@ -523,8 +550,8 @@ class ReplicaFetcher:
 
     def _handle_error(self, replica: _Replica, code: ErrorCode, now_ms: int) -> None:
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._set_aside(replica)
-            self._look_up(replica, LATEST_TIMESTAMP)
+            replica.lookup = LATEST_TIMESTAMP
+            self._go_on(replica)
             return
         self._report(replica, f"the leader answers {code.name}")
         if code is ErrorCode.FENCED_LEADER_EPOCH:
@@ -546,41 +573,38 @@ class ReplicaFetcher:
 
     # Out of the leader's range
 
-    def _look_up(self, replica: _Replica, timestamp: int) -> None:
-        replica.lookup = timestamp
-        self._lookups[replica] = None
-
     def _received_offsets(self, response: ListOffsetsResponse, now_ms: int) -> None:
         answers = {
-            (topic.name, one.partition_index): one
+            (topic.name, partition.partition_index): partition
             for topic in response.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         }
         for replica in self._looked_up:
-            if self._lookups.pop(replica, self) is self:
+            if replica.state is not FetchState.LOOKING_UP:
                 continue  # removed meanwhile
             answer = answers.get(replica.partition.topic_partition)
             if answer is None or answer.error_code:
                 self._delay(replica, now_ms)
                 continue
             try:
-                self._found(replica, answer.offset)
+                self._apply_offset(replica, answer.offset)
             except KafkaError as error:
                 self._fail(replica, error, now_ms)
         self._looked_up = []
 
-    def _found(self, replica: _Replica, offset: int) -> None:
+    def _apply_offset(self, replica: _Replica, offset: int) -> None:
         """Cut the log to the leader's end; empty one that ends below the leader's start."""
         log_of = replica.partition.log
         if replica.lookup == LATEST_TIMESTAMP and offset >= log_of.log_end_offset:
-            self._look_up(replica, EARLIEST_TIMESTAMP)
+            replica.lookup = EARLIEST_TIMESTAMP
+            self._go_on(replica)
             return
-        if replica.lookup == LATEST_TIMESTAMP:
+        is_latest, replica.lookup = replica.lookup == LATEST_TIMESTAMP, 0
+        if is_latest:
             self._report(replica, f"the log is truncated to the leader's end at {offset}")
             self._cut(replica, Cut(offset))
         elif offset > log_of.log_end_offset:
             self._report(replica, f"the log begins again at the leader's start at {offset}")
             self._cut(replica, Cut(offset, is_restart=True))
-        replica.lookup = 0
-        if replica not in self._cuts:
-            self._continue(replica)
+        else:
+            self._go_on(replica)
