@@ -72,7 +72,7 @@ def _appended(module: Any, batches_module: Any) -> list[Any]:
     for number in range(500):
         key = rng.choice([None, b"k%d" % (number % 9), "text"])
         value = rng.choice([None, bytes(number % 70), "text", bytearray(b"x")])
-        partition = rng.choice([None, None, 3, 7])
+        partition = rng.choice([None, None, 3, 7, -1])
         topic = rng.choice(["t", "t", "t", "unknown"])
         headers = rng.choice([(), {"a": b"1"}, [("b", None)]])
         try:

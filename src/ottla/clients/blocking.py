@@ -20,7 +20,7 @@ from ottla.clients.consumer.consumer import AsyncConsumer
 from ottla.clients.consumer.core import ConsumerCore, call_listener
 from ottla.clients.interceptors import ProducerRecord
 from ottla.clients.loops import Blocking, CallerDrivenLoop, LoopThread, blocking, locked
-from ottla.clients.producer.producer import AsyncProducer, call_on_delivery
+from ottla.clients.producer.producer import PARTITION_FIELD, AsyncProducer, call_on_delivery
 from ottla.clients.producer.transaction_state import State
 from ottla.clients.settings import refuse_positional
 from ottla.errors import ErrorCode, FatalTransactionError, KafkaError
@@ -117,7 +117,7 @@ class Producer(Blocking):
                 if delivery is not None:
                     return delivery
                 waited_ms = self._core.now_ms() - start_ms
-                self._core.blocked(topic, waited_ms)
+                self._core.blocked(topic, waited_ms, fields[PARTITION_FIELD])
                 runtime.progress.wait(self._core.recheck_ms(waited_ms) / 1000)
 
     send_many = blocking(AsyncProducer.send_many)

@@ -14,6 +14,7 @@ from tests.clients.simulated import (
     LOSE_REQUEST,
     NEVER_ANSWER,
     FakeCluster,
+    Log,
     Simulation,
     consumer_settings,
 )
@@ -93,7 +94,23 @@ def test_an_unreachable_cluster_is_named() -> None:
     assert "Timeout expired before the offsets were known: cannot reach broker:9001" in str(error)
 
 
-def test_a_partition_that_does_not_exist_is_an_error() -> None:
-    """The topic has two."""
-    error = Rig().ask({TopicPartition("t", 2): LATEST_TIMESTAMP}).result.error
+def test_a_partition_that_does_not_exist_is_named_at_the_deadline() -> None:
+    """The topic has two, and may get more until then."""
+    rig = Rig()
+    start_ms = rig.sim.now_ms
+    error = rig.ask({TopicPartition("t", 2): LATEST_TIMESTAMP}).result.error
+    assert isinstance(error, TimeoutError)
     assert "does not exist: the topic has 2 partition(s)" in str(error)
+    assert rig.ended_ms == [start_ms + 5000]
+    negative = rig.ask({TopicPartition("t", -1): LATEST_TIMESTAMP}).result.error
+    assert "does not exist: the topic has 2 partition(s)" in str(negative)
+    assert rig.ended_ms[1] < start_ms + 10_000
+
+
+def test_a_partition_that_is_added_is_found() -> None:
+    """The metadata is requested again while it lacks the partition."""
+    rig = Rig()
+    rig.sim.run(lambda: rig.sim.client.metadata.partition_count("t"))
+    new = TopicPartition("t", 2)
+    rig.cluster.logs[new], rig.cluster.leaders[new] = Log(), 1
+    assert rig.ask({T0: LATEST_TIMESTAMP, new: LATEST_TIMESTAMP}).result.value[new].offset == 0

@@ -19,6 +19,16 @@ if TYPE_CHECKING:
     from ottla.clients.client import Client
 
 
+def _unknown_partition(partition: TopicPartition, count: int) -> KafkaError | None:
+    """Return the error of a partition that the metadata lacks: the topic may have got more."""
+    if 0 <= partition.partition < count:
+        return None
+    return KafkaError(
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        f"{partition} does not exist: the topic has {count} partition(s)",
+    )
+
+
 def is_retried(error: KafkaError) -> bool:
     """Whether a call is repeated: also after BROKER_NOT_AVAILABLE, which is not retriable."""
     return error.is_retriable or error.code == ErrorCode.BROKER_NOT_AVAILABLE
@@ -80,6 +90,8 @@ class OffsetQuery:
             leader = client.metadata.leader(partition)
             if leader >= 0:
                 by_leader.setdefault(leader, {})[partition] = timestamp
+            elif count := client.metadata.partition_count(partition.topic):
+                self._failure = _unknown_partition(partition, count) or self._failure
         error = self._topic_error()
         if error is not None:
             self.result.fail(error)
@@ -104,12 +116,8 @@ class OffsetQuery:
             code = metadata.error(partition.topic)
             if code and not KafkaError(code).is_retriable:
                 return topic_error(partition.topic, code)
-            count = metadata.partition_count(partition.topic)
-            if count and partition.partition >= count:
-                return KafkaError(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    f"{partition} does not exist: the topic has {count} partition(s)",
-                )
+            if partition.partition < 0:  # no newer metadata has it
+                return _unknown_partition(partition, metadata.partition_count(partition.topic))
         return None
 
     def _answered(self, done: Pending[Any]) -> None:

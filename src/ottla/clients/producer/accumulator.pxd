@@ -43,7 +43,7 @@ cdef class Accumulator:
     @cython.locals(
         size=cython.longlong, grown=cython.longlong, now_ns=cython.longlong, state=Topic,
         queue=PartitionQueue, batch=ProducerBatch, records=list, sticky=cython.bint,
-        raw=bytes,
+        raw=bytes, index=cython.longlong,
     )
     cpdef Delivery append(
         self, object topic, object value, object key, object partition, object timestamp_ms,

@@ -116,8 +116,9 @@ class Accumulator:
     ) -> Delivery | None:
         """Queue a record; None if the caller must wait for metadata or memory.
 
-        The default timestamp is the wall clock. Raises KafkaError(MESSAGE_TOO_LARGE) for a record
-        above max.request.size, INVALID_REQUEST for an unknown partition and for a closed producer,
+        The default timestamp is the wall clock. A partition above those known is waited for, as in
+        Kafka: the topic may have got more. Raises KafkaError(MESSAGE_TOO_LARGE) for a record above
+        max.request.size, INVALID_REQUEST for a negative partition and for a closed producer,
         TypeError for keys and values that are neither bytes nor str (see serdes).
         """
         if self.to_value is not None:
@@ -146,7 +147,13 @@ class Accumulator:
                 and (key is None or self._ignore_keys)
                 and self._partitioner is None
             )
-            queue = state.sticky if sticky else state.queues[self._explicit(state, partition, key)]
+            if sticky:
+                queue = state.sticky
+            else:
+                index = self._explicit(state, partition, key)
+                if index >= state.count:  # the topic may have grown: newer metadata will show it
+                    return None
+                queue = state.queues[index]
             batch = queue.open
             if batch is None or (grown := batch.size + size) > batch.reserved:
                 if sticky:
@@ -258,7 +265,12 @@ class Accumulator:
             )
 
     def _explicit(self, state: Topic, partition: int | None, key: bytes | None) -> int:
+        """Return the partition that the caller, the partitioner or the key chooses.
+
+        Only the caller's may be one that the metadata does not have.
+        """
         count = state.count
+        is_chosen = partition is None
         if partition is None:
             if self._partitioner is not None:
                 partition = int(self._partitioner(state.name, key, count))
@@ -267,7 +279,7 @@ class Accumulator:
                 return key_hash(key) % count
         if not isinstance(partition, int):
             raise TypeError(f"partition must be int, not {type(partition).__name__}")
-        if not 0 <= partition < count:
+        if partition < 0 or (is_chosen and partition >= count):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
                 f"partition {partition} of {state.name}: it has {count} partition(s), from 0",

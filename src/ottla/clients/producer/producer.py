@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     HeadersInput = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | None]]
 
 _log = logging.getLogger("ottla.clients")
+PARTITION_FIELD = 2
+"""The place of the partition among a record's fields after its topic."""
 
 
 class ProducerCore:
@@ -128,8 +130,8 @@ class ProducerCore:
         backoff_ms: float = max(self.settings.retry_backoff_ms, 1)
         return max(min(remaining_ms, backoff_ms, 1000), 1)
 
-    def blocked(self, topic: str, waited_ms: float) -> None:
-        """Request metadata for an append that has to wait.
+    def blocked(self, topic: str, waited_ms: float, partition: int | None = None) -> None:
+        """Request metadata for an append that has to wait: for memory, its topic or its partition.
 
         Raises KafkaError if waiting cannot succeed, TimeoutError after max.block.ms.
         """
@@ -143,10 +145,10 @@ class ProducerCore:
             self.client.metadata.drop_topic(topic)  # a later send requests it again
             raise topic_error(topic, code)
         if waited_ms >= self.settings.max_block_ms:
-            raise self._blocked_error(topic)
+            raise self._blocked_error(topic, partition)
         metadata, now_ms = self.client.metadata, self.now_ms()
         is_due = now_ms - self._woken_ms >= self.settings.retry_backoff_ms
-        if not metadata.partition_count(topic):
+        if metadata.partition_count(topic) <= (partition or 0):
             is_due = is_due or not metadata.is_in_use(topic)
             metadata.add_topics((topic,))
             metadata.mark_stale()
@@ -154,9 +156,15 @@ class ProducerCore:
             self._woken_ms = now_ms
             self.runtime.wake()
 
-    def _blocked_error(self, topic: str) -> KafkaError:
+    def _blocked_error(self, topic: str, partition: int | None) -> KafkaError:
         limit_ms = self.settings.max_block_ms
-        if self.client.metadata.partition_count(topic):
+        count = self.client.metadata.partition_count(topic)
+        if count and partition is not None and partition >= count:
+            text = (
+                f"Partition {partition} of topic {topic} with partition count {count} is not "
+                f"present in metadata after {limit_ms} ms."
+            )
+        elif count:
             text = f"the buffer (buffer.memory) stayed full for {limit_ms} ms (max.block.ms)"
         else:
             text = f"Topic {topic} not present in metadata after {limit_ms} ms"
@@ -319,7 +327,7 @@ class AsyncProducer:
         while True:
             waited_ms = self._core.now_ms() - start_ms
             with self._runtime.lock:
-                self._core.blocked(topic, waited_ms)
+                self._core.blocked(topic, waited_ms, fields[PARTITION_FIELD])
             await self._runtime.wait_progress(self._core.recheck_ms(waited_ms))
             delivery = self._append(topic, *fields)
             if delivery is not None:
