@@ -43,7 +43,7 @@ cdef class Accumulator:
     @cython.locals(
         size=cython.longlong, grown=cython.longlong, now_ns=cython.longlong, state=Topic,
         queue=PartitionQueue, batch=ProducerBatch, records=list, sticky=cython.bint,
-        raw=bytes, index=cython.longlong,
+        raw=bytes,
     )
     cpdef Delivery append(
         self, object topic, object value, object key, object partition, object timestamp_ms,
@@ -65,6 +65,7 @@ cdef class Accumulator:
     cdef ProducerBatch _make_room(self, PartitionQueue queue, long long size)
 
     cdef object _now_ms(self)
+    cdef PartitionQueue _explicit(self, Topic state, object partition, object key)
     cdef PartitionQueue _next_sticky(self, Topic state)
     cdef Topic _refresh(self, object topic)
     cdef ProducerBatch _open(self, PartitionQueue queue, long long size)

@@ -132,10 +132,8 @@ class Accumulator:
         if headers:
             headers = encode_headers(headers)
             size += headers_size(headers)
-        if timestamp_ms is None:
-            timestamp_ms = self.wall_ns() // 1_000_000
-        else:
-            check_timestamp(timestamp_ms)
+        given = timestamp_ms is not None
+        when_ms = as_timestamp(timestamp_ms) if given else self.wall_ns() // 1_000_000
         state = self._topics.get(topic)
         if (state is None or state.version != self._metadata.version) and (
             state := self._refresh(topic)
@@ -147,13 +145,9 @@ class Accumulator:
                 and (key is None or self._ignore_keys)
                 and self._partitioner is None
             )
-            if sticky:
-                queue = state.sticky
-            else:
-                index = self._explicit(state, partition, key)
-                if index >= state.count:  # the topic may have grown: newer metadata will show it
-                    return None
-                queue = state.queues[index]
+            queue = state.sticky if sticky else self._explicit(state, partition, key)
+            if queue is None:
+                return None
             batch = queue.open
             if batch is None or (grown := batch.size + size) > batch.reserved:
                 if sticky:
@@ -164,7 +158,7 @@ class Accumulator:
                 grown = batch.size + size
             batch.size = grown
             records = batch.records
-            records.append((timestamp_ms, key, value, headers))
+            records.append((when_ms, key, value, headers))
             return delivery_of(batch, len(records) - 1)
 
     def encoded(self, topic: str, values: Sequence[Any]) -> Sequence[bytes | None]:
@@ -264,27 +258,29 @@ class Accumulator:
                 f"buffer.memory configuration ({self.buffer_memory} bytes).",
             )
 
-    def _explicit(self, state: Topic, partition: int | None, key: bytes | None) -> int:
-        """Return the partition that the caller, the partitioner or the key chooses.
+    def _explicit(
+        self, state: Topic, partition: int | None, key: bytes | None
+    ) -> PartitionQueue | None:
+        """Return the queue that the caller, the partitioner or the key chooses.
 
-        Only the caller's may be one that the metadata does not have.
+        None if the metadata lacks the caller's partition: the topic may have got more since.
         """
         count = state.count
-        is_chosen = partition is None
+        is_computed = partition is None
         if partition is None:
             if self._partitioner is not None:
                 partition = int(self._partitioner(state.name, key, count))
             else:
                 assert key is not None
-                return key_hash(key) % count
+                return state.queues[key_hash(key) % count]
         if not isinstance(partition, int):
             raise TypeError(f"partition must be int, not {type(partition).__name__}")
-        if partition < 0 or (is_chosen and partition >= count):
+        if partition < 0 or (is_computed and partition >= count):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
                 f"partition {partition} of {state.name}: it has {count} partition(s), from 0",
             )
-        return partition
+        return state.queues[partition] if partition < count else None
 
     def _next_sticky(self, state: Topic) -> PartitionQueue:
         """Choose the next sticky partition, after batch.size bytes (KIP-794)."""
@@ -352,7 +348,9 @@ class Accumulator:
             state = self._refresh(partition.topic)
         if state is None:
             return None
-        queue = state.queues[self._explicit(state, partition.partition, None)]
+        queue = self._explicit(state, partition.partition, None)
+        if queue is None:
+            return None
         batch = ProducerBatch(partition, self._now_ms(), self._owner)
         batch.encoded = encoded
         batch.encoded_count = RecordBatch(encoded).record_count
@@ -464,8 +462,8 @@ def producer_closed() -> KafkaError:
     return ClosedError("Cannot perform operation after producer has been closed")
 
 
-def check_timestamp(given: Any) -> None:
-    """Raise TypeError for a timestamp that is no int, ValueError for a negative one."""
+def as_timestamp(given: Any) -> int:
+    """Return a timestamp; raises TypeError if it is no int, ValueError if it is negative."""
     if not isinstance(given, int):
         raise TypeError(
             f"timestamp_ms must be int (ms since the epoch), not {type(given).__name__}: {given!r}"
@@ -473,6 +471,7 @@ def check_timestamp(given: Any) -> None:
     if not 0 <= given < 1 << 63:
         text = f"Invalid timestamp: {given}. Timestamp should always be non-negative or null."
         raise ValueError(text)
+    return given
 
 
 def encode_headers(given: Any) -> Headers:
