@@ -143,9 +143,10 @@ def test_readme(node: Cluster, shell: Shell) -> None:
 
 def test_clients(node: Cluster) -> None:
     """A record goes there and back; the other program is of another group and without output."""
-    program, typed, outage, transaction, two_phase, share = snippets("docs/clients.md")
+    program, typed, outage, transaction, loop, two_phase, share = snippets("docs/clients.md")
     assert first_printed(program.text, node.bootstrap) == "0 b'value'"
-    assert first_printed(transaction.text, node.bootstrap) == "1"
+    assert first_printed(transaction.text, node.bootstrap) == "committed"
+    assert first_printed(loop.text, node.bootstrap) == "1"
     assert first_printed(two_phase.text, node.bootstrap) == "True"
     assert first_printed(typed.text, node.bootstrap) == "frozenset({'orders'})"
     assert first_printed(f"{share.text}\nprint('ended')", node.bootstrap) == "ended"

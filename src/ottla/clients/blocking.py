@@ -21,9 +21,14 @@ from ottla.clients.consumer.core import ConsumerCore, call_listener
 from ottla.clients.interceptors import ProducerRecord
 from ottla.clients.loops import Blocking, CallerDrivenLoop, LoopThread, blocking, locked
 from ottla.clients.producer.producer import PARTITION_FIELD, AsyncProducer, call_on_delivery
-from ottla.clients.producer.transaction_state import State
+from ottla.clients.producer.transactional_reads import TransactionalRead, check_consumer
 from ottla.clients.settings import refuse_positional
-from ottla.errors import ErrorCode, FatalTransactionError, KafkaError
+from ottla.errors import (
+    AbortableTransactionError,
+    ErrorCode,
+    FatalTransactionError,
+    KafkaError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -63,6 +68,7 @@ class Producer(Blocking):
         self._core = self._async._core  # noqa: SLF001 - two façades of one core
         self._append = self._core.append
         self._interceptors = self._core.interceptors or None
+        self._read: TransactionalRead | None = None
         self._thread = LoopThread("ottla-producer", self._core.client.closed_error)
         self._thread.call(self._async.start())
 
@@ -158,19 +164,31 @@ class Producer(Blocking):
     init_transactions = blocking(AsyncProducer.init_transactions)
     begin_transaction = blocking(AsyncProducer.begin_transaction)
     send_offsets_to_transaction = blocking(AsyncProducer.send_offsets_to_transaction)
-    commit_transaction = blocking(AsyncProducer.commit_transaction)
+
+    def commit_transaction(self) -> None:
+        """Wait for all records, then commit; see AsyncProducer.commit_transaction."""
+        self._thread.call(self._async.commit_transaction())
+        self._read = None
+
     prepare_transaction = blocking(AsyncProducer.prepare_transaction)
     complete_transaction = blocking(AsyncProducer.complete_transaction)
-    abort_transaction = blocking(AsyncProducer.abort_transaction)
+
+    def abort_transaction(self) -> None:
+        """Abort: records that were not sent fail; see AsyncProducer.abort_transaction."""
+        try:
+            self._thread.call(self._async.abort_transaction())
+        finally:
+            self._read = self._core.end_read(self._read)
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
         """Begin a transaction and commit it at the end of the block, or abort it on an error.
 
-        The first one calls `init_transactions`.
+        The first one calls `init_transactions`. A commit that ends with TimeoutError or is
+        interrupted is pending: the next block completes it before it begins its own, or raises
+        AbortableTransactionError if it failed.
         """
-        if self._core.require_transactions().state.state is State.UNINITIALIZED:
-            self.init_transactions()
+        self._end_last_transaction()
         self.begin_transaction()
         try:
             yield self
@@ -178,8 +196,49 @@ class Producer(Blocking):
         except FatalTransactionError:
             raise
         except BaseException:
+            if not self._core.has_pending_commit:
+                with suppress(KafkaError):
+                    self.abort_transaction()
+            raise
+
+    def _end_last_transaction(self) -> None:
+        """Repeat what an outage or an interrupt has interrupted; then a transaction may begin."""
+        call = self._core.interrupted_call()
+        try:
+            if call is not None:
+                getattr(self, call)()
+        except AbortableTransactionError:  # it was not committed: the caller has to know
             with suppress(KafkaError):
                 self.abort_transaction()
+            raise
+
+    @contextmanager
+    def process(
+        self, consumer: Consumer, timeout: float = 1.0, max_records: int | None = None
+    ) -> Iterator[list[ConsumerRecord]]:
+        """Read records and commit their offsets in the transaction of what the block sends.
+
+        The block gets what `consumer.poll` returns. Each record takes effect once: after an error
+        of the block and after AbortableTransactionError the consumer is back at the first of them;
+        after TimeoutError the next `process` completes the pending commit first. Repeat it after
+        these; after FatalTransactionError with a new producer.
+        """
+        check_consumer(consumer)
+        try:
+            self._end_last_transaction()
+        except AbortableTransactionError:
+            pass  # the consumer is back at the first record of that transaction
+        except FatalTransactionError as error:
+            self._read = self._core.end_read(self._read, error)
+            raise
+        records = consumer.poll(timeout, max_records)
+        self._read = read = TransactionalRead(consumer, records)
+        try:
+            with self.transaction():
+                yield records
+                self.send_offsets_to_transaction(read.offsets, consumer.group_metadata())
+        except BaseException as error:
+            self._read = self._core.end_read(self._read, error)
             raise
 
     partitions_for = blocking(AsyncProducer.partitions_for)
@@ -345,6 +404,7 @@ class Consumer(Blocking):
     seek = locked(AsyncConsumer.seek)
     seek_to_beginning = locked(AsyncConsumer.seek_to_beginning)
     seek_to_end = locked(AsyncConsumer.seek_to_end)
+    seek_to_committed = locked(AsyncConsumer.seek_to_committed)
 
     def wakeup(self) -> None:
         """Make the current or the next `poll` raise WakeupError.

@@ -145,6 +145,15 @@ class AsyncConsumer:
         for partition in partitions or self.assignment:
             self.seek(partition, LATEST_TIMESTAMP)
 
+    def seek_to_committed(self, *partitions: TopicPartition) -> None:
+        """Continue at the group's committed offsets of the given or of all assigned partitions.
+
+        They are looked up by the next poll, as after a start: where nothing is committed,
+        auto.offset.reset applies. Offsets of open transactions are waited for.
+        """
+        for partition in partitions or self.assignment:
+            self._core.seek_to_committed(as_partition(partition))
+
     def wakeup(self) -> None:
         """Make the current or the next `poll` raise WakeupError; callable from any thread."""
         self._core.wake()

@@ -277,6 +277,14 @@ class ConsumerCore:
             state.seek(offset)
         self.runtime.wake()
 
+    def seek_to_committed(self, partition: TopicPartition) -> None:
+        """Continue at the group's committed offset."""
+        self.require_coordinator()
+        state = self.subscription.state(partition)
+        self.put_back()
+        state.request_committed()
+        self.runtime.wake()
+
     # ------------------------------------------------------------ poll
 
     def wake(self) -> None:

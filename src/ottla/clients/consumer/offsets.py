@@ -299,12 +299,14 @@ class Positions:
             self._member(),
         )
         names = dict(self.client.metadata.topic_names)
+        # A seek meanwhile, perhaps to what is committed by then, makes the answer a stale one.
+        requested = {state: state.generation for state in missing}
         self.coordinator.send(request, max_version=limit).on_done(
-            lambda done: self._committed_received(done, missing, names)
+            lambda done: self._committed_received(done, requested, names)
         )
 
     def _committed_received(
-        self, done: Pending[Any], missing: list[PartitionState], names: dict[Uuid, str]
+        self, done: Pending[Any], requested: dict[PartitionState, int], names: dict[Uuid, str]
     ) -> None:
         self._fetching_committed = False
         assert self.coordinator is not None
@@ -313,8 +315,8 @@ class Positions:
         except KafkaError as error:
             self._committed_failed(error)
             return
-        for state in missing:
-            if not state.needs_committed:
+        for state, generation in requested.items():
+            if not state.needs_committed or state.generation != generation:
                 continue
             answer = found.get(state.topic_partition)
             if isinstance(answer, KafkaError):

@@ -88,6 +88,13 @@ class PartitionState:
         self.needs_committed = False
         self.reset_to = timestamp
 
+    def request_committed(self) -> None:
+        """Request the group's committed offset, or what auto.offset.reset says without one."""
+        self.drop()
+        self.position = None
+        self.reset_to = None
+        self.needs_committed = True
+
     def drop(self) -> None:
         """Drop buffered records and ignore responses in flight."""
         self.generation += 1

@@ -22,11 +22,13 @@ from ottla.clients.producer.accumulator import Accumulator, producer_closed
 from ottla.clients.producer.batches import Deliveries, ProducerBatch, run_callback
 from ottla.clients.producer.sender import Sender
 from ottla.clients.producer.transaction_state import PreparedTransaction, State
+from ottla.clients.producer.transactional_reads import TransactionalRead, check_consumer
 from ottla.clients.producer.transactions import Transactions
 from ottla.clients.settings import PRODUCER, read_settings, refuse_positional
 from ottla.clients.transport import Runtime
 from ottla.config.definition import MAX_INT
 from ottla.errors import (
+    AbortableTransactionError,
     ConfigError,
     DeliveryError,
     FatalTransactionError,
@@ -43,8 +45,10 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Never, Self, Unpack
 
+    from ottla.clients.consumer.consumer import AsyncConsumer
     from ottla.clients.consumer.core import GroupMetadata
     from ottla.clients.consumer.offsets import OffsetAndMetadata
+    from ottla.clients.consumer.record_decoder import ConsumerRecord
     from ottla.clients.environment import ClientEnvironment
     from ottla.clients.keywords import ProducerSettings
     from ottla.clients.metadata import PartitionMetadata
@@ -55,6 +59,14 @@ if TYPE_CHECKING:
     HeadersInput = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | None]]
 
 _log = logging.getLogger("ottla.clients")
+_INTERRUPTED = {
+    State.UNINITIALIZED: "init_transactions",
+    State.INITIALIZING: "init_transactions",
+    State.COMMITTING: "commit_transaction",
+    State.ABORTABLE_ERROR: "commit_transaction",  # raises why it cannot be committed
+    State.ABORTING: "abort_transaction",
+}
+"""The call that ends each state in which an outage or a cancellation may leave a producer."""
 PARTITION_FIELD = 2
 """The place of the partition among a record's fields after its topic."""
 
@@ -123,6 +135,33 @@ class ProducerCore:
                 "transactional.id configuration property"
             )
         return self.transactions
+
+    def interrupted_call(self) -> str | None:
+        """Return the method that must be called, or repeated, before a transaction may begin.
+
+        Raises FatalTransactionError if none can.
+        """
+        state = self.require_transactions().state
+        if state.state is State.FATAL_ERROR:
+            state.check()
+        return _INTERRUPTED.get(state.state)
+
+    @property
+    def has_pending_commit(self) -> bool:
+        """Whether a commit was begun whose outcome is unknown; it cannot be aborted."""
+        return self.transactions is not None and self.transactions.state.state is State.COMMITTING
+
+    def end_read(
+        self, read: TransactionalRead | None, error: BaseException | None = None
+    ) -> TransactionalRead | None:
+        """Move a consumer back after a transaction of its records; return what is still open."""
+        if read is None or self.has_pending_commit:
+            return read
+        if isinstance(error, FatalTransactionError):
+            read.look_up()
+        else:
+            read.rewind()
+        return None
 
     def recheck_ms(self, waited_ms: float) -> float:
         """Return how long a blocked append waits at most before it tries again."""
@@ -272,6 +311,8 @@ class AsyncProducer:
         self._runtime = self._core.runtime
         self._append = self._core.append
         self._interceptors = self._core.interceptors
+        self._read: TransactionalRead | None = None
+        """The records of a transaction of `process` that is not known to be committed."""
 
     async def start(self) -> Self:
         """Bind to the running loop; called by `async with` and by the first send."""
@@ -455,6 +496,7 @@ class AsyncProducer:
         """
         transactions = self._core.require_transactions()
         await transactions.commit(lambda: self._wait_for_all(None))
+        self._read = None
 
     async def prepare_transaction(self) -> PreparedTransaction:
         """Wait for all records; then only the decision is left, which may survive this producer.
@@ -484,12 +526,17 @@ class AsyncProducer:
         finally:
             with self._runtime.lock:
                 self._core.accumulator.failures.take()
+            self._read = self._core.end_read(self._read)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Self]:
-        """Begin a transaction and commit it at the end of the block, or abort it on an error."""
-        if self._core.require_transactions().state.state is State.UNINITIALIZED:
-            await self.init_transactions()
+        """Begin a transaction and commit it at the end of the block, or abort it on an error.
+
+        The first one calls `init_transactions`. A commit that ends with TimeoutError or is
+        cancelled is pending: the next block completes it before it begins its own, or raises
+        AbortableTransactionError if it failed.
+        """
+        await self._end_last_transaction()
         await self.begin_transaction()
         try:
             yield self
@@ -497,8 +544,49 @@ class AsyncProducer:
         except FatalTransactionError:
             raise
         except BaseException:
+            if not self._core.has_pending_commit:
+                with suppress(KafkaError):
+                    await self.abort_transaction()
+            raise
+
+    async def _end_last_transaction(self) -> None:
+        """Repeat what an outage or a cancellation has interrupted; then a transaction may begin."""
+        call = self._core.interrupted_call()
+        try:
+            if call is not None:
+                await getattr(self, call)()
+        except AbortableTransactionError:  # it was not committed: the caller has to know
             with suppress(KafkaError):
                 await self.abort_transaction()
+            raise
+
+    @asynccontextmanager
+    async def process(
+        self, consumer: AsyncConsumer, timeout: float = 1.0, max_records: int | None = None
+    ) -> AsyncIterator[list[ConsumerRecord]]:
+        """Read records and commit their offsets in the transaction of what the block sends.
+
+        The block gets what `consumer.poll` returns. Each record takes effect once: after an error
+        of the block and after AbortableTransactionError the consumer is back at the first of them;
+        after TimeoutError and a cancellation the next `process` completes the pending commit
+        first. Repeat it after these; after FatalTransactionError with a new producer.
+        """
+        check_consumer(consumer)
+        try:
+            await self._end_last_transaction()
+        except AbortableTransactionError:
+            pass  # the consumer is back at the first record of that transaction
+        except FatalTransactionError as error:
+            self._read = self._core.end_read(self._read, error)
+            raise
+        records = await consumer.poll(timeout, max_records)
+        self._read = read = TransactionalRead(consumer, records)
+        try:
+            async with self.transaction():
+                yield records
+                await self.send_offsets_to_transaction(read.offsets, consumer.group_metadata())
+        except BaseException as error:
+            self._read = self._core.end_read(self._read, error)
             raise
 
     async def partitions_for(self, topic: str) -> list[PartitionMetadata]:

@@ -79,6 +79,16 @@ class PreparedTransaction(NamedTuple):
         return cls(producer_id, producer_epoch)
 
 
+_NEXT_CALL: Final = {
+    State.UNINITIALIZED: "call init_transactions() first",
+    State.INITIALIZING: "its outcome is unknown: repeat init_transactions()",
+    State.READY: "call begin_transaction() first",
+    State.IN_TRANSACTION: "commit or abort the open transaction first",
+    State.PREPARED: "call complete_transaction(), commit_transaction() or abort_transaction()",
+    State.COMMITTING: "its outcome is unknown: repeat commit_transaction()",
+    State.ABORTING: "it has not ended: repeat abort_transaction()",
+}
+"""What is possible in each state, for the texts of errors."""
 _SENDING: Final = frozenset({State.IN_TRANSACTION, State.COMMITTING})
 _BEGUN: Final = frozenset({State.IN_TRANSACTION, State.COMMITTING, State.ABORTABLE_ERROR})
 
@@ -129,8 +139,7 @@ class ProducerTransactionState:
             return
         self.check()
         raise IllegalStateError(
-            f"Cannot send records in state {self.state.value}; call init_transactions() once, then "
-            "begin_transaction()"
+            f"Cannot send records in state {self.state.value}: {_NEXT_CALL[self.state]}"
         )
 
     def enter(self, target: State, *allowed: State) -> None:
@@ -142,7 +151,7 @@ class ProducerTransactionState:
         if self.state not in allowed:
             raise IllegalStateError(
                 f"Invalid transition attempted from state {self.state.value} to state "
-                f"{target.value}"
+                f"{target.value}: {_NEXT_CALL[self.state]}"
             )
         self.state = target
         if target in (State.IN_TRANSACTION, State.ABORTING, State.READY):

@@ -248,7 +248,7 @@ class Transactions:
             self.state.check()
             await self._end(committed=True)
 
-        await self._in_time(finish)
+        await self._in_time(finish, "; the commit is pending: repeat commit_transaction()")
         self.state.prepared = None
         self.state.enter(State.READY, State.COMMITTING)
 
@@ -315,7 +315,9 @@ class Transactions:
 
     # ------------------------------------------------------------ requests
 
-    async def _in_time(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _in_time(
+        self, work: Callable[[], Coroutine[Any, Any, None]], advice: str = ""
+    ) -> None:
         """Do the work within max.block.ms; the call may be repeated after a TimeoutError."""
         limit_ms = self._settings.max_block_ms
         try:
@@ -323,7 +325,7 @@ class Transactions:
                 await work()
         except builtins.TimeoutError:
             text = f"the transaction's request was not answered within {limit_ms} ms (max.block.ms)"
-            raise self._client.timeout_error(text) from None
+            raise self._client.timeout_error(text + advice) from None
 
     async def _ask(
         self,
