@@ -289,6 +289,30 @@ def test_jaas_texts_are_parsed() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (r'"a\tb\n\101\4770\"\q"', 'a\tb\nA\x2770"q'),
+        ("'a\"b'", 'a"b'),
+        ("/* x=; */ a-b_c.$d9 // y\n", "a-b_c.$d9"),
+        ('"a//b" # c', None),
+        ("/ comment\n ok", "ok"),
+        ('"ends with the line\n', "ends with the line"),
+        ("12", None),
+        ("-a", None),
+        ("a@b", None),
+        ("", None),
+    ],
+)
+def test_values_are_those_of_java(text: str, value: str | None) -> None:
+    """Escapes, comments and numbers of java.io.StreamTokenizer; no value where Kafka has none."""
+    if value is not None:
+        assert parse_jaas(f"a.Plain required user={text};").options == {"user": value}
+        return
+    with pytest.raises(ValueError, match=r"key 1|key 2|terminated"):
+        parse_jaas(f"a.Plain required user={text};")
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "",

@@ -1,7 +1,8 @@
 """Reads the text of `sasl.jaas.config`: one login module and its options.
 
 Only the grammar is read. The module's name selects nothing and loads no code, so that a text from
-an untrusted source cannot run a class (CVE-2023-25194).
+an untrusted source cannot run a class (CVE-2023-25194). Quotation marks, escapes, comments and
+numbers are those of java.io.StreamTokenizer, for a password must be the one that Kafka reads.
 
 Kafka: org.apache.kafka.common.security.JaasConfig.
 """
@@ -9,13 +10,31 @@ Kafka: org.apache.kafka.common.security.JaasConfig.
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _FLAGS: Final = frozenset({"required", "requisite", "sufficient", "optional"})
-_TOKEN: Final = re.compile(
-    r"""\s*(?:(?P<quoted>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<sign>[=;])|(?P<word>[^\s=;"']+))"""
+_BLANK: Final = re.compile("[\x00-\x20]+")
+_COMMENT: Final = re.compile(r"/\*[\s\S]*?(?:\*/|\Z)|//[^\n\r]*|/[\s\S]?[^\n\r]*")
+"""A slash alone begins a comment, too: Java's tokenizer has it as a comment character, and does
+not look at the character after it."""
+_WORD: Final = re.compile(r"[A-Za-z_$\xa0-\U0010ffff][A-Za-z0-9_$.\xa0-\U0010ffff-]*")
+_NUMBER: Final = re.compile(r"-?[0-9]*\.?[0-9]*")
+_QUOTED: Final = re.compile(
+    r""""((?:\\[\s\S]|[^\\"\n\r])*)(?:"|\\?\Z|(?=[\n\r]))|'((?:\\[\s\S]|[^\\'\n\r])*)(?:'|\\?\Z|(?=[\n\r]))"""
 )
-_ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPE: Final = re.compile(r"\\(?:([0-3][0-7]{0,2}|[4-7][0-7]?)|([\s\S]))")
+_LETTERS: Final = {
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
+}
 
 
 class JaasConfig(NamedTuple):
@@ -28,42 +47,72 @@ class JaasConfig(NamedTuple):
         return f"JaasConfig({self.module})"
 
 
+class _Token(NamedTuple):
+    """A word or a quoted text; else a sign, "" for a number."""
+
+    text: str | None
+    sign: str = ""
+
+
 def parse_jaas(text: str) -> JaasConfig:
     """Read one entry; ValueError says what is wrong and contains no option's value."""
     tokens = _tokens(text)
-    if len(tokens) < 2:
+    module = next(tokens, None)
+    if module is None:
         raise ValueError("JAAS config property does not contain any login modules")
-    module, flag, *rest = tokens
-    if flag.lower() not in _FLAGS:
+    if module.text is None:
+        raise ValueError("JAAS config does not begin with the name of a login module")
+    flag = next(tokens, _Token(None)).text
+    if flag is None or flag.lower() not in _FLAGS:
         raise ValueError(
-            f"login module control flag is not available in the JAAS config of {module}"
+            f"login module control flag is not available in the JAAS config of {module.text}"
         )
-    if not rest or rest[-1] != ";":
-        raise ValueError("JAAS config entry not terminated by semi-colon")
     options: dict[str, str] = {}
-    position = 0
-    end = len(rest) - 1
-    while position < end:
-        if position + 2 >= end + 1 or rest[position + 1] != "=":
-            raise ValueError(f"Value not specified for key '{rest[position]}' in JAAS config")
-        options[rest[position]] = rest[position + 2]
-        position += 3
-    if ";" in options.values():
+    for token in tokens:
+        if token.sign == ";":
+            break
+        value = None
+        if token.text is not None and next(tokens, _Token(None)).sign == "=":
+            value = next(tokens, _Token(None)).text
+        if token.text is None or value is None:
+            # a key that is read may be a part of a value without quotation marks
+            raise ValueError(
+                f"Value not specified for key {len(options) + 1} in JAAS config: a value that does "
+                "not begin with a letter, or has other characters than letters, digits and -_.$, "
+                "needs quotation marks"
+            )
+        options[token.text] = value
+    else:
+        raise ValueError("JAAS config entry not terminated by semi-colon")
+    if next(tokens, None) is not None:
         raise ValueError("only one login module is allowed in a JAAS config")
-    return JaasConfig(module, options)
+    return JaasConfig(module.text, options)
 
 
-def _tokens(text: str) -> list[str]:
-    tokens: list[str] = []
-    position, text = 0, text.strip()
+def _tokens(text: str) -> Iterator[_Token]:
+    """Yield the tokens; a quoted text also ends with its line, as in Java."""
+    position = 0
     while position < len(text):
-        match = _TOKEN.match(text, position)
-        if match is None:
-            raise ValueError("JAAS config has a quotation mark without its counterpart")
-        quoted = match["quoted"]
-        if quoted is None:
-            tokens.append(match["sign"] or match["word"])
+        for form in (_BLANK, _COMMENT):
+            skipped = form.match(text, position)
+            if skipped is not None:
+                break
+        if skipped is not None:
+            position = skipped.end()
+            continue
+        match = _QUOTED.match(text, position)
+        if match is not None:
+            inside = match[1] if match[1] is not None else match[2]
+            yield _Token(_ESCAPE.sub(_unescaped, inside))
+        elif (match := _WORD.match(text, position)) is not None:
+            yield _Token(match[0])
+        elif (match := _NUMBER.match(text, position)) is not None and match.end() > position:
+            yield _Token(None)
         else:
-            tokens.append(_ESCAPE.sub(r"\1", quoted[1:-1]))
-        position = match.end()
-    return tokens
+            yield _Token(None, text[position])
+        position = position + 1 if match is None or match.end() == position else match.end()
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    octal, char = escape.groups()
+    return chr(int(octal, 8)) if octal else _LETTERS.get(char, char)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ottla.security.java_regex import compile_java, replace_all
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -19,7 +21,6 @@ _RULE: Final = re.compile(
     re.ASCII,
 )
 _PARAMETER: Final = re.compile(r"\$(\d*)", re.ASCII)
-_REFERENCE: Final = re.compile(r"\\(?P<escaped>.)|\$(?P<group>\d)", re.DOTALL | re.ASCII)
 _NOT_SIMPLE: Final = re.compile("[/@]")
 
 
@@ -83,7 +84,10 @@ class KerberosRule(NamedTuple):
             return None
         if self.pattern is None:
             return base
-        return self.pattern.sub(self._replacement, base, count=0 if self.repeats else 1)
+        try:
+            return replace_all(self.pattern, self.replacement, base, only_first=not self.repeats)
+        except ValueError as error:
+            raise NoMatchingRule(f"{error} in rule {self.text}") from error
 
     def _parameter(self, number: str, parameters: Sequence[str]) -> str:
         if not number:
@@ -93,19 +97,6 @@ class KerberosRule(NamedTuple):
             text = f"index {number} from {self.format} is outside of the valid range 0 to {last}"
             raise NoMatchingRule(text)
         return parameters[index]
-
-    def _replacement(self, match: re.Match[str]) -> str:
-        """Return the replacement of a match; groups are `$1`, as in Java."""
-
-        def part(reference: re.Match[str]) -> str:
-            number = reference["group"]
-            if number is None:
-                return reference["escaped"]
-            if int(number) > match.re.groups:
-                raise NoMatchingRule(f"No group {number} in rule {self.text}")
-            return match[int(number)] or ""
-
-        return _REFERENCE.sub(part, self.replacement)
 
 
 def parse_kerberos_rules(rules: Sequence[str], default_realm: str) -> tuple[KerberosRule, ...]:
@@ -129,13 +120,13 @@ def _parse_rule(rule: str, default_realm: str) -> KerberosRule:
             None,
             int(found["count"]),
             found["format"],
-            None if match is None else re.compile(match),
-            None if pattern is None else re.compile(pattern),
+            None if match is None else compile_java(match),
+            None if pattern is None else compile_java(pattern),
             found["replacement"] or "",
             found["repeat"] is not None,
             found["case"] or "",
         )
-    except (ValueError, re.error) as error:
+    except ValueError as error:
         raise ValueError(f"Invalid rule: {rule}: {error}") from error
 
 

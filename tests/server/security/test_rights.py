@@ -11,6 +11,7 @@ from ottla import Admin, Consumer, Producer
 from ottla.clients.admin.acls import ANY_ACL
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.apis.describe_cluster import DescribeClusterRequest
 from ottla.protocol.apis.fetch import FetchRequest
 from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
@@ -28,7 +29,7 @@ from ottla.server.requests.api import served_apis
 from ottla.server.requests.guards import all_guards
 from ottla.testing.cluster import Cluster
 from tests.server.requests.untrusted_clients import Peer
-from tests.waits import WAIT_S
+from tests.waits import WAIT_S, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -298,3 +299,21 @@ def test_without_an_authorizer_there_are_no_entries() -> None:
             admin.describe_acls()
         deleted = admin.delete_acls([ANY_ACL])[ANY_ACL]
         assert code_of(deleted) is ErrorCode.SECURITY_DISABLED
+
+
+def test_operations_of_the_cluster_need_the_right_to_describe_it(
+    cluster: Cluster, admins: dict[str, Admin]
+) -> None:
+    """Another right on the cluster does not tell them, as a description or with metadata."""
+    metadata_request = MetadataRequest(topics=[], include_cluster_authorized_operations=True)
+    described = DescribeClusterRequest(include_cluster_authorized_operations=True)
+    peer = logged_in(cluster, "alice")
+    for operation, visible in ((Operation.CREATE, 0), (Operation.DESCRIBE, 1)):
+        allow(admins["root"], (CLUSTER, CLUSTER_NAME, operation))
+        bits = visible and 1 << Operation.CREATE | 1 << Operation.DESCRIBE
+        for request, version in ((described, 0), (metadata_request, 8)):
+            wait_for(
+                lambda request=request, version=version, bits=bits: (  # type: ignore[misc]
+                    peer.ask(request, version).cluster_authorized_operations == bits
+                )
+            )

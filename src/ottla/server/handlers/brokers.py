@@ -12,7 +12,6 @@ from ottla.metadata.features import are_controllers_registered
 from ottla.protocol.apis.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.protocol.apis.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from ottla.purgatory.pending import Pending
-from ottla.security.acl import CLUSTER_NAME, ResourceType
 from ottla.server.requests import operations
 from ottla.server.requests.api import handles
 from ottla.types import ZERO_UUID
@@ -46,7 +45,7 @@ def describe_cluster(ctx: Context, request: DescribeClusterRequest) -> DescribeC
         brokers=_brokers(ctx, with_fenced=request.include_fenced_brokers)
         if own == _BROKERS
         else _controllers(ctx),
-        cluster_authorized_operations=ctx.operations(ResourceType.CLUSTER, CLUSTER_NAME)
+        cluster_authorized_operations=operations.of_cluster(ctx)
         if request.include_cluster_authorized_operations
         else operations.OMITTED,
     )

@@ -47,19 +47,12 @@ def metadata(
         cluster_id=broker.cluster_id,
         controller_id=broker.metadata.any_controller_id(),
         topics=[],
-        cluster_authorized_operations=_cluster_operations(ctx)
+        cluster_authorized_operations=operations.of_cluster(ctx)
         if request.include_cluster_authorized_operations
         else operations.OMITTED,
     )
     has_operations = request.include_topic_authorized_operations
     return answer(ctx, response, _topics(ctx, request), has_operations=has_operations)
-
-
-def _cluster_operations(ctx: Context) -> int:
-    """Return the operations that the client may do; none without DESCRIBE on the cluster."""
-    if not ctx.authorize(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
-        return 0
-    return ctx.operations(ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def _why_refused(request: MetadataRequest, version: int) -> ErrorCode | None:

@@ -345,6 +345,8 @@ class SecuredListener:
         principal = ANONYMOUS
         if certificate:
             rules = parse_rules(self._owner.settings(self._listener).value(MAPPING_RULES))
-            name = short_name(subject_name(certificate["subject"]), rules)
+            encoded = tls.getpeercert(binary_form=True)
+            assert encoded is not None
+            name = short_name(subject_name(encoded), rules)
             principal = Principal(USER_TYPE, name)
         self._owner.named(self._protocol, connection, principal, certificate=certificate)

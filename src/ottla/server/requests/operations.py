@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from ottla.security.acl import ResourceType
+from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
 
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
@@ -16,6 +16,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 OMITTED: Final = -0x8000_0000
 """The value for operations that were not requested."""
+
+
+def of_cluster(ctx: Context) -> int:
+    """Return what the client may do with the cluster; nothing without DESCRIBE on it."""
+    if not ctx.authorize(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return 0
+    return ctx.operations(ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def with_group_operations(ctx: Context, request: Any, answer: Pending[T]) -> Pending[T]:
