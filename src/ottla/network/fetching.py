@@ -8,7 +8,9 @@ org.apache.kafka.common.security.oauthbearer.internals.secured.ConfigurationUtil
 
 from __future__ import annotations
 
+import errno
 import http.client
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
@@ -48,10 +50,23 @@ def check_file(path: str, files: Sequence[str]) -> None:
         raise ValueError(f"the file {path} is not allowed: list it in {ALLOWED_FILES}")
 
 
+def regular_file(path: str) -> Path:
+    """Return the path of a regular file with content; OSError for anything else.
+
+    Opening a terminal, a pipe or a device that a setting names may wait for ever; the kernel's own
+    files, some of which wait as well, have no size.
+    """
+    found = Path(path)
+    status = found.stat()
+    if not stat.S_ISREG(status.st_mode) or not status.st_size:
+        raise OSError(errno.EINVAL, "not a regular file with content", path)
+    return found
+
+
 def read_file(path: str) -> bytes:
     """Return a small file; FetchFailed when it cannot be read."""
     try:
-        with Path(path).open("rb") as file:
+        with regular_file(path).open("rb") as file:
             data = file.read(MAX_DOCUMENT_BYTES + 1)
     except OSError as error:
         raise FetchFailed(f"{path}: {error.strerror}") from error

@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from ottla.errors import ConfigError
+from ottla.network.fetching import regular_file
 from ottla.security.sasl.gssapi import ContextFailed
 
 if TYPE_CHECKING:
@@ -141,6 +142,19 @@ def service_name(options: Mapping[str, str], setting: str | None) -> str:
     return str(named or setting)
 
 
+def _check_keytab(keytab: str) -> None:
+    """Raise ContextFailed for a keytab that is no regular file; missing ones are the library's."""
+    path = keytab.removeprefix("FILE:")
+    if not path.startswith("/"):
+        return  # another kind of keytab, as MEMORY:
+    try:
+        regular_file(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise ContextFailed(f"the keytab {path}: {error.strerror}") from error
+
+
 def system_kerberos() -> Kerberos:
     """Return the library; ConfigError names the extra when it is not installed."""
     try:
@@ -169,6 +183,7 @@ class SystemKerberos:
 
     def acceptor(self, principal: str, keytab: str) -> Callable[[], SecurityContext]:
         """Return the function that begins a client's login; it reads the keytab each time."""
+        _check_keytab(keytab)
         credentials = self._credentials(principal, "accept", {"keytab": keytab})
         return lambda: SystemContext(
             self._gssapi, self._gssapi.SecurityContext(creds=credentials, usage="accept")
@@ -178,6 +193,7 @@ class SystemKerberos:
         """Get tickets; the key of a keytab gets new ones, in a cache in memory."""
         store = {} if login.cache is None else {"ccache": login.cache}
         if login.keytab is not None:
+            _check_keytab(login.keytab)
             cache = f"MEMORY:ottla-{self._secret}-{hash(login):x}-{number}"
             store = {"client_keytab": login.keytab, "ccache": cache}
         found = self._credentials(login.principal, "initiate", store)

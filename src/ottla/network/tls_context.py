@@ -11,12 +11,12 @@ from __future__ import annotations
 import ssl
 import sys
 import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cryptography import x509
 
-from ottla.security.keystores import KeyMaterial, StoreError, read_store
+from ottla.network.fetching import regular_file
+from ottla.security.keystores import KeyMaterial, StoreError, check_derivation, read_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -135,8 +135,7 @@ def identity_of(store: Store) -> Identity | None:
         if store.type != PEM:
             text = _read(store).chain if store.location else ""
         elif store.location:
-            with Path(store.location).open("rb") as file:
-                text = file.read(_MAX_STORE_BYTES).decode("latin-1")
+            text = _bytes_of(store.location).decode("latin-1")
         else:
             text = store.certificates or store.key or ""
         certificate = x509.load_pem_x509_certificates(text.encode("latin-1"))[0]
@@ -228,7 +227,7 @@ def _load_keys(context: ssl.SSLContext, store: Store) -> bool:
 def _check_private(path: str) -> None:
     """Refuse a key that is not encrypted and that every user of the machine can read."""
     try:
-        mode = Path(path).stat().st_mode
+        mode = regular_file(path).stat().st_mode
     except OSError:
         return  # reported when it is read
     if mode & _READ_BY_OTHERS and sys.platform != "win32":
@@ -249,8 +248,11 @@ def _load_file(
     context: ssl.SSLContext, path: str, password: str | None, shown: str | None = None
 ) -> None:
     try:
+        check_derivation(_bytes_of(path).decode("latin-1"))
         # without a password OpenSSL would ask the terminal for one
         context.load_cert_chain(path, password=password or "")
+    except StoreError as error:
+        raise TlsError(f"cannot read key and certificates of {shown or path}: {error}") from error
     except (OSError, ssl.SSLError) as error:
         reason = error.strerror or str(error)
         raise TlsError(f"cannot read key and certificates of {shown or path}: {reason}") from error
@@ -268,6 +270,8 @@ def _load_trust(context: ssl.SSLContext, store: Store) -> bool:
                 raise TlsError(f"{store.location} holds no certificates")
             context.load_verify_locations(cadata=trusted)
             return True
+        if store.location:
+            regular_file(store.location)
         if store.location or store.certificates:
             context.load_verify_locations(cafile=store.location, cadata=store.certificates)
     except (OSError, ssl.SSLError) as error:
@@ -277,11 +281,15 @@ def _load_trust(context: ssl.SSLContext, store: Store) -> bool:
     return bool(store.location or store.certificates)
 
 
+def _bytes_of(path: str) -> bytes:
+    with regular_file(path).open("rb") as file:
+        return file.read(_MAX_STORE_BYTES)
+
+
 def _read(store: Store) -> KeyMaterial:
     assert store.location is not None
     try:
-        with Path(store.location).open("rb") as file:
-            data = file.read(_MAX_STORE_BYTES)
+        data = _bytes_of(store.location)
         return read_store(data, store.password or "", store.key_password)
     except OSError as error:
         raise TlsError(f"cannot read {store.location}: {error.strerror}") from error

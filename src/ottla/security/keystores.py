@@ -9,15 +9,26 @@ Kafka: org.apache.kafka.common.security.ssl.DefaultSslEngineFactory.FileBasedSto
 from __future__ import annotations
 
 import base64
+import binascii
 import hashlib
 import hmac
+import re
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 _JKS_MAGIC: Final = b"\xfe\xed\xfe\xed"
 _JKS_KEY, _JKS_CERTIFICATE = 1, 2
 _JKS_SALT: Final = 20
 _JKS_PHRASE: Final = b"Mighty Aphrodite"
-_SEQUENCE, _OCTETS = 0x30, 0x04
+_SEQUENCE, _OCTETS, _INTEGER = 0x30, 0x04, 0x02
+_CONSTRUCTED: Final = 0x20
+_LENGTH_OF_LENGTH: Final = 0x80
+_MAX_DEPTH: Final = 16
+_ENCRYPTED: Final = re.compile(
+    r"-----BEGIN ENCRYPTED PRIVATE KEY-----(.*?)-----END ENCRYPTED PRIVATE KEY-----", re.DOTALL
+)
+MAX_DERIVATION: Final = 1 << 23
+"""Rounds of PBKDF2 times bytes, or N times r times p of scrypt: seconds of a processor at most."""
 _LINE: Final = 64
 
 
@@ -57,6 +68,41 @@ def pem(kind: str, data: bytes) -> str:
     return f"-----BEGIN {kind}-----\n{lines}\n-----END {kind}-----\n"
 
 
+def check_derivation(text: str) -> None:
+    """Raise StoreError for an encrypted key of a PEM text whose password would take too long.
+
+    The rounds stand in the text: one key could keep a processor busy for hours.
+    """
+    for found in _ENCRYPTED.finditer(text):
+        try:
+            cost = _derivation(base64.b64decode("".join(found[1].split()), validate=True), 0)
+        except (IndexError, binascii.Error) as error:
+            raise StoreError("the encrypted key is damaged") from error
+        if cost > MAX_DERIVATION:
+            raise StoreError("the key's encryption takes too many rounds: encrypt it with fewer")
+
+
+def _derivation(data: bytes, depth: int) -> int:
+    """Return the greatest cost in nested DER: the product of integers that follow a salt."""
+    if depth > _MAX_DEPTH:
+        raise IndexError
+    fields = _Bytes(data)
+    greatest, product, after_salt = 0, 1, False
+    while fields.position < len(data):
+        tag, content = _element(fields)
+        if tag == _INTEGER and after_salt:
+            product *= int.from_bytes(content, "big")
+            greatest = max(greatest, product)
+            continue
+        product, after_salt = 1, tag == _OCTETS
+        if tag & _CONSTRUCTED:
+            greatest = max(greatest, _derivation(content, depth + 1))
+        elif tag == _OCTETS and content[:1] == bytes([_SEQUENCE]):
+            with suppress(IndexError):  # mostly nested DER, else encrypted bytes
+                greatest = max(greatest, _derivation(content, depth + 1))
+    return greatest
+
+
 def _read_pkcs12(data: bytes, password: str) -> KeyMaterial:
     try:
         from cryptography.hazmat.primitives.serialization import (
@@ -68,6 +114,9 @@ def _read_pkcs12(data: bytes, password: str) -> KeyMaterial:
     except ImportError as error:
         raise StoreError("PKCS12 stores need the package cryptography") from error
 
+    with suppress(IndexError):  # reported below
+        if _derivation(data, 0) > MAX_DERIVATION:
+            raise StoreError("the store's encryption takes too many rounds")
     try:
         store = pkcs12.load_pkcs12(data, password.encode())
     except ValueError as error:
@@ -154,9 +203,17 @@ def _unprotected(protected: bytes, password: str) -> bytes:
 
 def _der(fields: _Bytes, tag: int) -> bytes:
     """Return the content of one DER element."""
-    if fields.number(1) != tag:
+    found, content = _element(fields)
+    if found != tag:
         raise IndexError
-    size = fields.number(1)
-    if size & 0x80:
-        size = fields.number(size & 0x7F)
-    return fields.take(size)
+    return content
+
+
+def _element(fields: _Bytes) -> tuple[int, bytes]:
+    """Return the tag and the content of one DER element; IndexError for a length without end."""
+    tag, size = fields.number(1), fields.number(1)
+    if size == _LENGTH_OF_LENGTH:
+        raise IndexError
+    if size & _LENGTH_OF_LENGTH:
+        size = fields.number(size & ~_LENGTH_OF_LENGTH)
+    return tag, fields.take(size)

@@ -17,7 +17,7 @@ from ottla.server.broker.telemetry import MAX_INSTANCES, MAX_WAITING, Telemetry,
 from ottla.server.system.clock import SystemClock
 from ottla.testing.cluster import Cluster
 from ottla.types import ZERO_UUID, Uuid
-from tests.server.node.receivers import Receiver
+from tests.server.node.receivers import Receiver, register
 from tests.server.node.test_setting_answers import BROKER, METRICS, alter
 from tests.server.requests.untrusted_clients import Peer
 
@@ -145,8 +145,9 @@ def test_a_step_of_the_clock_lets_no_one_push_early_or_late(
     assert _push(peer, asked.subscription_id, b"x", client_instance_id=other) == ErrorCode.NONE
 
 
-def test_reporters_come_and_go_while_the_node_runs() -> None:
+def test_reporters_come_and_go_while_the_node_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients are told of telemetry from when a receiver is configured until it is taken away."""
+    register(monkeypatch, RECEIVER)
     before = Receiver.open_count
     with Cluster() as cluster:
         peer = Peer(cluster.bootstrap)

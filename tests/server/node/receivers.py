@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from ottla.server.node import plugins
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import pytest
 
     from ottla.server.broker.telemetry import TelemetryContext, TelemetryPayload
 
@@ -26,3 +31,13 @@ class Receiver:
 
     def close(self) -> None:
         type(self).open_count -= 1
+
+
+def register(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    """Let an installed package offer a class to changes of settings over the network."""
+    module, _, name = path.rpartition(".")
+
+    def offered(group: str) -> list[EntryPoint]:
+        return [EntryPoint(name, f"{module}:{name}", group)] * (group == plugins.PLUGINS_GROUP)
+
+    monkeypatch.setattr(plugins, "entry_points", offered)

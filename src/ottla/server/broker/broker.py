@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ottla.server.controller.quorum_view import QuorumView
     from ottla.server.requests.decompression import Decompression
     from ottla.server.share.partitions import SharePartitions
-    from ottla.server.system.environment import RunOnVolume
+    from ottla.server.system.environment import RunInWorker, RunOnVolume
     from ottla.storage.log_set.log_set import LogSet
 
 
@@ -87,6 +87,7 @@ class Broker:
         "replication",
         "rng",
         "run_on_volume",
+        "run_trial",
         "share",
         "streams_topic_creation",
         "telemetry",
@@ -125,6 +126,7 @@ class Broker:
         decompression: Decompression,
         run_on_volume: RunOnVolume,
         run_move: RunOnVolume,
+        run_trial: RunInWorker,
         log_cleaning: LogCleaning,
         authorizer: StandardAuthorizer | None = None,
     ) -> None:
@@ -164,6 +166,7 @@ class Broker:
         self.quotas = quotas
         self.decompression = decompression
         self.run_on_volume = run_on_volume
+        self.run_trial = run_trial
         self.log_cleaning = log_cleaning
         self.topic_auto_creation = TopicAutoCreation(metadata, controller)
         self.streams_topic_creation = StreamsTopicCreation(metadata, controller, clock)

@@ -13,7 +13,7 @@ from ottla.metadata.resources import ConfigResourceType
 from ottla.storage.log.config import LogConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from ottla.config.broker import BrokerConfig
     from ottla.config.topic import TopicConfig
@@ -58,6 +58,10 @@ class BrokerMetadata:
     def refusal(self, resource_name: str, settings: Mapping[str, str]) -> str | None:
         """Say why this broker could not run with these settings of a broker or of all brokers."""
         return self.settings.refusal(self.image, resource_name, settings)
+
+    def trial(self, resource_name: str, settings: Mapping[str, str]) -> Callable[[], str | None]:
+        """Return the job that tries what such settings name: files, classes."""
+        return self.settings.trial(self.image, resource_name, settings)
 
     def config_sources(self) -> BrokerSources:
         """Return all places this broker's settings come from."""

@@ -6,6 +6,7 @@ Kafka: kafka.server.ConfigAdminManager, KafkaApis.handleIncrementalAlterConfigsR
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ottla.controller.result import specific_message
@@ -17,7 +18,7 @@ from ottla.protocol.apis.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
-from ottla.server.handlers.own_settings import check_this_node, refused
+from ottla.server.handlers.own_settings import check_this_node, when_checked
 from ottla.server.handlers.refusals import per_item_errors
 from ottla.server.logging.loggers import DELETE, change_levels
 from ottla.server.requests.api import handles
@@ -40,9 +41,15 @@ def alter_configs(
     ctx: Context, request: AlterConfigsRequest
 ) -> AlterConfigsResponse | Pending[AlterConfigsResponse]:
     """Replace all settings of a resource (the old API)."""
+    return when_checked(ctx, request.resources, partial(_replace, ctx, request))
+
+
+def _replace(
+    ctx: Context, request: AlterConfigsRequest, refused: Mapping[int, KafkaError]
+) -> AlterConfigsResponse | Pending[AlterConfigsResponse]:
     own = {
         place: Replaced(**_error(error), **_named(request.resources[place]))
-        for place, error in _refused(ctx, request.resources).items()
+        for place, error in refused.items()
     }
     if not own:
         return _forward_replaced(ctx, request)
@@ -60,9 +67,15 @@ def incremental_alter_configs(
     ctx: Context, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse | Pending[IncrementalAlterConfigsResponse]:
     """Set, delete, append to or subtract from settings (KIP-339), also of loggers (KIP-412)."""
+    return when_checked(ctx, request.resources, partial(_change, ctx, request))
+
+
+def _change(
+    ctx: Context, request: IncrementalAlterConfigsRequest, refused: Mapping[int, KafkaError]
+) -> IncrementalAlterConfigsResponse | Pending[IncrementalAlterConfigsResponse]:
     own = {
         place: Outcome(**_error(error), **_named(request.resources[place]))
-        for place, error in _refused(ctx, request.resources).items()
+        for place, error in refused.items()
     } | _loggers(ctx, request)
     if not own:
         return _forward(ctx, request)
@@ -80,11 +93,6 @@ def incremental_alter_configs(
     if ctx.listener == "controller":  # as in Kafka, a standby's refusal covers its loggers
         return _or_failed(request, ctx.controller.send(forwarded, ctx.requester()).then(merged))
     return _forward(ctx, forwarded).then(merged)
-
-
-def _refused(ctx: Context, resources: Sequence[Any]) -> dict[int, KafkaError]:
-    """Return the broker's own refusals; a controller checks when it decides."""
-    return {} if ctx.listener == "controller" else refused(ctx, resources)
 
 
 def _loggers(ctx: Context, request: IncrementalAlterConfigsRequest) -> dict[int, Outcome]:
@@ -157,13 +165,13 @@ def _change_loggers(
         resource_name=resource.resource_name,
     )
     try:
-        if is_repeated:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
         if ctx.listener != "controller" and not ctx.authorize(
             Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME
         ):  # at a controller the guard has checked
             outcome.error_code = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
             return outcome
+        if is_repeated:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
         _check_settings(resource)
         check_this_node(ctx.broker.node_id, resource.resource_name, "node id. Expected")
         changes = [(one.name, one.config_operation, one.value) for one in resource.configs]

@@ -27,13 +27,14 @@ class DynamicSettings:
     def __init__(
         self,
         static: BrokerConfig,
-        refusals: Sequence[Callable[[BrokerConfig, BrokerConfig], str | None]] = (),
+        trials: Sequence[Callable[[BrokerConfig, BrokerConfig], str | None]] = (),
     ) -> None:
-        """refusals(current, proposed) are called before a change is stored; a text refuses it."""
+        """trials(current, proposed) open files and load classes; a text refuses a change."""
         self.static = static
+        self._own_name = str(static.node_id)
         self.current = static
         self._listeners: list[Callable[[BrokerConfig], None]] = []
-        self._refusals = refusals
+        self._trials = trials
 
     def on_change(self, listener: Callable[[BrokerConfig], None]) -> None:
         """Call listener(new) whenever settings have changed."""
@@ -44,7 +45,7 @@ class DynamicSettings:
         stored = image.configs.of
         self.current = self.static.with_dynamic(
             stored(ConfigResourceType.BROKER, ""),
-            stored(ConfigResourceType.BROKER, str(self.static.node_id)),
+            stored(ConfigResourceType.BROKER, self._own_name),
         )
         for listener in self._listeners:
             listener(self.current)
@@ -52,20 +53,35 @@ class DynamicSettings:
     def refusal(
         self, image: MetadataImage, resource_name: str, settings: Mapping[str, str]
     ) -> str | None:
-        """Say why this broker could not run if a broker resource had exactly these settings."""
-        own_name = str(self.static.node_id)
-        if resource_name not in {"", own_name}:
+        """Say why this broker could not run if a broker resource had exactly these settings.
+
+        It only compares values; what the settings name is opened by `trial`.
+        """
+        if resource_name not in {"", self._own_name}:
             return None
+        return refusal(self.static, self.current, self._after(image, resource_name, settings))
+
+    def trial(
+        self, image: MetadataImage, resource_name: str, settings: Mapping[str, str]
+    ) -> Callable[[], str | None]:
+        """Return a job for a worker that says why the files and classes named cannot be used."""
+        current = self.current
+        proposed = self.static.with_dynamic(self._after(image, resource_name, settings))
+
+        def run() -> str | None:
+            texts = (trial(current, proposed) for trial in self._trials)
+            return next((text for text in texts if text is not None), None)
+
+        return run
+
+    def _after(
+        self, image: MetadataImage, resource_name: str, settings: Mapping[str, str]
+    ) -> dict[str, str]:
+        """Return all stored settings of this broker after a change of one resource."""
         stored = image.configs.of
-        cluster = settings if not resource_name else stored(ConfigResourceType.BROKER, "")
-        own = settings if resource_name else stored(ConfigResourceType.BROKER, own_name)
-        changes = {**cluster, **own}
-        reason = refusal(self.static, self.current, changes)
-        if reason is not None:
-            return reason
-        proposed = self.static.with_dynamic(changes)
-        texts = (refuse(self.current, proposed) for refuse in self._refusals)
-        return next((text for text in texts if text is not None), None)
+        cluster = stored(ConfigResourceType.BROKER, "") if resource_name else settings
+        own = settings if resource_name else stored(ConfigResourceType.BROKER, self._own_name)
+        return {**cluster, **own}
 
 
 def address_limits(

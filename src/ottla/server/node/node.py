@@ -44,7 +44,6 @@ from ottla.server.node.leaving import close_logs, controlled_shutdown, let_other
 from ottla.server.node.lifecycle import BrokerLifecycle
 from ottla.server.node.listeners import ListenerRole, NodeListeners
 from ottla.server.node.registration import REGISTRATION_TIMEOUT_MS, registration_manager
-from ottla.server.node.reporters import reporters_refusal
 from ottla.server.node.resources import NodeResources
 from ottla.server.node.security import NodeSecurity
 from ottla.server.node.security_problems import security_refusal
@@ -103,7 +102,7 @@ class Node:
         config, resources = self.config, self._resources
         loader = MetadataLoader()
         self._metadata = BrokerMetadata(
-            DynamicSettings(config, (reporters_refusal, security_refusal)), loader.image
+            DynamicSettings(config, (resources.reporters.refusal, security_refusal)), loader.image
         )
         self._quotas = Quotas(config)
         self._security = NodeSecurity(self._metadata, resources)
@@ -292,6 +291,7 @@ class Node:
             ),
             run_on_volume=workers.disk.run,
             run_move=workers.moves.run,
+            run_trial=workers.trials.run,
             log_cleaning=resources.log_cleaning(self._logs, self._metadata),
             authorizer=authorizer_of(config, self.controller.add_listener),
         )
@@ -470,7 +470,9 @@ class Node:
         """Apply settings that were changed while the node runs."""
         self._listeners.apply(config)
         self._lifecycle.cordon(self._cordoned_ids(config))
-        self._resources.reporters.apply(config, self.broker.telemetry)
+        self._resources.reporters.apply(
+            config, self.broker.telemetry, self._resources.workers.trials.run
+        )
 
     def _directory_failed(self, log_dir: LogDirectory) -> None:
         """Let the controller move the leaderships of an offline directory's partitions."""

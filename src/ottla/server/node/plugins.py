@@ -5,6 +5,9 @@ Kafka: AbstractConfig.getConfiguredInstance, which loads Java classes from the c
 A name is the dotted path of a Python class. The name of a Java class is accepted when it has a
 counterpart: a function of Ottla itself (JAVA_BUILT_IN), or a Python class that an installed package
 registers in the entry point group `ottla.java_classes`.
+
+What the node's own settings name is imported. A name that came over the network is only looked up
+among the entry points of the groups `ottla.java_classes` and `ottla.plugins`.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ CREATE_TOPIC_POLICY: Final = "create.topic.policy.class.name"
 ALTER_CONFIG_POLICY: Final = "alter.config.policy.class.name"
 METRIC_REPORTERS: Final = "metric.reporters"
 JAVA_CLASSES_GROUP: Final = "ottla.java_classes"
+PLUGINS_GROUP: Final = "ottla.plugins"
 JAVA_BUILT_IN: Final[Mapping[str, str]] = {
     "org.apache.kafka.common.metrics.JmxReporter": "the endpoint of metrics.listener",
     "io.strimzi.kafka.metrics.prometheus.ServerKafkaMetricsReporter": "metrics.names=reporter",
@@ -79,10 +83,7 @@ def load_class(name: str, methods: tuple[str, ...] = ()) -> type[Any]:
 
 
 def _refuse_programs(module: str) -> None:
-    """Raise ImportError for modules that are programs: clients may name a class at runtime.
-
-    Modules of the standard library contain no plug-ins, and some of them run when imported.
-    """
+    """Raise ImportError for modules of the standard library: some of them run when imported."""
     names = module.split(".")
     if names[0] in sys.stdlib_module_names or any(name.startswith("__") for name in names):
         raise ImportError(f"{module} holds no plug-ins")
@@ -94,6 +95,16 @@ def java_counterparts() -> dict[str, str]:
         entry.name: entry.value.replace(":", ".")
         for entry in entry_points(group=JAVA_CLASSES_GROUP)
     }
+
+
+def is_registered(name: str) -> bool:
+    """Whether an installed package offers a class under this name; nothing is imported.
+
+    The metadata of all packages are read: call it in a worker.
+    """
+    offered = java_counterparts()
+    plugins = {one.value.replace(":", ".") for one in entry_points(group=PLUGINS_GROUP)}
+    return name in plugins or name in offered or name in offered.values()
 
 
 def load_plugin(name: str, methods: tuple[str, ...], settings: Mapping[str, Any]) -> Any:

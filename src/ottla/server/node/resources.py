@@ -47,6 +47,8 @@ class WorkerPools:
         """For the logs of new partitions, which wait for no flush."""
         self.receivers: WorkerPool = environment.start_workers(loop, 1)
         """For calls that may wait for a network: receivers of clients' metrics, name servers."""
+        self.trials: WorkerPool = environment.start_workers(loop, 1)
+        """For changed settings before they are stored: files, keys and classes that they name."""
         self.handshakes: WorkerPool = environment.start_workers(loop)
         """For TLS handshakes."""
         self.decompression: WorkerPool = environment.start_workers(loop)
@@ -66,6 +68,7 @@ class WorkerPools:
             self.disk,
             self.new_logs,
             self.receivers,
+            self.trials,
             self.handshakes,
             self.decompression,
             self.moves,

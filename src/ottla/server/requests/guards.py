@@ -5,7 +5,9 @@ None when everything is allowed, `Denied` with the whole response, or, after it 
 request to what is allowed, a function that adds the refusals to the response. KafkaError denies
 the whole request. An API without a guard is denied. A request that a broker forwards is guarded
 where it is decided: by the active controller of this node (`ForwardedGuard`), or by another node,
-which has the client's principal and address in the envelope.
+which has the client's principal and address in the envelope. The controller knows every right that
+was granted; a broker on the way may learn of one later, so it denies nothing. What it does itself
+with such a request (`own_settings.py`) it does only for what its own authorizer allows.
 
 Kafka: kafka.server.AuthHelper and the checks in KafkaApis and ControllerApis.
 """

@@ -15,7 +15,7 @@ from ottla.protocol.apis.describe_configs import DescribeConfigsResponse
 from ottla.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsResponse
 from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
 from ottla.server.handlers.rights.topics import reduce
-from ottla.server.requests.guards import guards
+from ottla.server.requests.guards import Denied, guards
 
 if TYPE_CHECKING:
     from ottla.server.requests.context import Context
@@ -57,8 +57,11 @@ def describe_configs(ctx: Context, request: Any) -> Finish | None:
 
 
 @guards(ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS)
-def alter_configs(ctx: Context, request: Any) -> Finish | None:
-    """ALTER_CONFIGS on each resource; on a controller its loggers need CLUSTER_ACTION."""
+def alter_configs(ctx: Context, request: Any) -> Finish | Denied | None:
+    """ALTER_CONFIGS on each resource; on a controller its loggers need CLUSTER_ACTION.
+
+    The responses keep the order of the request, as Kafka's brokers do.
+    """
     is_incremental = ctx.api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS
     response = IncrementalAlterConfigsResponse if is_incremental else AlterConfigsResponse
     is_controller = ctx.listener == "controller" and not ctx.is_forwarded
@@ -68,9 +71,22 @@ def alter_configs(ctx: Context, request: Any) -> Finish | None:
             return _may(ctx, Operation.CLUSTER_ACTION, one)
         return _may(ctx, Operation.ALTER_CONFIGS, one)
 
-    return reduce(
+    places: dict[tuple[int, str], int] = {}
+    for place, one in enumerate(request.resources):
+        places.setdefault((one.resource_type, one.resource_name), place)
+    add = reduce(
         request.resources,
         is_allowed,
         lambda one: response.AlterConfigsResourceResponse(**_error(one)),
         "responses",
     )
+    if add is None:
+        return None
+
+    def finish(answer: Any) -> Any:
+        add(answer).responses.sort(
+            key=lambda one: places.get((one.resource_type, one.resource_name), len(places))
+        )
+        return answer
+
+    return finish if request.resources else Denied(finish(response(responses=[])))
