@@ -468,7 +468,7 @@ class _Run:
             assert open_now[producer_id] <= first, self.seed
         for producer_id, first in open_now.items():
             assert first < log.log_start_offset or reference.open[producer_id] == first, self.seed
-        assert sorted(state._ongoing.values()) == sorted(open_now), self.seed
+        assert sorted(one for _, one in state.transactions.open) == sorted(open_now), self.seed
         starts = [entry.start_offset for entry in log.leader_epochs.entries]
         assert starts == sorted(set(starts)), self.seed
         for epoch, start in reference.epochs:

@@ -15,7 +15,7 @@ from ottla.storage.log.config import LogConfig
 from ottla.storage.log.partition_log import parse_partition_name
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import TopicPartition, Uuid
-from tests.storage.logs import NOW_MS, SMALL, close, content, flush, new_log, put
+from tests.storage.logs import NOW_MS, SMALL, close, content, end, flush, new_log, put, send
 
 
 def code_of(call: object, *args: object, **kwargs: object) -> ErrorCode:
@@ -486,10 +486,11 @@ def test_reads_of_indexes_that_fail_are_the_disks_fault() -> None:
     log = new_log(disk)
     for number in range(4):
         put(log, timestamp=NOW_MS + number)
-    disk.open("t-0/00000000000000000000.txnindex", create=True)
+    send(log, 1, 0, transactional=True)
+    end(log, 1, commit=False)
     close(log)
     log = new_log(disk, clean=True)
-    log.update_high_watermark(4)
+    log.update_high_watermark(log.log_end_offset)
     committed = FetchIsolation.TXN_COMMITTED
     for part, read in (
         (".timeindex", lambda: log.reads.offset_for_timestamp(NOW_MS + 2)),

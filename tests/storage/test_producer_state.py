@@ -142,7 +142,7 @@ def test_markers_carry_the_right_epoch(
     arguments = {"commit": True, "producer_epoch": epoch, "transaction_version": version}
     if expected is None:
         end(log, 1, **arguments)  # type: ignore[arg-type] # values of a table
-        assert not log.producer_state._ongoing
+        assert not log.producer_state.transactions.open
         end(log, 1, **arguments)  # type: ignore[arg-type] # a retry is written again
     else:
         assert code_of(end, log, 1, **arguments) is expected
@@ -238,7 +238,7 @@ def test_producers_survive_a_restart(clean: bool) -> None:  # noqa: FBT001 - a p
     log = new_log(disk, clean=clean)
     after = {key: value.as_tuple()[:5] for key, value in log.producer_state.producers.items()}
     assert after == before
-    assert log.producer_state._ongoing == {24: 2}
+    assert log.producer_state.transactions.open == [(24, 2)]
     assert send(log, 1, 22, 2).is_duplicate
     assert send(log, 1, 24, 2).first_offset == 25
 

@@ -219,10 +219,10 @@ class PartitionLog:
             offset = self.log_end_offset
         if offset != self.high_watermark:
             self.high_watermark = offset
-            producers = self.producer_state
-            if producers.unreplicated:
-                producers.high_watermark_updated(offset)
-                self.first_unstable_offset = producers.first_unstable_offset
+            if self.first_unstable_offset is not None:
+                producers = self.producer_state
+                if producers.high_watermark_updated(offset):
+                    self.first_unstable_offset = producers.first_unstable_offset
         return offset
 
     @property

@@ -159,18 +159,14 @@ def aborted_transactions(
 ) -> list[AbortedTransaction]:
     """Return those that overlap [fetch_offset, the end of the segment read or the limit).
 
-    An index has them in the order of their markers. Those after an entry begin at its last stable
-    offset or later. That may be stored too high (by Kafka's followers, see
-    PartitionProducers.last_stable_offset): the true one is at most the offset after the marker.
     Kafka: LocalLog.addAbortedTransactions, TransactionIndex.collectAbortedTxns.
     """
     segments = log.segments
     upper = min(limit, segments.end_of(segment_number, log.log_end_offset))
     found: list[AbortedTransaction] = []
     for number in range(segment_number, len(segments)):
-        for entry in segments[number].transaction_index.entries_from(fetch_offset):
-            if entry.first_offset < upper:
-                found.append(entry)
-            if min(entry.last_stable_offset, entry.last_offset + 1) >= upper:
-                return found
+        index = segments[number].transaction_index
+        found += index.overlapping(fetch_offset, upper)
+        if not index.is_followed_below(upper):
+            break
     return found

@@ -85,6 +85,7 @@ class LogLoader:
         self._epochs_lost = False
         self._segments: list[Segment] = []
         self._torn_transactions: list[Segment] = []
+        self._has_aborts = False
         self._unreadable: list[Segment] = []
         self._flushed_offset = 0
         self._is_changed = False
@@ -141,6 +142,7 @@ class LogLoader:
         self._epochs.truncate_from_start(start)
         self._state.remove_stray_snapshots(segments.base_offsets)
         _rebuild_producers(self._state, segments.ordered, start, log_end_offset, self._now_ms)
+        self._limit_last_stable_offsets()
         segments.active.needs_sync |= not clean  # a killed process may not have synced it
         return LoadedLog(
             segments,
@@ -202,8 +204,10 @@ class LogLoader:
                     now_ms=self._now_ms,
                 )
                 self._segments.append(segment)
-                if stem + TRANSACTION_INDEX_SUFFIX in present and not _is_whole(segment):
-                    self._torn_transactions.append(segment)
+                if stem + TRANSACTION_INDEX_SUFFIX in present:
+                    self._has_aborts = True
+                    if not segment.transaction_index.is_consistent(base_offset):
+                        self._torn_transactions.append(segment)
                 if stem + INDEX_SUFFIX not in present or stem + TIME_INDEX_SUFFIX not in present:
                     self._unreadable.append(segment)
         self._segments.sort(key=lambda segment: segment.base_offset)
@@ -267,6 +271,32 @@ class LogLoader:
                 self._drop(self._segments[following:])
                 return cut
         return 0
+
+    def _limit_last_stable_offsets(self) -> None:
+        """Repair transaction indexes whose last stable offsets are too high.
+
+        Followers, those of Kafka too, wrote such when they got several transactions at once. A
+        reader that stops there gets records of transactions that were aborted. The indexes show it
+        without a look at the records: a transaction that ends later began before.
+        """
+        if self._has_aborts:
+            opened, lowered_count = self._state.transactions.open, 0
+            first_later = opened[0][0] if opened else _ALL
+            for segment in reversed(self._segments):
+                index = segment.transaction_index
+                count, first_later = index.limit_last_stable_offsets(first_later)
+                lowered_count += count
+                index.release()
+            if lowered_count:
+                self._is_changed = True
+                log.warning(
+                    "%d aborted transactions of %s had a last stable offset that was too high: "
+                    "consumers with read_committed may have got their records from this replica; "
+                    "corrected",
+                    lowered_count,
+                    self._subdirectory,
+                    extra={"event": "aborts.corrected"},
+                )
 
     def _is_followed(self, segment: Segment) -> bool:
         """Whether the next segment begins where this one ends.
@@ -334,12 +364,3 @@ def _rebuild_producers(
 def _rebuild_indexes(segment: Segment) -> None:
     rebuild_indexes(segment)
     segment.close_files()
-
-
-def _is_whole(segment: Segment) -> bool:
-    try:
-        segment.transaction_index.entries()
-    except CorruptMessage:
-        return False
-    segment.transaction_index.release()
-    return True

@@ -38,14 +38,24 @@ class BatchMetadata(NamedTuple):
         return (self.last_sequence - self.offset_delta) & 0x7FFF_FFFF
 
 
+class EntryOwner:
+    """Who may change an entry in place: one producer state between two of its snapshots.
+
+    Compared by identity: no two states, and no two snapshots of one, ever have the same. A number
+    would have to be unique among all states that may get each other's entries.
+    """
+
+    __slots__ = ()
+
+
 class ProducerEntry:
     """State of one producer id; `transaction_first_offset` is -1 outside a transaction."""
 
     __slots__ = (
         "batches",
         "coordinator_epoch",
-        "generation",
         "last_timestamp",
+        "owner",
         "producer_epoch",
         "producer_id",
         "transaction_first_offset",
@@ -60,7 +70,7 @@ class ProducerEntry:
         last_timestamp: int = NO_TIMESTAMP,
         transaction_first_offset: int = NO_OFFSET,
         batches: tuple[BatchMetadata, ...] = (),
-        generation: int = 0,
+        owner: EntryOwner | None = None,
     ) -> None:
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
@@ -68,10 +78,10 @@ class ProducerEntry:
         self.last_timestamp = last_timestamp
         self.transaction_first_offset = transaction_first_offset
         self.batches = batches
-        self.generation = generation
-        """Of the producer state; entries of an earlier one belong to a snapshot: see `copied`."""
+        self.owner = owner
+        """Who may change it; None for an entry that was read from a snapshot: see `copied`."""
 
-    def copied(self, generation: int) -> ProducerEntry:
+    def copied(self, owner: EntryOwner) -> ProducerEntry:
         """Return an equal entry that may be changed while a snapshot holds this one."""
         return ProducerEntry(
             self.producer_id,
@@ -80,7 +90,7 @@ class ProducerEntry:
             last_timestamp=self.last_timestamp,
             transaction_first_offset=self.transaction_first_offset,
             batches=self.batches,
-            generation=generation,
+            owner=owner,
         )
 
     def __repr__(self) -> str:

@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Final
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.records.validator import AppendOrigin
 from ottla.storage.directory import join
-from ottla.storage.producers.append import CompletedTransaction, ProducerAppend, Verification
+from ottla.storage.producers.append import ProducerAppend, Verification
 from ottla.storage.producers.count import ProducerCount
-from ottla.storage.producers.entry import ProducerEntry
+from ottla.storage.producers.entry import EntryOwner, ProducerEntry
 from ottla.storage.producers.snapshot import SNAPSHOT_SUFFIX, decode_snapshot, encode_snapshot
+from ottla.storage.producers.transactions import UnstableTransactions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from ottla.storage.directory import Directory
+    from ottla.storage.producers.append import CompletedTransaction
 
     Snapshots = Mapping[int, Sequence[ProducerEntry] | None]
 
@@ -49,8 +51,8 @@ class PartitionProducers:
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.producers: dict[int, ProducerEntry] = {}
         self.end_offset = 0
-        self.generation = 0
-        """Grows with every snapshot: an entry of an earlier one is copied before it changes."""
+        self._owner = EntryOwner()
+        """Replaced with every snapshot: an entry of another owner is copied before it changes."""
         self._snapshot_offset = 0  # of the last snapshot taken or loaded
         self.snapshots: list[int] = []
         """The offsets of the snapshots, those that are not written yet among them."""
@@ -61,10 +63,10 @@ class PartitionProducers:
         self.is_stale = False
         """Whether the log was truncated and a worker's `take_over` has not followed."""
         self._stale_unstable_offset: int | None = None
+        self._loaded_offset = 0
+        """Of the snapshot that was loaded: which markers before it are replicated is not known."""
         self._discarded: dict[int, ProducerEntry] = {}
-        self._ongoing: dict[int, int] = {}  # first offset → producer id, in order of offsets
-        self.unreplicated: dict[int, int] = {}
-        """First by last offsets of transactions whose markers are above the high watermark."""
+        self.transactions = UnstableTransactions()
         self.verifications: dict[int, Verification] = {}
         """By producer id: transactions whose first batch is verified, or was refused since."""
         self._unchecked: list[int] = []  # what `remove_expired` has still to check
@@ -92,38 +94,23 @@ class PartitionProducers:
         """The first offset of a transaction that is open or not replicated yet."""
         if self.is_stale:
             return self._stale_unstable_offset
-        ongoing = next(iter(self._ongoing), None)
-        if not self.unreplicated:
-            return ongoing
-        unreplicated = min(self.unreplicated)
-        return unreplicated if ongoing is None else min(ongoing, unreplicated)
+        return self.transactions.first_offset
 
     def last_stable_offset(self, completed: CompletedTransaction) -> int:
-        """Return the last stable offset as it is once `completed` is complete.
-
-        A follower gets several markers at once: then later transactions have begun, of the same
-        producer as well, which the marker does not wait for. Kafka passes over those of the same
-        producer, and so names an offset that is too high.
-        """
-        stable = completed.last_offset + 1
-        others = (first for first in self._ongoing if first != completed.first_offset)
-        return min(stable, next(others, stable))
+        """Return the last stable offset as it is once `completed` is complete."""
+        return self.transactions.last_stable_offset(completed)
 
     def complete(self, completed: CompletedTransaction) -> None:
         """Close a transaction; it stays unstable until its marker is replicated."""
-        del self._ongoing[completed.first_offset]
-        self.unreplicated[completed.first_offset] = completed.last_offset
+        self.transactions.complete(completed)
 
-    def high_watermark_updated(self, high_watermark: int) -> None:
-        """Remove the transactions whose markers are replicated."""
-        if self.unreplicated:
-            self.unreplicated = {
-                first: last for first, last in self.unreplicated.items() if last >= high_watermark
-            }
+    def high_watermark_updated(self, high_watermark: int) -> bool:
+        """Remove the transactions whose markers are replicated; return whether there were any."""
+        return self.transactions.replicated_up_to(high_watermark)
 
     def has_transaction_since_before(self, timestamp_ms: int) -> bool:
         """Whether the oldest open transaction has had its last batch before a time."""
-        producer_id = next(iter(self._ongoing.values()), None)
+        producer_id = self.transactions.oldest_producer()
         entry = None if producer_id is None else self.producers.get(producer_id)
         return entry is not None and 0 < entry.last_timestamp < timestamp_ms
 
@@ -203,7 +190,7 @@ class PartitionProducers:
             updated = append.updated
             entry = self.producers.get(updated.producer_id)
             if entry is None:
-                updated.generation = self.generation
+                updated.owner = self._owner
                 self.producers[updated.producer_id] = updated
                 self._recount()
             else:
@@ -215,13 +202,13 @@ class PartitionProducers:
                 entry.last_timestamp = updated.last_timestamp
                 entry.transaction_first_offset = updated.transaction_first_offset
             for first_offset in append.started:
-                self._ongoing[first_offset] = updated.producer_id
+                self.transactions.begin(first_offset, updated.producer_id)
 
     def writable(self, entry: ProducerEntry) -> ProducerEntry:
         """Return the producer's current entry, copied when a snapshot holds it."""
         current = self.producers[entry.producer_id]
-        if current.generation != self.generation:
-            current = current.copied(self.generation)
+        if current.owner is not self._owner:
+            current = current.copied(self._owner)
             self.producers[entry.producer_id] = current
         return current
 
@@ -266,12 +253,12 @@ class PartitionProducers:
         if offset in self.damaged_snapshots:
             self.damaged_snapshots.remove(offset)
         self.unflushed_snapshots[offset] = list(self.producers.values())
-        self.generation += 1
+        self._owner = EntryOwner()
         self._snapshot_offset = offset
 
     def entries_for_worker(self) -> list[ProducerEntry]:
         """Return all producers as they are: an entry is copied before it changes."""
-        self.generation += 1
+        self._owner = EntryOwner()
         return list(self.producers.values())
 
     def write_snapshots(self) -> None:
@@ -345,8 +332,7 @@ class PartitionProducers:
     def _clear(self) -> None:
         self.producers = {}
         self._recount()
-        self._ongoing = {}
-        self.unreplicated = {}
+        self.transactions = UnstableTransactions()
 
     def load(self, log_start_offset: int, now_ms: int) -> None:
         """Load the newest snapshot that can be read; without one begin at the log's start."""
@@ -354,8 +340,9 @@ class PartitionProducers:
             entries = self._read_snapshot(offset)
             if entries is not None:
                 self._restore(entries, now_ms - self.producer_id_expiration_ms)
-                self._snapshot_offset = self.end_offset = offset
+                self._snapshot_offset = self._loaded_offset = self.end_offset = offset
                 return
+        self._loaded_offset = 0
         self._snapshot_offset = self.end_offset = log_start_offset
 
     def _read_snapshot(self, offset: int) -> Sequence[ProducerEntry] | None:
@@ -370,14 +357,14 @@ class PartitionProducers:
 
     def _restore(self, entries: Sequence[ProducerEntry], expired_at_ms: int) -> None:
         """Take the entries of a snapshot but those of expired producers."""
-        self.generation += 1
+        self._owner = EntryOwner()
         for entry in entries:
             if entry.in_transaction or entry.last_timestamp > expired_at_ms:
                 self.producers[entry.producer_id] = entry
         self._recount()
-        open_entries = [entry for entry in entries if entry.in_transaction]
-        for entry in sorted(open_entries, key=lambda entry: entry.transaction_first_offset):
-            self._ongoing[entry.transaction_first_offset] = entry.producer_id
+        for entry in sorted(entries, key=lambda entry: entry.transaction_first_offset):
+            if entry.in_transaction:
+                self.transactions.begin(entry.transaction_first_offset, entry.producer_id)
 
     def remove_damaged_snapshots(self) -> None:
         """Remove the files that could not be read."""
@@ -392,10 +379,11 @@ class PartitionProducers:
         """Discard the state above offset; it is stale until `take_over`.
 
         A state without producers stays as it is. Until `take_over` no transaction ends, as far as
-        readers see: below the high watermark the open ones are known.
+        readers see. Where a marker may be cut whose transaction is not among the unstable ones they
+        see nothing: it is below the high watermark, or was when the state was loaded.
         """
         unstable = self.first_unstable_offset
-        if offset < high_watermark and self._may_have_transactions():
+        if offset < max(high_watermark, self._loaded_offset) and self._may_have_transactions():
             unstable = log_start_offset
         self._drop_snapshots(log_start_offset, offset)
         self._snapshot_offset = self.snapshots[-1] if self.snapshots else 0
@@ -440,8 +428,9 @@ class PartitionProducers:
         self.is_stale = False
         self.producers = rebuilt.producers
         self._recount()
-        self._ongoing, self.unreplicated = rebuilt._ongoing, rebuilt.unreplicated
-        self.generation, self.end_offset = rebuilt.generation, rebuilt.end_offset
+        self.transactions = rebuilt.transactions
+        self._owner, self.end_offset = rebuilt._owner, rebuilt.end_offset
+        self._loaded_offset = rebuilt._loaded_offset
         self.snapshots = rebuilt.snapshots
         self.unflushed_snapshots = rebuilt.unflushed_snapshots
         self.damaged_snapshots = rebuilt.damaged_snapshots
@@ -461,5 +450,5 @@ class PartitionProducers:
         self._clear()
         for snapshot in list(self.snapshots):
             self.remove_snapshot(snapshot)
-        self._snapshot_offset = 0
+        self._snapshot_offset = self._loaded_offset = 0
         self.end_offset = offset
