@@ -39,6 +39,16 @@ def test_participants_are_spread_over_partitions(count: int) -> None:
     assert decode("q", reversed(texts)) == decision
 
 
+@pytest.mark.parametrize("digest", [None, 0, (1 << 64) - 1])
+def test_the_digest_of_the_state_is_kept(digest: int | None) -> None:
+    """It is of the last batch, and none of a query that has no digest."""
+    old = BatchDecision("q", 3, MANY[:1], 7)
+    new = BatchDecision("q", 4, MANY[:150], digest)
+    texts = [*encode(old, places(6)).values(), *encode(new, places(5)).values()]
+    assert decode("q", texts) == new
+    assert max(map(len, texts)) < 4096
+
+
 def test_too_many_participants_are_refused() -> None:
     """Before anything is decided."""
     with pytest.raises(KafkaError, match="use fewer tasks"):

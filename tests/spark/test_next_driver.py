@@ -6,6 +6,7 @@ Also on Kafka, with an epoch for each transaction and without: it decides who is
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,6 +27,7 @@ from ottla.spark.options import write_options
 from ottla.spark.rows import FrameColumns
 from ottla.spark.sending import TaskTransaction
 from ottla.spark.writing import FrameWriter
+from ottla.streams.supervisor import is_final
 from ottla.testing.cluster import Cluster
 from tests.conformance.kafka import RealKafka, kafka_or_skip
 from tests.spark.test_fencing import checkpoint
@@ -124,6 +126,41 @@ def test_a_task_that_goes_on_after_its_batch_leaves_nothing_open(query: Query, e
     following = driver.begin()
     assert following.task_prefix != plan.task_prefix
     assert following.mark != plan.mark
+
+
+def test_a_batch_whose_transaction_was_aborted_is_not_decided(query: Query) -> None:
+    """By its timeout or an administrator: decided on, the batch would never be written again."""
+    driver = query.driver()
+    plan = driver.begin()
+    participants = query.written(plan)
+    Coordination(query.cluster).advance([participants[0].transactional_id])
+    with pytest.raises(KafkaError, match=r"is not decided: transaction .* was aborted"):
+        driver.commit(plan, 0, participants)
+    following = query.driver()
+    plan = following.begin()
+    assert plan.decided_batch == -1
+    following.commit(plan, 0, query.written(plan))
+    assert query.driver().begin().decided_batch == 0
+
+
+def test_a_repeated_batch_must_change_the_state_as_the_first_time(
+    query: Query, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its records are not written again: the state that belongs to them is the first run's."""
+    driver = query.driver()
+    plan = driver.begin()
+    driver.commit(plan, 0, query.written(plan), 17)
+    plan = query.driver().begin()
+    for same in (17, None):  # None: the program has no digest any more
+        query.driver().commit(plan, 0, [], same)
+    with pytest.raises(KafkaError, match="repeated with other changes of the state") as refused:
+        query.driver().commit(plan, 0, [], 18)
+    assert "\n" not in str(refused.value)
+    assert is_final(RuntimeError(f"as Spark has it: {refused.value}"))
+    goes_on = query.driver()
+    goes_on._options = replace(goes_on._options, fail_on_data_loss=False)
+    goes_on.commit(plan, 0, [], 18)
+    assert "other changes of the state" in caplog.text
 
 
 def test_attempts_that_fail_leave_the_last_decision_as_it_is(query: Query) -> None:

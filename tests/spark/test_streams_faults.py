@@ -9,6 +9,7 @@ import json
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 
@@ -16,7 +17,13 @@ from ottla import Admin, Producer
 from ottla.streams import (
     Consumed,
     Materialized,
+    Processor,
+    ProcessorContext,
+    Produced,
+    PunctuationType,
+    Record,
     Serdes,
+    Stores,
     Streams,
     StreamsBuilder,
     StreamsConfig,
@@ -31,7 +38,7 @@ from tests.spark.streams_topics import written
 from tests.waits import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -185,3 +192,68 @@ def test_a_sink_topic_is_deleted_while_the_application_runs(
     found.process_available(PATIENCE_S)
     assert written(node.bootstrap, "gone-out") == {"k": [4]}
     assert found.store("counts").get("k").value == 2
+
+
+class Reporter(Processor):
+    """Counts records, and reports the count, which begins again, by the wall clock."""
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self.counts = context.get_state_store("counted")
+        context.schedule(1, PunctuationType.WALL_CLOCK_TIME, self.report)
+
+    def process(self, record: Record) -> None:
+        self.counts.put("n", (self.counts.get("n") or 0) + 1)
+        self.counts.put("at", self.context.current_system_time_ms())
+
+    def report(self, now_ms: int) -> None:
+        self.context.forward(Record("n", self.counts.get("n"), now_ms))
+        self.counts.delete("n")
+
+
+def clocked(name: str, add: Callable[[Any], Any]) -> StreamsBuilder:
+    """Return counts by the wall clock, and a table of what a function makes of values."""
+    made = StreamsBuilder(StreamsConfig(application_id=name))
+    made.add_state_store(Stores.key_value("counted", Serdes.string(), Serdes.long()))
+    records = made.stream(f"{name}-in")
+    records.process(Reporter, "counted").to(f"{name}-out", Produced(value=Serdes.json()))
+    records.map_values(add).to_table(Materialized("kept"))
+    return made
+
+
+@pytest.mark.parametrize("is_function", [True, False])
+def test_a_decided_micro_batch_is_repeated(
+    spark: SparkSession, node: Cluster, tmp_path: Path, *, is_function: bool
+) -> None:
+    """By the same clock; where the state becomes another one the application ends with one line."""
+    name = f"repeated-{is_function}"
+    create(node, f"{name}-in", f"{name}-out")
+
+    def add(value: Any) -> Any:
+        return value if is_function else uuid4().hex
+
+    def process(**config: str) -> None:
+        topology = clocked(name, add).build()
+        checkpoint = tmp_path / "checkpoint"
+        app = Streams(
+            topology, bootstrap_servers=node.bootstrap, checkpoint=checkpoint, spark=spark,
+            config=config,
+        )  # fmt: skip
+        app.process_available(PATIENCE_S)
+
+    for number in range(3):
+        send(node, f"{name}-in", "k", as_json(number))
+        process()
+    for log in (tmp_path / "checkpoint" / "commits").glob("*2*"):
+        log.unlink()  # as if the driver had been killed after its decision
+    send(node, f"{name}-in", "k", as_json(3))
+    if is_function:
+        process()
+    else:
+        with pytest.raises(Exception, match="repeated with other changes") as refused:
+            process()
+        assert is_final(refused.value)
+        assert reason(refused.value).startswith("micro-batch 2 was repeated")
+        process(failOnDataLoss="false")
+    counts = written(node.bootstrap, f"{name}-out")["n"]
+    assert sum(counts) == 4

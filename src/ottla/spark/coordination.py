@@ -198,6 +198,20 @@ class Coordination:
         self._send_ahead(calls)
         return [_mark(self._answer(call).transaction_states[0]) for call in calls]
 
+    def not_open(self, participants: Iterable[Participant]) -> list[Participant]:
+        """Return those whose transaction is not under way, or is another producer's by now."""
+        ones = list(participants)
+        calls = [self._describe_call(one.transactional_id) for one in ones]
+        self._send_ahead(calls)
+        states = [self._answer(call).transaction_states[0] for call in calls]
+        return [
+            one
+            for one, state in zip(ones, states, strict=True)
+            if state.error_code
+            or state.transaction_state != "Ongoing"
+            or (state.producer_id, state.producer_epoch) != one[1:3]
+        ]
+
     def _describe_call(self, name: str) -> _Call:
         request = DescribeTransactionsRequest(transactional_ids=[name])
         return _Call(self._found(TRANSACTION, name), request, _code_unless_unknown, None)

@@ -24,6 +24,7 @@ PART_BYTES: Final = 3900
 MAX_COPIES: Final = 2
 """Of a decision, each in another topic: one of a thousand topics would be too much."""
 _BATCH, _QUERY, _PART, _PARTS, _PARTICIPANTS = "batch", "query", "part", "of", "tx"
+_STATE = "state"
 
 
 class IncompleteDecision(KafkaError):
@@ -54,6 +55,8 @@ class BatchDecision(NamedTuple):
     query_id: str
     batch_id: int
     participants: tuple[Participant, ...] = ()
+    state_digest: int | None = None
+    """Of the changes of the state that the batch has made; None for a query without a digest."""
 
 
 def encode(
@@ -62,6 +65,8 @@ def encode(
     """Return the metadata for each partition; KafkaError when the participants do not fit."""
     places = sorted(partitions)
     head = {_QUERY: decision.query_id, _BATCH: decision.batch_id}
+    if decision.state_digest is not None:
+        head[_STATE] = f"{decision.state_digest:x}"
     chunks = _chunks(decision.participants)
     if len(chunks) > len(places):
         raise KafkaError(
@@ -116,6 +121,7 @@ def decode(query_id: str, found: Iterable[str | None]) -> BatchDecision | None:
     """
     parts: dict[int, dict[int, list[Participant]]] = {}
     counts: dict[int, int] = {}
+    digests: dict[int, int] = {}
     for text in found:
         document = _document(text)
         if document is None:
@@ -127,6 +133,8 @@ def decode(query_id: str, found: Iterable[str | None]) -> BatchDecision | None:
             )
         batch_id = document[_BATCH]
         counts.setdefault(batch_id, 0)
+        if _STATE in document:
+            digests[batch_id] = int(document[_STATE], 16)
         if _PART in document:
             counts[batch_id] = document[_PARTS]
             chunk = [Participant(*one) for one in document[_PARTICIPANTS]]
@@ -137,7 +145,8 @@ def decode(query_id: str, found: Iterable[str | None]) -> BatchDecision | None:
     held = parts.get(last, {})
     if not counts[last] or sorted(held) != list(range(counts[last])):
         raise IncompleteDecision(last)
-    return BatchDecision(query_id, last, tuple(one for part in sorted(held) for one in held[part]))
+    participants = tuple(one for part in sorted(held) for one in held[part])
+    return BatchDecision(query_id, last, participants, digests.get(last))
 
 
 def is_decision(metadata: str) -> bool:

@@ -46,6 +46,8 @@ DRIVER_TIMEOUT_MS: Final = 60_000
 FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
 _GENERATIONS: Final = 8
 """A batch takes two; the names are few, since a coordinator keeps each for days."""
+OTHER_STATE: Final = "was repeated with other changes of the state"
+"""What a repeated micro-batch says whose code is no function of its records."""
 OTHER_DRIVER: Final = "another driver runs this query"
 """What a fenced driver says: tried again it would fence the other one."""
 
@@ -78,6 +80,8 @@ class Plan(NamedTuple):
     """Moved with each batch that ends: the tasks of this one are too late from then on."""
     task_prefix: str
     """Of the transactional ids of the tasks of this batch."""
+    decided_state: int | None = None
+    """The digest of the state's changes in the last decided batch, if its query has one."""
 
     @property
     def driver_mark(self) -> Mark:
@@ -142,7 +146,8 @@ class ExactlyOnce:
         decided_batch = -1 if decision is None else decision.batch_id
         mark = Mark(self._mark_id, *marked[:2])
         prefix = self._prefix_at(mark.producer_epoch)
-        return Plan(self._group_id, driver, decided_batch, mark, prefix)
+        state = None if decision is None else decision.state_digest
+        return Plan(self._group_id, driver, decided_batch, mark, prefix, state)
 
     def _abort_others(self, driver: TaskProducer) -> None:
         """Abort what drivers and batches before left; KafkaError if another driver has begun.
@@ -202,18 +207,63 @@ class ExactlyOnce:
 
     # ------------------------------------------------------------ after a batch
 
-    def commit(self, plan: Plan, batch_id: int, participants: Collection[Participant]) -> None:
-        """Decide on a batch, then commit its transactions; nothing if it was decided before."""
+    def commit(
+        self,
+        plan: Plan,
+        batch_id: int,
+        participants: Collection[Participant],
+        state_digest: int | None = None,
+    ) -> None:
+        """Decide on a batch, then commit its transactions.
+
+        One that was decided before is only checked: it has changed the state as the first time.
+        """
         if plan.decided_batch >= batch_id:
+            self._check_repeat(plan, batch_id, state_digest)
             return
-        decision = BatchDecision(self._query_id, batch_id, tuple(participants))
+        decision = BatchDecision(self._query_id, batch_id, tuple(participants), state_digest)
         tasks = (one.transactional_id for one in participants)
         self._coordination.look_up((self._driver_id, self._mark_id, *tasks), self._group_id)
+        self._check_open(batch_id, participants)
         # without partitions and transactions it makes no difference if the batch is repeated
         if participants or not self._checkpoint.is_without_partitions(batch_id):
             self._decide_as(plan.driver, decision)
         self._commit_all(batch_id, decision.participants)
         self._coordination.end_attempts(self._mark_id, plan.task_prefix)
+
+    def _check_repeat(self, plan: Plan, batch_id: int, state_digest: int | None) -> None:
+        """Raise KafkaError if a decided batch has changed the state otherwise this time.
+
+        Its records are those of the first time. Spark keeps the state of the last time, unless
+        the batch fails: from a state of other contents records would be lost or counted twice.
+        """
+        known = plan.decided_state if plan.decided_batch == batch_id else None
+        if None in (known, state_digest) or known == state_digest:
+            return
+        text = (
+            f"micro-batch {batch_id} {OTHER_STATE}: its results are committed, and the state that "
+            "belongs to them cannot be computed again from its records (a clock, random numbers, "
+            "other systems, a changed program?)"
+        )
+        if self._options.fail_on_data_loss:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD_STATE, f"{text}; failOnDataLoss=false goes on with it"
+            )
+        log.warning("%s", text, extra={"event": "spark.repeat"})
+
+    def _check_open(self, batch_id: int, participants: Collection[Participant]) -> None:
+        """Raise KafkaError, before anything is decided, for a transaction that is not open.
+
+        A broker has aborted it after its timeout, or an administrator: decided on, the batch's
+        records would be lost, since a decided batch is not written again.
+        """
+        for one in self._coordination.not_open(participants):
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"batch {batch_id} is not decided: transaction {one.transactional_id} was aborted "
+                "before all tasks had ended (kafka.transaction.timeout.ms is "
+                f"{self._options.transaction_timeout_ms}). The batch is written again",
+            )
 
     def _decide_as(self, driver: TaskProducer, decision: BatchDecision) -> None:
         """Decide as a driver; KafkaError if another one has begun since."""

@@ -13,13 +13,16 @@ from ottla.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+STATE_DIGEST = "__ottla_state_digest"
+"""The column of rows that are no records: digests of what stages have changed in their state."""
 SINK_COLUMNS = {
     "key": ("binary", "string"),
     "value": ("binary", "string"),
     "topic": ("string",),
     "partition": ("int",),
     "headers": ("array<struct<key:string,value:binary>>",),
-    "timestamp": ("timestamp", "timestamp_ntz"),
+    "timestamp": ("timestamp",),
+    STATE_DIGEST: ("bigint",),
 }
 
 
@@ -32,6 +35,7 @@ class FrameColumns(NamedTuple):
     partition: int | None
     headers: int | None
     timestamp: int | None
+    state_digest: int | None = None
 
 
 def find_columns(schema: StructType, topic: str | None) -> FrameColumns:
@@ -52,7 +56,8 @@ def find_columns(schema: StructType, topic: str | None) -> FrameColumns:
         )
     if topic is None and found["topic"] is None:
         raise _invalid("no topic: give option topic, or a column 'topic'")
-    return FrameColumns(value=value, **found)
+    digest = found.pop(STATE_DIGEST)
+    return FrameColumns(value=value, state_digest=digest, **found)
 
 
 def _type_name(data_type: Any) -> str:
@@ -61,6 +66,11 @@ def _type_name(data_type: Any) -> str:
 
 
 def _check_type(name: str, given: str) -> None:
+    if name == "timestamp" and given == "timestamp_ntz":
+        raise _invalid(
+            "column 'timestamp' is timestamp_ntz, which names no instant without a time zone; "
+            "write cast(timestamp AS timestamp) AS timestamp, which takes the session's"
+        )
     if given not in SINK_COLUMNS[name]:
         raise _invalid(f"column {name!r} is {given}; it must be {' or '.join(SINK_COLUMNS[name])}")
 

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from ottla.errors import KafkaError
+from ottla.errors import ErrorCode, KafkaError
 from ottla.spark.cluster import FIRST_ANSWER_MS, ClusterReader, open_cluster
 from ottla.spark.coordination import Coordination, Mark
 from ottla.spark.error_text import short_errors
@@ -54,11 +54,13 @@ class TaskCommit(WriterCommitMessage):
         records: int,
         participant: Participant | None = None,
         has_timeout: bool = False,  # noqa: FBT001, FBT002 - a field of what the task returns
+        state_digest: int | None = None,
         plan: Plan | None = None,
     ) -> None:
         self.records = records
         self.participant = participant
         self.has_timeout = has_timeout
+        self.state_digest = state_digest
         self.plan = plan
 
 
@@ -154,6 +156,14 @@ class BatchWriter(Writer, DataSourceArrowWriter):
         participants = participants_of(messages)
         with short_errors(), self._cluster() as cluster:
             coordination = Coordination(cluster)
+            if committed and (aborted := coordination.not_open(participants)):
+                coordination.end_all(participants, committed=False)  # all of the frame or nothing
+                raise KafkaError(
+                    ErrorCode.INVALID_TXN_STATE,
+                    f"transaction {aborted[0].transactional_id} was aborted before all tasks had "
+                    "ended (kafka.transaction.timeout.ms is "
+                    f"{self._options.transaction_timeout_ms}): nothing of the frame is written",
+                )
             errors = coordination.end_all(participants, committed=committed)
             coordination.end_attempts(self._mark_id, self._task_prefix)
             for error in errors:
@@ -188,9 +198,11 @@ class StreamWriter(Writer, DataSourceStreamArrowWriter):
             return self._write(iterator, None)
         batch_id = int(_local(_BATCH) or -1)
         if plan.decided_batch >= batch_id:
-            for _ in iterator:  # Spark repeats a batch whose records are committed
-                pass
-            return TaskCommit(0, plan=plan)
+            from ottla.spark.writing import sum_of_digests, without_digests
+
+            # Spark repeats a batch whose records are committed, for the state that it changes
+            found = (without_digests(frame, self._columns)[1] for frame in iterator)
+            return TaskCommit(0, state_digest=sum_of_digests(found), plan=plan)
         name = plan.task_prefix + _attempt()
         transaction = TaskTransaction(name, True, plan.mark, plan.driver_mark)
         with short_errors():
@@ -212,7 +224,8 @@ class StreamWriter(Writer, DataSourceStreamArrowWriter):
         with short_errors(), self._cluster() as cluster:
             sink = self._exactly_once(cluster)
             # a batch without tasks has offsets, too
-            sink.commit(plan or sink.begin(), batchId, participants_of(messages))
+            participants = participants_of(messages)
+            sink.commit(plan or sink.begin(), batchId, participants, digest_of(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
         """Abort the tasks' transactions; what they sent is never read as committed."""
@@ -230,6 +243,13 @@ def participants_of(messages: Sequence[WriterCommitMessage | None]) -> list[Part
     """Return the transactions of tasks that have sent records."""
     found = [one.participant for one in messages if isinstance(one, TaskCommit)]
     return [one for one in found if one is not None]
+
+
+def digest_of(messages: Sequence[WriterCommitMessage | None]) -> int | None:
+    """Return the digest of what a batch has changed in the state; None for a query without one."""
+    from ottla.spark.writing import sum_of_digests
+
+    return sum_of_digests(one.state_digest for one in messages if isinstance(one, TaskCommit))
 
 
 def plan_of(messages: Sequence[WriterCommitMessage | None]) -> Plan | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ from ottla.spark.sending import BatchSender
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ottla.spark.rows import FrameColumns
     from ottla.spark.sending import TaskTransaction
 
+_DIGESTS: Final = 1 << 64
 C = TypeVar("C", InputColumn | None, InputHeaders | None)
 
 
@@ -50,6 +51,8 @@ class Written(NamedTuple):
     participant: Participant | None
     has_timeout: bool
     """Whether the transaction is aborted after a time, decided or not."""
+    state_digest: int | None = None
+    """Of what the stages have changed in their state whose digests the task was sent."""
 
 
 class FrameWriter:
@@ -69,6 +72,7 @@ class FrameWriter:
         self._sender = BatchSender(options, transaction)
         self._compression = Compression.from_name(options.compression)
         self._next_for_null_keys = task_id
+        self._state_digest: int | None = None
 
     def write(self, frames: Iterator[pa.RecordBatch]) -> Written:
         """Send every row and wait until all are acknowledged; the transaction stays open."""
@@ -80,11 +84,15 @@ class FrameWriter:
             raise
         finally:
             sender.close()
-        return Written(sender.records_sent, sender.participant, sender.has_timeout)
+        return Written(
+            sender.records_sent, sender.participant, sender.has_timeout, self._state_digest
+        )
 
     def _write_all(self, frames: Iterator[pa.RecordBatch]) -> None:
         has_begun = not self._is_transactional
-        for frame in frames:
+        for given in frames:
+            frame, digest = without_digests(given, self._columns)
+            self._state_digest = sum_of_digests((self._state_digest, digest))
             if not frame.num_rows:
                 continue
             if not has_begun:
@@ -176,6 +184,24 @@ class FrameWriter:
         )
         for batch in batches:
             sender.send(partition, batch)
+
+
+def without_digests(
+    frame: pa.RecordBatch, columns: FrameColumns
+) -> tuple[pa.RecordBatch, int | None]:
+    """Return the rows that are records, and the sum of the digests in the others."""
+    if columns.state_digest is None:
+        return frame, None
+    digests = frame.column(columns.state_digest)
+    if digests.null_count == frame.num_rows:
+        return frame, 0
+    return frame.filter(digests.is_null()), sum_of_digests(digests.drop_null().to_pylist()) or 0
+
+
+def sum_of_digests(digests: Iterable[int | None]) -> int | None:
+    """Return one digest for several, in any order; None for none."""
+    known = [one for one in digests if one is not None]
+    return sum(known) % _DIGESTS if known else None
 
 
 def _from_row(column: C, start: int) -> C:

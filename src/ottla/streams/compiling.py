@@ -12,14 +12,15 @@ import pyarrow as pa
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.functions import arrow_udf
 
+from ottla.spark.rows import STATE_DIGEST
 from ottla.streams.columns.combining import Combiner
 from ottla.streams.columns.compiling import find_serdes, run_paths
 from ottla.streams.columns.inputs import find_inputs
 from ottla.streams.columns.paths import Path
 from ottla.streams.patterns import matching
 from ottla.streams.progress import OBSERVED
-from ottla.streams.spark_tasks import FIELDS, FLOW, StageProcessor, StatelessStage
-from ottla.streams.stages import OUTPUT, Stage
+from ottla.streams.spark_tasks import BATCH_TIME, FIELDS, FLOW, StageProcessor, StatelessStage
+from ottla.streams.stages import DIGEST, OUTPUT, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,14 +44,20 @@ def compile_plan(plan: StagePlan, records: DataFrame) -> DataFrame:
         else:
             paths = [first, *(one for one in others if isinstance(one, Path))]
             rows = run_paths(plan, paths, rows)
-    written = rows.where(f.col("stage") == OUTPUT)
-    return written.select(
+    digests: list[Column] = []
+    addresses = [OUTPUT]
+    if rows.isStreaming and any(stage.is_stateful for stage in plan.stages):
+        digest = f.when(f.col("stage") == DIGEST, f.col("offset"))
+        digests.append(digest.alias(STATE_DIGEST))
+        addresses.append(DIGEST)
+    return rows.where(f.col("stage").isin(*addresses)).select(
         "key",
         "value",
         "topic",
         f.when(f.col("partition") >= 0, f.col("partition")).alias("partition"),
         f.timestamp_millis("timestamp").alias("timestamp"),
         "headers",
+        *digests,
     )
 
 
@@ -128,7 +135,10 @@ def _run(plan: StagePlan, stage: Stage, rows: DataFrame) -> DataFrame:
     # rows of other stages pass, under keys of their own
     others = -1 - f.pmod(f.col("origin"), f.lit(64))
     own = f.col("stage").isin(*stage.addresses)
-    keyed = rows.select(*FIELDS, f.when(own, f.col("task")).otherwise(others).alias("run"))
+    run = f.when(own, f.col("task")).otherwise(others).alias("run")
+    # Spark puts the time that its checkpoint has for the micro-batch in place of the current one
+    now = f.unix_millis(f.current_timestamp()).alias(BATCH_TIME)
+    keyed = rows.select(*FIELDS, now, run)
     return keyed.groupBy("run").transformWithState(
         StageProcessor(plan, stage), FLOW, "append", "None"
     )

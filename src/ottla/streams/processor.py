@@ -80,7 +80,7 @@ class ProcessorContext(Protocol):
         """Return the highest timestamp of the task's records."""
 
     def current_system_time_ms(self) -> int:
-        """Return the wall clock's time."""
+        """Return the wall clock's time; with Spark that of the micro-batch, repeated or not."""
 
     def memory(self) -> dict[str, int]:
         """Return numbers that last as long as the processor's stores."""

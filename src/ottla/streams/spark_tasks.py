@@ -9,16 +9,18 @@ together and in order, so that stream time, late records and stores mean what th
 from __future__ import annotations
 
 import json
-import time
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import xxhash
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from ottla.spark.worker_memory import note_use
 from ottla.streams.batches import in_order
 from ottla.streams.records import RawRecord, TaskId
+from ottla.streams.stages import DIGEST
 from ottla.streams.stores.backend import MemoryBackend, OrderedKeys
 from ottla.streams.task import MEMORY, Task, TaskEnvironment
 
@@ -33,6 +35,9 @@ FLOW: Final = (
     "stage int, task int, origin int, topic string, partition int, offset bigint, key binary, "
     "value binary, timestamp bigint, headers array<struct<key:string,value:binary>>"
 )
+BATCH_TIME: Final = "batch_time"
+"""The column of the time of the micro-batch, which Spark keeps in its checkpoint: repeated, a
+micro-batch has the same one."""
 FIELDS: Final = tuple(part.split()[0] for part in FLOW.split(", "))
 _FlowRow = Row(*FIELDS)
 _Header = Row("key", "value")
@@ -74,15 +79,24 @@ class StateBackend:
             if value is not None:
                 yield key, value
 
-    def write(self) -> None:
-        """Write the changes to Spark's state."""
+    def write(self, name: str) -> int:
+        """Write the changes to Spark's state; return their digest, in any order."""
+        digest = 0
         for key in self._changed:
             value = self._read[key]
+            digest += _digest(name, key, value)
             if value is not None:
                 self._state.updateValue((key,), (value,))
             elif self._state.containsKey((key,)):
                 self._state.removeKey((key,))
         self._changed.clear()
+        return digest
+
+
+def _digest(store: str, key: bytes, value: bytes | None) -> int:
+    """Return a number of 64 bits for a change; lengths keep its parts apart."""
+    head = f"{store} {len(key)} {-1 if value is None else len(value)} ".encode()
+    return xxhash.xxh3_64_intdigest(b"".join((head, key, value or b"")))
 
 
 class Outputs:
@@ -150,18 +164,23 @@ class StageProcessor(StatefulProcessor):
         if task < 0:
             yield from rows
             return
+        first = next(rows)
+        time_ms = first[BATCH_TIME]
         backends = {name: StateBackend(state) for name, state in self._states.items()}
         outputs = Outputs(self._plan, self._stage, task)
-        environment = _environment(self._plan, self._stage, backends.__getitem__, outputs, task)
+        environment = _environment(
+            self._plan, self._stage, backends.__getitem__, outputs, task, now_ms=lambda: time_ms
+        )
         run = Task(self._plan.topology, self._stage.nodes, environment)
-        self._process(run, rows)
+        self._process(run, chain((first,), rows))
         run.punctuate_wall_clock()
         run.flush()
         run.close()
-        for backend in backends.values():
-            backend.write()
+        place = f"{self._stage.number} {task}"
+        digest = sum(backend.write(f"{place} {name}") for name, backend in backends.items())
         for row in outputs.rows:
             yield _FlowRow(*row)
+        yield _FlowRow(DIGEST, task, task, "", 0, _signed(digest), None, None, 0, [])
 
     def _process(self, run: Task, rows: Iterator[Row]) -> None:
         if not self._stage.inputs:
@@ -176,12 +195,20 @@ class StageProcessor(StatefulProcessor):
         """Do nothing: the state is Spark's."""
 
 
+def _signed(number: int) -> int:
+    """Return the lowest 64 bits as Spark's bigint."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
 def joined_parts(inputs: list[Input], rows: Iterable[Row]) -> Iterator[RawRecord]:
-    """Yield the parts of a micro-batch, one for a key and window: several Spark tasks made them."""
+    """Yield the parts of a micro-batch, one for a key and window: several Spark tasks made them.
+
+    They come in any order, in which a sum of floating-point numbers would differ from the one that
+    a repeated micro-batch makes.
+    """
     found: dict[tuple[Any, ...], list[RawRecord]] = {}
-    for part in map(raw_record, rows):
-        start = (part.value or b"").partition(b",")[0]
-        found.setdefault((part.partition, part.topic, part.key, start), []).append(part)
+    for part in sorted(map(raw_record, rows), key=_in_time):
+        found.setdefault((part.partition, part.topic, part.key, _start(part)), []).append(part)
     for parts in found.values():
         first = parts[0]
         if len(parts) == 1:
@@ -197,8 +224,15 @@ def joined_parts(inputs: list[Input], rows: Iterable[Row]) -> Iterator[RawRecord
         yield latest._replace(value=json.dumps([start, *values]).encode())
 
 
-def _in_time(part: RawRecord) -> tuple[int, bytes]:
-    return part.timestamp, part.key or b""
+def _in_time(part: RawRecord) -> tuple[Any, ...]:
+    """Return the place of a part among all: by time, and the same however they came."""
+    place = (part.key or b"", part.partition, part.topic, int(_start(part)))
+    return (part.timestamp, *place, part.offset, part.value)
+
+
+def _start(part: RawRecord) -> bytes:
+    """Return the start of a part's window, the first number of its list."""
+    return (part.value or b"").partition(b",")[0].strip(b"[]")
 
 
 class StatelessStage:
@@ -228,7 +262,12 @@ class StatelessStage:
         if number not in tasks:
             outputs = Outputs(self._plan, self._stage, number)
             environment = _environment(
-                self._plan, self._stage, lambda _: MemoryBackend(), outputs, number
+                self._plan,
+                self._stage,
+                lambda _: MemoryBackend(),
+                outputs,
+                number,
+                now_ms=_no_clock,
             )
             task = Task(self._plan.topology, self._stage.nodes, environment)
             tasks[number] = (task, outputs)
@@ -241,12 +280,14 @@ def _environment(
     backend: Callable[[str], Backend],
     outputs: Outputs,
     task: int,
+    *,
+    now_ms: Callable[[], int],
 ) -> TaskEnvironment:
     return TaskEnvironment(
         plan.topology.config,
         backend,
         outputs.emit,
-        _now_ms,
+        now_ms,
         plan.partitions,
         stage.entries,
         stage.exits_with_serdes(),
@@ -266,5 +307,6 @@ def _as_dict(row: tuple[Any, ...]) -> dict[str, Any]:
     return found
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+def _no_clock() -> int:
+    """Refuse the time: stages without state have no processors of users, who alone ask for it."""
+    raise AssertionError("a stage without state has no clock")

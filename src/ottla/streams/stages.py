@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 OUTPUT: Final = -1
 """The number of no stage: the address of rows that leave the query."""
+DIGEST: Final = -2
+"""The address of rows that are no records: what a stage has changed in its state, as a digest."""
 FIRST_PORT: Final = 1000
 """Ports of entries are numbered from here, steps below it."""
 

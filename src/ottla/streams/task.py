@@ -291,8 +291,11 @@ class Task:
         for name, one in self._lasting.items():
             self._own[name] = _CANCELLED if one.is_cancelled else one.next_ms
         for name, numbers in self._memories.items():
+            place = name.encode() or b"/"
             if numbers:
-                self._memory_backend.put(name.encode() or b"/", json.dumps(numbers).encode())
+                self._memory_backend.put(place, json.dumps(numbers).encode())
+            elif self._memory_backend.get(place) is not None:
+                self._memory_backend.put(place, None)
 
     def close(self) -> None:
         """Close the processors."""

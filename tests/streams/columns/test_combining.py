@@ -34,10 +34,10 @@ from ottla.streams.columns.inputs import find_inputs
 from ottla.streams.columns.operators import TypedInput
 from ottla.streams.processors.folds import Fold
 from ottla.streams.records import RawRecord
-from ottla.streams.spark_tasks import FIELDS, StageProcessor
+from ottla.streams.spark_tasks import BATCH_TIME, FIELDS, StageProcessor
 from ottla.streams.stages import OUTPUT, StagePlan, plan_stages
 from ottla.testing import PipelineDriver
-from tests.streams.test_spark_tasks import SCHEMA, Handle
+from tests.streams.test_spark_tasks import SCHEMA, Handle, results
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,13 +94,14 @@ def run_combined(plan: StagePlan, batches: Given) -> tuple[list[RawRecord], int]
             for frame in Combiner(plan.topology.config, stage.inputs)(frames):
                 parts += frame.to_pylist()
         letters = [one for one in parts if one["stage"] == OUTPUT]
-        mine = [Row(**one) for one in parts if one["stage"] != OUTPUT]
+        mine = [Row(**one, **{BATCH_TIME: 0}) for one in parts if one["stage"] != OUTPUT]
         count += len(mine)
         processor = StageProcessor(plan, stage)
         processor.init(handle)
+        made = results(processor.handleInputRows((0,), iter(mine), None)) if mine else []
         rows_out = [
             *letters,
-            *(one.asDict() for one in processor.handleInputRows((0,), iter(mine), None)),
+            *(one.asDict() for one in made),
         ]
         own = [one["key"] for one in rows_out if one["topic"] == "out"]
         assert len(own) == len(set(own))

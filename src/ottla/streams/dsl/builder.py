@@ -48,7 +48,6 @@ class StreamsBuilder:
     def table(
         self,
         topic: str,
-        *,
         consumed: Consumed | None = None,
         materialized: Materialized | None = None,
     ) -> KTable:
@@ -65,7 +64,6 @@ class StreamsBuilder:
     def global_table(
         self,
         topic: str,
-        *,
         consumed: Consumed | None = None,
         materialized: Materialized | None = None,
     ) -> GlobalKTable:

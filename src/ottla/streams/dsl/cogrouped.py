@@ -52,8 +52,8 @@ class CogroupedKStream:
     def aggregate(
         self,
         initializer: Callable[[], Any],
-        *,
         materialized: Materialized | None = None,
+        *,
         name: str | None = None,
     ) -> KTable:
         """Aggregate the values of each key."""
@@ -137,8 +137,8 @@ class WindowedCogroupedKStream:
         self,
         initializer: Callable[[], Any],
         merger: Callable[[Any, Any, Any], Any] | None = None,
-        *,
         materialized: Materialized | None = None,
+        *,
         name: str | None = None,
     ) -> KTable:
         """Aggregate the values of each key and window; sessions need a merger."""

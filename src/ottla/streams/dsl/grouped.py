@@ -52,7 +52,7 @@ class KGroupedStream(Part):
         super().__init__(graph, output)
         self._name, self._has_new_key, self._stream = name, has_new_key, stream
 
-    def count(self, *, materialized: Materialized | None = None, name: str | None = None) -> KTable:
+    def count(self, materialized: Materialized | None = None, *, name: str | None = None) -> KTable:
         """Count the records of each key."""
         if materialized is not None and materialized.name is None:
             self.graph.store_name(_AGGREGATE)  # Kafka skips a number here
@@ -61,8 +61,8 @@ class KGroupedStream(Part):
     def reduce(
         self,
         reducer: Callable[[Any, Any], Any] | ColumnAggregate,
-        *,
         materialized: Materialized | None = None,
+        *,
         name: str | None = None,
     ) -> KTable:
         """Combine the values of each key by a function, or a column's by an aggregate."""
@@ -77,8 +77,8 @@ class KGroupedStream(Part):
         self,
         initializer: Callable[[], Any] | Mapping[str, ColumnAggregate],
         aggregator: Callable[[Any, Any, Any], Any] | None = None,
-        *,
         materialized: Materialized | None = None,
+        *,
         name: str | None = None,
     ) -> KTable:
         """Aggregate the values of each key by a function of key, value and aggregate.
@@ -157,7 +157,7 @@ class KGroupedTable(Part):
         super().__init__(graph, output)
         self._name = name
 
-    def count(self, *, materialized: Materialized | None = None, name: str | None = None) -> KTable:
+    def count(self, materialized: Materialized | None = None, *, name: str | None = None) -> KTable:
         """Count the rows of each group."""
         given = _counting(materialized)
         return self._aggregate("KTABLE-AGGREGATE-", _zero, (_plus_one, _minus_one), given, name)
@@ -166,8 +166,8 @@ class KGroupedTable(Part):
         self,
         adder: Callable[[Any, Any], Any],
         subtractor: Callable[[Any, Any], Any],
-        *,
         materialized: Materialized | None = None,
+        *,
         name: str | None = None,
     ) -> KTable:
         """Combine the rows of each group; the subtractor takes a row out again."""
@@ -180,8 +180,8 @@ class KGroupedTable(Part):
         initializer: Callable[[], Any],
         adder: Callable[[Any, Any, Any], Any],
         subtractor: Callable[[Any, Any, Any], Any],
-        *,
         materialized: Materialized | None = None,
+        *,
         name: str | None = None,
     ) -> KTable:
         """Aggregate the rows of each group; the subtractor takes a row out again."""

@@ -202,7 +202,7 @@ class KStream(Part):
         )
 
     def to_table(
-        self, *, materialized: Materialized | None = None, name: str | None = None
+        self, materialized: Materialized | None = None, *, name: str | None = None
     ) -> KTable:
         """Return the latest value of each key."""
         given = materialized or Materialized()

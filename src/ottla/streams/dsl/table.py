@@ -97,8 +97,8 @@ class KTable(Part):
     def filter(
         self,
         predicate: Callable[[Any, Any], Any],
-        *,
         materialized: Materialized | None = None,
+        *,
         name: str | None = None,
     ) -> KTable:
         """Keep the rows that a function of key and value accepts."""
@@ -107,8 +107,8 @@ class KTable(Part):
     def filter_not(
         self,
         predicate: Callable[[Any, Any], Any],
-        *,
         materialized: Materialized | None = None,
+        *,
         name: str | None = None,
     ) -> KTable:
         """Drop the rows that a function of key and value accepts."""

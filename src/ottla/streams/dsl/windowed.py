@@ -199,7 +199,7 @@ class WindowedKStream(_Windowed):
     ) -> None:
         super().__init__(grouped, windows, emit)
 
-    def count(self, *, materialized: Materialized | None = None, name: str | None = None) -> KTable:
+    def count(self, materialized: Materialized | None = None, *, name: str | None = None) -> KTable:
         """Count the records of each key and window."""
         given = self._counting(materialized)
         return self.add_aggregation(_AGGREGATE, COUNT.empty, COUNT, given, name=name)
@@ -207,8 +207,8 @@ class WindowedKStream(_Windowed):
     def reduce(
         self,
         reducer: Callable[[Any, Any], Any] | ColumnAggregate,
-        *,
         materialized: Materialized | None = None,
+        *,
         name: str | None = None,
     ) -> KTable:
         """Combine the values of each key and window by a function, or by an aggregate."""
@@ -221,8 +221,8 @@ class WindowedKStream(_Windowed):
         self,
         initializer: Callable[[], Any] | Mapping[str, ColumnAggregate],
         aggregator: Callable[[Any, Any, Any], Any] | None = None,
-        *,
         materialized: Materialized | None = None,
+        *,
         name: str | None = None,
     ) -> KTable:
         """Aggregate the values of each key and window by a function, or by aggregates."""
@@ -235,7 +235,7 @@ class WindowedKStream(_Windowed):
 class SessionWindowedKStream(_Windowed):
     """A grouped stream in sessions."""
 
-    def count(self, *, materialized: Materialized | None = None, name: str | None = None) -> KTable:
+    def count(self, materialized: Materialized | None = None, *, name: str | None = None) -> KTable:
         """Count the records of each key and session."""
         given = self._counting(materialized)
         return self.add_aggregation(
@@ -245,8 +245,8 @@ class SessionWindowedKStream(_Windowed):
     def reduce(
         self,
         reducer: Callable[[Any, Any], Any] | ColumnAggregate,
-        *,
         materialized: Materialized | None = None,
+        *,
         name: str | None = None,
     ) -> KTable:
         """Combine the values of each key and session by a function, or by an aggregate."""
@@ -266,8 +266,8 @@ class SessionWindowedKStream(_Windowed):
         initializer: Callable[[], Any] | Mapping[str, ColumnAggregate],
         aggregator: Callable[[Any, Any, Any], Any] | None = None,
         merger: Callable[[Any, Any, Any], Any] | None = None,
-        *,
         materialized: Materialized | None = None,
+        *,
         name: str | None = None,
     ) -> KTable:
         """Aggregate the values of each key and session; the merger joins two sessions."""
