@@ -92,6 +92,10 @@ class CorruptMessage(NamedError, code=ErrorCode.CORRUPT_MESSAGE):
     """Bytes from the network or the disk that are malformed."""
 
 
+class TooManyElements(CorruptMessage):
+    """A message that announces more than a message may cost."""
+
+
 class UnsupportedVersion(NamedError, code=ErrorCode.UNSUPPORTED_VERSION):
     """A message that the given version cannot carry, or an unsupported version."""
 

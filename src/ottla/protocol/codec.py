@@ -9,7 +9,8 @@ classes of this package reach `exec`, no input.
 
 Encoders append to a list (`w`) of buffers; records are appended as they are, never copied.
 Decoders take a memoryview (`b`), a position (`p`) and the end (`e`) and return (object, position).
-Every length is checked against the bytes that are left before anything is allocated.
+Every length is checked against the bytes that are left before anything is allocated, and charged to
+the allowance (`left`) as the walker does.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import struct
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ottla.errors import CorruptMessage, UnsupportedVersion
+from ottla.errors import CorruptMessage, TooManyElements, UnsupportedVersion
 from ottla.protocol import walker
 from ottla.protocol.at_version import FIXED, AtVersion
 from ottla.protocol.plans import plan_of
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from ottla.protocol.schema import Field, Struct, StructMeta
 
     Encoder = Callable[[Struct, list[SendItem]], None]
-    Decoder = Callable[[memoryview, int, int], tuple[Any, int]]
+    Decoder = Callable[[memoryview, int, int, int], tuple[Any, int]]
 
 S = TypeVar("S", bound="Struct")
 
@@ -75,16 +76,23 @@ def to_bytes(message: Struct, version: int) -> bytes:
     return b"".join([part.read() if isinstance(part, FileSlice) else part for part in parts])
 
 
-def decode_at(cls: type[S], version: int, buffer: memoryview, position: int = 0) -> tuple[S, int]:
+def decode_at(
+    cls: type[S],
+    version: int,
+    buffer: memoryview,
+    position: int = 0,
+    allowance: int = walker.UNBOUNDED,
+) -> tuple[S, int]:
     """Decode one message at position; return it and the position after it.
 
-    Raises CorruptMessage for bytes that are no such message, UnsupportedVersion for a version
-    outside the class's range. Records are views of the buffer, everything else is a copy.
+    Raises CorruptMessage for bytes that are no such message (TooManyElements where it announces
+    more than the allowance), UnsupportedVersion for a version outside the class's range. Records
+    are views of the buffer, everything else is a copy.
     """
     key = (cls, version)
     decoder = _decoders.get(key) or _compile_decoder(*key)
     try:
-        message, position = decoder(buffer, position, len(buffer))
+        message, position = decoder(buffer, position, len(buffer), allowance)
     except (struct.error, IndexError) as error:
         raise CorruptMessage(f"{cls.__name__} v{version} ends early: {error}") from error
     return message, position
@@ -110,6 +118,7 @@ class _Source(AtVersion):
             "uvarint": encode_uvarint,
             "read_uvarint": decode_uvarint,
             "corrupt": CorruptMessage,
+            "too_many": _too_many,
             "cannot_carry": _cannot_carry,
             "records_size": records_size,
         }
@@ -142,6 +151,10 @@ def _check_version(cls: StructMeta, version: int) -> None:
 
 def _cannot_carry(name: str, version: int) -> UnsupportedVersion:
     return UnsupportedVersion(f"Attempted to write a non-default {name} at version {version}")
+
+
+def _too_many() -> TooManyElements:
+    return TooManyElements("the message announces too many elements")
 
 
 def records_size(parts: Any) -> int:
@@ -364,7 +377,7 @@ def _compile_decoder(cls: StructMeta, version: int) -> Decoder:
 def write_decoder(cls: StructMeta, version: int) -> Decoder:
     """Write the function that decodes a message at a version."""
     source = _Source(cls, version)
-    source.line(0, "def run(b, p, e):")
+    source.line(0, "def run(b, p, e, left):")
     result = _decode_struct(source, cls, 1)
     source.line(1, f"return {result}, p")
     decoder: Decoder = source.finish("decode")
@@ -470,9 +483,25 @@ def _decode_present(source: _Source, field: Field, target: str, length: str, dep
     message = f"{field.name}: more elements or bytes announced than the message holds"
     source.line(depth + 1, f"raise corrupt({message!r})")
     if field.is_array:
+        _charge(source, length, depth)
         _decode_array(source, field, target, length, depth)
         return
+    _charge_run(source, field.element, length, depth)
     source.line(depth, f"{target} = {_slice(field.element, length)}; p += {length}")
+
+
+def _charge(source: _Source, elements: str, depth: int) -> None:
+    source.line(depth, f"left -= {elements}")
+    source.line(depth, "if left < 0: raise too_many()")
+
+
+def _charge_run(source: _Source, kind: str, length: str, depth: int) -> None:
+    """Charge for the copy of a text or of bytes."""
+    if kind == "Records":
+        return
+    shift = walker.TEXT_SHIFT if kind == "str" else walker.BYTES_SHIFT
+    source.line(depth, f"if {length} > 127:")
+    _charge(source, f"{length} >> {shift}", depth + 1)
 
 
 def _beyond(kind: str, length: str) -> str:
@@ -502,6 +531,7 @@ def _decode_array(source: _Source, field: Field, target: str, length: str, depth
     size = _read_length(source, "h" if field.element == "str" else "i", depth + 1, compact=compact)
     bound = f"{size} < 0 or {_beyond(field.element, size)}"
     source.line(depth + 1, f"if {bound}: raise corrupt('bad length in {field.name}')")
+    _charge_run(source, field.element, size, depth + 1)
     source.line(depth + 1, f"{items}.append({_slice(field.element, size)}); p += {size}")
 
 
@@ -525,6 +555,9 @@ def _decode_tagged_fields(source: _Source, cls: StructMeta, value: str, depth: i
     source.line(depth, f"{count} = b[p]; p += 1")
     source.line(depth, f"if {count}:")
     source.line(depth + 1, f"{count}, p = read_uvarint(b, p - 1); unknown = []")
+    text = "more tagged fields announced than the message holds"
+    source.line(depth + 1, f"if {count} > e - p: raise corrupt({text!r})")
+    _charge(source, count, depth + 1)
     source.line(depth + 1, f"for _ in range({count}):")
     source.line(depth + 2, "tag, p = read_uvarint(b, p); size, p = read_uvarint(b, p)")
     source.line(
@@ -539,6 +572,7 @@ def _decode_tagged_fields(source: _Source, cls: StructMeta, value: str, depth: i
     if branch == "elif":
         source.line(depth + 2, "else:")
     inner = depth + (3 if branch == "elif" else 2)
+    _charge_run(source, "bytes", "size", inner)
     source.line(inner, "unknown.append((tag, bytes(b[p:p + size]))); p += size")
     source.line(depth + 1, f"if unknown: {value} = keep_unknown({value}, unknown)")
     source.names["keep_unknown"] = keep_unknown

@@ -3,14 +3,15 @@ import cython
 
 from ottla cimport native
 
-from ottla.protocol.walker cimport Reader, Writer
+from ottla.protocol.walker cimport Reader, Writer, reader_at
 
 cdef int _LONGEST_TEXT
+cdef int _TEXT_SHIFT
+cdef long long _MAX_ELEMENTS
 cdef int _UUID_BYTES
 cdef Py_ssize_t _SMALL
 
 
-@cython.locals(reader=Reader)
 cpdef Reader reader_over(object source, Py_ssize_t position)
 
 @cython.locals(count=cython.longlong)

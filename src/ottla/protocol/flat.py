@@ -14,27 +14,27 @@ from typing import TYPE_CHECKING, Final
 from ottla import native
 from ottla.errors import CorruptMessage
 from ottla.protocol.primitives import SMALL_UVARINTS, encode_uvarint
-from ottla.protocol.walker import Reader
+from ottla.protocol.walker import reader_at
 from ottla.types import Uuid
 
 if TYPE_CHECKING:
-    from ottla.protocol.walker import Writer
+    from ottla.protocol.walker import Reader, Writer
 
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 _UUID_BYTES: Final = 16
 _LONGEST_TEXT: Final = 32767
 _SMALL: Final = len(SMALL_UVARINTS) - 1
+_TEXT_SHIFT: Final = 7  # as the walker's
+MAX_ELEMENTS: Final = 25_000
+"""The allowance of a request that is read as flat values, in one turn: 10,000 topics of one
+partition, and some. An element takes up to 0.5 µs."""
+_MAX_ELEMENTS: Final = MAX_ELEMENTS
 
 
 def reader_over(source: memoryview, position: int) -> Reader:
-    """Return a reader at a position of a frame."""
-    reader = Reader.__new__(Reader)  # without a call of its type
-    reader.source = source
-    reader.data = native.bytes_of(source)
-    reader.position = position
-    reader.end = len(source)
-    return reader
+    """Return a reader at a position of a frame, with the allowance of a request."""
+    return reader_at(source, position, len(source), _MAX_ELEMENTS)
 
 
 def read_count(reader: Reader, flexible: bool) -> int:  # noqa: FBT001 - as compiled
@@ -44,6 +44,7 @@ def read_count(reader: Reader, flexible: bool) -> int:  # noqa: FBT001 - as comp
         raise CorruptMessage("a non-nullable array was serialized as null")
     if count > reader.end - reader.position:
         raise CorruptMessage("more elements announced than the message holds")
+    reader.charge(count)
     return count
 
 
@@ -55,6 +56,8 @@ def read_nullable_text(reader: Reader, flexible: bool) -> str | None:  # noqa: F
     if length > _LONGEST_TEXT:
         raise CorruptMessage("a text that is too long")
     start = reader.need(length)
+    if length > 127:
+        reader.charge(length >> _TEXT_SHIFT)
     return native.text_at(reader.data, start, length)
 
 
@@ -75,6 +78,8 @@ def read_uuid(reader: Reader) -> Uuid:
 def skip_tags(reader: Reader) -> None:
     """Step over tagged fields, none of which is known."""
     count = reader.uvarint()
+    if count:
+        reader.charge(count)
     while count > 0:
         count -= 1
         reader.uvarint()

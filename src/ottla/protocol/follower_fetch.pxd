@@ -3,8 +3,8 @@ import cython
 
 from ottla cimport native
 from ottla.protocol.fetch_values cimport FetchedPartition
-from ottla.protocol.flat cimport read_count, read_uuid, reader_over, skip_tags, write_text
-from ottla.protocol.walker cimport Reader, Writer, writer_into
+from ottla.protocol.flat cimport read_count, read_uuid, skip_tags, write_text
+from ottla.protocol.walker cimport Reader, Writer, reader_at, writer_into
 
 cdef int _FETCH
 cdef int _REPLICA_STATE_TAG

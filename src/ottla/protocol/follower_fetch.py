@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 from ottla import native
 from ottla.errors import CorruptMessage
 from ottla.protocol.fetch_values import FetchAnswer, FetchedPartition
-from ottla.protocol.flat import read_count, read_uuid, reader_over, skip_tags, write_text
-from ottla.protocol.walker import writer_into
+from ottla.protocol.flat import read_count, read_uuid, skip_tags, write_text
+from ottla.protocol.walker import UNBOUNDED, reader_at, writer_into
 
 if TYPE_CHECKING:
     from ottla.protocol.fetch_values import (
@@ -130,7 +130,7 @@ def read_fetch_response(frame: memoryview, version: int) -> FetchAnswer:
 
 
 def _read(frame: memoryview) -> FetchAnswer:
-    reader = reader_over(frame, 4)  # after the correlation id
+    reader = reader_at(frame, 4, len(frame), UNBOUNDED)  # after the correlation id
     skip_tags(reader)
     reader.integer(4, signed=True)  # throttle time
     error_code = reader.integer(2, signed=True)

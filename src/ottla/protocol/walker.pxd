@@ -17,6 +17,8 @@ cdef int CONSTANT
 cdef int EMPTY_LIST
 cdef int MADE
 cdef int LONGEST_TEXT
+cdef int _TEXT_SHIFT
+cdef int _BYTES_SHIFT
 cdef int FIRST_BUFFER_BYTES
 cdef object _new_object
 cdef object _new_bytes
@@ -53,7 +55,7 @@ cdef class Plan:
     cdef public int version
 
 
-cdef object default_of(Step step)
+cpdef object default_of(Step step)
 cdef bint is_default(Step step, object value) except -1
 
 @cython.locals(step=Step)
@@ -67,47 +69,59 @@ cdef class Reader:
     cdef readonly object source
     cdef const unsigned char *data
     cdef readonly Py_ssize_t position
-    cdef Py_ssize_t end
+    cdef readonly Py_ssize_t end
+    cdef public long long allowance
+
+    cpdef int charge(self, long long elements) except -1
 
     @cython.locals(start=cython.Py_ssize_t)
     cdef Py_ssize_t need(self, Py_ssize_t size) except -1
 
     @cython.locals(byte=cython.uint, bits=cython.ulonglong, value=cython.ulonglong, shift=cython.int)
-    cdef Py_ssize_t uvarint(self) except -1
+    cpdef Py_ssize_t uvarint(self) except -1
 
     @cython.locals(start=cython.Py_ssize_t, byte=cython.uint, value=cython.longlong, index=cython.int)
     cdef Py_ssize_t integer(self, int width, bint signed) except? -7
 
 
 @cython.locals(reader=Reader)
-cpdef tuple read(Plan plan, object source, Py_ssize_t position, Py_ssize_t end)
+cpdef tuple read(
+    Plan plan, object source, Py_ssize_t position, Py_ssize_t end, long long allowance
+)
+
+@cython.locals(reader=Reader)
+cpdef Reader reader_at(object source, Py_ssize_t position, Py_ssize_t end, long long allowance)
 
 @cython.locals(step=Step, count=cython.longlong)
 cdef object read_struct(Reader reader, Plan plan)
 
 @cython.locals(length=cython.longlong)
-cdef object read_field(Reader reader, Step step)
+cpdef object read_field(Reader reader, Step step)
 
 @cython.locals(start=cython.Py_ssize_t)
 cdef object read_fixed(Reader reader, Step step)
 
-cdef Py_ssize_t read_length(Reader reader, bint compact, int width) except? -7
+cdef int charge_run(Reader reader, int kind, Py_ssize_t length) except -1
+
+cpdef Py_ssize_t read_length(Reader reader, bint compact, int width) except? -7
 
 @cython.locals(start=cython.Py_ssize_t)
 cdef object read_run(Reader reader, int kind, Py_ssize_t length)
 
-cdef object null_of(Step step)
-cdef object too_many(Step step)
+cpdef object null_of(Step step)
+cpdef object too_many(Step step)
 cdef object read_single_struct(Reader reader, Step step)
 
 @cython.locals(length=cython.longlong, items=list)
 cdef object read_array(Reader reader, Step step)
 
+cpdef int read_items(Reader reader, Step step, list items, long long count) except -1
+
 @cython.locals(size=cython.longlong)
 cdef object read_element(Reader reader, Step step)
 
 @cython.locals(tag=cython.longlong, size=cython.longlong, start=cython.Py_ssize_t, step=Step, unknown=list)
-cdef object read_tags(Reader reader, Plan plan, object message, long long count)
+cpdef object read_tags(Reader reader, Plan plan, object message, long long count)
 
 @cython.locals(step=Step)
 cdef Step step_of_tag(Plan plan, long long tag)

@@ -6,7 +6,10 @@ objects and errors (tests/protocol/test_walker.py compares them for all messages
 docs/decisions/0010-one-request-path.md.
 
 A reader checks every length against the remaining bytes before it allocates memory, and raises
-IndexError where a message ends early, as the generated functions do.
+IndexError where a message ends early, as the generated functions do. What a message announces is
+also charged to the reader's allowance before it is made: one for each element of an array and for
+each unknown tagged field, and one for so many bytes of a text or of bytes. A message that costs
+more raises TooManyElements; nothing is charged for a single value.
 
 Hot path: all of it. benchmarks/codec.py.
 
@@ -19,7 +22,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from ottla import native
-from ottla.errors import CorruptMessage, UnsupportedVersion
+from ottla.errors import CorruptMessage, TooManyElements, UnsupportedVersion
 from ottla.protocol.tagged_fields import keep_unknown
 from ottla.types import FileSlice, Uuid
 
@@ -61,7 +64,15 @@ KINDS = {
 DEFAULT_KINDS = {"constant": CONSTANT, "empty list": EMPTY_LIST, "made": MADE}
 
 LONGEST_TEXT = 32767
+UNBOUNDED = 1 << 62
+"""The allowance of messages that no untrusted client sent."""
+TEXT_SHIFT = 7
+"""128 bytes of text cost as much as an element: 10 ns a byte where they are not UTF-8."""
+BYTES_SHIFT = 10
+"""1 KiB of bytes costs as much as an element: a copy, and a page of memory each fourth one."""
 FIRST_BUFFER_BYTES = 256
+_TEXT_SHIFT = TEXT_SHIFT  # compiled to C integers, which other modules do not see
+_BYTES_SHIFT = BYTES_SHIFT
 _new_object = object.__new__
 _new_bytes: Any = bytes.__new__
 _pack_double = struct.Struct(">d").pack
@@ -161,12 +172,20 @@ def has_unknown_tags(plan: Plan, message: Any) -> bool:
 class Reader:
     """A read position in a message."""
 
-    __slots__ = ("data", "end", "position", "source")
+    __slots__ = ("allowance", "data", "end", "position", "source")
 
     source: memoryview
     data: Buffer
     position: int
     end: int
+    allowance: int
+    """Elements that the message may still announce."""
+
+    def charge(self, elements: int) -> None:
+        """Take what is about to be made from the allowance; TooManyElements where it is used up."""
+        self.allowance -= elements
+        if self.allowance < 0:
+            raise TooManyElements("the message announces too many elements")
 
     def need(self, size: int) -> int:
         """Skip size bytes and return their start; raises IndexError if fewer remain."""
@@ -210,15 +229,24 @@ class Reader:
         return value
 
 
-def read(plan: Plan, source: memoryview, position: int, end: int) -> tuple[Any, int]:
+def read(
+    plan: Plan, source: memoryview, position: int, end: int, allowance: int
+) -> tuple[Any, int]:
     """Read one message at position; return it and the position after it."""
-    reader = Reader()
+    reader = reader_at(source, position, end, allowance)
+    message = read_struct(reader, plan)
+    return message, reader.position
+
+
+def reader_at(source: memoryview, position: int, end: int, allowance: int) -> Reader:
+    """Return a reader of a part of a buffer."""
+    reader = Reader.__new__(Reader)  # without a call of its type
     reader.source = source
     reader.data = native.bytes_of(source)
     reader.position = position
     reader.end = end
-    message = read_struct(reader, plan)
-    return message, reader.position
+    reader.allowance = allowance
+    return reader
 
 
 def read_struct(reader: Reader, plan: Plan) -> Any:
@@ -251,6 +279,14 @@ def read_field(reader: Reader, step: Step) -> Any:
     return read_run(reader, step.kind, length)
 
 
+def charge_run(reader: Reader, kind: int, length: int) -> None:
+    """Charge for the copy of a text or of bytes; records are views."""
+    if kind == TEXT:
+        reader.charge(length >> _TEXT_SHIFT)
+    elif kind == BYTES:
+        reader.charge(length >> _BYTES_SHIFT)
+
+
 def read_fixed(reader: Reader, step: Step) -> Any:
     """Read a value of fixed size."""
     if step.kind == SIGNED:
@@ -276,6 +312,8 @@ def read_length(reader: Reader, compact: bool, width: int) -> int:  # noqa: FBT0
 def read_run(reader: Reader, kind: int, length: int) -> Any:
     """Read a string, a copy of bytes, or a view of records."""
     start = reader.need(length)
+    if length > 127:  # 1 << TEXT_SHIFT: most are shorter
+        charge_run(reader, kind, length)
     part = reader.source[start : start + length]
     if kind == TEXT:
         return str(part, "utf-8", "replace")
@@ -311,16 +349,22 @@ def read_array(reader: Reader, step: Step) -> Any:
         return null_of(step)
     if length * step.smallest > reader.end - reader.position:
         raise too_many(step)
-    items = []
-    while length > 0:
-        length -= 1
+    reader.charge(length)
+    items: list[Any] = []
+    read_items(reader, step, items, length)
+    return items
+
+
+def read_items(reader: Reader, step: Step, items: list[Any], count: int) -> None:
+    """Append the next elements of an array that has been charged."""
+    while count > 0:
+        count -= 1
         if step.kind == STRUCT:
             items.append(read_struct(reader, step.plan))  # type: ignore[arg-type] # see above
         elif step.kind < FIXED_END:
             items.append(read_fixed(reader, step))
         else:
             items.append(read_element(reader, step))
-    return items
 
 
 def read_element(reader: Reader, step: Step) -> Any:
@@ -337,6 +381,9 @@ def read_element(reader: Reader, step: Step) -> Any:
 
 def read_tags(reader: Reader, plan: Plan, message: Any, count: int) -> Any:
     """Read tagged fields; unknown ones are kept."""
+    if count > reader.end - reader.position:
+        raise CorruptMessage("more tagged fields announced than the message holds")
+    reader.charge(count)
     unknown = []
     while count > 0:
         count -= 1
@@ -346,6 +393,8 @@ def read_tags(reader: Reader, plan: Plan, message: Any, count: int) -> Any:
             raise CorruptMessage("tagged field is longer than the message")
         step = step_of_tag(plan, tag)
         if step is None:
+            if size > 127:
+                charge_run(reader, BYTES, size)
             start = reader.need(size)
             unknown.append((tag, bytes(reader.source[start : start + size])))
         else:

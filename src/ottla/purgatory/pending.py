@@ -175,3 +175,8 @@ def all_done(steps: Iterable[Pending[Any]]) -> Pending[None]:
     for step in steps:
         result.add(step)
     return result.begin()
+
+
+def as_pending(result: Any) -> Pending[Any]:
+    """Return what may be complete already as a Pending."""
+    return result if isinstance(result, Pending) else Pending.of(result)

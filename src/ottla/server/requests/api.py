@@ -10,14 +10,15 @@ Kafka: kafka.server.KafkaApis.handle, org.apache.kafka.common.protocol.ApiKeys.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial, wraps
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ErrorCode, KafkaError, TooManyElements
 from ottla.protocol import codec
 from ottla.protocol.api_keys import ApiKey, response_class
 from ottla.protocol.frames import encode_response
+from ottla.server.requests.parts import ELEMENTS_IN_A_TURN, PARTS, LargeRequest, in_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -86,6 +87,8 @@ class Api:
     key: ApiKey
     request: type[Request]
     handler: Handler
+    """Answers a request of any size; what it does for one part of a large request is `whole`."""
+    whole: Handler
     lowest: int
     highest: int
     form: Form
@@ -110,12 +113,21 @@ def handles(
         key = ApiKey(request.message_key)
         lowest, highest = request.versions
         own = form or codec_form(request, key)
-        api = Api(key, request, function, lowest, highest, own)
+        handler = _parted(function) if key in PARTS else function
+        api = Api(key, request, handler, function, lowest, highest, own)
         for kind in request.api_listeners if listener is None else (listener,):
             _registry[key, kind] = api
         return function
 
     return bind
+
+
+def _parted(function: Handler) -> Handler:
+    @wraps(function)
+    def handler(ctx: Context, request: Any) -> Any:
+        return in_parts(ctx, request, partial(function, ctx))
+
+    return handler
 
 
 @cache
@@ -143,7 +155,11 @@ def codec_form(request: type[Request], key: ApiKey) -> Form:
     """Return the form of an API whose messages are objects."""
 
     def read(reader: Reader, version: int) -> Any:
-        return codec.decode_at(request, version, reader.source, reader.position)[0]
+        source, position = reader.source, reader.position
+        try:
+            return codec.decode_at(request, version, source, position, ELEMENTS_IN_A_TURN)[0]
+        except TooManyElements:
+            raise LargeRequest(request, version, reader) from None
 
     def write(
         response: Any, correlation_id: int, version: int, throttle_time_ms: int

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.errors import ErrorCode, KafkaError, OttlaError
 from ottla.protocol.request_header import split_header
-from ottla.purgatory.pending import Pending
+from ottla.purgatory.pending import Pending, as_pending
 from ottla.server.requests.api import served_apis
 from ottla.server.requests.context import Context
 from ottla.server.requests.guards import call_guarded
+from ottla.server.requests.parts import LargeRequest, decoded
 from ottla.server.requests.throttling import QuotaUse
 from ottla.server.requests.timing import Wait
 
@@ -70,10 +71,11 @@ class Dispatcher:
                 if api is None:
                     return
             request = api.form.read(header[4], header[1])
+        except LargeRequest as large:
+            self._handle_large(connection, len(frame), api, header, large)  # type: ignore[arg-type] # its form raised
+            return
         except KafkaError as error:
-            extra = {"event": "request.invalid", "client": connection.peer_host}
-            log.info("closing: %s", error, extra=extra)
-            connection.finish()
+            _close(connection, error)
             return
         ctx = Context(broker, connection, self._listener, api, header)
         if self._times is not None:
@@ -100,6 +102,42 @@ class Dispatcher:
             self._answer(ctx, result)
         if self._times is not None:
             self._times.add(ctx, self._elapsed_s() - ctx.started_s)
+
+    def _handle_large(
+        self,
+        connection: Connection,
+        frame_bytes: int,
+        api: Api,
+        header: Header,
+        large: LargeRequest,
+    ) -> None:
+        """Handle a request after the turns that it takes to decode it."""
+        broker = self._broker
+        ctx = Context(broker, connection, self._listener, api, header)
+        ctx.started_s = self._elapsed_s()
+
+        def handle(done: Pending[Any]) -> None:
+            if connection.is_closed:
+                return
+            if done.error is not None:
+                _close(connection, done.error)
+                return
+            quotas = broker.quotas
+            if quotas.is_on and quotas.concerns(connection.principal.name, ctx.client_id):
+                ctx.quota_use = QuotaUse(frame_bytes, self._elapsed_s)
+            request = done.value
+            try:
+                if broker.authorizer is None:
+                    result = api.handler(ctx, request)
+                else:
+                    result = call_guarded(ctx, api, request)
+            except Exception as error:  # noqa: BLE001 - as above
+                result = Pending.failed(error)
+            if ctx.quota_use is not None:
+                ctx.quota_use.handled()
+            self._answer_later(ctx, request, as_pending(result))
+
+        decoded(ctx, large).on_done(handle)
 
     def _refuse(
         self, api: Api | None, connection: Connection, header: Header
@@ -169,3 +207,10 @@ class Dispatcher:
             ctx.connection.respond_bytes(frame)
         else:
             ctx.connection.respond(frame)  # type: ignore[arg-type] # items
+
+
+def _close(connection: Connection, error: Exception) -> None:
+    """Close a connection whose bytes are no request that is served."""
+    extra = {"event": "request.invalid", "client": connection.peer_host}
+    log.info("closing: %s", error, extra=extra)
+    connection.finish()

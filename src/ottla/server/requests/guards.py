@@ -15,13 +15,14 @@ Kafka: kafka.server.AuthHelper and the checks in KafkaApis and ControllerApis.
 from __future__ import annotations
 
 from copy import copy
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.api_keys import ApiKey
 from ottla.purgatory.pending import Pending
+from ottla.server.requests.parts import in_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -143,14 +144,20 @@ class ForwardedGuard:
 
 
 def call_guarded(ctx: Context, api: Api, request: Any) -> Any:
-    """Call an API's handler with the part of a request that its guard allows."""
+    """Call an API's handler with what its guard allows of a request, or of each of its parts."""
+    if api.handler is api.whole:
+        return _call_guarded(ctx, api, request)
+    return in_parts(ctx, request, partial(_call_guarded, ctx, api))
+
+
+def _call_guarded(ctx: Context, api: Api, request: Any) -> Any:
     if api.key in FORWARDED and ctx.listener != "controller":
         ctx.guard = ForwardedGuard(ctx)
-        return api.handler(ctx, request)
+        return api.whole(ctx, request)
     finish = guard_of(api.key)(ctx, request)
     if finish is None:
-        return api.handler(ctx, request)
+        return api.whole(ctx, request)
     if isinstance(finish, Denied):
         return finish.response
-    result = api.handler(ctx, request)
+    result = api.whole(ctx, request)
     return result.then(finish) if isinstance(result, Pending) else finish(result)

@@ -12,12 +12,13 @@ from ottla.protocol import codec
 from ottla.protocol.apis.envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.protocol.records.principal import DefaultPrincipalData
 from ottla.protocol.request_header import split_header
-from ottla.purgatory.pending import Pending
+from ottla.purgatory.pending import Pending, as_pending
 from ottla.quota.connections import plain_address
 from ottla.security.principal import Principal
 from ottla.server.requests.api import handles, served_apis
 from ottla.server.requests.context import Context
 from ottla.server.requests.guards import FORWARDED, call_guarded
+from ottla.server.requests.parts import LargeRequest, decoded
 
 if TYPE_CHECKING:
     from ottla.protocol.schema import Request
@@ -96,7 +97,10 @@ def envelope(ctx: Context, request: EnvelopeRequest) -> EnvelopeResponse | Pendi
     if not api.lowest <= header[1] <= api.highest:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     inner = ForwardedContext(ctx, api, header, principal, client)
-    result = _handled(inner, api, api.form.read(header[4], header[1]))
+    try:
+        result = _handled(inner, api, api.form.read(header[4], header[1]))
+    except LargeRequest as large:
+        result = _handled_large(inner, api, large)
     if isinstance(result, Pending):
         return _when_answered(inner, result)
     return _answer(inner, result)
@@ -110,6 +114,24 @@ def _handled(ctx: ForwardedContext, api: Api, request: Any) -> Any:
         return call_guarded(ctx, api, request)
     except KafkaError as error:
         return api.form.fail(request, error)
+
+
+def _handled_large(ctx: ForwardedContext, api: Api, large: LargeRequest) -> Pending[Any]:
+    answer: Pending[Any] = Pending()
+
+    def handle(done: Pending[Any]) -> None:
+        if done.error is not None:
+            answer.fail(done.error)
+            return
+        try:
+            result = _handled(ctx, api, done.value)
+        except Exception as error:  # noqa: BLE001 - the dispatcher answers it
+            answer.fail(error)
+            return
+        as_pending(result).pass_to(answer)
+
+    decoded(ctx, large).on_done(handle)
+    return answer
 
 
 def _when_answered(ctx: ForwardedContext, result: Pending[Any]) -> Pending[EnvelopeResponse]:

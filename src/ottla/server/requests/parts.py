@@ -1,0 +1,334 @@
+"""Requests about many things: handled in parts, one in each turn of the loop.
+
+`PARTS` names, for each API whose response is a list of independent results, the arrays to cut the
+request by and the arrays of the response to join. The parts are authorized and handled one after
+the other, as if the client had sent them so; a request of a usual size is handled whole. What is
+named many times is described once, where its description may be much larger than its name.
+
+Where a request is more than the codec may decode in one turn, `decoded` decodes it in slices first.
+
+Kafka: none; there each request occupies one of num.io.threads threads.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ottla.errors import ErrorCode, KafkaError, TooManyElements
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.sliced_decoding import SlicedDecoding
+from ottla.purgatory.pending import Pending
+from ottla.server.requests.slices import in_slices
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator, Mapping
+
+    from ottla.protocol.schema import Request
+    from ottla.protocol.walker import Reader
+    from ottla.server.requests.context import Context
+
+PER_TURN: Final = 500
+"""Elements handled in a turn, at up to 10 µs each."""
+ELEMENTS_IN_A_TURN: Final = 5_000
+"""Elements decoded in a turn, at up to 2 µs each."""
+MAX_ELEMENTS: Final = 20_000
+"""Elements of a request: 10,000 topics of one partition. A client that names more is refused."""
+MAX_PARTED_ELEMENTS: Final = 100_000
+"""Elements of a request that is handled in parts."""
+REPEATS_ANSWERED: Final = 10
+"""Elements of a request in which repeats are answered each, as in Kafka: their cost is small."""
+MAX_ELEMENT_SIZE: Final = 10_001
+"""Elements nested in one that is not cut, and itself: the partitions of the largest new topic."""
+
+
+class RequestCut(NamedTuple):
+    """How the requests of an API are cut and their responses joined."""
+
+    request: tuple[str, ...]
+    """The array of the request to cut, and the arrays nested in it."""
+    response: tuple[str, ...]
+    """The array of the response, and the arrays nested in it that continue from part to part."""
+    per_turn: int = PER_TURN
+    key: Callable[[Any], Hashable] | None = None
+    """Names what an element is about, so that it is answered once; None: answer each element."""
+
+
+def _itself(element: Any) -> Hashable:
+    return element  # type: ignore[no-any-return] # a name
+
+
+def _topic(element: Any) -> Hashable:
+    return element.name, element.topic_id
+
+
+def _resource(element: Any) -> Hashable:
+    keys = element.configuration_keys
+    return element.resource_type, element.resource_name, None if keys is None else tuple(keys)
+
+
+def _group_offsets(element: Any) -> Hashable:
+    return element.group_id if element.topics is None else id(element)
+
+
+_TOPICS: Final = ("topics", "partitions")
+_OFFSETS: Final = RequestCut(("topics", "partition_indexes"), _TOPICS)
+PARTS: Final[Mapping[int, tuple[RequestCut, ...]]] = {
+    ApiKey.METADATA: (RequestCut(("topics",), ("topics",), key=_topic),),
+    ApiKey.OFFSET_COMMIT: (RequestCut(_TOPICS, _TOPICS),),
+    ApiKey.TXN_OFFSET_COMMIT: (RequestCut(_TOPICS, _TOPICS),),
+    ApiKey.OFFSET_FETCH: (
+        RequestCut(
+            ("groups", "topics", "partition_indexes"), ("groups", *_TOPICS), key=_group_offsets
+        ),
+        _OFFSETS,
+    ),
+    ApiKey.FIND_COORDINATOR: (RequestCut(("coordinator_keys",), ("coordinators",), key=_itself),),
+    ApiKey.DESCRIBE_GROUPS: (RequestCut(("groups",), ("groups",), key=_itself),),
+    ApiKey.DELETE_GROUPS: (RequestCut(("groups_names",), ("results",)),),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (RequestCut(("group_ids",), ("groups",), key=_itself),),
+    ApiKey.SHARE_GROUP_DESCRIBE: (RequestCut(("group_ids",), ("groups",), key=_itself),),
+    ApiKey.STREAMS_GROUP_DESCRIBE: (RequestCut(("group_ids",), ("groups",), key=_itself),),
+    ApiKey.DESCRIBE_TRANSACTIONS: (
+        RequestCut(("transactional_ids",), ("transaction_states",), key=_itself),
+    ),
+    ApiKey.CREATE_TOPICS: (RequestCut(("topics",), ("topics",)),),
+    ApiKey.DELETE_TOPICS: (
+        RequestCut(("topics",), ("responses",)),
+        RequestCut(("topic_names",), ("responses",)),
+    ),
+    ApiKey.CREATE_PARTITIONS: (RequestCut(("topics",), ("results",)),),
+    ApiKey.DELETE_RECORDS: (RequestCut(_TOPICS, _TOPICS, 200),),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: (RequestCut(_TOPICS, _TOPICS),),
+    ApiKey.DESCRIBE_PRODUCERS: (_OFFSETS,),
+    ApiKey.WRITE_TXN_MARKERS: (RequestCut(("markers",), ("markers",)),),
+    ApiKey.DESCRIBE_CONFIGS: (RequestCut(("resources",), ("results",), key=_resource),),
+    ApiKey.ALTER_CONFIGS: (RequestCut(("resources",), ("responses",)),),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (RequestCut(("resources",), ("responses",)),),
+    ApiKey.CREATE_ACLS: (RequestCut(("creations",), ("results",), 200),),
+    ApiKey.DELETE_ACLS: (RequestCut(("filters",), ("filter_results",), 50),),
+    ApiKey.ALTER_CLIENT_QUOTAS: (RequestCut(("entries",), ("entries",)),),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: (
+        RequestCut(("dirs", *_TOPICS), ("results", "partitions"), 200),
+    ),
+    ApiKey.ELECT_LEADERS: (
+        RequestCut(
+            ("topic_partitions", "partitions"), ("replica_election_results", "partition_result")
+        ),
+    ),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (RequestCut(_TOPICS, ("responses", "partitions")),),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: (_OFFSETS,),
+    ApiKey.ALTER_PARTITION: (RequestCut(_TOPICS, _TOPICS),),
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: (
+        RequestCut(("directories", *_TOPICS), ("directories", *_TOPICS)),
+    ),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (RequestCut(("groups", *_TOPICS), ("groups", *_TOPICS)),),
+    ApiKey.OFFSET_DELETE: (RequestCut(_TOPICS, _TOPICS),),
+}
+"""By API key; of several ways, the first whose array is not empty."""
+
+
+def max_elements(key: int) -> int:
+    """Return how many elements a request of an API may announce."""
+    return MAX_PARTED_ELEMENTS if key in PARTS else MAX_ELEMENTS
+
+
+class LargeRequest(TooManyElements):
+    """A request that is too large to be decoded in one turn; `decoded` decodes it in several.
+
+    Where nothing is prepared for that, it is refused.
+    """
+
+    def __init__(self, request: type[Request], version: int, reader: Reader) -> None:
+        super().__init__(f"{request.__name__} announces too many elements")
+        bound = max_elements(request.message_key)
+        source, position = reader.source, reader.position
+        self.decoding = SlicedDecoding(request, version, source, position, bound)
+
+
+def decoded(ctx: Context, large: LargeRequest) -> Pending[Any]:
+    """Decode a request in slices; CorruptMessage where it is none, or announces too much."""
+    decoding = large.decoding
+    steps = decoding.run(ELEMENTS_IN_A_TURN)
+    done = in_slices(ctx.broker.replicas.call_soon, steps, 1, decoding)
+    return done.then(lambda decoding: decoding.message)
+
+
+def in_parts(ctx: Context, request: Any, handle: Callable[[Any], Any]) -> Any:
+    """Handle a request: whole, or in parts where it is large.
+
+    handle(request) authorizes and answers, as a handler does; an error of a part fails the request.
+    """
+    for parts in PARTS.get(ctx.api_key, ()):
+        items = getattr(request, parts.request[0])
+        if items:
+            pieces = _Cut(parts).pieces(request)
+            first = next(pieces)
+            if first is request:
+                return handle(request)
+            return _PartedRequest(ctx, parts, first, pieces, handle).run()
+    return handle(request)
+
+
+class _PartedRequest:
+    """A request in the course of being handled in parts."""
+
+    def __init__(
+        self,
+        ctx: Context,
+        parts: RequestCut,
+        first: Any,
+        pieces: Iterator[Any],
+        handle: Callable[[Any], Any],
+    ) -> None:
+        self._ctx = ctx
+        self._path = parts.response
+        self._next: Any = first
+        self._pieces = pieces
+        self._handle = handle
+        self._response: Any = None
+        self._answer: Pending[Any] = Pending()
+
+    def run(self) -> Pending[Any]:
+        """Handle the first part; the answer is complete after the last one."""
+        self._step()
+        return self._answer
+
+    def _step(self) -> None:
+        try:
+            result = self._handle(self._next)
+        except Exception as error:  # noqa: BLE001 - answered like that of a handler
+            self._answer.fail(error)
+            return
+        if isinstance(result, Pending):
+            result.on_done(self._handled)
+        else:
+            self._take(result)
+
+    def _handled(self, done: Pending[Any]) -> None:
+        if done.error is not None:
+            self._answer.fail(done.error)
+        else:
+            self._take(done.value)
+
+    def _take(self, response: Any) -> None:
+        """Join the response of a part, and go on with the next one in the next turn."""
+        kept = self._response
+        if kept is None:
+            kept = self._response = response
+        elif type(kept) is not type(response):
+            self._answer.complete(response)
+            return
+        else:
+            _join(kept, response, self._path)
+        if getattr(response, "error_code", 0):
+            self._answer.complete(response)  # it is about the whole request
+            return
+        try:
+            self._next = next(self._pieces, None)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._answer.fail(error)
+            return
+        if self._next is None:
+            self._answer.complete(kept)
+        else:
+            use = self._ctx.quota_use
+            turn = self._step if use is None else partial(use.measure, self._step)
+            self._ctx.broker.replicas.call_soon(turn)
+
+
+class _Cut:
+    """Cuts a request into parts of at most `per_turn` elements."""
+
+    def __init__(self, parts: RequestCut) -> None:
+        self._path = parts.request
+        self._limit = parts.per_turn
+        self._key = parts.key
+        self._seen: set[Hashable] = set()
+
+    def pieces(self, request: Any) -> Iterator[Any]:
+        """Yield the parts; the request itself where it is small."""
+        name = self._path[0]
+        items = getattr(request, name)
+        if len(items) <= self._limit and self._is_small(items) and self._has_no_repeats(items):
+            yield request
+            return
+        for cut in self._cut(items, self._path[1:], self._key):
+            piece = copy(request)
+            setattr(piece, name, cut)
+            yield piece
+
+    def _has_no_repeats(self, items: list[Any]) -> bool:
+        if self._key is None or len(items) <= REPEATS_ANSWERED:
+            return True
+        return len(set(map(self._key, items))) == len(items)
+
+    def _is_small(self, items: list[Any]) -> bool:
+        """Whether all elements fit into one part; examines no more of them than that."""
+        left = self._limit
+        for item in items:
+            left -= _size(item, self._path[1:])
+            if left < 0:
+                return False
+        return True
+
+    def _cut(
+        self, items: list[Any], path: tuple[str, ...], key: Callable[[Any], Hashable] | None
+    ) -> Iterator[list[Any]]:
+        chunk: list[Any] = []
+        left = self._limit
+        for item in items:
+            if key is not None:
+                what = key(item)
+                if what in self._seen:
+                    continue
+                self._seen.add(what)
+            size = _size(item, path)
+            if size > left and chunk:
+                yield chunk
+                chunk, left = [], self._limit
+            if size > self._limit and path and getattr(item, path[0]):
+                for nested in self._cut(getattr(item, path[0]), path[1:], None):
+                    part = copy(item)
+                    setattr(part, path[0], nested)
+                    yield [part]
+            elif size > MAX_ELEMENT_SIZE:
+                text = f"{size} elements in one of {self._path[0]}, more than {MAX_ELEMENT_SIZE}"
+                raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+            else:
+                chunk.append(item)
+                left -= size
+        if chunk:
+            yield chunk
+
+
+def _size(item: Any, path: tuple[str, ...]) -> int:
+    """Return the elements of an element: itself and what is nested in it."""
+    if not path:
+        fields = getattr(type(item), "fields", ())
+        return 1 + sum(len(getattr(item, one.name) or ()) for one in fields if one.is_array)
+    nested = getattr(item, path[0]) or ()
+    if len(path) == 1:
+        return 1 + len(nested)
+    return 1 + sum(_size(one, path[1:]) for one in nested)
+
+
+def _join(kept: Any, more: Any, path: tuple[str, ...]) -> None:
+    """Add the results of a part; the first may continue the last one so far."""
+    if hasattr(kept, "throttle_time_ms"):
+        kept.throttle_time_ms = max(kept.throttle_time_ms, more.throttle_time_ms)
+    results, added = getattr(kept, path[0]), getattr(more, path[0])
+    if len(path) > 1 and results and added and _continues(results[-1], added[0], path[1]):
+        _join(results[-1], added[0], path[1:])
+        added = added[1:]
+    results.extend(added)
+
+
+def _continues(last: Any, following: Any, nested: str) -> bool:
+    """Whether two results differ in the nested array alone."""
+    return all(
+        getattr(last, one.name) == getattr(following, one.name)
+        for one in type(last).fields
+        if one.name != nested
+    )
