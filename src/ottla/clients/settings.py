@@ -1,8 +1,8 @@
 """Client settings: Kafka's names, types and defaults, validated.
 
 Names, types, ranges and defaults are defined in `ottla.config.client`; this module adds the
-differences of these clients: Python functions and objects instead of Java classes, PEM instead of
-JKS.
+differences of these clients: Python functions and objects instead of Java classes, and the type of
+a store that is found by its content where none is given.
 
 Kafka: org.apache.kafka.clients.{CommonClientConfigs, producer.ProducerConfig,
 consumer.ConsumerConfig, admin.AdminClientConfig}.

@@ -21,6 +21,16 @@ class FailureDetectionSettings(ConfigTable):
     )
 
 
+class KeyFileSettings(ConfigTable):
+    """Requirements on the files of private keys."""
+
+    ssl_keystore_require_private: Bool = key(
+        False,
+        "Refuse a PEM file with a private key that is not encrypted and that every user of the "
+        "machine can read; false warns.",
+    )
+
+
 class LimitSettings(ConfigTable):
     """Limits of decompression and of producer states."""
 

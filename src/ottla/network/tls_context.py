@@ -16,12 +16,20 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from cryptography import x509
 
 from ottla.network.fetching import regular_file
-from ottla.security.keystores import KeyMaterial, StoreError, check_derivation, read_store
+from ottla.security.keystores import (
+    KeyMaterial,
+    StoreError,
+    check_derivation,
+    pem_lines,
+    read_store,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 PEM: Final = "PEM"
+JKS: Final = "JKS"
+_PEM_START: Final = b"-----BEGIN "
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH: Final = {
     "none": ssl.CERT_NONE,
@@ -137,7 +145,7 @@ def identity_of(store: Store) -> Identity | None:
         elif store.location:
             text = _bytes_of(store.location).decode("latin-1")
         else:
-            text = store.certificates or store.key or ""
+            text = pem_lines(store.certificates or store.key or "")
         certificate = x509.load_pem_x509_certificates(text.encode("latin-1"))[0]
         names = _alternative_names(certificate)
     except (OSError, ValueError):  # reported where the store is loaded
@@ -216,25 +224,39 @@ def _load_keys(context: ssl.SSLContext, store: Store) -> bool:
         return True
     password = store.key_password
     if store.location:
-        if password is None:
-            _check_private(store.location)
         _load_file(context, store.location, password)
     elif store.key:
-        _load_texts(context, (store.key, store.certificates or ""), password)
+        texts = (pem_lines(store.key), pem_lines(store.certificates or ""))
+        _load_texts(context, texts, password)
     return bool(store.location or store.key)
 
 
-def _check_private(path: str) -> None:
-    """Refuse a key that is not encrypted and that every user of the machine can read."""
+def exposed_key(store: Store) -> str | None:
+    """Return what is to be done about a key that every user of the machine can read.
+
+    None for a key that is encrypted, or that only its owner and group can read. Kubernetes mounts
+    secrets so that all can read them: the file alone does not say who has access to it.
+    """
+    if store.type != PEM or store.location is None or store.key_password is not None:
+        return None
     try:
-        mode = regular_file(path).stat().st_mode
+        mode = regular_file(store.location).stat().st_mode
     except OSError:
-        return  # reported when it is read
-    if mode & _READ_BY_OTHERS and sys.platform != "win32":
-        raise TlsError(
-            f"{path} has a private key that others can read: chmod 600 it, or encrypt the key and "
-            "set ssl.key.password"
-        )
+        return None  # reported when it is read
+    if not mode & _READ_BY_OTHERS or sys.platform == "win32":
+        return None
+    return (
+        f"{store.location} has a private key that others can read: chmod 600 it, or encrypt the "
+        "key and set ssl.key.password"
+    )
+
+
+def detected_type(location: str) -> str:
+    """Return the type of a store by its content: PEM, or JKS, which may also be a PKCS12 store."""
+    try:
+        return PEM if _PEM_START in _bytes_of(location) else JKS
+    except OSError:
+        return PEM  # reported when it is read
 
 
 def _load_texts(context: ssl.SSLContext, texts: Sequence[str], password: str | None) -> None:
@@ -273,7 +295,8 @@ def _load_trust(context: ssl.SSLContext, store: Store) -> bool:
         if store.location:
             regular_file(store.location)
         if store.location or store.certificates:
-            context.load_verify_locations(cafile=store.location, cadata=store.certificates)
+            texts = pem_lines(store.certificates) if store.certificates else None
+            context.load_verify_locations(cafile=store.location, cadata=texts)
     except (OSError, ssl.SSLError) as error:
         shown = store.location or "ssl.truststore.certificates"
         reason = error.strerror or str(error)

@@ -30,6 +30,8 @@ _ENCRYPTED: Final = re.compile(
 MAX_DERIVATION: Final = 1 << 23
 """Rounds of PBKDF2 times bytes, or N times r times p of scrypt: seconds of a processor at most."""
 _LINE: Final = 64
+_BLOCK: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----([^-]*)-----END \1-----[ \t]*")
+_ESCAPED_LINE_END: Final = re.compile(r"\\[rn]")
 
 
 class KeyMaterial(NamedTuple):
@@ -101,6 +103,24 @@ def _derivation(data: bytes, depth: int) -> int:
             with suppress(IndexError):  # mostly nested DER, else encrypted bytes
                 greatest = max(greatest, _derivation(content, depth + 1))
     return greatest
+
+
+def pem_lines(text: str) -> str:
+    """Return PEM text with the line ends that OpenSSL needs.
+
+    Kafka takes any white space for them: blanks, as of a value in one line, and the two characters
+    of an escaped line end, as in environment variables.
+    """
+    return _BLOCK.sub(_with_lines, _ESCAPED_LINE_END.sub("\n", text))
+
+
+def _with_lines(block: re.Match[str]) -> str:
+    kind, body = block.groups()
+    if ":" in body:  # the headers of an encrypted key have lines of their own
+        return block.group()
+    joined = "".join(body.split())
+    lines = "\n".join(joined[start : start + _LINE] for start in range(0, len(joined), _LINE))
+    return f"\n-----BEGIN {kind}-----\n{lines}\n-----END {kind}-----\n"
 
 
 def _read_pkcs12(data: bytes, password: str) -> KeyMaterial:

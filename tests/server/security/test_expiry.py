@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
+from ottla.config.broker import parse_broker_config
 from ottla.network.tls_context import (
     Identity,
     Store,
@@ -13,11 +12,14 @@ from ottla.network.tls_context import (
     identity_change,
     identity_of,
 )
+from ottla.server.node.security_problems import security_problems
 from ottla.server.system.tls import TlsContexts
 from tests.server.security.certificates import PASSWORD, Authority
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 DAY_MS = 86_400_000
 
@@ -75,16 +77,36 @@ def test_the_end_of_each_kind_of_store(tmp_path: Path) -> None:
     assert ends == [end_s, end_s, end_s, None, None]
 
 
-def test_a_key_that_others_read_is_refused(tmp_path: Path) -> None:
-    """Unless it is encrypted."""
+def test_a_key_that_others_read_is_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Kubernetes mounts secrets with mode 0644; ssl.keystore.require.private refuses them."""
     path = tmp_path / "node.pem"
     location = Authority().issue("node").write_pem(path)
     path.chmod(0o644)
     settings = TlsSettings(Store("PEM", location, None), Store("PEM", None, None), (), ())
-    with pytest.raises(ValueError, match="others can read"):
-        TlsContexts(Hands(0)).of("TLS", settings)
-    path.chmod(0o640)
     TlsContexts(Hands(0)).of("TLS", settings)
+    assert "listener TLS: " in caplog.text
+    assert "others can read: chmod 600 it" in caplog.text
+    file = {
+        "process.roles": "broker",
+        "node.id": "2",
+        "controller.quorum.bootstrap.servers": "localhost:9093",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": "SSL://localhost:9092",
+        "inter.broker.listener.name": "SSL",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": location,
+    }
+    strict = {**file, "ssl.keystore.require.private": "true"}
+    assert not list(security_problems(parse_broker_config(file)))
+    (problem,) = security_problems(parse_broker_config(strict))
+    assert "others can read" in problem.message
+    path.chmod(0o640)
+    caplog.clear()
+    TlsContexts(Hands(0)).of("TLS", settings)
+    assert "others can read" not in caplog.text
+    assert not list(security_problems(parse_broker_config(strict)))
 
 
 def test_a_certificate_of_another_node_is_refused(

@@ -72,10 +72,7 @@ def usable(
             meant = nearest(name, [*table.keys, *ours])
             proposal = f"; did you mean {meant}?" if meant else ""
             click.echo(f"warning: unknown setting {name}{proposal}", err=True)
-    kept = {name: value for name, value in given.items() if name in ours and name not in _JAVA_ONLY}
-    if kept.get("ssl.truststore.type") == "JKS":
-        raise click.ClickException("ssl.truststore.type=JKS is not supported; use PEM or PKCS12")
-    return kept
+    return {name: value for name, value in given.items() if name in ours and name not in _JAVA_ONLY}
 
 
 def producer_settings(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ottla.config.listener_settings import ListenerSettings
 from ottla.config.problems import ConfigProblem
 from ottla.errors import ConfigError
-from ottla.network.tls_context import identity_change, identity_of, server_context
+from ottla.network.tls_context import exposed_key, identity_change, identity_of, server_context
 from ottla.network.token_retrieval import TOKEN_URL, token_retriever
 from ottla.security.distinguished_name import parse_rules
 from ottla.security.sasl.gssapi import GSSAPI
@@ -48,7 +48,11 @@ def security_problems(config: BrokerConfig) -> Iterator[ConfigProblem]:
             yield from _login_problems(settings)
         if endpoint.security_protocol in TLS_PROTOCOLS:
             try:
-                server_context(listener_tls(settings))
+                tls = listener_tls(settings)
+                server_context(tls)
+                exposed = exposed_key(tls.keys)
+                if exposed and config.own.ssl_keystore_require_private:
+                    yield ConfigProblem("listeners", str(endpoint), exposed)
                 parse_rules(settings.value(MAPPING_RULES))
             except ValueError as error:
                 text = f"listener {endpoint.listener}: {error}"

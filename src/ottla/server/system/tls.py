@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ottla.network.tls_context import (
     Identity,
     TlsError,
+    exposed_key,
     identity_change,
     identity_of,
     server_context,
@@ -78,6 +79,10 @@ class TlsContexts:
         else:
             if made is not None:
                 log.info("listener %s: new certificates", listener, extra={"event": "tls.reload"})
+            exposed = exposed_key(settings.keys)
+            if exposed is not None:
+                event = {"event": "tls.key.exposed"}
+                log.warning("listener %s: %s", listener, exposed, extra=event)
         self._made[listener] = made = _Made(settings, versions, context, identity)
         if made.expires_s is not None:
             event = {"event": "tls.certificate"}
