@@ -14,12 +14,18 @@ import hashlib
 import hmac
 from typing import TYPE_CHECKING, Final
 
-from ottla.security.sasl.scram import HASHES, MIN_ITERATIONS, ScramCredential, scram_keys
+from ottla.security.sasl.scram import (
+    HASHES,
+    MIN_ITERATIONS,
+    TOKEN_SHAPE,
+    ScramCredential,
+    invented_credential,
+    scram_keys,
+)
 
 if TYPE_CHECKING:
     from ottla.protocol.records.metadata import DelegationTokenRecord
 
-_SALT_BYTES: Final = 24
 _MAX_KNOWN: Final = 4096
 
 
@@ -36,14 +42,18 @@ def is_owner_or_renewer(token: DelegationTokenRecord, principal: str) -> bool:
 class TokenCredentials:
     """The SCRAM credentials of tokens, computed at a token's first login (milliseconds)."""
 
-    def __init__(self, secret: str, salt_key: bytes) -> None:
+    def __init__(self, secret: str) -> None:
         self._secret = secret
-        self._salt_key = salt_key
-        self._known: dict[tuple[str, str], ScramCredential] = {}
+        self._known: dict[tuple[str, str, bytes], ScramCredential] = {}
 
-    def of(self, mechanism: str, token: DelegationTokenRecord) -> ScramCredential:
-        """Return the credential of a token; it expires when the token does."""
-        key = (mechanism, token.token_id)
+    def of(
+        self, mechanism: str, token: DelegationTokenRecord, salt_secret: bytes
+    ) -> ScramCredential:
+        """Return the credential of a token; it expires when the token does.
+
+        The salt is the one that an unknown token gets.
+        """
+        key = (mechanism, token.token_id, salt_secret)
         made = self._known.pop(key, None) or self._make(*key)
         self._known[key] = made
         if len(self._known) > _MAX_KNOWN:
@@ -51,9 +61,9 @@ class TokenCredentials:
         owner = token.owner.partition(":")[2]
         return made._replace(user=owner, expires_ms=token.expiration_timestamp)
 
-    def _make(self, mechanism: str, token_id: str) -> ScramCredential:
+    def _make(self, mechanism: str, token_id: str, salt_secret: bytes) -> ScramCredential:
         digest = HASHES[mechanism]
         password = base64.b64encode(token_hmac(self._secret, token_id))
-        salt = hmac.digest(self._salt_key, token_id.encode(), "sha256")[:_SALT_BYTES]
+        salt = invented_credential(salt_secret, mechanism, token_id, (TOKEN_SHAPE,)).salt
         salted = hashlib.pbkdf2_hmac(digest, password, salt, MIN_ITERATIONS)
         return ScramCredential(salt, *scram_keys(digest, salted), MIN_ITERATIONS)

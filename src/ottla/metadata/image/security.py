@@ -5,10 +5,12 @@ Kafka: org.apache.kafka.image.{AclsImage, ScramImage, DelegationTokenImage}.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from ottla.errors import CorruptMessage
 from ottla.metadata.framing import MessageAndVersion
+from ottla.security.sasl.scram import shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
         RemoveUserScramCredentialRecord,
         UserScramCredentialRecord,
     )
+    from ottla.security.sasl.scram import ScramShape
     from ottla.types import Uuid
 
 
@@ -52,24 +55,35 @@ class AclsImage:
 class ScramImage:
     """Credentials by (user, mechanism)."""
 
-    __slots__ = ("by_user",)
+    __slots__ = ("by_user", "shapes")
 
     def __init__(self) -> None:
         self.by_user: dict[tuple[str, int], UserScramCredentialRecord] = {}
+        self.shapes: dict[int, Counter[ScramShape]] = {}
+        """By mechanism: how many credentials have each shape."""
 
     def replay_credential(self, record: UserScramCredentialRecord, delta: MetadataDelta) -> None:
         """Add or replace a credential."""
+        self._uncount(self.by_user.get((record.name, record.mechanism)))
         self.by_user[record.name, record.mechanism] = record
+        shape = shape_of(record.salt, record.iterations)
+        self.shapes.setdefault(record.mechanism, Counter())[shape] += 1
         delta.scram_changed[record.name, record.mechanism] = None
 
     def replay_remove(self, record: RemoveUserScramCredentialRecord, delta: MetadataDelta) -> None:
         """Remove a credential."""
-        self.by_user.pop((record.name, record.mechanism), None)
+        self._uncount(self.by_user.pop((record.name, record.mechanism), None))
         delta.scram_changed[record.name, record.mechanism] = None
 
     def records(self) -> Iterator[MessageAndVersion]:
         """Return the records of the current state; later changes do not affect them."""
         return (MessageAndVersion(record, 0) for record in list(self.by_user.values()))
+
+    def _uncount(self, replaced: UserScramCredentialRecord | None) -> None:
+        if replaced is not None:
+            shapes = self.shapes[replaced.mechanism]
+            shapes[shape_of(replaced.salt, replaced.iterations)] -= 1
+            self.shapes[replaced.mechanism] = +shapes
 
 
 class DelegationTokensImage:

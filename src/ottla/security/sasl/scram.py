@@ -1,8 +1,10 @@
 """SCRAM-SHA-256 and SCRAM-SHA-512 on a server (RFC 5802, RFC 7677; KIP-84).
 
 A password is never stored: a client proves that it knows it by a signature over both nonces.
-Unlike Kafka's, an exchange with an unknown user goes on with a salt that is derived from the
-node's secret and fails at the proof, as one with a wrong password does: users cannot be guessed.
+Unlike Kafka's, an exchange with an unknown user goes on and fails at the proof, as one with a wrong
+password does: users cannot be guessed. Its salt is derived from a secret that all nodes share, and
+has length and iterations of a credential that exists, so it is the same on each node and after each
+start, as the salt of a user is.
 
 Kafka: org.apache.kafka.common.security.scram.internals.{ScramSaslServer, ScramMessages}.
 """
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ottla.security.sasl.mechanism import AuthenticationFailed, InvalidToken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISM_NUMBERS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
@@ -36,6 +38,11 @@ _CLIENT_FINAL: Final = re.compile(
     rf"(?:,[A-Za-z]+={_VALUE})*),p=(?P<proof>{BASE64})"
 )
 _NO_BINDING: Final = b"n,,"
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+_JAVA_SALT: Final = re.compile(rb"[0-9a-z]{20,26}")
+_JAVA_SALT_BITS: Final = 130
+_MAX_SHAPES: Final = 16
+"""Compared at each login; clusters have one or two."""
 
 
 def scram_keys(hash_name: str, salted_password: bytes) -> tuple[bytes, bytes]:
@@ -60,6 +67,51 @@ class ScramCredential(NamedTuple):
         return "ScramCredential([hidden])"
 
 
+class ScramShape(NamedTuple):
+    """What the first answer of a login shows of a credential, apart from its random bytes."""
+
+    iterations: int
+    salt_bytes: int
+    """0 for the salts of Kafka's own tools: a number of 130 bits in base 36."""
+
+
+TOKEN_SHAPE: Final = ScramShape(MIN_ITERATIONS, 24)
+
+
+def shape_of(salt: bytes, iterations: int) -> ScramShape:
+    """Return the shape of a credential."""
+    return ScramShape(iterations, 0 if _JAVA_SALT.fullmatch(salt) else len(salt))
+
+
+def invented_credential(
+    secret: bytes, mechanism: str, user: str, shapes: Iterable[ScramShape]
+) -> ScramCredential:
+    """Return a credential that no proof matches, the same for each login of a user.
+
+    A new shape, or one that is gone, changes only what is derived for the users that get it.
+    """
+
+    def derived(purpose: str, count: int) -> bytes:
+        key = hmac.digest(secret, f"{purpose}\0{mechanism}\0{user}".encode(), "sha512")
+        return hashlib.shake_256(key).digest(count)
+
+    candidates = sorted(shapes)[:_MAX_SHAPES] or [TOKEN_SHAPE]
+    shape = max(candidates, key=lambda one: derived(f"{one.iterations},{one.salt_bytes}", 8))
+    salt = derived("salt", shape.salt_bytes or 17)
+    if not shape.salt_bytes:
+        salt = _base36(int.from_bytes(salt, "big") % (1 << _JAVA_SALT_BITS))
+    key = derived("key", hashlib.new(HASHES[mechanism]).digest_size)
+    return ScramCredential(salt, key, key, shape.iterations)
+
+
+def _base36(value: int) -> bytes:
+    digits = ""
+    while value:
+        value, digit = divmod(value, len(_DIGITS))
+        digits = _DIGITS[digit] + digits
+    return digits.encode()
+
+
 class ScramServer:
     """One login."""
 
@@ -70,13 +122,18 @@ class ScramServer:
         *,
         nonce: str,
         secret: bytes,
+        shapes: Callable[[bool], Iterable[ScramShape]] = lambda _is_token: (),
     ) -> None:
-        """find(user, is_token) returns a credential; nonce is random, secret is the node's."""
+        """find(user, is_token) returns a credential; nonce is random, secret is the cluster's.
+
+        shapes(is_token) returns those of the credentials that exist.
+        """
         self._mechanism = mechanism
         self._hash = HASHES[mechanism]
         self._find = find
         self._nonce = nonce
         self._secret = secret
+        self._shapes = shapes
         self._credential: ScramCredential | None = None
         self._is_known = False
         self._gs2 = b""
@@ -109,7 +166,11 @@ class ScramServer:
         self.is_token = extensions.get("tokenauth", "").lower() == "true"
         found = self._find(user, self.is_token)
         self._is_known = found is not None
-        credential = self._credential = found or self._invented(user)
+        # derived for known users as well, so that both take the same time
+        invented = invented_credential(
+            self._secret, self._mechanism, user, self._shapes(self.is_token)
+        )
+        credential = self._credential = found or invented
         self.user = credential.user or user
         self.expires_ms = credential.expires_ms
         self._gs2 = match["gs2"].encode()
@@ -118,12 +179,6 @@ class ScramServer:
         answer = f"r={self._nonce},s={salt},i={credential.iterations}"
         self._begun = f"{match['bare']},{answer}"
         return answer.encode()
-
-    def _invented(self, user: str) -> ScramCredential:
-        """Return a credential that no proof matches, the same for each login of a user."""
-        salt = hmac.digest(self._secret, user.encode(), "sha256")[:24]
-        key = hmac.digest(self._secret, b"key" + user.encode(), self._hash)
-        return ScramCredential(salt, key, key, MIN_ITERATIONS)
 
     def _final(self, text: str) -> bytes:
         match, credential = _CLIENT_FINAL.fullmatch(text), self._credential

@@ -6,6 +6,7 @@ Kafka: org.apache.kafka.common.network.ChannelBuilders.
 from __future__ import annotations
 
 import base64
+import hmac
 import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -26,6 +27,7 @@ from ottla.security.sasl.oauthbearer import OAUTHBEARER, OAuthBearerServer
 from ottla.security.sasl.plain import PLAIN, PlainServer, users_of
 from ottla.security.sasl.scram import (
     MECHANISM_NUMBERS,
+    TOKEN_SHAPE,
     ScramCredential,
     ScramServer,
 )
@@ -51,7 +53,7 @@ from ottla.server.system.tls import TlsContexts
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from ottla.config.broker import BrokerConfig
     from ottla.network.connection import Connection
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
     from ottla.network.tls import TlsConnection
     from ottla.security.sasl.client import MechanismLogin
     from ottla.security.sasl.mechanism import Mechanism
+    from ottla.security.sasl.scram import ScramShape
     from ottla.server.broker.metadata import BrokerMetadata
     from ottla.server.node.resources import NodeResources
     from ottla.server.system.kerberos import KerberosSettings
@@ -90,7 +93,7 @@ class NodeSecurity:
         token_key = metadata.config.delegation_token_secret_key
         self._tokens: TokenCredentials | None = None
         if token_key is not None:
-            self._tokens = TokenCredentials(token_key.reveal(), self._secret)
+            self._tokens = TokenCredentials(token_key.reveal())
 
     def of(self, listener: str) -> ListenerSecurity | None:
         """Return the security of a listener's connections, None for PLAINTEXT."""
@@ -255,11 +258,17 @@ class NodeSecurity:
             is_valid = self._handlers.passwords(settings) or users_of(jaas_options(settings, name))
             return lambda: PlainServer(is_valid)
         find = self._handlers.credentials(settings, name) or partial(self._password, name)
+
+        def shapes(is_token: bool) -> Iterable[ScramShape]:  # noqa: FBT001 - as the search
+            number = MECHANISM_NUMBERS[name]
+            return (TOKEN_SHAPE,) if is_token else self._metadata.image.scram.shapes.get(number, ())
+
         return lambda: ScramServer(
             name,
             lambda user, is_token: self._token(name, user) if is_token else find(user),
             nonce=base64.b64encode(self._environment.secret_bytes(_NONCE_BYTES)).decode(),
-            secret=self._secret,
+            secret=self._salt_secret(),
+            shapes=shapes,
         )
 
     def _acceptor(self, settings: ListenerSettings) -> Callable[[], Mechanism]:
@@ -278,7 +287,20 @@ class NodeSecurity:
         token = self._metadata.image.delegation_tokens.by_id.get(token_id)
         if self._tokens is None or token is None:
             return None
-        return self._tokens.of(mechanism, token)
+        return self._tokens.of(mechanism, token, self._salt_secret())
+
+    def _salt_secret(self) -> bytes:
+        """Return a secret that all nodes share and keep when they start again.
+
+        It is derived from the random id of a log directory. Only clients that may describe the
+        cluster see such ids, and they may list users as well. A cluster without registered
+        directories has the node's own secret.
+        """
+        brokers = self._metadata.image.cluster.brokers
+        directories = brokers[min(brokers)].log_directories if brokers else ()
+        if not directories:
+            return self._secret
+        return hmac.digest(bytes(min(directories)), b"salts of unknown users", "sha256")
 
     def _password(self, mechanism: str, user: str) -> ScramCredential | None:
         by_user = self._metadata.image.scram.by_user
