@@ -21,7 +21,7 @@ from ottla.replication.share.environment import (
     SharePartitionKey,
     ShareSettings,
 )
-from ottla.replication.share.partition import SharePartition
+from ottla.replication.share.partition import Phase, SharePartition
 from ottla.replication.share.walk import Fetched, FetchedBatch
 from ottla.storage.indexes.transaction_index import AbortedTransaction
 from ottla.types import TopicPartition, Uuid
@@ -40,11 +40,14 @@ READ, WRITTEN = (
 class World:
     """A share partition with a log of ten records a batch and a state store in memory."""
 
-    def __init__(self, *batches: tuple[int, int, int, int], start: int = 0) -> None:
+    def __init__(
+        self, *batches: tuple[int, int, int, int], start: int = 0, log_end_offset: int = 1_000_000
+    ) -> None:
         self.clock = VirtualClock()
         self.timer = TimingWheel(0)
         self.settings = ShareSettings()
         self.code = ErrorCode.NONE
+        self.log_end_offset = log_end_offset
         self.held: list[Pending[Any]] | None = None
         self.writes: list[Any] = []
         self._loaded = READ.PartitionResult(
@@ -64,6 +67,7 @@ class World:
             store=self,
             settings=lambda _group: self.settings,
             start_offset=lambda _replica, _settings: 0,
+            log_end_offset=lambda _replica: self.log_end_offset,
             on_available=lambda _key: None,
         )
         replica: Any = SimpleNamespace(topic_partition=TopicPartition("t", 0))
@@ -72,9 +76,17 @@ class World:
         self.partition.on_lock_expiry = acknowledging.expire_lock
         assert self.partition.initialize().error is None
 
+    def set_loaded_start(self, start_offset: int) -> None:
+        self._loaded.start_offset = start_offset
+
     def read(self, _request: Any) -> Pending[Any]:
         result = READ(topic_id=TOPIC, partitions=[self._loaded])
         return Pending.of(ReadShareGroupStateResponse(results=[result]))
+
+    def failure(self) -> WriteShareGroupStateResponse:
+        code = int(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        part = WRITTEN.PartitionResult(partition=0, error_code=code)
+        return WriteShareGroupStateResponse(results=[WRITTEN(topic_id=TOPIC, partitions=[part])])
 
     def write(self, request: Any) -> Pending[Any]:
         part = request.topics[0].partitions[0]
@@ -271,3 +283,85 @@ def test_deleted_and_aborted_records_are_archived() -> None:
     other = World()
     aborted = AbortedTransaction(77, 10, 19, 20)
     assert other.acquire(aborted=[aborted])[0][:2] == (0, 9)
+
+
+def test_an_aborted_transaction_longer_than_the_window_is_passed() -> None:
+    """Archived records move the start: the window does not stay full of them."""
+    world = World()
+    world.settings = replace(world.settings, partition_max_record_locks=20)
+    aborted = AbortedTransaction(77, 0, 89, 90)
+    for end in (20, 50, 90):
+        while world.partition.next_fetch_offset() < end:
+            assert world.acquire(end=end, aborted=[aborted]) == []
+        assert world.offsets() == (end, end)
+    assert world.acquire(end=100) == [(90, 99, 1)]
+
+
+def test_a_record_before_a_full_loaded_window_moves_the_start() -> None:
+    """More records than the window has places were loaded as accepted, but the first one."""
+    world = World((1, 2498, 2, 1))
+    assert world.acquire(end=3000) == [(0, 0, 1)]
+    assert world.acknowledge(0, 0, 1) is ErrorCode.NONE
+    assert world.offsets() == (2499, 2499)
+    assert world.acquire(end=3000)[0] == (2499, 2999, 1)
+
+
+def test_records_without_a_loaded_state_may_be_deleted() -> None:
+    """The next fetch reads from the log start, not from where the records were."""
+    world = World((11, 20, 2, 1), (21, 30, 0, 1))
+    assert world.partition.next_fetch_offset() == 0
+    archiving.move_start(world.partition, 6)
+    assert world.partition.next_fetch_offset() == 6
+    assert world.acquire(end=40) == [(6, 10, 1), (21, 30, 2), (31, 39, 1)]
+
+
+def test_what_is_below_the_start_is_forgotten() -> None:
+    """A late answer to an acknowledgement gives no deleted record back; their member learns OK."""
+    world = World()
+    world.acquire(end=10)
+    world.held = []
+    world.acknowledge(0, 4, 1)
+    archiving.move_start(world.partition, 5)
+    assert [one.first_offset for one in world.partition.batches] == [5]
+    world.advance(31_000)
+    held, world.held = world.held, None
+    held[0].complete(world.failure())
+    assert world.acknowledge(0, 3, 1) is ErrorCode.NONE
+    assert world.acquire("b", end=10) == [(5, 9, 2)]
+    assert world.acknowledge(0, 9, 1, member="b") is ErrorCode.NONE
+    assert world.offsets() == (10, 10)
+
+
+@pytest.mark.parametrize(
+    ("batches", "start", "offsets"),
+    [(((90, 120, 2, 1),), 90, (100, 100)), (((130, 140, 0, 1),), 120, (100, 100))],
+)
+def test_a_log_that_lost_records_is_delivered_from_its_end(
+    batches: tuple[tuple[int, int, int, int], ...], start: int, offsets: tuple[int, int]
+) -> None:
+    """After an unclean election states may name offsets that the log does not have yet."""
+    world = World(*batches, start=start, log_end_offset=100)
+    assert world.offsets() == offsets
+    assert world.acquire(end=120) == [(100, 119, 1)]
+
+
+@pytest.mark.parametrize("state", [1, 3, 9])
+def test_states_that_are_not_persisted_here_end_nothing_for_ever(state: int) -> None:
+    """Acquired or unknown: delivered again; ARCHIVING of a later version: archived."""
+    world = World((0, 9, state, 1))
+    first = 10 if state == 3 else 0
+    assert world.acquire(end=20)[0][0] == first
+
+
+def test_a_load_that_raises_fails() -> None:
+    """Whatever reading the log raises: else all later fetches would wait for the first one."""
+    world = World()
+
+    def fail(_replica: object, _settings: object) -> int:
+        raise OSError(5, "Input/output error")
+
+    environment = replace(world.partition.environment, start_offset=fail)
+    world.set_loaded_start(-1)
+    partition = SharePartition(world.partition.key, world.partition.replica, 5, environment)
+    assert isinstance(partition.initialize().error, OSError)
+    assert partition.phase is Phase.FAILED

@@ -72,15 +72,12 @@ def _acknowledge(
     changes: list[PersistedBatch],
 ) -> None:
     for batch in _batches_of(partition, acknowledged):
-        if batch.last_offset < partition.start_offset:
-            continue
         whole = batch.whole
         if whole is not None:
             _check_whole(whole, member_id)
             is_complete = (
                 batch.is_within(acknowledged.first_offset, acknowledged.last_offset)
                 and len(acknowledged.types) == 1
-                and not _holds_start(partition, batch)
             )
             if is_complete:
                 kind = acknowledged.type_at(batch.first_offset)
@@ -101,7 +98,7 @@ def _acknowledge_offsets(
     for offset, state in batch.offsets.items():
         if offset > acknowledged.last_offset:
             break
-        if offset < max(acknowledged.first_offset, partition.start_offset):
+        if offset < acknowledged.first_offset:
             continue
         if state.state is not ACQUIRED:
             raise _invalid("The offset cannot be acknowledged. The offset is not acquired.")
@@ -115,16 +112,16 @@ def _acknowledge_offsets(
 
 def _batches_of(partition: SharePartition, acknowledged: Acknowledgement) -> list[InFlightBatch]:
     """Return the batches in flight with acknowledged offsets."""
-    first_offset, last_offset = acknowledged.first_offset, acknowledged.last_offset
+    first_offset = max(acknowledged.first_offset, partition.start_offset)
+    last_offset = acknowledged.last_offset
     floor = partition.batches.floor(first_offset)
-    if floor is None and first_offset < partition.start_offset <= last_offset:
-        floor = partition.batches.floor(partition.start_offset)
     if floor is None:
         text = "Batch record not found. The request batch offsets are not found in the cache."
         raise _invalid(text)
-    found = partition.batches.between(floor.first_offset, last_offset)
+    found = partition.batches.overlapping(first_offset, last_offset)
+    end = found[-1].last_offset if found else floor.last_offset
     for offset, name in ((first_offset, "first"), (last_offset, "last")):
-        if found[-1].last_offset < offset:
+        if end < offset:
             text = f"Batch record not found. The {name} offset in request is past acquired records."
             raise KafkaError(ErrorCode.INVALID_REQUEST, text)
     return found
@@ -139,11 +136,6 @@ def _check_whole(state: InFlightState, member_id: str) -> None:
         raise _invalid(_CHANGING)
     if state.state is not ACQUIRED:
         raise _invalid(_NOT_ACQUIRED)
-
-
-def _holds_start(partition: SharePartition, batch: InFlightBatch) -> bool:
-    """Whether the start offset has moved into a batch: offsets before it no longer count."""
-    return batch.first_offset < partition.start_offset <= batch.last_offset
 
 
 def _apply(
@@ -176,14 +168,10 @@ def release_member(partition: SharePartition, member_id: str) -> Pending[None]:
     changes: list[PersistedBatch] = []
     limit = partition.settings.delivery_count_limit
     for batch in partition.batches:
-        whole = batch.whole
-        if whole is not None and whole.member_id == member_id and _holds_start(partition, batch):
-            partition.split(batch)
         for first, last, state in batch.states():
             if state.member_id != member_id or state.state is not ACQUIRED:
                 continue
-            target = ARCHIVED if last < partition.start_offset else AVAILABLE
-            if state.begin_release(target, limit):
+            if state.begin_release(AVAILABLE, limit):
                 changes.append(PersistedBatch(first, last, state))
                 if state.is_terminal:
                     partition.delivery_complete_count += partition.count_in(first, last)
@@ -196,19 +184,14 @@ def expire_lock(partition: SharePartition, first_offset: int, last_offset: int) 
     The locks of single offsets of a batch expire together: all that are due are released, and
     persisted, at once.
     """
-    floor = partition.batches.floor(first_offset)
-    if floor is None:
-        return
     changes: list[PersistedBatch] = []
     limit, now_ms = partition.settings.delivery_count_limit, partition.now_ms
-    for batch in partition.batches.between(floor.first_offset, last_offset):
-        whole = batch.whole
-        if whole is not None and whole.state is ACQUIRED and _holds_start(partition, batch):
-            partition.split(batch)
+    for batch in partition.batches.overlapping(first_offset, last_offset):
         for first, last, state in batch.states():
             if state.lock is None or not state.lock.has_expired(now_ms):
                 continue
-            if _expire(partition, last, state, limit):
+            if state.release(AVAILABLE, limit):
+                state.cancel_lock()
                 partition.lock_timeout_count += last - first + 1
                 changes.append(PersistedBatch(first, last, state))
                 if state.is_terminal:
@@ -216,18 +199,6 @@ def expire_lock(partition: SharePartition, first_offset: int, last_offset: int) 
                 else:
                     partition.may_find_available = True
     if changes:
-
-        def persisted(_done: Pending[None]) -> None:
-            partition.advance_start()
-
-        partition.persist(changes).on_done(persisted)
+        partition.persist(changes)
+        partition.settle()
         partition.environment.on_available(partition.key)
-
-
-def _expire(partition: SharePartition, last_offset: int, state: InFlightState, limit: int) -> bool:
-    """Release a state whose lock has expired; False for one that is changing."""
-    target = ARCHIVED if last_offset < partition.start_offset else AVAILABLE
-    if not state.release(target, limit):
-        return False
-    state.cancel_lock()
-    return True

@@ -50,18 +50,12 @@ def acquire(
     limits = _limits(partition, request, fetch_offset, batches[-1].last_offset)
     if limits.max_records <= 0:
         return []
-    first_offset = batches[0].base_offset
-    archiving.archive_stale(partition, fetch_offset, first_offset)
-    begin = _begin(partition, first_offset)
-    known = partition.batches.between(min(first_offset, begin), limits.last_offset)
-    if not known:
-        found = _acquire_new(partition, request, batches, begin, limits)
-    else:
-        found = _Overlap(partition, request, batches, limits).acquire(known, begin)
-        if found:
-            partition.close_gap_to(found[-1].last_offset + 1)
+    archiving.archive_stale(partition, fetch_offset, batches[0].base_offset)
+    found = _Acquisition(partition, request, batches, limits).acquire()
     if fetched.aborted:
-        return archiving.without_aborted(partition, fetched, found)
+        found = archiving.without_aborted(partition, fetched, found)
+    if partition.settle():
+        partition.environment.on_available(partition.key)
     return found
 
 
@@ -79,16 +73,8 @@ def _limits(
     )
 
 
-def _begin(partition: SharePartition, first_offset: int) -> int:
-    """Return where to look for batches in flight that overlap with what was fetched."""
-    floor = partition.batches.floor(first_offset)
-    if floor is None:
-        return max(first_offset, partition.start_offset)
-    return floor.first_offset if floor.last_offset >= first_offset else first_offset
-
-
-class _Overlap:
-    """One acquisition over batches some of which are in flight."""
+class _Acquisition:
+    """One acquisition, of batches some of which may be in flight."""
 
     def __init__(
         self,
@@ -101,39 +87,59 @@ class _Overlap:
         self._request = request
         self._batches = batches
         self._limits = limits
-        self._first_offset = batches[0].base_offset
+        self._first_offset = max(batches[0].base_offset, partition.start_offset)
         self._count = 0
         self._is_throttled = False
         self._found: list[Acquired] = []
 
-    def acquire(self, known: Sequence[InFlightBatch], begin: int) -> list[Acquired]:
-        """Return the ranges acquired of known batches, the gap before them, and what follows."""
-        gap_offset = begin
-        for batch in known:
+    def acquire(self) -> list[Acquired]:
+        """Return the ranges acquired of batches in flight, and of what follows them."""
+        partition, last_offset = self._partition, self._limits.last_offset
+        for batch in partition.batches.overlapping(self._first_offset, last_offset):
             if self._left <= 0 or self._is_throttled:
-                break
-            if self._partition.gap_offset is not None:
-                if gap_offset < batch.first_offset:
-                    self._acquire_new(gap_offset, batch.first_offset - 1)
-                gap_offset = batch.last_offset + 1
-                if self._left <= 0:
-                    break
-            self._acquire_known(batch)
-        last_known = known[-1].last_offset
-        if self._left > 0 and not self._is_throttled and last_known < self._limits.last_offset:
-            self._acquire_new(last_known + 1, self._limits.last_offset)
+                return self._found
+            whole = batch.whole
+            if whole is not None and whole.is_available and not whole.delivery_count:
+                self._acquire_undelivered(batch)
+            else:
+                self._acquire_known(batch)
+        if self._left > 0 and not self._is_throttled:
+            is_idle = not len(partition.batches)
+            end = partition.end_offset if is_idle else partition.end_offset + 1
+            first_offset = max(self._first_offset, end)
+            if is_idle and first_offset <= last_offset:
+                partition.start_offset = first_offset  # no record is before it
+            self._acquire_new(first_offset, last_offset)
         return self._found
 
     @property
     def _left(self) -> int:
         return self._limits.max_records - self._count
 
-    def _acquire_new(self, first_offset: int, last_offset: int) -> None:
-        limits = _Limits(last_offset, self._left)
-        found = _acquire_new(self._partition, self._request, self._batches, first_offset, limits)
+    def _acquire_undelivered(self, batch: InFlightBatch) -> None:
+        """Acquire offsets that had no state after loading, as if they were new."""
+        first_offset = max(batch.first_offset, self._first_offset)
+        last_offset = min(batch.last_offset, self._limits.last_offset)
+        self._partition.batches.remove(batch)
+        acquired_last = self._acquire_new(first_offset, last_offset)
+        if batch.first_offset < first_offset:
+            self._partition.add_undelivered(batch.first_offset, first_offset - 1)
+        if acquired_last < batch.last_offset:
+            self._partition.add_undelivered(acquired_last + 1, batch.last_offset)
+
+    def _acquire_new(self, first_offset: int, last_offset: int) -> int:
+        """Put offsets in flight up to the batch that reaches the limit; return the last one."""
+        if self._left < last_offset - first_offset + 1:
+            end = _end_of_batch(self._batches, first_offset + self._left - 1)
+            last_offset = min(last_offset, end)
+        if last_offset < first_offset:
+            return first_offset - 1
+        offsets = (first_offset, last_offset)
+        found = _create(self._partition, self._request, self._batches, offsets, self._left)
+        self._partition.end_offset = max(self._partition.end_offset, last_offset)
         self._found += found
-        if found:
-            self._count += found[-1].last_offset - found[0].first_offset + 1
+        self._count += found[-1].last_offset - found[0].first_offset + 1
+        return last_offset
 
     def _acquire_known(self, batch: InFlightBatch) -> None:
         last_offset = self._limits.last_offset
@@ -211,33 +217,6 @@ def _add(found: list[Acquired], one: Acquired, *, joins: bool) -> None:
         found[-1] = last._replace(last_offset=one.last_offset)
     else:
         found.append(one)
-
-
-def _acquire_new(
-    partition: SharePartition,
-    request: AcquireRequest,
-    batches: Sequence[FetchedBatch],
-    first_offset: int,
-    limits: _Limits,
-) -> list[Acquired]:
-    """Acquire offsets that are not in flight, up to the end of the batch that reaches the limit."""
-    if not len(partition.batches) and partition.end_offset > first_offset:
-        first_offset = partition.end_offset
-    last_offset = limits.last_offset
-    if limits.max_records < last_offset - first_offset + 1:
-        last_offset = _end_of_batch(batches, first_offset + limits.max_records - 1)
-        if partition.gap_offset is not None:
-            last_offset = min(last_offset, limits.last_offset)
-    if last_offset < first_offset:
-        return []
-    found = _create(partition, request, batches, (first_offset, last_offset), limits.max_records)
-    if partition.batches.first.first_offset == first_offset:
-        partition.start_offset = first_offset
-    partition.end_offset = max(partition.end_offset, last_offset)
-    if request.is_strict:
-        last_offset = found[0].last_offset
-    partition.close_gap_to(last_offset + 1)
-    return found
 
 
 def _end_of_batch(batches: Sequence[FetchedBatch], offset: int) -> int:

@@ -8,68 +8,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.replication.share.states import ACQUIRED, AVAILABLE, RecordState
+from ottla.replication.share.states import ACQUIRED, AVAILABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from ottla.replication.share.partition import SharePartition
-    from ottla.replication.share.states import InFlightBatch
+    from ottla.replication.share.states import RecordState
     from ottla.replication.share.walk import Acquired, Fetched, FetchedBatch
 
 
 def move_start(partition: SharePartition, log_start_offset: int) -> None:
-    """Move the start to the log start, past records that were deleted.
-
-    Acquired ones stay with their members; they are archived when they come back.
-    """
-    if log_start_offset <= partition.start_offset:
-        return
-    if not len(partition.batches):
-        partition.start_offset = partition.end_offset = log_start_offset
-        partition.delivery_complete_count = 0
-        return
-    known = list(partition.batches)
-    passed = sum(
-        partition.count_in(first, min(last, log_start_offset - 1))
-        for batch in known
-        for first, last, state in batch.states()
-        if first < log_start_offset and state.is_terminal
-    )
-    if _archive(partition, (partition.start_offset, log_start_offset), known, AVAILABLE):
-        partition.may_find_available = True
-    partition.start_offset = log_start_offset
-    partition.delivery_complete_count -= passed
-    partition.end_offset = max(partition.end_offset, partition.start_offset)
+    """Move the start to the log start, past records that were deleted, whoever has them."""
+    if log_start_offset > partition.start_offset:
+        partition.start_at(log_start_offset)
 
 
 def archive_stale(partition: SharePartition, fetch_offset: int, base_offset: int) -> None:
     """Archive available offsets that a fetch from fetch_offset no longer finds: compacted ones."""
-    if not len(partition.batches) or fetch_offset >= base_offset:
-        return
-    floor = partition.batches.floor(fetch_offset)
-    begin = fetch_offset
-    if floor is not None and floor.last_offset >= fetch_offset:
-        begin = floor.first_offset
-    known = partition.batches.between(begin, base_offset - 1)
-    if _archive(partition, (fetch_offset, base_offset), known, AVAILABLE, counts=True):
-        partition.may_find_available = True
+    if fetch_offset < base_offset:
+        _archive(partition, fetch_offset, base_offset - 1, AVAILABLE)
 
 
 def without_aborted(
     partition: SharePartition, fetched: Fetched, acquired: list[Acquired]
 ) -> list[Acquired]:
     """Archive the acquired records of aborted transactions; return the ranges without them."""
-    aborted = _aborted_batches(fetched)
-    for batch in aborted:
-        floor = partition.batches.floor(batch.base_offset)
-        if floor is None:
-            continue
-        known = partition.batches.between(floor.first_offset, batch.last_offset)
-        offsets = (batch.base_offset, batch.last_offset + 1)
-        _archive(partition, offsets, known, ACQUIRED, counts=True)
     ranges = acquired
-    for batch in aborted:
+    for batch in _aborted_batches(fetched):
+        _archive(partition, batch.base_offset, batch.last_offset, ACQUIRED)
         ranges = [part for one in ranges for part in _cut(one, batch)]
     return ranges
 
@@ -101,29 +66,18 @@ def _aborted_batches(fetched: Fetched) -> list[FetchedBatch]:
 
 
 def _archive(
-    partition: SharePartition,
-    offsets: tuple[int, int],
-    batches: Iterable[InFlightBatch],
-    from_state: RecordState,
-    *,
-    counts: bool = False,
-) -> bool:
-    """Archive offsets in a state, the second bound excluded; return whether there were any."""
-    first_offset, end_offset = offsets
-    has_archived = False
-    for batch in batches:
-        if batch.first_offset >= end_offset:
-            break
+    partition: SharePartition, first_offset: int, last_offset: int, from_state: RecordState
+) -> None:
+    """Archive offsets in a state, except those whose change is not persisted yet."""
+    for batch in partition.batches.overlapping(first_offset, last_offset):
         if batch.whole is not None:
-            if batch.whole.state is not from_state:
+            if batch.whole.state is not from_state or batch.whole.is_changing:
                 continue
-            if not batch.is_within(first_offset, end_offset - 1):
+            if not batch.is_within(first_offset, last_offset):
                 partition.split(batch)
         for first, last, state in batch.states():
-            if first < first_offset or last >= end_offset or state.state is not from_state:
+            if first < first_offset or last > last_offset:
                 continue
-            state.archive()
-            has_archived = True
-            if counts:
+            if state.state is from_state and not state.is_changing:
+                state.archive()
                 partition.delivery_complete_count += last - first + 1
-    return has_archived

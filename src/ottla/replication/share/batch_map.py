@@ -27,7 +27,7 @@ class BatchMap:
         return len(self._firsts)
 
     def __iter__(self) -> Iterator[InFlightBatch]:
-        return iter([self._batches[first] for first in self._firsts])
+        return (self._batches[first] for first in self._firsts.copy())
 
     @property
     def first(self) -> InFlightBatch:
@@ -56,22 +56,29 @@ class BatchMap:
         index = bisect_right(self._firsts, offset)
         return None if index == len(self._firsts) else self._batches[self._firsts[index]]
 
-    def between(self, first_offset: int, last_offset: int) -> list[InFlightBatch]:
-        """Return the batches that begin in a range, both ends included."""
-        begin = bisect_left(self._firsts, first_offset)
+    def overlapping(self, first_offset: int, last_offset: int) -> list[InFlightBatch]:
+        """Return the batches with offsets of a range, both ends included."""
+        begin = bisect_right(self._firsts, first_offset)
+        if begin and self._batches[self._firsts[begin - 1]].last_offset >= first_offset:
+            begin -= 1
         end = bisect_right(self._firsts, last_offset)
         return [self._batches[first] for first in self._firsts[begin:end]]
 
-    def drop_below(self, offset: int) -> None:
-        """Remove the batches that end below an offset."""
-        end = bisect_left(self._firsts, offset)
-        if end and self._batches[self._firsts[end - 1]].last_offset >= offset:
-            end -= 1
-        for first in self._firsts[:end]:
-            del self._batches[first]
-        del self._firsts[:end]
+    def remove(self, batch: InFlightBatch) -> None:
+        """Remove a batch."""
+        del self._batches[batch.first_offset]
+        del self._firsts[bisect_left(self._firsts, batch.first_offset)]
 
-    def clear(self) -> None:
-        """Remove all batches."""
-        self._firsts.clear()
-        self._batches.clear()
+    def drop_below(self, offset: int) -> None:
+        """Forget the offsets below one; locks of them end."""
+        end = bisect_left(self._firsts, offset)
+        dropped = [self._batches.pop(first) for first in self._firsts[:end]]
+        del self._firsts[:end]
+        if dropped and dropped[-1].last_offset >= offset:
+            cut = dropped.pop()
+            cut.cut_below(offset)
+            self._firsts.insert(0, cut.first_offset)
+            self._batches[cut.first_offset] = cut
+        for batch in dropped:
+            for _, _, state in batch.states():
+                state.cancel_lock()

@@ -68,8 +68,9 @@ class ShareEnvironment:
     """Dependencies that all share partitions of a broker share.
 
     start_offset chooses where a new share partition begins, by its settings; KafkaError where that
-    is not known now. on_available is called when more records may be acquired, on_loaded with the
-    milliseconds that a share partition took to load.
+    is not known now. log_end_offset returns where the partition's log ends. on_available is called
+    when more records may be acquired, on_loaded with the milliseconds that a share partition took
+    to load.
     """
 
     timer: TimingWheel
@@ -77,5 +78,6 @@ class ShareEnvironment:
     store: StateStore
     settings: Callable[[str], ShareSettings]
     start_offset: Callable[[Partition, ShareSettings], int]
+    log_end_offset: Callable[[Partition], int]
     on_available: Callable[[SharePartitionKey], None]
     on_loaded: Callable[[int], None] = _ignore

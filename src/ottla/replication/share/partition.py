@@ -1,8 +1,18 @@
 """A partition as one share group reads it, at the leader: offsets, batches in flight, persistence.
 
 Deliveries begin at `start_offset`; `end_offset` is the last offset in flight, or the next one to
-fetch where nothing is in flight. `window` holds the gap that is left after loading: offsets before
-its end that have no state yet and may never have been delivered.
+fetch where nothing is in flight. What holds between any two events, so that a partition of which no
+member has a record can move (`stalls` examines it):
+
+- No state is below the start offset, and the first one has not ended, or its change is being
+  written: each operation ends with `settle`.
+- An offset between start and end without a state holds no record. Those that have no persisted
+  state when the partition is loaded may never have been delivered: they are put in flight as
+  available after 0 deliveries.
+- An acquired record has a lock whose timer runs; a changing one has a write under way.
+
+Kafka keeps states below the start, and offsets without a state in a window of its own; there an
+aborted transaction as long as the window stops the group, for instance (docs/reliability.md).
 
 Kafka: kafka.server.share.SharePartition. Its parts are `acquiring`, `acknowledging`, `archiving`.
 """
@@ -19,6 +29,7 @@ from ottla.purgatory.pending import Pending
 from ottla.replication.share.batch_map import BatchMap
 from ottla.replication.share.measures import ShareMeasures
 from ottla.replication.share.states import (
+    ACQUIRED,
     TERMINAL,
     InFlightBatch,
     InFlightState,
@@ -27,7 +38,7 @@ from ottla.replication.share.states import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ottla.protocol.apis.read_share_group_state import ReadShareGroupStateResponse
     from ottla.protocol.apis.write_share_group_state import WriteShareGroupStateResponse
@@ -49,6 +60,9 @@ _UNAVAILABLE: Final = frozenset(
 )
 _FENCED: Final = frozenset({ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH})
 _KEPT: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+
+_PERSISTED_ENDS: Final = frozenset(map(int, TERMINAL)) | {int(RecordState.ARCHIVING)}
+"""Any other persisted state is of a record that is to be delivered again."""
 
 
 class Phase(Enum):
@@ -90,15 +104,15 @@ class SharePartition:
         self.batches = BatchMap()
         self.may_find_available = False
         """Whether a batch in flight may be available."""
-        self.window: tuple[int, int] | None = None
-        """First offset of the gap, and the end offset for which it holds."""
         self.delivery_complete_count = 0
         """Terminal records in flight, for the lag (KIP-1226)."""
         self.load_start_ms = 0
+        self.writes_under_way = 0
         self.lock_timeout_count = 0
         self.measures = ShareMeasures()
         self._waiting: list[Pending[None]] = []
         self.on_lock_expiry: Callable[[SharePartition, int, int], None] | None = None
+        self.on_written: Callable[[SharePartition, Exception | None], None] | None = None
 
     # ---------------------------------------------------------------- queries
 
@@ -106,19 +120,6 @@ class SharePartition:
     def settings(self) -> ShareSettings:
         """The group's settings in force."""
         return self.environment.settings(self.key.group_id)
-
-    @property
-    def gap_offset(self) -> int | None:
-        """The first offset of the gap that is left after loading; None when it is closed."""
-        if self.window is None or self.window[1] != self.end_offset:
-            return None
-        return self.window[0]
-
-    def close_gap_to(self, offset: int) -> None:
-        """Record that the offsets below one were examined."""
-        if self.window is not None:
-            is_open = self.window[1] == self.end_offset and offset <= self.window[1]
-            self.window = (offset, self.window[1]) if is_open else None
 
     @property
     def in_flight_count(self) -> int:
@@ -138,23 +139,36 @@ class SharePartition:
 
     def next_fetch_offset(self) -> int:
         """Return the first offset that a fetch has to read."""
-        is_idle = not len(self.batches) or self.start_offset > self.batches.last.last_offset
-        if is_idle:
-            self.may_find_available = False
+        if not len(self.batches):
             return self.end_offset
-        if not self.may_find_available:
-            return self.end_offset + 1
-        gap = self.gap_offset
-        for batch in self.batches:
-            if gap is not None:
-                if batch.first_offset > gap:
-                    return gap
-                gap = batch.last_offset + 1
-            for first, last, state in batch.states():
-                if last >= self.start_offset and state.is_available:
-                    return first
-        self.may_find_available = False
+        if self.may_find_available:
+            for batch in self.batches:
+                for first, _, state in batch.states():
+                    if state.is_available:
+                        return first
+            self.may_find_available = False
         return self.end_offset + 1
+
+    def stalls(self) -> Iterator[str]:
+        """Yield what keeps the partition from moving although nothing that is to come ends it.
+
+        Each record in flight waits for something that comes: a fetch that looks for it, the timer
+        of its lock, the answer to a write. Examined by tests and simulations.
+        """
+        if self.phase is not Phase.ACTIVE:
+            return
+        ended, end_offset = 0, self.start_offset - 1
+        for batch in self.batches:
+            for first, last, state in batch.states():
+                if first <= end_offset or not self._is_awaited(state):
+                    yield f"{first} is {state.state.name} after {end_offset} and awaits nothing"
+                ended, end_offset = ended + (last - first + 1) * state.is_terminal, last
+        if self._has_ended_start():
+            yield "the start was before a record that has not ended"
+        if ended != self.delivery_complete_count:
+            yield f"{ended} records have ended, {self.delivery_complete_count} are counted"
+        if end_offset != self.end_offset - (not len(self.batches)):
+            yield f"{end_offset} is the last offset in flight, not {self.end_offset}"
 
     def raise_unless_active(self) -> None:
         """Raise the error of a request for a share partition that is not active."""
@@ -189,6 +203,7 @@ class SharePartition:
         whole = batch.whole
         if whole is None:
             return
+        assert not whole.is_changing, "the states would not learn of the change's end"
         batch.whole = None
         for offset in range(batch.first_offset, batch.last_offset + 1):
             if acquired_last is not None and offset > acquired_last:
@@ -235,7 +250,7 @@ class SharePartition:
         if error is None and self.phase is Phase.INITIALIZING:
             try:
                 self._load(done.value)
-            except KafkaError as problem:
+            except Exception as problem:  # noqa: BLE001 - passed on: a later fetch loads again
                 error = problem
         if self.phase is Phase.INITIALIZING:
             self.phase = Phase.ACTIVE if error is None else Phase.FAILED
@@ -259,30 +274,37 @@ class SharePartition:
             self.start_offset = self.end_offset = self.environment.start_offset(
                 self.replica, self.settings
             )
-        gap, previous_last = None, self.start_offset - 1
+        # after an unclean election the log may end before what was delivered: begin at its end
+        log_end_offset = self.environment.log_end_offset(self.replica)
+        self.start_offset = self.end_offset = min(self.start_offset, log_end_offset)
+        next_offset = self.start_offset
         for one in found.state_batches:
-            if not self.start_offset <= one.first_offset <= one.last_offset:
-                text = f"Failed to initialize the share partition {self.name}"
-                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
-            if gap is None and one.first_offset > previous_last + 1:
-                gap = previous_last + 1
-            previous_last = one.last_offset
-            state = InFlightState(RecordState(one.delivery_state), one.delivery_count)
-            batch = InFlightBatch(one.first_offset, one.last_offset, state)
+            first_offset = max(one.first_offset, next_offset)
+            last_offset = min(one.last_offset, log_end_offset - 1)
+            if last_offset < first_offset:
+                continue
+            if next_offset < first_offset:
+                self.add_undelivered(next_offset, first_offset - 1)
+            ends = one.delivery_state in _PERSISTED_ENDS
+            is_accepted = one.delivery_state == RecordState.ACKNOWLEDGED
+            state = RecordState.AVAILABLE
+            if ends:
+                state = RecordState.ACKNOWLEDGED if is_accepted else RecordState.ARCHIVED
+            in_flight = InFlightState(state, one.delivery_count)
+            batch = InFlightBatch(first_offset, last_offset, in_flight)
             self.batches.add(batch)
             self.measures.batch_sizes.add(batch.count)
-            if state.is_terminal:
-                self.delivery_complete_count += batch.count
-        if len(self.batches):
-            self.may_find_available = True
-            self.end_offset = self.batches.last.last_offset
-            self.window = None if gap is None else (gap, self.end_offset)
-            self.advance_start()
+            self.delivery_complete_count += batch.count if ends else 0
+            self.end_offset = last_offset
+            next_offset = last_offset + 1
+        self.may_find_available = True
+        self.settle()
 
-    @property
-    def name(self) -> str:
-        """Group and partition, as log lines name them."""
-        return f"{self.key.group_id}-{self.replica.topic_partition}"
+    def add_undelivered(self, first_offset: int, last_offset: int) -> None:
+        """Put offsets in flight that may never have been delivered."""
+        state = InFlightState(RecordState.AVAILABLE, 0)
+        self.batches.add(InFlightBatch(first_offset, last_offset, state))
+        self.may_find_available = True
 
     def fence(self) -> None:
         """Stop serving: the partition has another leader or was deleted."""
@@ -316,7 +338,15 @@ class SharePartition:
             group_id=self.key.group_id,
             topics=[_WriteTopic(topic_id=self.key.topic_id, partitions=[part])],
         )
-        return self.environment.store.write(request).then(_raise_failed)
+        self.writes_under_way += 1
+        written = self.environment.store.write(request).then(_raise_failed)
+        written.on_done(self._written)
+        return written
+
+    def _written(self, done: Pending[None]) -> None:
+        self.writes_under_way -= 1
+        if self.on_written is not None:
+            self.on_written(self, done.error)
 
     def finish_changes(
         self, changes: Sequence[PersistedBatch], error: Exception | None
@@ -324,6 +354,7 @@ class SharePartition:
         """Persist changes that were begun, or undo them after an error; fails with the error."""
         if error is not None:
             self._complete(changes, is_persisted=False)
+            self.settle()
             return Pending.failed(error)
         if not changes:
             return Pending.of(None)
@@ -331,7 +362,7 @@ class SharePartition:
 
         def persisted(done: Pending[None]) -> None:
             self._complete(changes, is_persisted=done.error is None)
-            has_moved = done.error is None and self.advance_start()
+            has_moved = self.settle()
             if done.error is None:
                 pending.complete(None)
             else:
@@ -354,55 +385,57 @@ class SharePartition:
 
     # ---------------------------------------------------------------- the start offset
 
-    def advance_start(self) -> bool:
-        """Move the start past terminal records; return whether it has moved."""
-        if not self._can_advance():
-            return False
-        last_offset, count = self._last_terminal()
-        if last_offset < 0:
-            return False
-        end = self.batches.last.last_offset
-        if last_offset == end:
-            self.start_offset = self.end_offset = end + 1
-            self.batches.clear()
-            self.delivery_complete_count = 0
-            return True
-        gap = self.gap_offset
-        batch = self.batches.floor(last_offset)
-        assert batch is not None
-        if batch.last_offset == last_offset:
-            following = self.batches.higher(last_offset)
-            assert following is not None
-            self.start_offset = max(self.start_offset, following.first_offset)
-            if gap is not None:
-                self.start_offset = min(gap, self.start_offset)
-            self.batches.drop_below(last_offset + 1)
-        else:
-            self.start_offset = max(self.start_offset, last_offset + 1)
-            self.batches.drop_below(batch.first_offset)
-        self.delivery_complete_count -= count
-        return True
+    def _is_awaited(self, state: InFlightState) -> bool:
+        """Whether something is to come that ends a state: a write, a lock's timer, a fetch."""
+        if state.is_changing:
+            return self.writes_under_way > 0
+        if state.state is ACQUIRED:
+            return state.has_running_lock
+        return state.is_terminal or self.may_find_available
 
-    def _can_advance(self) -> bool:
-        batch = self.batches.floor(self.start_offset)
-        if batch is None:
+    def _has_ended_start(self) -> bool:
+        """Whether `settle` would move the start."""
+        if not len(self.batches):
             return False
-        state = batch.whole or batch.offsets.get(self.start_offset)
-        return state is not None and not state.is_changing and state.state in TERMINAL
+        first, _, state = self.batches.first.states()[0]
+        return first > self.start_offset or (state.is_terminal and not state.is_changing)
 
-    def _last_terminal(self) -> tuple[int, int]:
-        """Return the last offset up to which all are terminal, and how many count; -1 for none."""
-        last_offset, count = -1, 0
-        gap = self.gap_offset
+    def settle(self) -> bool:
+        """Move the start to the first record that has not ended; return whether it has moved.
+
+        Every operation ends with it.
+        """
+        if not len(self.batches):
+            return False
+        ended = 0
         for batch in self.batches:
-            if gap is not None and batch.last_offset >= gap:
-                break
             for first, last, state in batch.states():
                 if state.is_changing or not state.is_terminal:
-                    return last_offset, count
-                last_offset = last
-                count += self.count_in(first, last)
-        return last_offset, count
+                    return self._start_at(first, ended)
+                ended += last - first + 1
+        return self._start_at(self.end_offset + 1, ended)
+
+    def _start_at(self, offset: int, ended: int) -> bool:
+        if offset <= self.start_offset:
+            return False
+        self.start_offset = offset
+        self.delivery_complete_count -= ended
+        self.batches.drop_below(offset)
+        if not len(self.batches):
+            self.end_offset = offset
+        return True
+
+    def start_at(self, offset: int) -> None:
+        """Begin at a later offset: the records before it were deleted."""
+        below = self.batches.overlapping(self.start_offset, offset - 1)
+        ended = sum(
+            min(last, offset - 1) - first + 1
+            for batch in below
+            for first, last, state in batch.states()
+            if first < offset and state.is_terminal
+        )
+        self._start_at(offset, ended)
+        self.settle()
 
 
 def _raise_failed(response: WriteShareGroupStateResponse) -> None:

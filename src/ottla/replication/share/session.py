@@ -9,6 +9,7 @@ SharePartitionManager.{newContext, acknowledgeSessionUpdate}.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -74,6 +75,7 @@ class ShareSessionCache:
     def __init__(self, max_count: int) -> None:
         self._max_count = max_count
         self._sessions: dict[MemberKey, ShareSession] = {}
+        self._group_counts: Counter[str] = Counter()
         self.eviction_count = 0
 
     def __len__(self) -> int:
@@ -92,13 +94,18 @@ class ShareSessionCache:
         self, key: MemberKey, partitions: Iterable[TopicIdPartition], connection: object
     ) -> ShareSession:
         """Begin a session in place of an earlier one; SHARE_SESSION_LIMIT_REACHED for too many."""
-        self._sessions.pop(key, None)
+        self.remove(key)
         if len(self._sessions) >= self._max_count:
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         session = ShareSession(key, connection)
         session.partitions.update(dict.fromkeys(partitions, False))
         self._sessions[key] = session
+        self._group_counts[key.group_id] += 1
         return session
+
+    def has_group(self, group_id: str) -> bool:
+        """Whether a member of a group has a session."""
+        return group_id in self._group_counts
 
     def expect(self, key: MemberKey, epoch: int) -> ShareSession:
         """Return the session of a request with this epoch, and expect the next one.
@@ -117,7 +124,12 @@ class ShareSessionCache:
 
     def remove(self, key: MemberKey) -> ShareSession | None:
         """End a member's session."""
-        return self._sessions.pop(key, None)
+        found = self._sessions.pop(key, None)
+        if found is not None:
+            self._group_counts[key.group_id] -= 1
+            if not self._group_counts[key.group_id]:
+                del self._group_counts[key.group_id]
+        return found
 
     def of_connection(self, connection: object) -> list[ShareSession]:
         """Return the sessions of a connection that is closed."""
@@ -126,3 +138,4 @@ class ShareSessionCache:
     def clear(self) -> None:
         """End all sessions: share groups are disabled."""
         self._sessions.clear()
+        self._group_counts.clear()

@@ -7,13 +7,17 @@ Kafka: org.apache.kafka.server.share.fetch.{RecordState, InFlightState, InFlight
 | AVAILABLE | ACQUIRED | a fetch |
 | ACQUIRED | ACKNOWLEDGED | accept |
 | ACQUIRED | AVAILABLE | release, lock expiry, end of the session |
-| ACQUIRED | ARCHIVED | reject, gap; any of the line above after the last delivery |
-| AVAILABLE | ARCHIVED | the log start moves past it, its transaction was aborted |
+| ACQUIRED | ARCHIVED | reject, gap, aborted; any of the line above after the last delivery |
+| AVAILABLE | ARCHIVED | a fetch no longer finds it: it was compacted |
+
+A change that was not persisted is undone: the record is ACQUIRED again, or what the end of its lock
+makes of it. `MOVES` holds the table; no other move is made.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -36,6 +40,10 @@ AVAILABLE: Final = RecordState.AVAILABLE
 ACQUIRED: Final = RecordState.ACQUIRED
 ARCHIVED: Final = RecordState.ARCHIVED
 TERMINAL: Final = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
+MOVES: Final = {
+    AVAILABLE: frozenset({ACQUIRED, ARCHIVED}),
+    ACQUIRED: frozenset({AVAILABLE, RecordState.ACKNOWLEDGED, ARCHIVED}),
+}
 
 
 class RecordLock:
@@ -59,7 +67,7 @@ class InFlightState:
     in between. Nothing else may change the state then.
     """
 
-    __slots__ = ("_before", "delivery_count", "is_archived", "lock", "member_id", "state")
+    __slots__ = ("_before", "delivery_count", "lock", "member_id", "state")
 
     def __init__(
         self,
@@ -72,8 +80,6 @@ class InFlightState:
         self.delivery_count = delivery_count
         self.member_id = member_id
         self.lock = lock
-        self.is_archived = False
-        """Whether it is archived for good, whatever the outcome of a change in progress."""
         self._before: tuple[RecordState, str, int] | None = None
 
     @property
@@ -91,10 +97,20 @@ class InFlightState:
         """Whether no delivery follows."""
         return self.state in TERMINAL
 
+    @property
+    def has_running_lock(self) -> bool:
+        """Whether a timer will end the lock."""
+        return self.lock is not None and self.lock.task is not None and self.lock.task.is_waiting
+
+    def _move(self, state: RecordState, member_id: str) -> None:
+        assert self._before is None, f"a change to {self.state.name} is not persisted yet"
+        assert state in MOVES.get(self.state, ()), f"{self.state.name} to {state.name}"
+        self.state, self.member_id = state, member_id
+
     def acquire(self, member_id: str, lock: RecordLock) -> None:
         """Give available records to a member."""
-        assert self.is_available
-        self.state, self.member_id, self.lock = ACQUIRED, member_id, lock
+        self._move(ACQUIRED, member_id)
+        self.lock = lock
         self.delivery_count += 1
 
     def release(self, state: RecordState, delivery_limit: int) -> bool:
@@ -106,7 +122,7 @@ class InFlightState:
             return False
         if state is AVAILABLE and self.delivery_count >= delivery_limit:
             state = ARCHIVED
-        self.state, self.member_id = state, NO_MEMBER
+        self._move(state, NO_MEMBER)
         return True
 
     def begin_release(self, state: RecordState, delivery_limit: int) -> bool:
@@ -123,7 +139,7 @@ class InFlightState:
         If the lock has expired in between they are available, or archived after the last delivery.
         """
         before, self._before = self._before, None
-        if is_persisted or self.is_archived or before is None:
+        if is_persisted or before is None:
             self.cancel_lock()
             return
         state, member_id, delivery_limit = before
@@ -136,8 +152,7 @@ class InFlightState:
 
     def archive(self) -> None:
         """End the records for good."""
-        self.is_archived = True
-        self.state, self.member_id = ARCHIVED, NO_MEMBER
+        self._move(ARCHIVED, NO_MEMBER)
         self.cancel_lock()
 
     def cancel_lock(self) -> None:
@@ -167,6 +182,12 @@ class InFlightBatch:
     def is_within(self, first_offset: int, last_offset: int) -> bool:
         """Whether all its offsets are in a range."""
         return self.first_offset >= first_offset and self.last_offset <= last_offset
+
+    def cut_below(self, offset: int) -> None:
+        """Forget the offsets below one."""
+        self.first_offset = max(self.first_offset, offset)
+        for known in list(takewhile(lambda one: one < offset, self.offsets)):
+            self.offsets.pop(known).cancel_lock()
 
     def states(self) -> list[tuple[int, int, InFlightState]]:
         """Return first offset, last offset and state of all its parts."""

@@ -26,7 +26,6 @@ from ottla.types import FileSlice
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ottla.replication.share.environment import SharePartitionKey
     from ottla.replication.share.partition import SharePartition
     from ottla.replication.share.walk import Acquired, FetchedBatch
     from ottla.server.system.environment import RunOnVolume
@@ -86,7 +85,7 @@ class DelayedShareFetch(DelayedOperation):
 
     def __init__(
         self,
-        on_error: Callable[[SharePartitionKey, KafkaError], None],
+        on_error: Callable[[SharePartition, KafkaError], None],
         partitions: Mapping[object, SharePartition],
         limits: ShareFetchLimits,
         deadline_ms: int,
@@ -189,8 +188,9 @@ class DelayedShareFetch(DelayedOperation):
         if read.error is not None:
             if read.error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
                 archiving.move_start(partition, partition.replica.log.log_start_offset)
+                partition.environment.on_available(partition.key)
                 return FetchedRecords()
-            self._on_error(partition.key, read.error)
+            self._on_error(partition, read.error)
             return FetchedRecords(error=read.error)
         if not read.size or read.found is None:
             return FetchedRecords()

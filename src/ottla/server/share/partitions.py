@@ -82,11 +82,14 @@ class SharePartitions:
             store=store,
             settings=self.settings,
             start_offset=lambda replica, settings: reset_offset(replica, settings, clock.now_ms()),
+            log_end_offset=lambda replica: replica.log.log_end_offset,
             on_available=self._wake,
             on_loaded=self.load_times_ms.add,
         )
         self.sessions = ShareSessionCache(metadata.config.group_share_max_share_sessions)
         self.fetches: Purgatory[DelayedShareFetch] = Purgatory("ShareFetch", timer)
+        self._waking: dict[SharePartitionKey, bool] = {}
+        """Share partitions whose waiting fetches are checked now, and whether once more."""
         replicas.on_high_watermark(self._high_watermark_moved)
 
     def __len__(self) -> int:
@@ -138,7 +141,7 @@ class SharePartitions:
         """Return a share partition in use; None once its leader epoch is over."""
         found = self._partitions.get(key)
         if found is not None and not self._is_led(found):
-            self.drop(key)
+            self.drop(found)
             return None
         return found
 
@@ -163,6 +166,7 @@ class SharePartitions:
         replica.check_leader()
         found = SharePartition(key, replica, replica.leader_epoch, self._environment)
         found.on_lock_expiry = acknowledging.expire_lock
+        found.on_written = self._written
         self._partitions[key] = found
         self._keys_of.setdefault(_partition_of(key), {})[key] = None
         return found
@@ -176,34 +180,45 @@ class SharePartitions:
             self.fetch_ratios.setdefault(group_id, Recent()).add(ratio)
             self.acquire_times_ms.setdefault(group_id, Recent()).add(waited_ms)
 
-    def failed(self, key: SharePartitionKey, error: Exception | None) -> None:
+    def failed(self, one: SharePartition, error: Exception | None) -> None:
         """Apply an error: after some errors the next fetch loads the share partition again."""
         if isinstance(error, KafkaError) and error.code in _DROPPED_AFTER:
-            self.drop(key)
+            self.drop(one)
 
-    def drop(self, key: SharePartitionKey) -> None:
-        """End a share partition and answer the fetches that wait for it."""
-        found = self._partitions.pop(key, None)
-        if found is not None:
+    def _written(self, one: SharePartition, error: Exception | None) -> None:
+        """Apply the outcome of a write; what a group without sessions has written can end."""
+        self.failed(one, error)
+        if not one.writes_under_way and not self.sessions.has_group(one.key.group_id):
+            self.drop(one)
+
+    def drop(self, one: SharePartition) -> None:
+        """End a share partition and answer the fetches that wait for it.
+
+        A late answer to one that was ended before does not end the one that took its place: its
+        members' locks would be gone.
+        """
+        key = one.key
+        if self._partitions.get(key) is one:
+            del self._partitions[key]
             partition = _partition_of(key)
             keys = self._keys_of[partition]
             del keys[key]
             if not keys:
                 del self._keys_of[partition]
-            found.fence()
+            one.fence()
             self._wake(key)
 
     def leader_changed(self, replica: Partition) -> None:
         """End the share partitions of a partition that has another leader, or is gone."""
         for key in list(self._keys_of.get(_name_of(replica), ())):
             if not self._is_led(self._partitions[key]):
-                self.drop(key)
+                self.drop(self._partitions[key])
 
     def clear(self) -> None:
         """End all share partitions and sessions: share groups were disabled."""
         self.sessions.clear()
-        for key in list(self._partitions):
-            self.drop(key)
+        for one in list(self._partitions.values()):
+            self.drop(one)
 
     # ---------------------------------------------------------------- members
 
@@ -216,22 +231,29 @@ class SharePartitions:
             return Pending.failed(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         self.acknowledged.update(AcknowledgeType(kind) for batch in batches for kind in batch.types)
         done = acknowledging.acknowledge(partition, member_id, batches)
-        done.on_done(lambda result: self.failed(key, result.error))
+        done.on_done(lambda result: self.failed(partition, result.error))
         self._wake(key)
         return done
 
     def end_session(self, key: MemberKey) -> None:
-        """Release the records that a member has acquired, and remove its session."""
+        """Release the records that a member has acquired, and remove its session.
+
+        After the last session of a group here its share partitions end, once what they write is
+        stored: an administrator may now reset the group's offsets, which they would not learn of.
+        """
         session = self.sessions.remove(key)
         for one in () if session is None else session.partitions:
             self._release(key, one)
+        if not self.sessions.has_group(key.group_id):
+            for opened in [one for one in self if one.key.group_id == key.group_id]:
+                if not opened.writes_under_way:
+                    self.drop(opened)
 
     def _release(self, member: MemberKey, one: TopicIdPartition) -> None:
         key = SharePartitionKey(member.group_id, one.topic_id, one.partition)
         partition = self.find(key)
         if partition is not None and partition.phase is Phase.ACTIVE:
-            done = acknowledging.release_member(partition, member.member_id)
-            done.on_done(lambda result: self.failed(key, result.error))
+            acknowledging.release_member(partition, member.member_id)
             self._wake(key)
 
     def connection_closed(self, connection: object) -> None:
@@ -243,7 +265,17 @@ class SharePartitions:
     # ---------------------------------------------------------------- waiting fetches
 
     def _wake(self, key: SharePartitionKey) -> None:
-        self.fetches.check_and_complete(key)
+        """Check the waiting fetches; a change that one of them makes has them checked once more."""
+        if key in self._waking:
+            self._waking[key] = True
+            return
+        try:
+            self._waking[key] = True
+            while self._waking[key]:
+                self._waking[key] = False
+                self.fetches.check_and_complete(key)
+        finally:
+            del self._waking[key]
 
     def _high_watermark_moved(self, replica: Partition) -> None:
         self.fetches.check_and_complete(_name_of(replica))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.coordinator.share.state import ShareKey
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ErrorCode
 from ottla.protocol.apis import delete_share_group_state as delete_api
 from ottla.protocol.apis import initialize_share_group_state as initialize_api
 from ottla.protocol.apis import read_share_group_state as read_api
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ottla.clock import Clock
     from ottla.coordinator.share.coordinator import ShareCoordinator
     from ottla.protocol.schema import Request
-    from ottla.purgatory.timing_wheel import TimingWheel
+    from ottla.purgatory.timing_wheel import TimerTask, TimingWheel
     from ottla.server.broker.broker_channel import BrokerChannel
     from ottla.types import Uuid
 
@@ -112,6 +112,8 @@ class StatePersister:
         self.clock = clock
         self.partition_for = partition_for
         self.create_topic = create_topic
+        self.calls: dict[_Call, None] = {}
+        """What is not answered yet."""
 
     def initialize(self, request: initialize_api.InitializeShareGroupStateRequest) -> Pending[Any]:
         """Begin the states of share partitions."""
@@ -170,7 +172,14 @@ class _Call:
         self._results: dict[ShareKey, Any] = {}
         self._attempt = 0
         self._open = 0
+        self._retry: TimerTask | None = None
         self._answer: Pending[Any] = Pending()
+        persister.calls[self] = None
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether an answer or the time of the next attempt is to come."""
+        return self._open > 0 or (self._retry is not None and self._retry.is_waiting)
 
     def begin(self) -> Pending[Any]:
         """Send the remaining share partitions to their coordinators."""
@@ -181,7 +190,7 @@ class _Call:
         self._open = len(by_broker) + 1
         for broker_id, parts in by_broker.items():
             if broker_id == _NO_LEADER:
-                self._failed(parts, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+                self._failed(parts)
             else:
                 self._send(broker_id, parts)
         self._part_done()
@@ -204,33 +213,41 @@ class _Call:
 
         def answered(done: Pending[Any]) -> None:
             if done.error is not None:
-                self._failed(parts, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+                self._failed(parts)
             else:
                 self._take(parts, done.value)
 
         self._persister.channel.send(broker_id, request).on_done(answered)
 
     def _take(self, parts: dict[ShareKey, Any], response: Any) -> None:
-        """Store the results; retriable errors stay open."""
+        """Store the results; retriable errors stay open.
+
+        A coordinator leaves out all results of a request whose group has an empty name.
+        """
+        self._set_failed(parts, ErrorCode.UNKNOWN_SERVER_ERROR)
         for topic in response.results:
             for result in topic.partitions:
                 key = ShareKey(self._group_id, topic.topic_id, result.partition)
                 if key not in parts:
                     continue
                 self._results[key] = result
-                if result.error_code not in _RETRIED:
-                    self._left.pop(key, None)
+        for key in parts:
+            if self._results[key].error_code not in _RETRIED:
+                self._left.pop(key, None)
         self._part_done()
 
-    def _failed(self, parts: dict[ShareKey, Any], error: KafkaError) -> None:
+    def _failed(self, parts: dict[ShareKey, Any]) -> None:
+        self._set_failed(parts, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self._part_done()
+
+    def _set_failed(self, parts: dict[ShareKey, Any], code: ErrorCode) -> None:
         for key in parts:
             self._results[key] = self._api.result.PartitionResult(
                 partition=key.partition,
-                error_code=int(error.code),
-                error_message=error.code.text,
+                error_code=int(code),
+                error_message=code.text,
                 **self._api.unknown,
             )
-        self._part_done()
 
     def _part_done(self) -> None:
         self._open -= 1
@@ -239,8 +256,9 @@ class _Call:
         if self._left and self._attempt < _MAX_ATTEMPTS:
             backoff_ms = min(_MAX_BACKOFF_MS, _FIRST_BACKOFF_MS << (self._attempt - 1))
             due_ms = self._persister.clock.monotonic_ms() + backoff_ms
-            self._persister.timer.add(due_ms, self._again)
+            self._retry = self._persister.timer.add(due_ms, self._again)
             return
+        del self._persister.calls[self]
         results: dict[Uuid, list[Any]] = {}
         for key in self._order:
             results.setdefault(key.topic_id, []).append(self._results[key])

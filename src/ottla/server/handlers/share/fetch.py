@@ -222,7 +222,7 @@ def _load(
             code = ErrorCode.UNKNOWN_SERVER_ERROR
             known = error if isinstance(error, KafkaError) else KafkaError(code)
             delayed.failed(name, known)
-            share.drop(partition.key)
+            share.drop(partition)
         share.fetches.check_and_complete(partition.key)
 
     for name, partition in opened.items():
