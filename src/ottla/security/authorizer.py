@@ -129,10 +129,12 @@ class StandardAuthorizer:
         name: str,
         *,
         request: int | None = None,
+        is_audited: bool = True,
     ) -> bool:
         """Whether a principal may do an operation from a host; KafkaError before the load.
 
-        The request is named in the log.
+        The request is named in the log. What a request did not ask for, as each topic of a list of
+        all, is not audited: it is no attempt, so it is neither logged nor counted.
         """
         key = principal, host, operation, resource_type, name
         known = self._cached.get(key)
@@ -142,6 +144,8 @@ class StandardAuthorizer:
             if len(self._cached) >= _MAX_CACHED:
                 self._cached.clear()
             self._cached[key] = known
+        if not is_audited:
+            return known
         self.decision_count += 1
         if not known:
             self.denied_count += 1
@@ -252,7 +256,12 @@ def _log(
         name,
         "none" if request is None else ApiKey(request).api_name,
         rule if isinstance(rule, str) else _rule_text(rule),
-        extra={"event": f"acl.{outcome.lower()}", "client": host},
+        extra={
+            "event": f"acl.{outcome.lower()}",
+            "client": host,
+            # a denial may hide only denials of the same kind, never another user's
+            "limited_by": (principal, operation, resource_type, request),
+        },
     )
 
 

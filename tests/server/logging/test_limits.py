@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.server.logging.limits import LimitedHandler, LineKind, LineLimit
+from ottla.server.logging.limits import MAX_NODE_LINES, LimitedHandler, LineKind, LineLimit
 from ottla.server.logging.lines import JsonFormatter, KeyValueFormatter, configure_logging
 from ottla.testing.cluster import Cluster
 from tests.server.requests.untrusted_clients import Peer
@@ -80,18 +80,46 @@ def test_who_came_to_rest_is_told_of_and_forgotten(clock: Clock) -> None:
     assert len(limit) == 0
 
 
-def test_memory_is_bounded_and_no_count_is_lost(clock: Clock) -> None:
-    """A flood from everywhere pushes out the oldest kinds, which are told of."""
+def test_what_else_limits_lines_keeps_them_apart(clock: Clock) -> None:
+    """A denial hides neither another user's, nor one of another operation."""
+    limit = LineLimit(clock)
+    kinds = [kind()._replace(limited_by=(who, what)) for who in "ab" for what in (3, 4)]
+    assert all(map(limit.admits, kinds))
+    assert not any(map(limit.admits, kinds))
+
+
+def test_lines_about_the_node_have_a_limit_as_well(clock: Clock) -> None:
+    """Clients cause some of them: a thousand a second of one text, then the count."""
+    limit = LineLimit(clock)
+    about_node = LineKind(None, "ottla.broker", logging.WARNING, "not created: %s")
+    assert sum(limit.admits(about_node) for _ in range(MAX_NODE_LINES + 234)) == MAX_NODE_LINES
+    clock.now_ms += 1000
+    assert limit.admits(about_node)
+    assert limit.take_suppressed() == [(about_node, 234)]
+
+
+def test_memory_and_lines_are_bounded_and_no_count_is_lost(clock: Clock) -> None:
+    """A flood from everywhere writes a line for each kind that is remembered."""
     limit = LineLimit(clock, max_kinds=10)
     written = suppressed = 0
     for number in range(1000):
         for _ in range(3):
             written += limit.admits(kind(str(number % 40)))
             assert len(limit) <= 10
+        clock.now_ms += 10
         suppressed += sum(count for _, count in limit.take_suppressed())
     suppressed += sum(count for _, count in limit.take_suppressed(all_of_them=True))
     assert written + suppressed == 3000
-    assert suppressed == 2000
+    assert 90 <= written <= 110  # ten seconds
+
+
+def test_other_clients_are_counted_together(clock: Clock) -> None:
+    """The count of what no kind was remembered for is written after a second, by level."""
+    limit = LineLimit(clock, max_kinds=1)
+    assert [limit.admits(kind(client)) for client in "abcc"] == [True, False, False, False]
+    assert limit.take_suppressed() == []
+    clock.now_ms += 1000
+    assert limit.take_suppressed() == [(kind("any", "lines about other clients"), 3)]
 
 
 @pytest.fixture
@@ -119,8 +147,8 @@ def test_lines_as_they_are_written(clock: Clock, lines: Any) -> None:
     assert 'WARNING ottla.test … 1,234 more like it: refused: 0 client="9.9.9.9"' in last
 
 
-def test_lines_about_the_node_are_all_written(lines: Any) -> None:
-    """Only what names a client is limited."""
+def test_many_lines_about_the_node_are_written(lines: Any) -> None:
+    """What names no client has a limit that a healthy node does not reach."""
     logger, stream, _ = lines
     for _ in range(50):
         logger.error("a disk failed", extra={"event": "directory.offline"})

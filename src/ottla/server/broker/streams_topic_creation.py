@@ -7,10 +7,12 @@ getStreamsInternalTopicCreationErrors} (KIP-1071).
 from __future__ import annotations
 
 import logging
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
+from ottla.server.logging.texts import MAX_LISTED, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -72,25 +74,29 @@ class StreamsTopicCreation:
         self._creating.difference_update(names)
         now_ms = self._clock.monotonic_ms()
         self._errors = {key: one for key, one in self._errors.items() if now_ms < one[1]}
+        failures: dict[str, list[str]] = {}
         if created.error is not None:
-            for name in names:
-                self._keep(name, str(created.error), now_ms + ttl_ms)
-            return
-        for topic in created.value.topics:
-            if topic.error_code:
-                text = topic.error_message or ErrorCode(topic.error_code).text
-                self._keep(topic.name, text, now_ms + ttl_ms)
+            failures[str(created.error)] = list(names)
+        else:
+            for topic in created.value.topics:
+                if topic.error_code:
+                    text = topic.error_message or ErrorCode(topic.error_code).text
+                    failures.setdefault(text, []).append(topic.name)
+        for text, failed in failures.items():
+            for name in failed:
+                self._keep(name, text, now_ms + ttl_ms)
+        for text, failed in islice(failures.items(), MAX_LISTED):
+            log.warning(
+                "Internal topics %s of a streams group were not created: %s; members retry",
+                listed(failed),
+                text,
+                extra={"event": "streams.topic_not_created"},
+            )
 
     def _keep(self, name: str, text: str, until_ms: int) -> None:
         while len(self._errors) >= _MAX_ERRORS:
             del self._errors[next(iter(self._errors))]
         self._errors[name] = (text, until_ms)
-        log.warning(
-            "Internal topic %s of a streams group was not created: %s; members retry",
-            name,
-            text,
-            extra={"event": "streams.topic_not_created"},
-        )
 
 
 def _creatable(topic: InternalTopic) -> CreateTopicsRequest.CreatableTopic:

@@ -6,6 +6,7 @@ Kafka: kafka.server.AutoTopicCreationManager.
 from __future__ import annotations
 
 import logging
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode
@@ -15,6 +16,7 @@ from ottla.server.broker.internal_topics import (
     REPLICATION_FACTORS,
     internal_topic_settings,
 )
+from ottla.server.logging.texts import MAX_LISTED, listed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,23 +64,30 @@ class TopicAutoCreation:
             text = (
                 "Auto topic creation failed for %s: %s; clients retry, see the controller's lines"
             )
-            log.warning(text, ", ".join(names), created.error, extra=_EVENT)
+            log.warning(text, listed(names), created.error, extra=_EVENT)
             return
+        failures: dict[tuple[ErrorCode, str | None], list[str]] = {}
         for topic in created.value.topics:
             code = ErrorCode(topic.error_code)
-            if code not in _CREATED:
-                self._report(topic.name, code, topic.error_message)
+            if code in _CREATED:
+                continue
+            if topic.name in INTERNAL_TOPICS:
+                self._report_internal(topic.name, code, topic.error_message)
+            else:
+                failures.setdefault((code, topic.error_message), []).append(topic.name)
+        for (code, message), failed in islice(failures.items(), MAX_LISTED):
+            advice = "correct the settings of new topics, or create it with ottla topics"
+            _report(listed(failed), code, message, advice)
 
-    def _report(self, name: str, code: ErrorCode, message: str | None) -> None:
-        if name in INTERNAL_TOPICS:
-            if self._failures.get(name) == message:
-                return
-            self._failures[name] = message
+    def _report_internal(self, name: str, code: ErrorCode, message: str | None) -> None:
+        """Report a failure that has not been reported yet."""
+        if self._failures.get(name) == message:
+            return
+        self._failures[name] = message
         advice = "correct the settings of new topics, or create it with ottla topics"
         if code is ErrorCode.INVALID_REPLICATION_FACTOR and name in REPLICATION_FACTORS:
             advice = f"set {REPLICATION_FACTORS[name]} to the number of brokers, then restart"
-        text = "Auto topic creation failed for %s with error '%s': %s; %s"
-        log.warning(text, name, code.name, message, advice, extra=_EVENT)
+        _report(name, code, message, advice)
 
     def _creatable(self, name: str) -> CreateTopicsRequest.CreatableTopic:
         topic = CreateTopicsRequest.CreatableTopic
@@ -101,3 +110,8 @@ class TopicAutoCreation:
                 for key, value in settings.configs.items()
             ],
         )
+
+
+def _report(names: str, code: ErrorCode, message: str | None, advice: str) -> None:
+    text = "Auto topic creation failed for %s with error '%s': %s; %s"
+    log.warning(text, names, code.name, message, advice, extra=_EVENT)

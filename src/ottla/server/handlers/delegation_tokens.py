@@ -156,8 +156,8 @@ def _refused(ctx: Context, owner: Principal, code: ErrorCode) -> CreateDelegatio
 def _may_see(ctx: Context, token: DelegationTokenRecord) -> bool:
     return (
         is_owner_or_renewer(token, str(ctx.principal))
-        or ctx.authorize(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)
-        or ctx.authorize(Operation.DESCRIBE_TOKENS, ResourceType.USER, token.owner)
+        or ctx.is_allowed(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)
+        or ctx.is_allowed(Operation.DESCRIBE_TOKENS, ResourceType.USER, token.owner)
     )
 
 

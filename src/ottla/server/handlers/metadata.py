@@ -88,7 +88,11 @@ def _topics(ctx: Context, request: MetadataRequest) -> list[TopicImage | TopicRe
     """Return the topics; TopicResponse for one that does not exist."""
     if request.topics is None or (ctx.api_version == 0 and not request.topics):
         topics = ctx.broker.image.topics.by_name.values()
-        return [topic for topic in topics if _may_describe(ctx, topic.name)]
+        return [
+            topic
+            for topic in topics
+            if ctx.is_allowed(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        ]
     answers = _requested(ctx, request, request.topics)
     if request.include_topic_authorized_operations:
         for one in answers:
@@ -152,7 +156,7 @@ def _create_missing(
         return []
     codes = {name: _code_of_missing(name) for name in names}
     if request.allow_auto_topic_creation and ctx.broker.metadata.config.auto_create_topics_enable:
-        may_all = ctx.authorize(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
+        may_all = ctx.is_allowed(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
         for name in codes:
             if not may_all and not ctx.authorize(Operation.CREATE, ResourceType.TOPIC, name):
                 codes[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED

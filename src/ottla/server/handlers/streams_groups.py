@@ -87,7 +87,7 @@ def _with_topics(ctx: Context, result: HeartbeatResult) -> StreamsGroupHeartbeat
 
 
 def _not_creatable(ctx: Context, missing: Mapping[str, InternalTopic]) -> list[str]:
-    if ctx.authorize(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME):
+    if ctx.is_allowed(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME):
         return []
     return [
         name for name in missing if not ctx.authorize(Operation.CREATE, ResourceType.TOPIC, name)

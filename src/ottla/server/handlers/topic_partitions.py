@@ -49,7 +49,7 @@ def describe_topic_partitions(
     names = requested or {
         name
         for name in ctx.broker.image.topics.by_name
-        if ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        if ctx.is_allowed(Operation.DESCRIBE, ResourceType.TOPIC, name)
     }
     return _page(
         ctx,

@@ -1,8 +1,12 @@
-"""Rate limit of log lines about clients: one line of a kind for each client and second.
+"""Rate limit of log lines: a client's line of a kind once a second, a node's 1,000 times.
 
-Lines with `extra={"client": …}` are limited; all others are written. Lines are of one kind when
-logger, level and message template are equal. Suppressed lines are counted, and the count is
-written.
+Lines of the node below INFO are all written.
+
+Lines are of one kind when logger, level and message template are equal, and the client, which
+lines about clients have as `extra={"client": …}`. What else tells kinds apart stands in
+`extra={"limited_by": …}`, which is not written: denials are of one kind only if user, operation and
+resource type are equal, too, so that no denial hides another user's. Suppressed lines are counted,
+and the count is written.
 
 Kafka: none.
 """
@@ -10,48 +14,61 @@ Kafka: none.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from logging.handlers import RotatingFileHandler, WatchedFileHandler
 from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
 
+from ottla.server.logging.texts import message_of
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
 INTERVAL_MS: Final = 1000
 MAX_KINDS: Final = 10_000
+"""Of clients' lines, that many are written in a second at most."""
+MAX_NODE_LINES: Final = 1000
+"""Lines of a kind that name no client, a second: more than a node with many partitions writes about
+each, less than a client can cause."""
 _KIND_CHARACTERS: Final = 200
+_OTHER_LINES: Final = "lines about other clients"
 
 
 class LineKind(NamedTuple):
     """The common fields of the lines of one kind."""
 
-    client: str
+    client: str | None
+    """None for lines about the node."""
     logger: str
     level: int
     text: str
+    limited_by: Hashable = None
 
 
 class _Seen:
-    """When a line of a kind was last written (ms), its text, and the count suppressed since."""
+    """When a kind's interval began (ms), its first text, and its lines since."""
 
-    __slots__ = ("suppressed", "text", "written_ms")
+    __slots__ = ("began_ms", "suppressed", "text", "written")
 
-    def __init__(self, written_ms: int, text: str) -> None:
-        self.written_ms = written_ms
+    def __init__(self, began_ms: int, text: str) -> None:
+        self.began_ms = began_ms
         self.text = text
+        self.written = 1
         self.suppressed = 0
 
 
 class LineLimit:
     """Decides which lines are written; remembers at most `max_kinds` kinds.
 
-    Beyond that, the kind with the oldest line is reported and dropped early.
+    Beyond that, lines of further kinds are counted by logger and level until a second is over.
     """
 
     def __init__(self, now_ms: Callable[[], int], *, max_kinds: int = MAX_KINDS) -> None:
         """`now_ms` is a monotonic clock."""
         self._now_ms = now_ms
         self._max_kinds = max_kinds
-        self._seen: dict[LineKind, _Seen] = {}  # in order of the last line written
+        self._seen: dict[LineKind, _Seen] = {}  # in order of their intervals
+        self._others: Counter[tuple[str, int]] = Counter()
+        self._others_since_ms = 0
         self._ended: list[tuple[LineKind, int]] = []
 
     def __len__(self) -> int:
@@ -65,12 +82,21 @@ class LineLimit:
         now_ms = self._now_ms()
         seen = self._seen.get(kind)
         if seen is not None:
-            if now_ms - seen.written_ms < INTERVAL_MS:
+            if now_ms - seen.began_ms < INTERVAL_MS:
+                if kind.client is None and seen.written < MAX_NODE_LINES:
+                    seen.written += 1
+                    return True
                 seen.suppressed += 1
                 return False
             self._end(kind)
         elif len(self._seen) >= self._max_kinds:
-            self._end(next(iter(self._seen)))
+            oldest, last = next(iter(self._seen.items()))
+            if now_ms - last.began_ms < INTERVAL_MS and kind.client is not None:
+                if not self._others:
+                    self._others_since_ms = now_ms
+                self._others[kind.logger, kind.level] += 1
+                return False
+            self._end(oldest)
         text = kind.text if write is None else write()[:_KIND_CHARACTERS]
         self._seen[kind] = _Seen(now_ms, text)
         return True
@@ -85,11 +111,15 @@ class LineLimit:
         limit_ms = self._now_ms() - INTERVAL_MS
         over: list[LineKind] = []
         for kind, seen in self._seen.items():  # not copied: this runs for each line of a client
-            if seen.written_ms > limit_ms and not all_of_them:
+            if seen.began_ms > limit_ms and not all_of_them:
                 break
             over.append(kind)
         for kind in over:
             self._end(kind)
+        if self._others and (all_of_them or self._others_since_ms <= limit_ms):
+            for (logger, level), count in self._others.items():
+                self._ended.append((LineKind("any", logger, level, _OTHER_LINES), count))
+            self._others.clear()
         ended, self._ended = self._ended, []
         return ended
 
@@ -102,12 +132,19 @@ class LimitedLines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line, after the counts of the kinds whose second is over."""
         client = record.__dict__.get("client")
-        if client is not None:
-            text = str(record.msg)[:_KIND_CHARACTERS]
-            kind = LineKind(str(client), record.name, record.levelno, text)
-            if not self.limit.admits(kind, record.getMessage):
-                return
-            self._write_suppressed(self.limit.take_suppressed())
+        if client is None and record.levelno < logging.INFO:  # requested by who runs the node
+            super().emit(record)
+            return
+        kind = LineKind(
+            None if client is None else str(client)[:_KIND_CHARACTERS],
+            record.name,
+            record.levelno,
+            str(record.msg)[:_KIND_CHARACTERS],
+            record.__dict__.get("limited_by"),
+        )
+        if not self.limit.admits(kind, lambda: message_of(record)):
+            return
+        self._write_suppressed(self.limit.take_suppressed())
         super().emit(record)
 
     def report_suppressed(self, *, all_of_them: bool = False) -> None:
@@ -122,7 +159,8 @@ class LimitedLines(logging.Handler):
         for kind, count in ended:
             text = f"… {count:,} more like it: {kind.text}"
             record = logging.LogRecord(kind.logger, kind.level, "", 0, text, None, None)
-            record.client = kind.client
+            if kind.client is not None:
+                record.client = kind.client
             super().emit(record)
 
     def close(self) -> None:

@@ -18,24 +18,31 @@ from ottla.server.logging.limits import (
     WatchedFile,
 )
 from ottla.server.logging.loggers import OTTLA, logger_name
+from ottla.server.logging.texts import (
+    MAX_TRACEBACK_CHARACTERS,
+    bounded,
+    escape,
+    message_of,
+    shortened,
+)
 from ottla.server.system.clock import SystemClock
 
-_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {
+    "message",
+    "asctime",
+    "taskName",
+    "limited_by",
+}
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
-    """Return what the caller passed as `extra`."""
-    return {key: value for key, value in record.__dict__.items() if key not in _STANDARD}
+    """Return what the caller passed as `extra`, to be written."""
+    return {key: bounded(value) for key, value in record.__dict__.items() if key not in _STANDARD}
 
 
 def _time(record: logging.LogRecord) -> str:
     stamp = datetime.fromtimestamp(int(record.created), UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return f"{stamp}.{int(record.msecs):03d}Z"
-
-
-def escape(text: str) -> str:
-    """Escape control characters, so that no value can forge a line."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 class KeyValueFormatter(logging.Formatter):
@@ -46,10 +53,11 @@ class KeyValueFormatter(logging.Formatter):
         pairs = " ".join(
             f"{key}={json.dumps(escape(str(value)))}" for key, value in _fields(record).items()
         )
-        line = f"{_time(record)} {record.levelname} {record.name} {escape(record.getMessage())}"
+        line = f"{_time(record)} {record.levelname} {record.name} {escape(message_of(record))}"
         line = f"{line} {pairs}" if pairs else line
         if record.exc_info:
-            for traced in self.formatException(record.exc_info).split("\n"):
+            traceback = self.formatException(record.exc_info)
+            for traced in shortened(traceback, MAX_TRACEBACK_CHARACTERS).split("\n"):
                 line += "\n  " + escape(traced)
         return line
 
@@ -63,11 +71,12 @@ class JsonFormatter(logging.Formatter):
             "time": _time(record),
             "level": record.levelname,
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": message_of(record),
             **_fields(record),
         }
         if record.exc_info:
-            fields["traceback"] = self.formatException(record.exc_info)
+            traceback = self.formatException(record.exc_info)
+            fields["traceback"] = shortened(traceback, MAX_TRACEBACK_CHARACTERS)
         return json.dumps(fields, default=str)
 
 

@@ -76,10 +76,19 @@ class PluginAuthorizer(StandardAuthorizer):
         name: str,
         *,
         request: int | None = None,
+        is_audited: bool = True,
     ) -> bool:
         """Call the class for each decision: discard the cached ones."""
         self._changed()
-        return super().authorize(principal, host, operation, resource_type, name, request=request)
+        return super().authorize(
+            principal,
+            host,
+            operation,
+            resource_type,
+            name,
+            request=request,
+            is_audited=is_audited,
+        )
 
     def authorize_any(
         self, principal: Principal, host: str, operation: int, resource_type: int

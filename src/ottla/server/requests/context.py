@@ -112,11 +112,14 @@ class Context:
         )
 
     def is_allowed(self, operation: int, resource_type: int, name: str) -> bool:
-        """Whether the client may do an operation; a denial is not logged."""
-        if self.broker.authorizer is None:
-            return True
-        decide, who = self.broker.authorizer.decide, str(self.principal)
-        return decide(who, self.client, operation, resource_type, name).is_allowed
+        """Whether the client may do what its request did not ask for: a denial is not audited.
+
+        So for one of several sufficient rights, and for each resource of a list of all.
+        """
+        authorizer = self.broker.authorizer
+        return authorizer is None or authorizer.authorize(
+            self.principal, self.client, operation, resource_type, name, is_audited=False
+        )
 
     def authorize_any(self, operation: int, resource_type: int) -> bool:
         """Whether the client may do an operation on at least one resource of a kind."""

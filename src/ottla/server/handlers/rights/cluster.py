@@ -186,7 +186,8 @@ def between_nodes(ctx: Context, _request: Any) -> None:
 @guards(ApiKey.WRITE_TXN_MARKERS)
 def write_txn_markers(ctx: Context, request: Any) -> Denied | None:
     """ALTER on the cluster or CLUSTER_ACTION; else each partition is refused."""
-    if may(ctx, Operation.ALTER) or may(ctx, Operation.CLUSTER_ACTION):
+    may_alter = ctx.is_allowed(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
+    if may_alter or may(ctx, Operation.CLUSTER_ACTION):
         return None
     marker = WriteTxnMarkersResponse.WritableTxnMarkerResult
     topic = marker.WritableTxnMarkerTopicResult

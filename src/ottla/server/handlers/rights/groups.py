@@ -18,12 +18,12 @@ from ottla.protocol.apis.find_coordinator import FindCoordinatorResponse
 from ottla.protocol.apis.offset_commit import OffsetCommitResponse
 from ottla.protocol.apis.offset_delete import OffsetDeleteResponse
 from ottla.protocol.apis.offset_fetch import OffsetFetchResponse
-from ottla.security.acl import Operation, ResourceType
+from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
 from ottla.server.broker.internal_topics import INTERNAL_TOPICS
 from ottla.server.handlers.groups import has_consumer_groups, has_streams_groups
 from ottla.server.handlers.rights.cluster import may
 from ottla.server.handlers.rights.topics import DENIED as TOPIC_DENIED
-from ottla.server.handlers.rights.topics import may_topic, reduce, split
+from ottla.server.handlers.rights.topics import may_see_topic, may_topic, reduce, split
 from ottla.server.requests.guards import Denied, guards
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def offset_fetch(ctx: Context, request: Any) -> Finish | None:
     def finish(response: Any) -> Any:
         for one, denied in zip(response.groups, refused, strict=True):
             if denied is None:
-                one.topics = [topic for topic in one.topics if _may_describe(ctx, topic)]
+                one.topics = [topic for topic in one.topics if _may_see_offsets(ctx, topic)]
             elif not one.error_code:
                 one.topics = [*one.topics, *map(_unfetched, denied)]
         return response if add is None else add(response)
@@ -213,6 +213,11 @@ def _cut_topics(ctx: Context, requested: Any) -> list[Any] | None:
 def _may_describe(ctx: Context, one: Any) -> bool:
     name = _topic_of(ctx, one)
     return name is None or may_topic(ctx, Operation.DESCRIBE, name)
+
+
+def _may_see_offsets(ctx: Context, one: Any) -> bool:
+    name = _topic_of(ctx, one)
+    return name is None or may_see_topic(ctx, name)
 
 
 def _unfetched(one: Any) -> Any:
@@ -234,9 +239,7 @@ def _one_group(ctx: Context, request: Any) -> Finish | None:
     if request.topics is None:
 
         def leave_out(response: Any) -> Any:
-            response.topics = [
-                one for one in response.topics if may_topic(ctx, Operation.DESCRIBE, one.name)
-            ]
+            response.topics = [one for one in response.topics if may_see_topic(ctx, one.name)]
             return response
 
         return leave_out
@@ -335,12 +338,14 @@ def _may_see(ctx: Context, group: Any) -> bool:
 @guards(ApiKey.LIST_GROUPS)
 def list_groups(ctx: Context, _request: Any) -> Finish | None:
     """DESCRIBE on the cluster shows all groups, DESCRIBE on a group this one."""
-    if may(ctx, Operation.DESCRIBE):
+    if ctx.is_allowed(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return None
 
     def finish(response: Any) -> Any:
         response.groups = [
-            one for one in response.groups if may_group(ctx, Operation.DESCRIBE, one.group_id)
+            one
+            for one in response.groups
+            if ctx.is_allowed(Operation.DESCRIBE, ResourceType.GROUP, one.group_id)
         ]
         return response
 

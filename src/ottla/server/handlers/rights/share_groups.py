@@ -19,7 +19,7 @@ from ottla.protocol.apis.describe_share_group_offsets import DescribeShareGroupO
 from ottla.security.acl import Operation
 from ottla.server.handlers.rights.cluster import may
 from ottla.server.handlers.rights.groups import HIDDEN_TEXT, may_group, member, without_text
-from ottla.server.handlers.rights.topics import may_topic, reduce, split
+from ottla.server.handlers.rights.topics import may_see_topic, may_topic, reduce, split
 from ottla.server.handlers.share.groups import is_enabled, is_member_id
 from ottla.server.requests.guards import Denied, guards
 from ottla.types import ZERO_UUID
@@ -94,11 +94,7 @@ def describe_share_group_offsets(ctx: Context, request: Any) -> Finish | None:
         for one, cut in zip(response.groups, denied, strict=True):
             if one.error_code:  # a refused group has no topics
                 continue
-            one.topics = [
-                topic
-                for topic in one.topics
-                if may_topic(ctx, Operation.DESCRIBE, topic.topic_name)
-            ]
+            one.topics = [topic for topic in one.topics if may_see_topic(ctx, topic.topic_name)]
             one.topics += cut
         return response if add is None else add(response)
 

@@ -45,6 +45,11 @@ def may_topic(ctx: Context, operation: Operation, name: str) -> bool:
     return ctx.authorize(operation, ResourceType.TOPIC, name)
 
 
+def may_see_topic(ctx: Context, name: str) -> bool:
+    """Whether an answer may have a topic that its request does not name; not audited."""
+    return ctx.is_allowed(Operation.DESCRIBE, ResourceType.TOPIC, name)
+
+
 def split(items: Iterable[T], is_allowed: Callable[[T], bool]) -> tuple[list[T], list[T]]:
     """Return the allowed items and the denied ones, in order."""
     allowed: list[T] = []
@@ -186,7 +191,7 @@ def list_offsets(ctx: Context, request: Any) -> Finish | None:
 @guards(ApiKey.OFFSET_FOR_LEADER_EPOCH)
 def offset_for_leader_epoch(ctx: Context, request: Any) -> Finish | None:
     """CLUSTER_ACTION, or DESCRIBE on each topic."""
-    if may(ctx, Operation.CLUSTER_ACTION):
+    if ctx.is_allowed(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
         return None
     topic = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
     return reduce(
@@ -261,7 +266,9 @@ def create_topics(ctx: Context, request: Any) -> Finish | None:
 
     def finish(response: Any) -> Any:
         for one in response.topics:
-            if not one.error_code and not may_topic(ctx, Operation.DESCRIBE_CONFIGS, one.name):
+            if one.error_code:
+                continue
+            if not ctx.is_allowed(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, one.name):
                 one.topic_config_error_code = DENIED
                 one.num_partitions = one.replication_factor = -1
                 one.configs = []

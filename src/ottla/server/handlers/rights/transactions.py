@@ -20,7 +20,7 @@ from ottla.security.acl import Operation, ResourceType
 from ottla.server.handlers.rights.cluster import may, require
 from ottla.server.handlers.rights.groups import may_group
 from ottla.server.handlers.rights.topics import DENIED as TOPIC_DENIED
-from ottla.server.handlers.rights.topics import may_topic, reduce
+from ottla.server.handlers.rights.topics import may_see_topic, may_topic, reduce
 from ottla.server.requests.guards import Denied, guards
 
 if TYPE_CHECKING:
@@ -155,9 +155,7 @@ def describe_transactions(ctx: Context, request: Any) -> Finish:
 
     def finish(response: Any) -> Any:
         for one in response.transaction_states:
-            one.topics = [
-                topic for topic in one.topics if may_topic(ctx, Operation.DESCRIBE, topic.topic)
-            ]
+            one.topics = [topic for topic in one.topics if may_see_topic(ctx, topic.topic)]
         return response if add is None else add(response)
 
     return finish
@@ -171,7 +169,9 @@ def list_transactions(ctx: Context, _request: Any) -> Finish:
         response.transaction_states = [
             one
             for one in response.transaction_states
-            if _may(ctx, Operation.DESCRIBE, one.transactional_id)
+            if ctx.is_allowed(
+                Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, one.transactional_id
+            )
         ]
         return response
 
