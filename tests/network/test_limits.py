@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ottla.network.limits import ConnectionQuota, frame_limit_ms, parse_overrides
-from ottla.network.server import Listener
+from ottla.network.server import Listener, close_idlest
 from ottla.network.sockets import listen
 from tests.network.test_connection import Echo, frame, read_frame
 
@@ -154,3 +155,42 @@ def test_an_address_has_its_own_limit() -> None:
 
     run(scenario, ConnectionQuota(9, 5, {"127.0.0.1": 1}))
     assert parse_overrides("127.0.0.1:3, ::1:4") == {"127.0.0.1": 3, "::1": 4}
+
+
+def test_clients_do_not_shut_out_other_nodes() -> None:
+    """A protected listener accepts beyond max.connections; the idlest client's connection ends."""
+
+    async def main() -> None:
+        loop, quota, echo = asyncio.get_running_loop(), ConnectionQuota(3), Echo()
+        clients, nodes = (
+            Listener(
+                loop,
+                listen("127.0.0.1", 0),
+                echo,
+                name=name,
+                max_frame_bytes=1000,
+                scratch=bytearray(65536),
+                quota=quota,
+                is_protected=name == "NODES",
+            )
+            for name in ("CLIENTS", "NODES")
+        )
+        quota.close_idlest = partial(close_idlest, [clients])
+        clients.start()
+        nodes.start()
+        opened = [await asyncio.open_connection("127.0.0.1", clients.port) for _ in range(5)]
+        await until(lambda: len(clients.connections) == 3)
+        for count in range(1, 6):
+            reader, writer = await asyncio.open_connection("127.0.0.1", nodes.port)
+            writer.write(frame(b"node"))
+            assert await read_frame(reader) == b"node"
+            assert len(nodes.connections) == count
+            opened.append((reader, writer))
+        assert not clients.connections
+        for _, writer in opened:
+            writer.close()
+        clients.close()
+        nodes.close()
+        echo.large.close()
+
+    asyncio.run(main())

@@ -70,6 +70,7 @@ class Connection:
         "connection_id",
         "frame_count",
         "is_closed",
+        "is_in_login",
         "last_active_ms",
         "listener_name",
         "peer_host",
@@ -104,6 +105,8 @@ class Connection:
         self._is_reading = True
         self._muting: asyncio.TimerHandle | None = None
         self.is_closed = False
+        self.is_in_login = False
+        """Whether its request precedes the login: it is of no user, and no quota concerns it."""
         self.frame_count = 0
         self.last_active_ms = -1
         self._seen = (-1, 0)

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import errno
 import http.client
+import io
 import stat
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from ottla.config.security import ALLOWED_FILES, ALLOWED_URLS
@@ -81,7 +83,10 @@ def fetch(
     timeout_s: float = DEFAULT_TIMEOUT_S,
     context: ssl.SSLContext | None = None,
 ) -> bytes:
-    """Return the document at an http, https or file URL; with a body it is posted."""
+    """Return the document at an http, https or file URL; with a body it is posted.
+
+    The time limit is one of the whole: it also ends a provider that sends single bytes.
+    """
     parts = urlsplit(url)
     if parts.scheme == "file":
         return read_file(unquote(parts.path))
@@ -92,8 +97,12 @@ def fetch(
     else:
         connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
     target = f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"
+    sock: Any = None
     shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
     try:
+        connection.connect()
+        sock, connection.sock = connection.sock, None
+        connection.sock = _TimedSocket(sock, time.monotonic() + timeout_s)
         connection.request("GET" if body is None else "POST", target, body, dict(headers or {}))
         answer = connection.getresponse()
         data = answer.read(MAX_DOCUMENT_BYTES + 1)
@@ -101,9 +110,56 @@ def fetch(
         raise FetchFailed(f"{shown}: {type(error).__name__}") from error
     finally:
         connection.close()
+        if sock is not None:
+            sock.close()
     if answer.status != http.client.OK:
         raise FetchFailed(f"{shown} answers with status {answer.status}", answer.status)
     return _bounded(shown, data)
+
+
+class _TimedSocket:
+    """The calls of a socket that http.client needs; all of them share one time limit."""
+
+    def __init__(self, sock: Any, ends_s: float) -> None:
+        self._sock = sock
+        self._ends_s = ends_s
+
+    def sendall(self, data: bytes) -> None:
+        """Send a request."""
+        self._limited().sendall(data)
+
+    def recv_into(self, buffer: Any) -> int:
+        """Receive a part of the answer."""
+        return int(self._limited().recv_into(buffer))
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        """Return the answer."""
+        return io.BufferedReader(_Received(self))
+
+    def close(self) -> None:
+        """Do nothing: the answer is read after http.client has closed the connection."""
+
+    def _limited(self) -> Any:
+        left_s = self._ends_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        self._sock.settimeout(left_s)
+        return self._sock
+
+
+class _Received(io.RawIOBase):
+    """The bytes that arrive at a socket."""
+
+    def __init__(self, sock: _TimedSocket) -> None:
+        self._sock = sock
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Receive into a buffer."""
+        return self._sock.recv_into(buffer)
 
 
 def _bounded(shown: str, data: bytes) -> bytes:

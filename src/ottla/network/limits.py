@@ -44,7 +44,13 @@ class ConnectionPace(Protocol):
 
 
 class ConnectionQuota:
-    """Counts the connections of all listeners of a node, in total and by peer address."""
+    """Counts the connections of listeners, in total and by peer address.
+
+    A node has one for its broker's listeners and one for those of its controller, so that clients
+    never use up the connections of the quorum. Where other brokers have a listener of their own, it
+    accepts beyond the limit: then the connection of another listener that is idle longest is
+    closed, as in Kafka.
+    """
 
     def __init__(
         self,
@@ -58,6 +64,8 @@ class ConnectionQuota:
         self._overrides = dict(overrides or {})
         self._by_address: Counter[str] = Counter()
         self._waiting: list[Callable[[], None]] = []
+        self.close_idlest: Callable[[], None] = _nothing_to_close
+        """Closes the connection to which a protected listener is preferred, if there is one."""
         self.count = 0
 
     def change(self, max_count: int, max_per_address: int, overrides: Mapping[str, int]) -> None:
@@ -70,6 +78,11 @@ class ConnectionQuota:
     def has_room(self) -> bool:
         """Whether another connection may be accepted."""
         return self.count < self._max_count
+
+    def make_room(self) -> None:
+        """Let a protected listener accept another connection, whatever the count."""
+        if not self.has_room():
+            self.close_idlest()
 
     def when_room(self, resume: Callable[[], None]) -> None:
         """Call `resume` once when a connection ends; until then the backlog holds new ones."""
@@ -98,8 +111,16 @@ class ConnectionQuota:
             resume()
 
 
+def _nothing_to_close() -> None:
+    """No other listener shares the limit."""
+
+
 class Closable(Protocol):
     """A connection."""
+
+    @property
+    def peer_host(self) -> str:
+        """The address of the peer."""
 
     @property
     def is_closed(self) -> bool:
@@ -110,32 +131,38 @@ class Closable(Protocol):
 
 
 class PendingLogins:
-    """The connections of a node that have not logged in; over the limit the oldest is closed.
+    """The connections of a listener that have not logged in; over the limit some are closed.
 
-    A login takes milliseconds, so the oldest are idle ones: a flood of half-open handshakes cannot
-    keep other clients out.
+    The oldest of the address that has most of them goes first: a flood of half-open handshakes
+    closes its own, however far away the peers of the others are.
     """
 
     def __init__(self, max_count: int) -> None:
         self.max_count = max_count
         self.dropped_count = 0
-        self._open: dict[Closable, None] = {}
+        self._count = 0
+        self._by_address: dict[str, dict[Closable, None]] = {}
 
     def add(self, connection: Closable) -> None:
-        """Count a new connection; close the oldest one where there are too many."""
-        self._open[connection] = None
-        if len(self._open) <= self.max_count:
-            return
-        self._open = {one: None for one in self._open if not one.is_closed}
-        while len(self._open) > self.max_count:
-            oldest = next(iter(self._open))
-            del self._open[oldest]
-            self.dropped_count += 1
-            oldest.close()
+        """Count a new connection; close the oldest of the busiest address if there are too many."""
+        self._by_address.setdefault(connection.peer_host, {})[connection] = None
+        self._count += 1
+        while self._count > self.max_count:
+            busiest: dict[Closable, None] = max(self._by_address.values(), key=len)
+            oldest = next(iter(busiest))
+            self.discard(oldest)
+            if not oldest.is_closed:
+                self.dropped_count += 1
+                oldest.close()
 
     def discard(self, connection: Closable) -> None:
-        """Forget a connection that has logged in."""
-        self._open.pop(connection, None)
+        """Forget a connection that has logged in or is closed."""
+        same_address = self._by_address.get(connection.peer_host, {})
+        if connection in same_address:
+            del same_address[connection]
+            self._count -= 1
+            if not same_address:
+                del self._by_address[connection.peer_host]
 
 
 def pending_limit(descriptors: int) -> int:

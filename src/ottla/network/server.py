@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import asyncio
     import socket
     import ssl
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterable
 
     from ottla.network.connection import RequestHandler
     from ottla.network.frame_budget import FrameBudget
@@ -62,12 +62,14 @@ class Listener:
         budget: FrameBudget | None = None,
         pace: ConnectionPace | None = None,
         security: ListenerSecurity | None = None,
+        is_protected: bool = False,
     ) -> None:
         """Own a listening socket; scratch buffer, quota and budget are shared by the node.
 
         pace limits the rate of new connections; None is no limit. security secures them, None for
-        PLAINTEXT.
+        PLAINTEXT. A protected listener, that of other nodes, accepts when the quota is used up.
         """
+        self.is_protected = is_protected
         self.name = name
         self.port = int(sock.getsockname()[1])
         self._quota = quota or ConnectionQuota()
@@ -111,7 +113,8 @@ class Listener:
     def _accept(self) -> None:
         assert self._socket is not None
         for _ in range(_ACCEPTS_A_TURN):
-            if not self._quota.has_room() or len(self.connections) >= self.max_connections:
+            is_full = not self._quota.has_room() and not self.is_protected
+            if is_full or len(self.connections) >= self.max_connections:
                 self._wait_for_room()
                 return
             try:
@@ -195,6 +198,8 @@ class Listener:
             self.start()
 
     def _add(self, sock: socket.socket, address: tuple[str, int]) -> None:
+        if self.is_protected:
+            self._quota.make_room()
         if not self._quota.admit(address[0]):
             extra = {"event": "connection.refused", "client": address[0]}
             text = "connection refused: the address has reached max.connections.per.ip"
@@ -271,6 +276,17 @@ class Listener:
         self.stop_accepting()
         for connection in tuple(self.connections):
             connection.close()
+
+
+def close_idlest(listeners: Iterable[Listener]) -> None:
+    """Close the connection that is idle longest, if there is any."""
+    idlest = min(
+        (connection for listener in listeners for connection in listener.connections),
+        key=_last_active_ms,
+        default=None,
+    )
+    if idlest is not None:
+        idlest.close()
 
 
 def close_excess(connections: Collection[Connection], max_connections: int) -> None:

@@ -10,9 +10,13 @@ import pytest
 
 from ottla import Admin
 from ottla.clients.admin.configs import ConfigResource, ResourceType
+from ottla.clients.admin.quotas import QuotaChange
 from ottla.network.limits import PendingLogins, pending_limit
+from ottla.protocol.apis.api_versions import ApiVersionsRequest
 from ottla.security.jaas import parse_jaas
+from ottla.security.principal import ANONYMOUS
 from ottla.testing.cluster import Cluster
+from tests.server.requests.untrusted_clients import Peer
 from tests.server.security.certificates import Authority
 from tests.waits import wait_for
 
@@ -29,8 +33,9 @@ HELLO = bytes.fromhex("16030102000100")
 class Held:
     """A connection of a table."""
 
-    def __init__(self) -> None:
+    def __init__(self, peer_host: str = "10.0.0.1") -> None:
         self.is_closed = False
+        self.peer_host = peer_host
 
     def close(self) -> None:
         self.is_closed = True
@@ -51,6 +56,22 @@ def test_the_oldest_is_closed_first() -> None:
     assert pending.dropped_count == 1
 
 
+def test_a_flood_closes_its_own_connections() -> None:
+    """Logins of other addresses go on, however old they are."""
+    pending = PendingLogins(4)
+    patient = [Held("10.0.0.2"), Held("10.0.0.3")]
+    for one in patient:
+        pending.add(one)
+    flood = [Held() for _ in range(50)]
+    for one in flood:
+        pending.add(one)
+    assert not any(one.is_closed for one in patient)
+    assert [one.is_closed for one in flood] == [True] * 48 + [False] * 2
+    for one in patient:
+        pending.discard(one)
+    assert pending.dropped_count == 48
+
+
 @pytest.mark.parametrize(("descriptors", "most"), [(-1, 10_000), (100, 64), (65_536, 6553)])
 def test_the_limit_follows_the_files_of_the_process(descriptors: int, most: int) -> None:
     """A tenth of them."""
@@ -58,7 +79,7 @@ def test_the_limit_follows_the_files_of_the_process(descriptors: int, most: int)
 
 
 def test_a_flood_of_half_open_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of many clients without a login few are kept, and users log in meanwhile."""
+    """Of many clients without a login few are kept of each listener; users log in meanwhile."""
     monkeypatch.setattr("ottla.server.node.security.pending_limit", lambda _descriptors: MOST)
     made: list[Any] = []
     config = {
@@ -79,7 +100,7 @@ def test_a_flood_of_half_open_connections(tmp_path: Path, monkeypatch: pytest.Mo
         for _ in range(3):
             with Admin(**as_user(cluster, "alice", "a")) as admin:
                 admin.list_topics()
-        wait_for(lambda: cluster.run(_open_count) <= MOST + 1)
+        wait_for(lambda: cluster.run(_open_count) <= 2 * MOST + 1)
 
 
 def as_user(cluster: Cluster, user: str, password: str) -> dict[str, Any]:
@@ -131,3 +152,29 @@ def test_the_policy_of_logins_is_made_once(monkeypatch: pytest.MonkeyPatch) -> N
         wait_for(lambda: len(parsed) > before)
         with Admin(**as_user(cluster, "bob", "b")) as admin:
             admin.list_topics()
+
+
+def test_requests_before_a_login_are_of_no_user() -> None:
+    """A quota of everybody is not used up by ApiVersions before logins, nor its client ids kept."""
+    config = {
+        "listeners": "LOGIN://127.0.0.1:0,INSIDE://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "listener.security.protocol.map": (
+            "LOGIN:SASL_PLAINTEXT,INSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT"
+        ),
+        "inter.broker.listener.name": "INSIDE",
+        "sasl.enabled.mechanisms": "PLAIN",
+        NAME: JAAS,
+    }
+    with Cluster(config=config) as cluster:
+        inside = ":".join(map(str, cluster.run(lambda node: node.addresses["INSIDE"])))
+        with Admin(bootstrap_servers=inside) as admin:
+            change = QuotaChange({"user": None}, {"request_percentage": 1.0})
+            admin.alter_client_quotas([change])
+        wait_for(lambda: cluster.run(lambda node: node.broker.quotas.is_on))
+        address = cluster.run(lambda node: node.addresses["LOGIN"])
+        for _ in range(20):
+            peer = Peer(":".join(map(str, address)))
+            assert peer.ask(ApiVersionsRequest(), 0).throttle_time_ms == 0
+            peer.close()
+        concerned = cluster.run(lambda node: list(node.broker.quotas._concerned))
+        assert (ANONYMOUS.name, "test") not in concerned

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +16,7 @@ from ottla.clients.settings import ADMIN, read_settings
 from ottla.config.broker import parse_broker_config
 from ottla.config.listener_settings import ListenerSettings
 from ottla.errors import ConfigError, ErrorCode, KafkaError
-from ottla.network.fetching import FetchFailed
+from ottla.network.fetching import FetchFailed, fetch
 from ottla.network.token_retrieval import RETRIEVER, VALIDATOR, token_retriever
 from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
@@ -262,3 +265,39 @@ def test_without_a_key_a_node_does_not_start(changes: dict[str, str]) -> None:
     config = parse_broker_config({"controller.quorum.voters": "1@localhost:1", **given})
     found = [one.name for one in security_problems(config)]
     assert "sasl.oauthbearer.jwks.endpoint.url" in found
+
+
+def test_a_slow_provider_ends_with_the_time_limit() -> None:
+    """The limit is one of the whole answer, not of each read."""
+    server = socket.create_server(("127.0.0.1", 0))
+    is_over = threading.Event()
+
+    def send_slowly() -> None:
+        client, _ = server.accept()
+        with client, suppress(OSError):
+            client.recv(4096)
+            client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+            while not is_over.wait(0.01):
+                client.sendall(b"x")
+
+    thread = threading.Thread(target=send_slowly)
+    thread.start()
+    try:
+        with pytest.raises(FetchFailed, match="TimeoutError"):
+            fetch(f"http://127.0.0.1:{server.getsockname()[1]}/keys", timeout_s=0.2)
+    finally:
+        is_over.set()
+        thread.join()
+        server.close()
+
+
+def test_providers_have_workers_of_their_own(cluster: Cluster) -> None:
+    """A slow provider delays no TLS handshake and no step of another login."""
+
+    def runs(node: Any) -> tuple[Any, Any, Any]:
+        (keys,) = node._security._token_logins._known.values()
+        workers = node._resources.workers
+        return keys._run.__self__, workers.providers, workers.handshakes
+
+    used, providers, handshakes = cluster.run(runs)
+    assert used is providers is not handshakes

@@ -23,6 +23,8 @@ _TELEMETRY = (71, 72)
 """Served, but advertised only if a metrics receiver is configured."""
 _CLIENT_SOFTWARE_FROM = 3
 _LEVEL_ZERO_FROM = 4  # older clients treat a lowest level of 0 as an error
+_MAX_SOFTWARE_LENGTH = 128
+"""Characters kept of a client's name and version, which may be 32 KB and precede a login."""
 _LEGAL_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -33,7 +35,7 @@ def api_versions(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsRespon
         return ApiVersionsResponse(error_code=int(ErrorCode.INVALID_REQUEST), api_keys=[])
     if ctx.api_version >= _CLIENT_SOFTWARE_FROM:
         names = (request.client_software_name, request.client_software_version)
-        ctx.connection.attachment = names
+        ctx.connection.attachment = tuple(name[:_MAX_SOFTWARE_LENGTH] for name in names)
     hidden = () if ctx.broker.telemetry.has_receiver else _TELEMETRY
     response = ApiVersionsResponse(
         api_keys=[one for one in _served_to(ctx) if one.api_key not in hidden]

@@ -13,14 +13,17 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.network.limits import ConnectionQuota
-from ottla.network.server import SCRATCH_BYTES, Listener
+from ottla.network.server import SCRATCH_BYTES, Listener, close_idlest
 from ottla.server.node.dynamic_settings import limited_names
 from ottla.server.node.startup import (
+    ConnectionQuotas,
     PortTaken,
+    clients_listeners,
     frame_budget,
     limit_connections,
     listeners_on,
     port_taken,
+    protected_listener,
     socket_options,
 )
 
@@ -141,7 +144,8 @@ class NodeListeners:
         """
         self.open: list[Listener] = []
         """The open listeners; the same list object while the node runs."""
-        self.quota = ConnectionQuota()
+        self.quotas = ConnectionQuotas(ConnectionQuota(), ConnectionQuota())
+        self.quotas.brokers.close_idlest = self._close_idlest
         self._config = config
         self._ports = ports
         self._loop = loop
@@ -160,7 +164,17 @@ class NodeListeners:
 
     def _limit(self) -> None:
         addresses = self._addresses
-        limit_connections(self._config, self._descriptors, addresses, self.quota, self.open)
+        for listener in self.open:
+            listener.is_protected = listener.name == protected_listener(self._config)
+        limit_connections(self._config, self._descriptors, addresses, self.quotas, self.open)
+
+    @property
+    def connection_count(self) -> int:
+        """Connections that are open now."""
+        return sum(quota.count for quota in self.quotas)
+
+    def _close_idlest(self) -> None:
+        close_idlest(clients_listeners(self._config, self.open))
 
     def _resolved(self, names: Collection[str]) -> dict[str, set[str]]:
         """Return the addresses of hosts; waits for the name server."""
@@ -175,7 +189,7 @@ class NodeListeners:
             name=name,
             max_frame_bytes=self._max_frame_bytes,
             scratch=self._scratch,
-            quota=self.quota,
+            quota=self.quotas.of(self._config, name),
             budget=self._budget,
             pace=role.pace,
             security=role.security,

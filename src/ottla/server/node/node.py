@@ -342,7 +342,7 @@ class Node:
     @property
     def connection_count(self) -> int:
         """Connections that are open now."""
-        return self._listeners.quota.count
+        return self._listeners.connection_count
 
     # Start
 

@@ -50,7 +50,9 @@ class WorkerPools:
         self.trials: WorkerPool = environment.start_workers(loop, 1)
         """For changed settings before they are stored: files, keys and classes that they name."""
         self.handshakes: WorkerPool = environment.start_workers(loop)
-        """For TLS handshakes."""
+        """For TLS handshakes and steps of logins, which wait for nothing else."""
+        self.providers: WorkerPool = environment.start_workers(loop, 4)
+        """For keys, tokens and tickets, whose providers may be slow."""
         self.decompression: WorkerPool = environment.start_workers(loop)
         self.moves = VolumeWorkers(
             partial(environment.start_workers, loop, concurrent_moves(config))
@@ -70,6 +72,7 @@ class WorkerPools:
             self.receivers,
             self.trials,
             self.handshakes,
+            self.providers,
             self.decompression,
             self.moves,
             self.cleaning,

@@ -78,9 +78,11 @@ class NodeSecurity:
         self._metadata = metadata
         self._environment = resources.environment
         self._loop = resources.loop
+        self._run_provider = resources.workers.providers.run
         self.run_handshake = resources.workers.handshakes.run
         self._contexts = TlsContexts(self._environment.clock)
-        self.pending = PendingLogins(pending_limit(self._environment.limits().descriptors))
+        self.pending: dict[str, PendingLogins] = {}
+        """By listener: a flood at one closes no login at another."""
         self._handlers = LoginHandlers()
         self._policies: dict[str, tuple[BrokerConfig, LoginPolicy]] = {}
         clock = self._environment.clock
@@ -88,7 +90,7 @@ class NodeSecurity:
         self._peer_tokens: dict[str, PeerToken] = {}
         self._peer_tickets: dict[str, PeerTickets] = {}
         self._acceptors: dict[str, tuple[KerberosSettings, Callable[[], Mechanism]]] = {}
-        self._token_logins = TokenLogins(resources.workers.handshakes.run, clock)
+        self._token_logins = TokenLogins(resources.workers.providers.run, clock)
         self._secret = self._environment.secret_bytes(_SECRET_BYTES)
         token_key = metadata.config.delegation_token_secret_key
         self._tokens: TokenCredentials | None = None
@@ -101,6 +103,9 @@ class NodeSecurity:
         if protocol is SecurityProtocol.PLAINTEXT and self.principals.is_default:
             return None
         logins = None
+        pending = self.pending.setdefault(
+            listener, PendingLogins(pending_limit(self._environment.limits().descriptors))
+        )
         if protocol in TLS_PROTOCOLS:
             self.context(listener)  # the start logs when the certificate expires
         if protocol in SASL_PROTOCOLS:
@@ -109,13 +114,13 @@ class NodeSecurity:
                 lambda: self._policy(listener),
                 loop=self._loop,
                 clock=self._environment.clock,
-                pending=self.pending,
+                pending=pending,
                 run=self.run_handshake,
                 named=lambda connection, mechanism: self.named(
                     protocol, connection, connection.principal, mechanism=mechanism
                 ),
             )
-        return SecuredListener(self, listener, protocol, logins)
+        return SecuredListener(self, listener, protocol, pending, logins)
 
     def named(
         self,
@@ -184,7 +189,7 @@ class NodeSecurity:
         if known is None:
             known = self._peer_tokens[listener] = PeerToken(
                 peer_token_settings(lambda: self.settings(listener), self._environment),
-                run=self.run_handshake,
+                run=self._run_provider,
                 loop=self._loop,
                 rng=self._environment.rng,
             )
@@ -197,7 +202,7 @@ class NodeSecurity:
             try:
                 known = PeerTickets(
                     kerberos_settings(self.settings(listener)),
-                    run=self.run_handshake,
+                    run=self._run_provider,
                     loop=self._loop,
                     rng=self._environment.rng,
                 )
@@ -323,11 +328,13 @@ class SecuredListener:
         owner: NodeSecurity,
         listener: str,
         protocol: SecurityProtocol,
+        pending: PendingLogins,
         logins: SaslLogins | None,
     ) -> None:
         self._owner = owner
         self._listener = listener
         self._protocol = protocol
+        self._pending = pending
         self._logins = logins
 
     def context(self) -> ssl.SSLContext | None:
@@ -350,7 +357,7 @@ class SecuredListener:
                 log.info("%s: %s", connection.peer_host, error, extra=event)
                 connection.close()
             return
-        self._owner.pending.add(connection)
+        self._pending.add(connection)
         if self._logins is not None:
             self._logins.accepted(connection, listener)
 
@@ -362,7 +369,7 @@ class SecuredListener:
         """Set the principal of the client's certificate; ValueError when no rule matches."""
         if self._logins is not None:
             return  # the login names the client
-        self._owner.pending.discard(connection)
+        self._pending.discard(connection)
         certificate: Any = tls.getpeercert()
         principal = ANONYMOUS
         if certificate:

@@ -64,22 +64,59 @@ def _max_connections(config: BrokerConfig, descriptors: int) -> int:
     return configured if descriptors < 0 else min(configured, possible)
 
 
+class ConnectionQuotas(NamedTuple):
+    """The connection counts of a node: of its broker's listeners and of its controller's."""
+
+    brokers: ConnectionQuota
+    controllers: ConnectionQuota
+
+    def of(self, config: BrokerConfig, listener: str) -> ConnectionQuota:
+        """Return the one that counts the connections of a listener."""
+        is_controller = listener in controller_listeners(config)
+        return self.controllers if is_controller else self.brokers
+
+
+def controller_listeners(config: BrokerConfig) -> set[str]:
+    """Return the names of the listeners of controllers."""
+    return {name.upper() for name in config.controller_listener_names or ()}
+
+
+def protected_listener(config: BrokerConfig) -> str | None:
+    """Return the listener of other brokers, None where clients use the same one."""
+    names = {one.listener for one in config.endpoints} - controller_listeners(config)
+    name = config.inter_broker_endpoint_name
+    return name if len(names) > 1 and name in names else None
+
+
 def limit_connections(
     config: BrokerConfig,
     descriptors: int,
     addresses: Mapping[str, Collection[str]],
-    quota: ConnectionQuota,
+    quotas: ConnectionQuotas,
     listeners: Sequence[Listener],
 ) -> None:
     """Apply max.connections*, within the limit on descriptors; addresses are those of names.
 
-    Of excess connections those idle longest are closed, as in Kafka.
+    A controller has a quarter of the descriptors. Of excess connections those idle longest are
+    closed, as in Kafka, but none between nodes.
     """
     limit = _max_connections(config, descriptors)
-    quota.change(limit, config.max_connections_per_ip, address_limits(config, addresses))
+    by_address = config.max_connections_per_ip, address_limits(config, addresses)
+    of_controllers = limit if descriptors < 0 else min(limit, descriptors // 4)
+    quotas.controllers.change(of_controllers, *by_address)
+    quotas.brokers.change(limit, *by_address)
     for listener in listeners:
         listener.limit(listener_limit(config, listener.name))
-    close_excess([one for listener in listeners for one in listener.connections], limit)
+    clients = clients_listeners(config, listeners)
+    excess = quotas.brokers.count - limit
+    connections = [one for listener in clients for one in listener.connections]
+    close_excess(connections, max(len(connections) - excess, 0))
+
+
+def clients_listeners(config: BrokerConfig, listeners: Sequence[Listener]) -> list[Listener]:
+    """Return the broker's listeners without the one that is for other brokers only."""
+    others = {*controller_listeners(config), protected_listener(config)}
+    return [one for one in listeners if one.name not in others]
 
 
 class PortTaken(Exception):

@@ -81,7 +81,11 @@ class Dispatcher:
         if self._times is not None:
             ctx.started_s = self._elapsed_s()
         quotas = broker.quotas
-        if quotas.is_on and quotas.concerns(connection.principal.name, ctx.client_id):
+        if (
+            quotas.is_on
+            and not connection.is_in_login
+            and quotas.concerns(connection.principal.name, ctx.client_id)
+        ):
             ctx.quota_use = QuotaUse(len(frame), self._elapsed_s)
             request = ctx.quota_use.begin(ctx, request)
         try:

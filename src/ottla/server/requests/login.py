@@ -168,7 +168,9 @@ class ConnectionLogin:
             is_supported = version <= ApiVersionsRequest.versions.highest
             if not server.versions_requested(is_supported=is_supported):
                 raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, server.failure)
+            self._connection.is_in_login = True
             self._listener.handle_frame(self._connection, frame)
+            self._connection.is_in_login = False
         elif key == ApiKey.SASL_HANDSHAKE and server.state in _IN_LOGIN:
             _check_version(SaslHandshakeRequest, version)
             request = _handshake_form.read(header[4], version)
