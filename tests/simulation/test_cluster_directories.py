@@ -175,3 +175,31 @@ def test_a_disk_that_hangs_stops_no_other_directory() -> None:
                 first.kill(power=False)
 
     cluster.run(work())
+
+
+def test_a_copy_of_a_log_is_set_aside_at_the_next_start() -> None:
+    """A dated copy has the topic id of the partition, which is served on."""
+    cluster = SimulatedCluster(3, nodes=1)
+
+    async def work() -> None:
+        await cluster.start()
+        async with cluster.admin() as admin, cluster.producer() as producer:
+            await admin.create_topics([NewTopic("kept", 1, 1)])
+            await producer.send_and_wait("kept", b"one")
+        await cluster.stop(1)
+        disk = cluster[1].disk
+        files = [path for path in disk.files() if path.startswith("kept-0/")]
+        for name in ("kept-20261101", "copy-of-kept-0"):
+            disk.make(name)
+            for path in files:
+                copied = path.replace("kept-0", name)
+                disk.write_file_atomically(copied, disk.read_file(path))
+        await cluster.start(1)
+        strays = [name for name in disk.list() if name.endswith("-stray")]
+        assert [name.partition(".")[0] for name in strays] == ["copy-of-kept-0", "kept-20261101"]
+        for name in strays:
+            assert {path.rpartition("/")[2] for path in files} == set(disk.list(name))
+        assert await _values(cluster, 1) == [b"one"]
+        cluster[1].kill(power=False)
+
+    cluster.run(work())

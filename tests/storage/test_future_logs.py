@@ -205,8 +205,8 @@ def test_a_second_copy_is_deleted() -> None:
     """Of one partition there is one copy."""
     world = World()
     world.begin()
-    world.disks[0].make("a-0.00-future")
+    world.disks[0].make(f"a-0.{0:032x}-future")
     topic = world.disks[0].read_file("a-0/partition.metadata")
-    world.disks[0].write_file_atomically("a-0.00-future/partition.metadata", topic)
+    world.disks[0].write_file_atomically(f"a-0.{0:032x}-future/partition.metadata", topic)
     world.start(0)
     assert sorted([*world.names()[0], *world.names()[1]]) == ["a-0", "a-0-delete", "a-0-future"]

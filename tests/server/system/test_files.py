@@ -183,6 +183,18 @@ def test_a_file_of_zeros_takes_the_place_of_another(directory: RealDirectory) ->
         assert directory.read_file("a") == bytes(size)
 
 
+def test_the_removal_of_a_linked_directory_removes_the_link(tmp_path: Path) -> None:
+    """What it names may be on another disk, and somebody else's."""
+    directory = RealDirectory(str(tmp_path / "data"))
+    (tmp_path / "data").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "file").write_bytes(b"kept")
+    (tmp_path / "data" / "a-0").symlink_to(tmp_path / "elsewhere")
+    directory.remove_tree("a-0")
+    assert directory.list() == []
+    assert (tmp_path / "elsewhere" / "file").read_bytes() == b"kept"
+
+
 def test_an_open_directory_goes_along_when_it_is_renamed(tmp_path: Path) -> None:
     """What is written through it never lands in a directory that has its old name."""
     directory = RealDirectory(str(tmp_path))

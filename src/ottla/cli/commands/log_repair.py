@@ -18,7 +18,7 @@ from ottla.raft.recovery_point import read_recovery_point, write_recovery_point
 from ottla.server.system.files import RealDirectory
 from ottla.storage.directories.checkpoints import RECOVERY_POINT_CHECKPOINT
 from ottla.storage.directories.log_dir import LogDirectory
-from ottla.storage.directories.partition_dir_names import partition_of
+from ottla.storage.directories.partition_dir_names import is_log, partition_of
 from ottla.storage.log.inspection import inspect_log
 from ottla.storage.log.repair import lower_checkpoints, truncate_log
 
@@ -158,7 +158,7 @@ def _names(log_dir: LogDirectory, partition: str | None) -> list[str]:
         return [
             name
             for name in directory.list()
-            if directory.is_directory(name) and partition_of(name) is not None
+            if directory.is_directory(name) and partition_of(name) and is_log(directory, name)
         ]
     if partition_of(partition) is None or not directory.is_directory(partition):
         raise click.ClickException(f"{log_dir.path} has no partition {partition}.")

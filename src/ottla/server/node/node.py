@@ -425,7 +425,7 @@ class Node:
         )
 
     async def _load_logs(self) -> None:
-        """Load the logs in workers; logs of topics that no longer exist are set aside.
+        """Load the logs in workers; logs of partitions that do not exist are set aside.
 
         Recovery may take minutes, in which the quorum needs this node's responses.
         """
@@ -434,7 +434,9 @@ class Node:
         def is_stray(found: FoundLog) -> bool:
             progress.opened()
             self.http.opened(found)
-            return found.topic_id not in topics.by_id
+            topic = None if found.topic_id is None else topics.by_id.get(found.topic_id)
+            name, index = found.topic_partition  # a copy of a log has the other's topic id
+            return topic is None or topic.name != name or index not in topic.partitions
 
         log_dirs, begin_ms = self._resources.data_dirs, self.clock.monotonic_ms()
         self.http.recovering(log_dirs)

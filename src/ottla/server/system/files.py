@@ -332,8 +332,12 @@ class RealDirectory:
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory and its content."""
+        full = self._prefix + path
         with suppress(FileNotFoundError):
-            shutil.rmtree(self._prefix + path)
+            if os.path.islink(full):  # what it names is not in this directory
+                os.remove(full)
+            else:
+                shutil.rmtree(full)
 
     def rename(self, old: str, new: str) -> None:
         """Move atomically, over an existing file."""

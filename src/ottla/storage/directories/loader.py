@@ -5,6 +5,7 @@ Kafka: LogManager.loadLogs.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ottla.errors import CorruptMessage
@@ -15,12 +16,16 @@ from ottla.storage.directories.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
 )
 from ottla.storage.directories.partition_dir_names import (
-    DELETE_SUFFIX,
     future_partition_of,
+    has_only_files_of_logs,
+    is_deleted_log,
+    is_log,
     partition_of,
     read_topic_id,
 )
+from ottla.storage.directory import join
 from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.segments.segment import LOG_SUFFIX
 from ottla.types import METADATA_TOPIC
 
 if TYPE_CHECKING:
@@ -31,6 +36,11 @@ if TYPE_CHECKING:
     from ottla.storage.log.config import LogConfig
     from ottla.storage.log.events import LogEvents
     from ottla.types import TopicPartition, Uuid
+
+
+log = logging.getLogger("ottla.storage")
+_MAX_NAMES = 20
+"""Directories of others that are named in one line."""
 
 
 class FoundLog(Protocol):
@@ -79,6 +89,15 @@ class BrokenLog(NamedTuple):
         return self.log_dir.directory
 
 
+class StrayLog(NamedTuple):
+    """A log that the node should not have: it is renamed as it is, and not opened."""
+
+    topic_partition: TopicPartition
+    topic_id: Uuid | None
+    directory: Directory
+    name: str
+
+
 class DirectoryLoader:
     """Opens the logs of one directory, as a job for a worker; the log set takes them afterwards."""
 
@@ -99,8 +118,10 @@ class DirectoryLoader:
         self.error: BaseException | None = None
         self.logs: list[PartitionLog] = []
         """Those that were opened, also future ones."""
-        self.strays: set[FoundLog] = set()
-        """Those of them, and of the broken ones, that the node should not have."""
+        self.strays: list[StrayLog] = []
+        """Logs that the node should not have; none of them is opened."""
+        self.unidentified: set[PartitionLog] = set()
+        """Opened logs without records and topic id: power failed while they were created."""
         self.deleted: list[str] = []
         """Directories of deleted partitions, to be removed."""
         self.broken: dict[TopicPartition, BrokenLog] = {}
@@ -128,15 +149,7 @@ class DirectoryLoader:
         self.cleaner_offsets = log_dir.read_offsets(CLEANER_CHECKPOINT)
         self.log_starts = log_dir.read_offsets(LOG_START_CHECKPOINT)
         self._high_watermarks = log_dir.read_offsets(HIGH_WATERMARK_CHECKPOINT)
-        for log in self._open_all():
-            self.logs.append(log)
-            if log.topic_id is None or self._is_stray(log):
-                self.strays.add(log)
-        self.strays.update(
-            broken
-            for broken in self.broken.values()
-            if self._is_stray(broken) and broken.topic_id is not None
-        )
+        self.logs.extend(self._open_all())
 
     def done(self, error: BaseException | None) -> None:
         """Close what was opened if the directory cannot be loaded."""
@@ -147,27 +160,61 @@ class DirectoryLoader:
 
     def _open_all(self) -> Iterator[PartitionLog]:
         directory = self.log_dir.directory
+        others = []
         for name in directory.list():
             if not directory.is_directory(name):
                 continue
-            if name.endswith(DELETE_SUFFIX):
+            if is_deleted_log(name):
                 self.deleted.append(name)
                 continue
             partition = partition_of(name) or future_partition_of(name)
             if partition is None or partition.topic == METADATA_TOPIC:
                 continue
-            log = self._open(partition, name)
+            if not is_log(directory, name):
+                others += [name] if directory.list(name) else []
+                continue
+            found = StrayLog(partition, read_topic_id(directory, name), directory, name)
+            if self._must_be_set_aside(found):
+                self.strays.append(found)
+                continue
+            log = self._open(found)
             if log is not None:
                 log.update_high_watermark(self._high_watermarks.get(partition, 0))
                 yield log
+        if others:
+            self._report_others(others)
 
-    def _open(self, partition: TopicPartition, name: str) -> PartitionLog | None:
+    def _must_be_set_aside(self, found: StrayLog) -> bool:
+        """Whether the node should not have a log; decided before it is opened, which may cut it."""
+        if found.topic_id is not None:
+            return self._is_stray(found)
+        if partition_of(found.name) is None:
+            return False  # a copy, which begins again
+        names = found.directory.list(found.name)
+        return not has_only_files_of_logs(names) or any(
+            found.directory.size(join(found.name, name)) > 0
+            for name in names
+            if name.endswith(LOG_SUFFIX)
+        )
+
+    def _report_others(self, names: list[str]) -> None:
+        more = f" and {len(names) - _MAX_NAMES} others" if len(names) > _MAX_NAMES else ""
+        log.warning(
+            "%s has directories that are named as partitions and hold no logs: %s%s; they are left "
+            "alone: move them out of the log directory",
+            self.log_dir.path,
+            ", ".join(names[:_MAX_NAMES]),
+            more,
+            extra={"event": "directory.ignored"},
+        )
+
+    def _open(self, found: StrayLog) -> PartitionLog | None:
         log_dir = self.log_dir
-        topic_id = read_topic_id(log_dir.directory, name)
+        partition, topic_id, _, name = found
         recovery_point = self.recovery_points.get(partition, 0)
         log_start_offset = self.log_starts.get(partition, 0)
         try:
-            return PartitionLog.open(
+            opened = PartitionLog.open(
                 log_dir.directory,
                 name,
                 topic_partition=partition,
@@ -180,8 +227,11 @@ class DirectoryLoader:
                 events=self._events,
             )
         except CorruptMessage as error:
-            found = self.broken if name == str(partition) else self.broken_futures
-            found[partition] = BrokenLog(
+            broken = self.broken if name == str(partition) else self.broken_futures
+            broken[partition] = BrokenLog(
                 partition, topic_id, log_dir, error, recovery_point, log_start_offset, name
             )
             return None
+        if topic_id is None and not opened.is_future:
+            self.unidentified.add(opened)
+        return opened

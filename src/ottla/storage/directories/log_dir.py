@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from contextlib import closing
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.config.properties import parse_properties
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
@@ -24,6 +25,11 @@ log = logging.getLogger("ottla.storage")
 LOCK_FILE = ".lock"
 CLEAN_MARKER = ".kafka_cleanshutdown"
 META_PROPERTIES = "meta.properties"
+_TEMPORARY: Final = re.compile(
+    r"([a-z-]+-checkpoint|meta\.properties|\.kafka_cleanshutdown|bootstrap\.checkpoint)"
+    r"(\.[0-9]+)?\.tmp"
+)
+"""The files of a node itself; those of others may have the suffix, too."""
 
 
 class MetaProperties(NamedTuple):
@@ -101,7 +107,7 @@ class LogDirectory:
         self.lock()
         directory = self.directory
         for name in directory.list():
-            if name.endswith(".tmp"):
+            if _TEMPORARY.fullmatch(name):
                 directory.remove(name)  # an incomplete checkpoint
         if directory.exists(META_PROPERTIES):
             self.meta = decode_meta_properties(directory.read_file(META_PROPERTIES))

@@ -1,11 +1,17 @@
 """Names of partition directories, with the suffixes of deleted, stray and future ones.
 
+A log directory may hold directories of others whose names look like those of partitions: backups
+with a date, `.Trash-1000` of a desktop, a copy of a log. What is a log is decided by its files, and
+nothing else is opened, renamed or removed.
+
 Kafka: UnifiedLog.{logDirName, logDeleteDirName, logStrayDirName, parseTopicPartitionName}.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import logging
+import re
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.errors import CorruptMessage
 from ottla.storage.directories.partition_metadata import (
@@ -16,13 +22,24 @@ from ottla.storage.directory import join
 from ottla.storage.log.partition_log import FUTURE_SUFFIX, parse_partition_name
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ottla.storage.directory import Directory
     from ottla.types import TopicPartition, Uuid
 
+log = logging.getLogger("ottla.storage")
 DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
 _LONGEST_NAME = 255
 _RANDOM_DIGITS = 32
+_MARKED: Final = re.compile(rf".+-[0-9]+\.[0-9a-f]{{{_RANDOM_DIGITS}}}(-delete|-future)")
+_SUFFIXES: Final = r"\.(log|index|timeindex|txnindex|snapshot)(\.(deleted|cleaned|swap|tmp))?"
+_LOG_FILE: Final = re.compile(
+    rf"[0-9]{{20}}{_SUFFIXES}|(leader-epoch-checkpoint|partition\.metadata)(\.tmp)?"
+)
+"""What a log's directory may hold, and no more when it lost its `partition.metadata`."""
+_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_MAX_PARTITION: Final = 0x7FFF_FFFF
 
 
 class RandomBits(Protocol):
@@ -60,12 +77,50 @@ def check_future_name(partition: TopicPartition) -> None:
 
 def future_partition_of(name: str) -> TopicPartition | None:
     """Return the partition of the directory of a future log; None for other directories."""
-    marked, is_future = name.removesuffix(FUTURE_SUFFIX), name.endswith(FUTURE_SUFFIX)
-    partition, dot, _ = marked.rpartition(".")
-    try:
-        return parse_partition_name(partition) if is_future and dot else None
-    except ValueError:
+    if not name.endswith(FUTURE_SUFFIX) or not _MARKED.fullmatch(name):
         return None
+    return partition_of(name.removesuffix(FUTURE_SUFFIX).rpartition(".")[0])
+
+
+def is_deleted_log(name: str) -> bool:
+    """Whether a directory's name is that of a deleted log, which a process marked so."""
+    return name.endswith(DELETE_SUFFIX) and _MARKED.fullmatch(name) is not None
+
+
+def is_log(directory: Directory, name: str) -> bool:
+    """Whether a directory holds the files of a log; an empty one only when its name is marked.
+
+    With `partition.metadata`, or with nothing but files of logs for a topic that can be.
+    """
+    names, future = directory.list(name), future_partition_of(name)
+    if PARTITION_METADATA in names:
+        return True
+    partition = partition_of(name) or future
+    if partition is None or not _TOPIC.fullmatch(partition.topic):
+        return False
+    return has_only_files_of_logs(names) if names else future is not None
+
+
+def has_only_files_of_logs(names: Iterable[str]) -> bool:
+    """Whether all files are those of a log."""
+    return all(map(_LOG_FILE.fullmatch, names))
+
+
+def set_aside_others(directory: Directory, partition: TopicPartition, topic_id: Uuid) -> None:
+    """Rename a directory of others that has the name of a log to be created: its files stay."""
+    name = str(partition)
+    if not directory.exists(name) or not directory.list(name) or is_log(directory, name):
+        return
+    tail = f"-{partition.partition}.{topic_id.hex()}{STRAY_SUFFIX}"
+    new_name = partition.topic[: _LONGEST_NAME - len(tail)] + tail
+    directory.rename(name, new_name)
+    log.warning(
+        "the directory %s, which held no log, is called %s now: its name is that of a partition "
+        "that was created; move it out of the log directory",
+        name,
+        new_name,
+        extra={"event": "directory.set_aside"},
+    )
 
 
 def partition_of(name: str) -> TopicPartition | None:
@@ -73,9 +128,11 @@ def partition_of(name: str) -> TopicPartition | None:
     if name.endswith((STRAY_SUFFIX, FUTURE_SUFFIX)):
         return None
     try:
-        return parse_partition_name(name)
+        found = parse_partition_name(name)
     except ValueError:
         return None
+    # `t-007` is no name that a log gets
+    return found if str(found) == name and found.partition <= _MAX_PARTITION else None
 
 
 def read_topic_id(directory: Directory, subdirectory: str) -> Uuid | None:

@@ -248,8 +248,7 @@ class TransactionIndex:
                 lowered_count += 1
             first_later = min(first_later, first)
         if lowered_count:
-            self.directory.write_file_atomically(self.path, content)
-            self._replaced(content)
+            self.replace([self._decoded(one) for one in ENTRY.iter_unpack(content)])
         self._summary()
         return lowered_count, first_later
 

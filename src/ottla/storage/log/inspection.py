@@ -16,7 +16,7 @@ from ottla.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
 from ottla.storage.batches import parse_header
 from ottla.storage.directory import join
 from ottla.storage.indexes.offset_index import MAX_RELATIVE_OFFSET
-from ottla.storage.segments.segment import LOG_SUFFIX
+from ottla.storage.segments.segment import LOG_SUFFIX, base_offset_of
 from ottla.storage.segments.segment_recovery import is_valid_batch, read_valid_batches
 
 if TYPE_CHECKING:
@@ -99,10 +99,8 @@ def inspect_log(
 def _base_offsets(directory: Directory, subdirectory: str) -> list[int]:
     if not directory.is_directory(subdirectory):
         return []
-    stems = [name.partition(".") for name in directory.list(subdirectory)]
-    return sorted(
-        int(stem) for stem, dot, suffix in stems if dot + suffix == LOG_SUFFIX and stem.isdigit()
-    )
+    found = [base_offset_of(name, LOG_SUFFIX) for name in directory.list(subdirectory)]
+    return sorted(base_offset for base_offset in found if base_offset is not None)
 
 
 class _Inspector:

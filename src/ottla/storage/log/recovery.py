@@ -30,6 +30,7 @@ from ottla.storage.segments.segment import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     Segment,
+    base_offset_of,
 )
 from ottla.storage.segments.segment_list import SegmentList
 from ottla.storage.segments.segment_recovery import rebuild_indexes, recover_segment, trim_tail
@@ -189,9 +190,9 @@ class LogLoader:
         present = set(names)
         for name in names:
             stem, dot, suffix = name.rpartition(".")
-            if not stem.isdigit():
+            base_offset = base_offset_of(name, dot + suffix)
+            if base_offset is None:
                 continue
-            base_offset = int(stem)
             if dot + suffix in _INDEX_SUFFIXES and stem + LOG_SUFFIX not in present:
                 self._directory.remove(join(self._subdirectory, name))
                 self._is_changed = True

@@ -22,6 +22,7 @@ from ottla.storage.segments.segment import (
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
+    base_offset_of,
 )
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def truncate_log(directory: Directory, subdirectory: str, found: LogInspection) 
     damaged = int(damage.path.rpartition("/")[2].partition(".")[0])
     for name in reversed(directory.list(subdirectory)):
         stem, dot, suffix = name.partition(".")
-        if not stem.isdigit() or dot + suffix not in _SEGMENT_SUFFIXES:
+        if base_offset_of(name, dot + suffix) is None or dot + suffix not in _SEGMENT_SUFFIXES:
             continue
         is_after = int(stem) > damaged and dot + suffix != SNAPSHOT_SUFFIX
         is_snapshot_after = dot + suffix == SNAPSHOT_SUFFIX and int(stem) > damage.offset

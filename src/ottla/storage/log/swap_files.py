@@ -10,8 +10,9 @@ Kafka: LocalLog.replaceSegments, LogLoader.removeTempFilesAndCollectSwapFiles.
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.storage.batches import walk_file
 from ottla.storage.directory import join
@@ -26,9 +27,13 @@ if TYPE_CHECKING:
 
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
-_DELETED_SUFFIX = ".deleted"
 _LOG_SWAP_SUFFIX = ".log" + SWAP_SUFFIX
-_LEFTOVERS = (_DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")
+_SEGMENT_FILE: Final = re.compile(r"[0-9]{20}\.[a-z]+(\.[a-z]+)?")
+_LEFTOVER: Final = re.compile(
+    r"[0-9]{20}\.[a-z]+\.(deleted|cleaned|tmp)|(leader-epoch-checkpoint|partition\.metadata)\.tmp"
+)
+_SWAP: Final = re.compile(r"[0-9]{20}\.[a-z]+\.swap")
+"""By their whole names: nothing else in the directory is a log's to remove or rename."""
 
 
 def replace_segments(
@@ -48,28 +53,27 @@ def replace_segments(
 
 def finish_swaps(directory: Directory, subdirectory: str, names: list[str]) -> list[str]:
     """Restore the state before or after the compaction; return the remaining names."""
-    if not any(name.endswith((*_LEFTOVERS, SWAP_SUFFIX)) for name in names):
+    leftovers = {name for name in names if _LEFTOVER.fullmatch(name)}
+    found_swaps = {name for name in names if _SWAP.fullmatch(name)}
+    if not leftovers and not found_swaps:
         return names
-    cleaned = [_offset_of(name) for name in names if name.endswith(CLEANED_SUFFIX)]
+    cleaned = [_offset_of(name) for name in leftovers if name.endswith(CLEANED_SUFFIX)]
     undone_from = min(cleaned, default=None)
     kept = []
     for name in names:
-        undone = (
-            name.endswith(SWAP_SUFFIX)
-            and undone_from is not None
-            and _offset_of(name) >= undone_from
-        )
-        if undone or name.endswith(_LEFTOVERS):
+        undone = name in found_swaps and undone_from is not None and _offset_of(name) >= undone_from
+        if undone or name in leftovers:
             directory.remove(join(subdirectory, name))
         else:
             kept.append(name)
-    swaps = [name for name in kept if name.endswith(SWAP_SUFFIX)]
+    swaps = [name for name in kept if name in found_swaps]
     if not swaps:
         return kept
     first, end = _replaced_range(directory, subdirectory, swaps)
     for name in kept:
         offset = _offset_of(name)
-        if not name.endswith((SWAP_SUFFIX, SNAPSHOT_SUFFIX)) and first <= offset < end:
+        is_kept = name in found_swaps or name.endswith(SNAPSHOT_SUFFIX)
+        if not is_kept and first <= offset < end:
             directory.remove(join(subdirectory, name))
     for name in swaps:
         directory.rename(join(subdirectory, name), join(subdirectory, name[: -len(SWAP_SUFFIX)]))
@@ -93,5 +97,4 @@ def _replaced_range(directory: Directory, subdirectory: str, swaps: list[str]) -
 
 def _offset_of(name: str) -> int:
     """Return the base offset in a segment file's name, -1 for every other file."""
-    stem = name.partition(".")[0]
-    return int(stem) if stem.isdigit() else -1
+    return int(name[:20]) if _SEGMENT_FILE.fullmatch(name) else -1

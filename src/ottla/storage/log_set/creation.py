@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ottla.storage.directories.partition_dir_names import set_aside_others
 from ottla.storage.log.partition_log import PartitionLog
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class LogCreation:
     def run(self) -> None:
         """Create the directories and their files."""
         for partition, topic_id in self._partitions:
+            set_aside_others(self._log_dir.directory, partition, topic_id)
             log = PartitionLog.open(
                 self._log_dir.directory,
                 str(partition),

@@ -13,7 +13,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.storage.directories.partition_dir_names import DELETE_SUFFIX, future_name, marked_name
+from ottla.storage.directories.partition_dir_names import (
+    DELETE_SUFFIX,
+    future_name,
+    marked_name,
+    set_aside_others,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -84,13 +89,13 @@ class FutureLogs:
         future, log_dir = table.futures[partition], table.future_dirs[partition]
         old = table.logs.get(partition)
         if old is None:
-            self._rename(log_dir, future.name, str(partition))
+            self._take_name(log_dir, future)
         else:
             old_dir = table.log_dirs[partition]
             old_name = marked_name(partition, DELETE_SUFFIX, logs.rng)
             self._rename(old_dir, str(partition), old_name)
             try:
-                self._rename(log_dir, future.name, str(partition))
+                self._take_name(log_dir, future)
             except KafkaError:
                 self._rename(old_dir, old_name, str(partition))
                 raise
@@ -108,15 +113,28 @@ class FutureLogs:
         logs.checkpoints.request(log_dir)
         return future
 
+    def _take_name(self, log_dir: LogDirectory, future: PartitionLog) -> None:
+        """Give a future log's directory the partition's name."""
+        partition = future.topic_partition
+        if future.topic_id is not None:
+            try:
+                set_aside_others(log_dir.directory, partition, future.topic_id)
+            except OSError as error:
+                raise self._failed(log_dir, future.name, str(partition), error) from error
+        self._rename(log_dir, future.name, str(partition))
+
     def _rename(self, log_dir: LogDirectory, old: str, new: str) -> None:
         try:
             log_dir.directory.rename(old, new)
         except OSError as error:
-            self._logs.fail(log_dir, error)
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                f"Error while renaming dir {old} to {new} in log dir {log_dir.path}: {error}",
-            ) from error
+            raise self._failed(log_dir, old, new, error) from error
+
+    def _failed(self, log_dir: LogDirectory, old: str, new: str, error: OSError) -> KafkaError:
+        self._logs.fail(log_dir, error)
+        return KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"Error while renaming dir {old} to {new} in log dir {log_dir.path}: {error}",
+        )
 
     # Start
 

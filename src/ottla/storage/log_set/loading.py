@@ -56,8 +56,8 @@ class LoadedLogs:
         log_dir = loader.log_dir
         if log.is_future and log.topic_id is None:
             self._logs.futures.found(log_dir, log, self._now_ms)
-        elif log in loader.strays:
-            self._remove_stray(log_dir, log)
+        elif log in loader.unidentified:
+            self._logs.retire(log, log_dir, self._now_ms)
         elif log.is_future:
             self._logs.futures.found(log_dir, log, self._now_ms)
         elif log.topic_partition in self._logs.table.logs:
@@ -71,12 +71,10 @@ class LoadedLogs:
         if not log_dir.is_online:
             return False
         self._logs.futures.found_broken(loader.broken_futures)
-        for broken in loader.broken.values():
-            if broken not in loader.strays:
-                self._logs.broken[broken.topic_partition] = broken
-                continue
+        self._logs.broken.update(loader.broken)
+        for stray in loader.strays:
             try:
-                self._logs.mark_stray(broken)
+                self._logs.mark_stray(stray)
             except OSError as error:
                 self._logs.fail_at_start(log_dir, error)
                 return False
@@ -95,14 +93,6 @@ class LoadedLogs:
         return not loader.checkpointed <= held or any(
             log.recovery_point < points.get(log.topic_partition, 0) for log in logs
         )
-
-    def _remove_stray(self, log_dir: LogDirectory, log: PartitionLog) -> None:
-        """Mark a log as stray; an empty one without topic id was created when power failed."""
-        if log.topic_id is None and log.log_end_offset == 0 and not log.truncated_bytes:
-            self._logs.retire(log, log_dir, self._now_ms)
-        else:
-            log.release()
-            self._logs.mark_stray(log)
 
     def _add_second(self, log_dir: LogDirectory, log: PartitionLog, assigned: Uuid | None) -> None:
         """Keep the log that the metadata name: power failed while a moved replica was exchanged.

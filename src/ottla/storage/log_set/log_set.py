@@ -8,6 +8,7 @@ Kafka: kafka.log.LogManager.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from itertools import chain
 from typing import TYPE_CHECKING, NoReturn
@@ -23,6 +24,7 @@ from ottla.storage.directories.partition_dir_names import (
     DELETE_SUFFIX,
     STRAY_SUFFIX,
     marked_name,
+    set_aside_others,
 )
 from ottla.storage.disk_errors import is_exhaustion
 from ottla.storage.log.events import LogEvents
@@ -51,6 +53,9 @@ if TYPE_CHECKING:
     from ottla.storage.log_set.checkpoint_queue import DurableCheckpoint
     from ottla.storage.log_set.jobs import StorageJob
     from ottla.types import Uuid
+
+
+_log = logging.getLogger("ottla.storage")
 
 
 class LogSet:
@@ -242,6 +247,13 @@ class LogSet:
         """Rename a stray log: it is neither deleted nor served."""
         new_name = marked_name(log.topic_partition, STRAY_SUFFIX, self.rng)
         log.directory.rename(log.name, new_name)
+        _log.warning(
+            "the log %s belongs to no partition of this node: it is called %s now and keeps all "
+            "its files; remove it when they are not needed",
+            log.name,
+            new_name,
+            extra={"event": "log.stray"},
+        )
 
     # Creation and deletion
 
@@ -307,6 +319,7 @@ class LogSet:
         # written the checkpoint, except for internal topics and for moves of replicas.
         self.checkpoints.write_gone_now(log_dir, [partition])
         try:
+            set_aside_others(log_dir.directory, partition, topic_id)
             log = PartitionLog.open(
                 log_dir.directory,
                 name,

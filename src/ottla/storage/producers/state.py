@@ -8,6 +8,7 @@ Kafka: org.apache.kafka.storage.internals.log.ProducerStateManager.
 
 from __future__ import annotations
 
+import re
 from bisect import insort
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Final
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     Snapshots = Mapping[int, Sequence[ProducerEntry] | None]
 
 
+_SNAPSHOT: Final = re.compile(r"[0-9]{20}\.snapshot")
 MAX_VERIFICATIONS: Final = 10_000
 """In a log: those of producers that their coordinators do not know stay until they expire."""
 
@@ -283,9 +285,7 @@ class PartitionProducers:
     def find_snapshots(self, names: Collection[str]) -> None:
         """Find the snapshot files among the directory's names."""
         self.snapshots = sorted(
-            int(name[: -len(SNAPSHOT_SUFFIX)])
-            for name in names
-            if name.endswith(SNAPSHOT_SUFFIX) and name[: -len(SNAPSHOT_SUFFIX)].isdigit()
+            int(name[: -len(SNAPSHOT_SUFFIX)]) for name in names if _SNAPSHOT.fullmatch(name)
         )
 
     def remove_stray_snapshots(self, segment_offsets: Collection[int]) -> None:

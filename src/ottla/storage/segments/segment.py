@@ -11,7 +11,7 @@ from array import array
 from bisect import bisect_left
 from contextlib import contextmanager
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.errors import CorruptMessage
 from ottla.records.batch import NO_TIMESTAMP
@@ -42,11 +42,19 @@ DELETED_SUFFIX = ".deleted"
 TAIL_BATCHES = 128
 _UNKNOWN = -2  # max_timestamp not read yet
 _EMPTY: array[int] = array("q")
+_OFFSET_DIGITS: Final = 20
 
 
 def file_name(base_offset: int, suffix: str) -> str:
     """Return a segment file's name: twenty digits and the suffix."""
     return f"{base_offset:020d}{suffix}"
+
+
+def base_offset_of(name: str, suffix: str) -> int | None:
+    """Return the offset in a segment file's name with this suffix; None for every other file."""
+    stem = name[: -len(suffix)]
+    is_own = name.endswith(suffix) and len(stem) == _OFFSET_DIGITS and stem.isdecimal()
+    return int(stem) if is_own else None
 
 
 class Segment:
