@@ -104,22 +104,22 @@ def test_known_and_unknown_users_take_the_same_steps(shapes: Any) -> None:
     """Of a login by SCRAM with a wrong password; one by PLAIN likewise."""
     credential = ScramCredential(b"s" * 24, b"k" * 32, b"k" * 32, 4096)
 
-    def login(user: str) -> None:
+    def login(known: str) -> None:
         server = ScramServer(
             MECHANISM,
-            lambda name, _is_token: credential if name == "alice" else None,
+            lambda name, _is_token: credential if name == known else None,
             nonce="server",
             secret=b"s" * 32,
             shapes=lambda _is_token: shapes,
         )
-        server.evaluate(f"n,,n={user},r=client".encode())
+        server.evaluate(b"n,,n=alice,r=client")
         proof = base64.b64encode(bytes(32)).decode()
         with pytest.raises(InvalidToken):
             server.evaluate(f"c=biws,r=clientserver,p={proof}".encode())
 
     is_valid = users_of({"user_alice": "the password of alice"})
-    login("alice")
-    assert calls_of(lambda: login("alice")) == calls_of(lambda: login("alicx"))
+    login("alice")  # the first one imports and compiles
+    assert calls_of(lambda: login("alice")) == calls_of(lambda: login("carol"))
     for given in ("x", "the password of bobby", "x" * 100):
         known, unknown = (calls_of(partial(is_valid, name, given)) for name in ("alice", "alicx"))
         assert known == unknown
