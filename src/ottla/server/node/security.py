@@ -90,7 +90,9 @@ class NodeSecurity:
         self._peer_tokens: dict[str, PeerToken] = {}
         self._peer_tickets: dict[str, PeerTickets] = {}
         self._acceptors: dict[str, tuple[KerberosSettings, Callable[[], Mechanism]]] = {}
-        self._token_logins = TokenLogins(resources.workers.providers.run, clock)
+        self._token_logins = TokenLogins(
+            resources.workers.providers.run, resources.loop.call_later, clock
+        )
         self._secret = self._environment.secret_bytes(_SECRET_BYTES)
         token_key = metadata.config.delegation_token_secret_key
         self._tokens: TokenCredentials | None = None
