@@ -65,6 +65,9 @@ class MemoryLog:
         self.on_high_watermark: Callable[[int, int], None] = lambda _partition, _offset: None
         self.slice_bytes: int | None = None
         self.batch_bytes = 1_048_588
+        self.start_offsets: dict[int, int] = {}
+        self.end_offsets: dict[int, int] = {}
+        """Of logs whose last batches were compacted away."""
 
     def append(
         self, partition: int, batch: bytearray, leader_epoch: int, **_transaction: object
@@ -107,14 +110,29 @@ class MemoryLog:
         return self.batch_bytes
 
     def start_offset(self, partition: int) -> int:
-        return 0
+        return self.start_offsets.get(partition, 0)
 
     def end_offset(self, partition: int) -> int:
         batches = self.batches.get(partition)
-        return RecordBatch(batches[-1]).next_offset if batches else 0
+        end_offset = RecordBatch(batches[-1]).next_offset if batches else 0
+        return max(end_offset, self.end_offsets.get(partition, 0))
 
     def high_watermark(self, partition: int) -> int:
         return self.high_watermarks.get(partition, 0)
+
+    def first_unstable_offset(self, partition: int) -> int:
+        """Return the base offset of the first batch whose transaction has no marker.
+
+        A batch that compaction has emptied stands for a producer's last sequence only.
+        """
+        opened: dict[int, int] = {}
+        for data in self.batches.get(partition, ()):
+            batch = RecordBatch(data)
+            if batch.is_control:
+                opened.pop(batch.producer_id, None)
+            elif batch.is_transactional and batch.record_count:
+                opened.setdefault(batch.producer_id, batch.base_offset)
+        return min(opened.values(), default=self.end_offset(partition))
 
     def record_batches(self, partition: int) -> list[RecordBatch]:
         """Return what was written."""

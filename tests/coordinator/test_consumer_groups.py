@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.coordinator.group import ConsumerGroupConfig, RequestContext
+from ottla.coordinator.group.consumer import records as consumer_records
 from ottla.coordinator.group.consumer.subscription import metadata_hash
+from ottla.coordinator.group.slices import write_target
+from ottla.coordinator.runtime import EndTransaction
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.protocol.apis.consumer_group_heartbeat import (
@@ -19,10 +22,12 @@ from ottla.protocol.apis.join_group import JoinGroupRequest
 from ottla.protocol.apis.list_groups import ListGroupsRequest
 from ottla.protocol.apis.offset_commit import OffsetCommitRequest
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest
+from ottla.protocol.apis.txn_offset_commit import TxnOffsetCommitRequest
 from tests.coordinator.harness import Topics, World
 
 if TYPE_CHECKING:
     from ottla.coordinator.group.consumer.group import ConsumerGroup
+    from ottla.coordinator.group.slices import Steps
     from ottla.purgatory.pending import Pending
 
 CONTEXT = RequestContext("client", "/127.0.0.1", 1)
@@ -395,11 +400,69 @@ def test_the_log_holds_the_whole_group() -> None:
     made.coordinator = made.make()
     made.elect()
     after = group_of(made)
-    for name in ("members", "target", "partition_epochs", "static_members", "topic_counts"):
+    for name in ("members", "target", "partition_owners", "static_members", "topic_counts"):
         assert dict(getattr(after, name)) == dict(getattr(before, name)), name
     assert (after.epoch, after.metadata_hash) == (before.epoch, before.metadata_hash)
     assert after.assignment_epoch == before.assignment_epoch
     assert beat(made, "a", 2, 0, 1, 2, instance_id="i").member_epoch == 3
+
+
+def test_a_member_that_has_come_back_takes_no_partition_from_its_owner() -> None:
+    """A load that meets the owner's record before the old owner's newest one finds the owner."""
+    made = world()
+    join(made, "d")
+    stage_offset(made)  # a load replays what precedes a transaction before what follows it
+    made.coordinator.end_transaction(
+        0, EndTransaction(1, 0, 0, committed=True, transaction_version=0)
+    )
+    send(made, member_id="d", member_epoch=-1)
+    join(made, "c")
+    join(made, "d")  # its newest record is after that of the member that owns its partitions now
+    made.resign()
+    made.coordinator = made.make()
+    made.elect()
+    assert set(group_of(made).partition_owners.values()) == {("c",)}
+    beat(made, "d", group_of(made).members["d"].member_epoch)
+    assert not group_of(made).members["d"].assigned
+
+
+def test_a_target_of_a_removed_group_is_not_written() -> None:
+    """Slices that end after their group was deleted do not bring it back."""
+    made = world()
+    join(made, "a")
+    groups, group = made.shard().consumer, group_of(made)
+
+    def compute() -> Steps[dict[str, Any]]:
+        yield
+        return {}
+
+    slices = write_target(groups, group, compute(), consumer_records)
+    assert next(slices) == []
+    join(made, "b")
+    for name in "ab":
+        send(made, member_id=name, member_epoch=-1)
+    delete = DeleteGroupsRequest(groups_names=["g"])
+    assert done(made.coordinator.delete_groups(delete, CONTEXT)).results[0].error_code == 0
+    assert list(slices) == []
+
+
+def stage_offset(made: World) -> None:
+    """Commit an offset of another group in a transaction that stays open."""
+    topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+    part = topic.TxnOffsetCommitRequestPartition(
+        partition_index=0, committed_offset=5, committed_leader_epoch=-1, committed_metadata=""
+    )
+    request = TxnOffsetCommitRequest(
+        transactional_id="x",
+        group_id="other",
+        producer_id=1,
+        producer_epoch=0,
+        generation_id=-1,
+        member_id="",
+        group_instance_id=None,
+        topics=[topic(name="t", partitions=[part])],
+    )
+    made.coordinator.txn_offset_commit(request, RequestContext("client", "/127.0.0.1", 3))
 
 
 def join_pattern(made: World, member_id: str, pattern: str) -> Any:

@@ -436,7 +436,7 @@ def test_an_error_of_one_step_does_not_keep_the_queued_ones_back() -> None:
     def outer(_shard: Counter) -> Result[None]:
         answers.extend((bench.count("a"), bench.count("b")))
         answers[0].on_done(lambda _done: fail("queued"))
-        return Result(None, [count_record("outer")], on_commit=lambda: fail("outer"))
+        return Result(None, [count_record("outer")], on_commit=lambda _offset: fail("outer"))
 
     with pytest.raises(RuntimeError, match="outer"):
         bench.runtime.write(0, outer)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ottla.coordinator.group import RequestContext, StreamsGroupConfig
+from ottla.coordinator.group.streams.group import StreamsGroup
 from ottla.coordinator.group.streams.status import Status
+from ottla.coordinator.group.streams.tasks import AssignedTasks
 from ottla.errors import ErrorCode
 from ottla.protocol.apis import streams_group_heartbeat as api
 from ottla.protocol.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -15,10 +18,10 @@ from ottla.protocol.apis.delete_groups import DeleteGroupsRequest
 from ottla.protocol.apis.list_groups import ListGroupsRequest
 from ottla.protocol.apis.offset_commit import OffsetCommitRequest
 from ottla.protocol.apis.streams_group_describe import StreamsGroupDescribeRequest
+from ottla.timeline import SnapshotRegistry
 from tests.coordinator.harness import Topics, World
 
 if TYPE_CHECKING:
-    from ottla.coordinator.group.streams.group import StreamsGroup
     from ottla.coordinator.group.streams.heartbeat import HeartbeatResult
     from ottla.purgatory.pending import Pending
 
@@ -511,6 +514,30 @@ def test_groups_are_listed_described_and_deleted() -> None:
     (deleted,) = done(made.coordinator.delete_groups(delete, CONTEXT)).results
     assert deleted.error_code == 0
     assert made.coordinator.runtime.shard(0).streams.find("g") is None
+
+
+def test_a_task_that_a_thread_gave_up_stays_with_the_thread_that_took_it() -> None:
+    """Threads of a process are owners of their own: one that has freed a task does so once."""
+    made = world(standby_replicas=0)
+    everything = tasks_of(join(made, "a", process_id="p").active_tasks)
+    join(made, "b", process_id="p")
+    kept = tasks_of(beat(made, "a", 2, everything).active_tasks)
+    epoch = beat(made, "a", 2, kept).member_epoch
+    beat(made, "b", group_of(made).members["b"].member_epoch, {})
+    live = dict(group_of(made).active_owners)
+    assert set(live.values()) == {("a",), ("b",)}
+    members = group_of(made).members
+    stale = replace(members["a"], assigned=AssignedTasks(active=_with_epochs(everything)))
+    loaded = StreamsGroup("g", SnapshotRegistry())
+    loaded.put(stale)
+    loaded.put(members["b"])
+    loaded.put(members["a"])
+    assert members["a"].member_epoch == epoch
+    assert dict(loaded.active_owners) == live
+
+
+def _with_epochs(tasks: dict[str, list[int]]) -> dict[str, dict[int, int]]:
+    return {key: dict.fromkeys(partitions, 2) for key, partitions in tasks.items()}
 
 
 def test_the_log_restores_the_group() -> None:

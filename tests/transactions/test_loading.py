@@ -84,3 +84,27 @@ def test_a_dead_id_is_not_shown() -> None:
     assert [one.transactional_id for one in listed.transaction_states] == ["t"]
     described = queries.describe(world.coordinator, "dead").value
     assert described.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+
+def test_a_late_completion_does_not_complete_the_next_transaction() -> None:
+    """Two transactions of an epoch look alike: a completion names the record of its decision."""
+    world = World()
+    world.version = 1
+    world.elect()
+    found = world.coordinator.init_producer_id("t", 60_000, None).value
+    producer = ProducerKey(found.producer_id, found.producer_epoch)
+    partition, commit = TopicPartition("a", 0), EndRequest(producer, True, 0)
+    assert world.coordinator.add_partitions("t", producer, [partition], 0).value is ErrorCode.NONE
+    assert world.coordinator.end_transaction("t", commit).value.code is ErrorCode.NONE
+    world.log.is_holding = True
+    world.write_markers()
+    world.advance(30_001)  # the completion is not committed in time, and is to be tried again
+    world.log.is_holding = False
+    world.log.commit(0)
+    assert world.coordinator.add_partitions("t", producer, [partition], 0).value is ErrorCode.NONE
+    assert world.coordinator.end_transaction("t", commit).value.code is ErrorCode.NONE
+    world.advance(200)
+    transactions = world.coordinator.runtime.shard(0).transactions
+    assert transactions["t"].state.text == "PrepareCommit"
+    world.write_markers()
+    assert transactions["t"].state.text == "CompleteCommit"

@@ -148,7 +148,8 @@ def test_after_some_updates_a_snapshot_is_written() -> None:
         world.apply(shard.write(KEY, change((first, first, 2, 1), leader=0)))[0]
         for first in range(5)
     ]
-    assert kinds == ["ShareUpdateValue"] * 3 + ["ShareSnapshotValue", "ShareUpdateValue"]
+    updates = ["ShareUpdateValue"] * 2
+    assert kinds == [*updates, "ShareSnapshotValue", *updates]
     assert shard.states[KEY].batches == (StateBatch(0, 4, 2, 1),)
     assert shard.states[KEY].snapshot_epoch == 1
     world.apply(shard.forget_topics([TOPIC]))

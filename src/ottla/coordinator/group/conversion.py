@@ -70,7 +70,7 @@ def _upgraded(
     group, written = upgrade(groups, classic)
     result = consumer_heartbeat.heartbeat(groups.consumer, request, context, group)
     result.records[:0] = written
-    result.on_commit = lambda: groups.classic.discard(classic)
+    result.on_commit = lambda _offset: groups.classic.discard(classic)
     return result
 
 

@@ -12,14 +12,41 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.timeline import TimelineDict, TimelineObject
 
 if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
     from ottla.coordinator.group.group import GroupType
     from ottla.timeline import SnapshotRegistry
 
 M = TypeVar("M")
 T = TypeVar("T")
+K = TypeVar("K")
 
 FIRST_EPOCH: Final = 1
 """The epochs of a new group, before its first change."""
+
+
+class Owners(TimelineDict[K, tuple[str, ...]]):
+    """The members that have each partition, task or instance id, sorted by their ids.
+
+    A function of the members alone, whatever the order of their records: of a compacted log the
+    record of a new owner may be replayed before that with which the old one gave it up. A single
+    owner for each key would be overwritten by the one and then removed by the other.
+    """
+
+    __slots__ = ()
+
+    def move(self, member_id: str, old: AbstractSet[K], new: AbstractSet[K]) -> None:
+        """Replace what a member has."""
+        for key in old - new:
+            remaining = tuple(one for one in self[key] if one != member_id)
+            if remaining:
+                self[key] = remaining
+            else:
+                del self[key]
+        alone = (member_id,)
+        for key in new - old:
+            others = self.get(key)
+            self[key] = alone if others is None else tuple(sorted((*others, member_id)))
 
 
 class MemberGroup(ABC, Generic[M, T]):

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ottla.coordinator.group.member_group import FIRST_EPOCH
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -39,9 +41,12 @@ def apply_record(
 
 
 def target_epoch(group: MemberGroup[Any, Any], _key: Any, value: Any) -> None:
-    """Apply the epoch of a target assignment; a tombstone resets it."""
+    """Apply the epoch of a target assignment; a tombstone resets it to that of a new group.
+
+    The tombstone may come from before the group was removed and created again.
+    """
     if value is None:
-        group.set_assignment_epoch(-1, 0)
+        group.set_assignment_epoch(FIRST_EPOCH, 0)
     else:
         group.set_assignment_epoch(value.assignment_epoch, value.assignment_timestamp)
 

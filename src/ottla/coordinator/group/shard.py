@@ -133,9 +133,8 @@ class GroupShard:
         key, value = record.key, record.value
         if type(key) is OffsetKey:
             name, partition = key
-            is_new = name not in self.classic.simple and name not in self.classic.stored
-            if is_new and value is not None and not self._has_modern_group(name):
-                self.classic.simple.add(name)
+            if value is not None and name not in self.classic.simple:
+                self._add_simple(name)
             self.offsets.replay(name, partition, value, offset, producer_id)
         elif isinstance(key, schemas.GroupMetadataKey):
             assert value is None or isinstance(value, schemas.GroupMetadataValue)
@@ -147,6 +146,8 @@ class GroupShard:
             if group_id is not None and value is not None:
                 self.classic.simple.discard(group_id)
                 self.classic.remove_empty(group_id)
+            elif group_id is not None and self.offsets.has_any(group_id):
+                self._add_simple(group_id)
 
     def _replay_group(self, group_id: str, value: schemas.GroupMetadataValue | None) -> None:
         if value is not None:
@@ -155,8 +156,20 @@ class GroupShard:
             self.classic.stored[group_id] = value
             return
         self.classic.stored.pop(group_id, None)
-        self.classic.simple.discard(group_id)
+        if self.offsets.has_any(group_id):
+            self._add_simple(group_id)
+        else:
+            self.classic.simple.discard(group_id)
         self.classic.remove_empty(group_id)
+
+    def _add_simple(self, group_id: str) -> None:
+        """Add a group that has offsets and nothing else, so that they are found and expire.
+
+        It may have had members: of a compacted log nothing says so, and Kafka finds it, too, after
+        a load.
+        """
+        if group_id not in self.classic.stored and not self._has_modern_group(group_id):
+            self.classic.simple.add(group_id)
 
     def replay_end_transaction(self, producer_id: int, *, committed: bool) -> None:
         """Apply the marker of a transaction that committed or aborted staged offsets."""

@@ -152,19 +152,23 @@ def write_target(
     its begin: the assignment interval does not grow by the time that the slices take.
     """
     group_id, epoch, begin_ms = group.group_id, group.epoch, groups.clock.now_ms()
+
+    def is_removed() -> bool:
+        return groups.find(group_id) is not group
+
     target = yield from without_records(steps)
     is_complete = True
     names = iter(target)
     while part := list(islice(names, SLICE)):
-        is_there = groups.find(group_id) is group
-        if not is_there:
-            break
+        if is_removed():
+            return
         found = []
         for name in part:
             is_complete &= name in group.members
             if name in group.members and group.target.get(name) != target[name]:
                 found.append(records.target_member(group_id, name, target[name]))
         yield found
-    is_complete &= groups.find(group_id) is group
+    if is_removed():
+        return  # a record of it would bring the group back
     if is_complete or group.epoch > epoch:
         yield [records.target_epoch(group_id, epoch, begin_ms)]

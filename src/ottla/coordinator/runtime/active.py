@@ -88,7 +88,7 @@ class _Deferred:
     def committed(self) -> None:
         """Take note that the records are committed, after a timeout as well."""
         if self.result.on_commit is not None:
-            self.result.on_commit()
+            self.result.on_commit(self.offset - 1)
         self.finish(None)
 
     def finish(self, error: KafkaError | None) -> None:

@@ -3,9 +3,10 @@
 Kafka: org.apache.kafka.coordinator.common.runtime.CoordinatorLoaderImpl.
 
 Where a shard's topic is compacted, only the newest record of a key is replayed, in the order of
-offsets: what the cleaner would have left, which a shard must be able to load. Records of
-transactions and those between them are replayed one by one, as are all records of topics that are
-not compacted.
+offsets: what the cleaner would have left, which a shard must be able to load. As the cleaner does,
+it leaves records out below the first open transaction only: a tombstone there removes what the
+transaction has staged. Records of transactions are replayed one by one, as are all records of
+topics that are not compacted.
 
 No snapshots are taken while loading, so undo logs cost nothing. A new leader's high watermark may
 be lower than what the old one had acknowledged. The shard therefore serves no request until all
@@ -50,6 +51,10 @@ class Loader:
         self.position = log.start_offset(partition)
         """The next offset to walk over."""
         self.target = log.end_offset(partition)
+        self._newest_end = 0
+        """Up to where a newer record replaces earlier ones of its key."""
+        if shard.is_compacted:
+            self._newest_end = min(self.target, log.first_unstable_offset(partition))
         self.record_count = 0
         self._data = b""
         self._place = 0
@@ -84,7 +89,7 @@ class Loader:
 
     def _walk(self) -> bool:
         """Walk over batches that were read; return False where the step has to end."""
-        if not self._shard.is_compacted:
+        if self.position >= self._newest_end:
             self._replay_some()
             return self.position >= self.target or self._left <= 0 or self._read()
         walk = collect_newest(
@@ -92,13 +97,13 @@ class Loader:
             self._data,
             self._place,
             self.position,
-            self.target,
+            self._newest_end,
             max(1, self._left * WALKED_IN_A_REPLAY),
         )
         self._place, self.position = walk.position, walk.next_offset
         self.record_count += walk.record_count
         self._left -= walk.record_count // WALKED_IN_A_REPLAY
-        is_at_end = self.position >= self.target
+        is_at_end = self.position >= self._newest_end
         if self._newest and (is_at_end or walk.is_unusual or len(self._newest) >= MAX_KEYS):
             self._replays = list(self._newest.items())
             self._replays.reverse()
@@ -123,6 +128,8 @@ class Loader:
             raise CorruptMessage(f"A record batch is truncated: {len(self._data)} bytes are left.")
         if batch is None or batch.base_offset >= self.target:
             self.position = self.target
+        elif batch.base_offset >= self._newest_end:  # a gap of compaction lies before it
+            self.position = batch.base_offset
         return True
 
     def _replay_newest(self) -> None:

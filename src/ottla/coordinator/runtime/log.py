@@ -72,3 +72,9 @@ class CoordinatorLog(Protocol):
 
     def high_watermark(self, partition: int) -> int:
         """Return the offset up to which records are committed."""
+
+    def first_unstable_offset(self, partition: int) -> int:
+        """Return where the first open transaction begins; the log end offset without one.
+
+        The high watermark does not bound it.
+        """

@@ -34,7 +34,8 @@ class Result(Generic[T]):
     `on_append` runs once: with None when the records are committed, before the response is
     released, or with the error that prevented it. It may change soft state only. After a timeout
     the records may still be committed: `on_commit` runs when they are, before or after the
-    timeout, and never where they are lost.
+    timeout, and never where they are lost. It receives the offset of the last record: what is done
+    later, such as with the answer of another broker, names by it the state that it was meant for.
     Records that are not `atomic` may be split into several batches, some of which may be written
     while others are refused.
     """
@@ -43,7 +44,7 @@ class Result(Generic[T]):
     records: list[CoordinatorRecord] = field(default_factory=list)
     on_append: Callable[[KafkaError | None], None] | None = None
     atomic: bool = True
-    on_commit: Callable[[], None] | None = None
+    on_commit: Callable[[int], None] | None = None
 
 
 class TransactionalProducer(NamedTuple):

@@ -54,7 +54,11 @@ class StateChange(NamedTuple):
 
 
 class ShareShard:
-    """Replayed: states, epochs, updates since the last snapshot. Soft: the timer of snapshots."""
+    """Replayed: states, number of updates since the last snapshot. Soft: the timer of snapshots.
+
+    A state's epochs never fall, and its snapshot has them: what fences earlier leaders is not lost
+    with the records before the snapshot. Kafka's are, and it begins again with leader epoch 0.
+    """
 
     is_compacted = False
     """Updates have one key and add to each other."""
@@ -72,9 +76,8 @@ class ShareShard:
         self._clock = environment.clock
         self._has_partition = has_partition
         self.states: TimelineDict[ShareKey, ShareState] = TimelineDict(registry)
-        self._leader_epochs: TimelineDict[ShareKey, int] = TimelineDict(registry)
-        self._state_epochs: TimelineDict[ShareKey, int] = TimelineDict(registry)
         self._update_counts: TimelineDict[ShareKey, int] = TimelineDict(registry)
+        """The updates since the last snapshot: pruning may remove all records before it."""
         self.snapshot_offsets = SnapshotOffsets(registry)
 
     # ---------------------------------------------------------------- replay
@@ -96,31 +99,31 @@ class ShareShard:
     ) -> None:
         self.snapshot_offsets.replay(key, offset, is_deleted=value is None)
         if value is None:
-            for known in (self.states, self._leader_epochs, self._state_epochs):
-                known.pop(key, None)
+            self.states.pop(key, None)
             self._update_counts.pop(key, None)
             return
-        _raise_to(self._leader_epochs, key, value.leader_epoch)
-        _raise_to(self._state_epochs, key, value.state_epoch)
-        self.states[key] = records.state_of(value)
-        if self._update_counts.get(key, 0) >= self._config.updates_per_snapshot:
-            self._update_counts[key] = 0
+        state, known = records.state_of(value), self.states.get(key)
+        if known is not None:  # Kafka's snapshots may begin again with lower epochs
+            state = replace(
+                state,
+                leader_epoch=max(state.leader_epoch, known.leader_epoch),
+                state_epoch=max(state.state_epoch, known.state_epoch),
+            )
+        self.states[key] = state
+        self._update_counts.pop(key, None)
 
     def _replay_update(self, key: ShareKey, value: schemas.ShareUpdateValue) -> None:
-        _raise_to(self._leader_epochs, key, value.leader_epoch)
-        count = self._update_counts.get(key)
-        self._update_counts[key] = 0 if count is None else count + 1
+        self._update_counts[key] = self._update_counts.get(key, 0) + 1
         known = self.states.get(key) or ShareState(
             value.snapshot_epoch, 0, value.leader_epoch, value.start_offset, UNKNOWN_COUNT, (), 0, 0
         )
         start_offset = value.start_offset
         if start_offset == UNINITIALIZED_OFFSET:
             start_offset = known.start_offset
-        is_known = value.leader_epoch != _NO_EPOCH
         self.states[key] = replace(
             known,
             start_offset=start_offset,
-            leader_epoch=value.leader_epoch if is_known else known.leader_epoch,
+            leader_epoch=max(value.leader_epoch, known.leader_epoch),
             delivery_complete_count=value.delivery_complete_count,
             batches=combine_batches(
                 known.batches, records.batches_of(value.state_batches), start_offset
@@ -155,18 +158,18 @@ class ShareShard:
         duplicate would discard what members have acknowledged since, as it does in Kafka.
         """
         _check_partition(key)
-        if state_epoch != _NO_EPOCH and self._state_epochs.get(key, _NO_EPOCH) > state_epoch:
+        known: ShareState | None = self.states.get(key)
+        if known is not None and _NO_EPOCH != state_epoch < known.state_epoch:
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
         self._check_exists(key)
-        known = self.states.get(key)
         is_repeated = known is not None and known.state_epoch == state_epoch
         if is_repeated and start_offset == UNINITIALIZED_OFFSET:
             return Result(None)
         now_ms = self._clock.now_ms()
         state = ShareState(
             snapshot_epoch=0 if known is None else known.snapshot_epoch + 1,
-            state_epoch=state_epoch,
-            leader_epoch=0,
+            state_epoch=state_epoch if known is None else max(state_epoch, known.state_epoch),
+            leader_epoch=0 if known is None else known.leader_epoch,
             start_offset=start_offset,
             delivery_complete_count=UNKNOWN_COUNT if start_offset == UNINITIALIZED_OFFSET else 0,
             batches=(),
@@ -179,10 +182,10 @@ class ShareShard:
         """Return the state to the leader of an epoch, which fences earlier ones."""
         _check_partition(key)
         state = self._known(key, _READ_UNKNOWN)
-        if self._leader_epochs.get(key, _NO_EPOCH) > leader_epoch:
+        if leader_epoch < state.leader_epoch:
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
         self._check_exists(key)
-        if self._leader_epochs.get(key) == leader_epoch:
+        if leader_epoch == state.leader_epoch:
             return Result(state)
         change = StateChange(
             state.state_epoch, leader_epoch, state.start_offset, state.delivery_complete_count, ()
@@ -194,9 +197,9 @@ class ShareShard:
         """Apply a leader's change."""
         _check_partition(key)
         state = self._known(key, _WRITE_UNKNOWN)
-        if _NO_EPOCH != change.leader_epoch < self._leader_epochs.get(key, _NO_EPOCH):
+        if _NO_EPOCH != change.leader_epoch < state.leader_epoch:
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
-        if _NO_EPOCH != change.state_epoch < self._state_epochs.get(key, _NO_EPOCH):
+        if _NO_EPOCH != change.state_epoch < state.state_epoch:
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
         self._check_exists(key)
         change = _without_step_back(state, change)
@@ -308,11 +311,6 @@ def _without_step_back(state: ShareState, change: StateChange) -> StateChange:
     return change._replace(
         start_offset=state.start_offset, delivery_complete_count=state.delivery_complete_count
     )
-
-
-def _raise_to(epochs: TimelineDict[ShareKey, int], key: ShareKey, epoch: int) -> None:
-    if key not in epochs or epochs[key] < epoch:
-        epochs[key] = epoch
 
 
 def _check_partition(key: ShareKey) -> None:

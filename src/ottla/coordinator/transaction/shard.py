@@ -79,7 +79,7 @@ class TransactionShard:
 
     # ---------------------------------------------------------------- replay
 
-    def replay(self, _offset: int, _producer_id: int, record: CoordinatorRecord) -> None:
+    def replay(self, offset: int, _producer_id: int, record: CoordinatorRecord) -> None:
         """Apply one record; a tombstone forgets its id."""
         key, value = record.key, record.value
         assert isinstance(key, TransactionLogKey)
@@ -89,7 +89,7 @@ class TransactionShard:
             self._active.discard(name)
             return
         assert isinstance(value, TransactionLogValue)
-        transaction = records.transaction_of(key, value)
+        transaction = records.transaction_of(key, value)._replace(record_offset=offset)
         producer_id, epoch, last_epoch = self._last_epochs.get(name, (-1, -1, -1))
         if (producer_id, epoch) == (transaction.producer_id, transaction.producer_epoch):
             transaction = transaction._replace(last_epoch=last_epoch)
@@ -202,9 +202,12 @@ class TransactionShard:
         )
 
     def complete(self, decided: Transaction) -> Result[None]:
-        """End a transaction whose markers are written; nothing when that was done before."""
+        """End a transaction whose markers are written; nothing when that was done before.
+
+        Its next transaction may be decided by now, for the same producer and in the same way.
+        """
         current = self.transactions.get(decided.transactional_id)
-        if current is None or current[:5] != decided[:5]:
+        if current is None or current.record_offset != decided.record_offset:
             return empty_result()
         done = transitions.complete(current, self._clock.now_ms())
         return Result(None, [self._record(done)])
@@ -256,7 +259,9 @@ class TransactionShard:
         return Result(
             answer,
             [self._record(decided)],
-            on_commit=lambda: self._on_prepared(self.partition, decided),
+            on_commit=lambda offset: self._on_prepared(
+                self.partition, decided._replace(record_offset=offset)
+            ),
         )
 
     # ---------------------------------------------------------------- timeouts and expiry

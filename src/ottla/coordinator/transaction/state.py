@@ -58,6 +58,8 @@ class Transaction(NamedTuple):
     and epoch together are those of a producer that has taken over a prepared transaction (KIP-939).
     `last_epoch` is the epoch that the producer had before the last bump. It is no part of the
     record: a retried InitProducerId is recognised only by the coordinator that bumped the epoch.
+    `record_offset` is the offset of its record in the coordinator's log. It names a decision: two
+    transactions of an id may have the same producer, epoch and outcome.
     """
 
     transactional_id: str
@@ -73,6 +75,7 @@ class Transaction(NamedTuple):
     next_producer_epoch: int = NO_PRODUCER_EPOCH
     client_version: int = 0
     last_epoch: int = NO_PRODUCER_EPOCH
+    record_offset: int = -1
 
     @property
     def owner(self) -> tuple[int, int]:

@@ -121,6 +121,12 @@ class TopicLog:
         """Return the high watermark."""
         return self._partition(partition).log.high_watermark
 
+    def first_unstable_offset(self, partition: int) -> int:
+        """Return where the first open transaction begins; the log end offset without one."""
+        log = self._partition(partition).log
+        unstable = log.first_unstable_offset
+        return log.log_end_offset if unstable is None else unstable
+
 
 def log_fault(error: Exception) -> None:
     """Report what a coordinator did not expect."""

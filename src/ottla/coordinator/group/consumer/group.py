@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.coordinator.group.consumer.member import ConsumerMember, MemberState
 from ottla.coordinator.group.counts import add_counts
 from ottla.coordinator.group.group import GroupType
-from ottla.coordinator.group.member_group import MemberGroup
+from ottla.coordinator.group.member_group import MemberGroup, Owners
 from ottla.timeline import LATEST_EPOCH, TimelineDict, TimelineObject
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ottla.types import Uuid
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
-UNRELEASED: Final = -1
-"""The epoch of a partition that no member owns."""
 
 
 class ConsumerState(StrEnum):
@@ -58,9 +56,8 @@ class ConsumerGroup(MemberGroup[ConsumerMember, "TopicPartitions"]):
 
     def __init__(self, group_id: str, registry: SnapshotRegistry) -> None:
         super().__init__(group_id, registry)
-        self.static_members: TimelineDict[str, str] = TimelineDict(registry)
-        self.target_owners: TimelineDict[tuple[Uuid, int], str] = TimelineDict(registry)
-        self.partition_epochs: TimelineDict[tuple[Uuid, int], int] = TimelineDict(registry)
+        self.static_members: Owners[str] = Owners(registry)
+        self.partition_owners: Owners[tuple[Uuid, int]] = Owners(registry)
         self.topic_counts: TimelineDict[str, int] = TimelineDict(registry)
         self.regex_counts: TimelineDict[str, int] = TimelineDict(registry)
         self.resolved: TimelineDict[str, ResolvedRegex] = TimelineDict(registry)
@@ -88,8 +85,13 @@ class ConsumerGroup(MemberGroup[ConsumerMember, "TopicPartitions"]):
 
     def static_member(self, instance_id: str) -> ConsumerMember | None:
         """Return the member with an instance id; None if there is none."""
-        member_id = self.static_members.get(instance_id)
+        member_id = self.static_member_id(instance_id)
         return None if member_id is None else self.member(member_id)
+
+    def static_member_id(self, instance_id: str) -> str | None:
+        """Return the id of the member with an instance id; None if there is none."""
+        owners: tuple[str, ...] = self.static_members.get(instance_id, (None,))
+        return owners[0]
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member subscribes to a topic, by name or by pattern."""
@@ -97,15 +99,10 @@ class ConsumerGroup(MemberGroup[ConsumerMember, "TopicPartitions"]):
             topic in one.topics for one in self.resolved.values()
         )
 
-    def current_partition_epoch(self, topic_id: Uuid, partition: int) -> int:
-        """Return the epoch of the member that owns a partition; UNRELEASED when it is free."""
-        epoch: int = self.partition_epochs.get((topic_id, partition), UNRELEASED)
-        return epoch
-
     def target_of(self, member_id: str, instance_id: str | None) -> TopicPartitions:
         """Return the target assignment of a member, for a static one of its instance id."""
         if instance_id is not None:
-            member_id = self.static_members.get(instance_id, "")
+            member_id = self.static_member_id(instance_id) or ""
         found: TopicPartitions = self.target.get(member_id, {})
         return found
 
@@ -135,7 +132,7 @@ class ConsumerGroup(MemberGroup[ConsumerMember, "TopicPartitions"]):
         """Whether other members still own partitions of a member's target."""
         return member.state is MemberState.UNRELEASED_PARTITIONS and any(
             index not in member.assigned.get(topic_id, {})
-            and self.current_partition_epoch(topic_id, index) != UNRELEASED
+            and (topic_id, index) in self.partition_owners
             for topic_id, indexes in self.target.get(member.member_id, {}).items()
             for index in indexes
         )
@@ -144,47 +141,21 @@ class ConsumerGroup(MemberGroup[ConsumerMember, "TopicPartitions"]):
 
     def put(self, member: ConsumerMember) -> None:
         """Add a member or replace it, with its partitions and subscriptions."""
-        old = self.members.get(member.member_id)
-        if old is not None and old.instance_id not in (None, member.instance_id):
-            self._forget_static(old)
-        self._count(old, -1)
-        self._count(member, 1)
-        self._release(old)
-        for key, _ in _partitions(member):
-            self.partition_epochs[key] = member.member_epoch
-        if member.instance_id is not None:
-            self.static_members[member.instance_id] = member.member_id
+        self._replace(member.member_id, member)
         self.members[member.member_id] = member
 
     def remove(self, member_id: str) -> None:
         """Remove a member; no effect for others."""
-        old = self.members.pop(member_id, None)
-        if old is not None:
-            self._forget_static(old)
-            self._count(old, -1)
-            self._release(old)
+        self._replace(member_id, None)
+        self.members.pop(member_id, None)
 
-    def set_target(self, member_id: str, target: TopicPartitions | None) -> None:
-        """Apply a member's target assignment and the owners in it; None removes them."""
-        for topic_id, indexes in self.target.get(member_id, {}).items():
-            for index in indexes:
-                if self.target_owners.get((topic_id, index)) == member_id:
-                    del self.target_owners[topic_id, index]
-        for topic_id, indexes in (target or {}).items():
-            for index in indexes:
-                self.target_owners[topic_id, index] = member_id
-        super().set_target(member_id, target)
-
-    def _forget_static(self, member: ConsumerMember) -> None:
-        instance_id = member.instance_id
-        if instance_id is not None and self.static_members.get(instance_id) == member.member_id:
-            del self.static_members[instance_id]
-
-    def _release(self, member: ConsumerMember | None) -> None:
-        """Free a member's partitions, except those that another member has taken since."""
-        for key, epoch in _partitions(member):
-            if self.partition_epochs.get(key) == epoch:
-                del self.partition_epochs[key]
+    def _replace(self, member_id: str, new: ConsumerMember | None) -> None:
+        """Replace what is derived of a member."""
+        old: ConsumerMember | None = self.members.get(member_id)
+        self._count(old, -1)
+        self._count(new, 1)
+        self.partition_owners.move(member_id, _partitions(old), _partitions(new))
+        self.static_members.move(member_id, _instance(old), _instance(new))
 
     def _count(self, member: ConsumerMember | None, change: int) -> None:
         if member is None:
@@ -198,14 +169,18 @@ class ConsumerGroup(MemberGroup[ConsumerMember, "TopicPartitions"]):
             add_counts(self.classic_protocols, names, change)
 
 
-def _partitions(member: ConsumerMember | None) -> list[tuple[tuple[Uuid, int], int]]:
-    """Return the keys of a member's partitions, each with the member's epoch."""
+def _instance(member: ConsumerMember | None) -> set[str]:
+    return set() if member is None or member.instance_id is None else {member.instance_id}
+
+
+def _partitions(member: ConsumerMember | None) -> set[tuple[Uuid, int]]:
+    """Return the keys of a member's partitions."""
     if member is None:
-        return []
+        return set()
     assignments: tuple[EpochsByPartition, ...] = (member.assigned, member.pending_revocation)
-    return [
-        ((topic_id, partition), member.member_epoch)
+    return {
+        (topic_id, partition)
         for assignment in assignments
         for topic_id, partitions in assignment.items()
         for partition in partitions
-    ]
+    }

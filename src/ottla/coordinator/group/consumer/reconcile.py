@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.group.consumer.group import UNRELEASED
 from ottla.coordinator.group.consumer.member import MemberState
 from ottla.coordinator.group.consumer.subscription import topics_of
 from ottla.errors import ErrorCode, KafkaError
@@ -123,5 +122,5 @@ class Reconciliation:
         return member.moved(state, self.target_epoch, ordered, {})
 
     def _is_held_by_another(self, topic_id: Uuid, index: int) -> bool:
-        is_free = self.group.current_partition_epoch(topic_id, index) == UNRELEASED
-        return not is_free and index not in self.member.pending_revocation.get(topic_id, {})
+        is_owned = (topic_id, index) in self.group.partition_owners
+        return is_owned and index not in self.member.pending_revocation.get(topic_id, {})

@@ -82,14 +82,15 @@ def _current(group: ConsumerGroup, key: Any, value: Any) -> None:
             )
         )
     elif old is not None:
+        fresh = ConsumerMember(key.member_id)
         group.put(
             replace(
                 old,
-                member_epoch=-1,
-                previous_member_epoch=-1,
-                state=MemberState.STABLE,
-                assigned={},
-                pending_revocation={},
+                member_epoch=fresh.member_epoch,
+                previous_member_epoch=fresh.previous_member_epoch,
+                state=fresh.state,
+                assigned=fresh.assigned,
+                pending_revocation=fresh.pending_revocation,
             )
         )
 

@@ -40,7 +40,7 @@ def update_target(
         return group.assignment_epoch, group.target_of(member.member_id, member.instance_id)
     members = dict(group.members)
     if member.instance_id is not None:
-        replaced = group.static_members.get(member.instance_id)
+        replaced = group.static_member_id(member.instance_id)
         if replaced is not None and replaced != member.member_id:
             members.pop(replaced, None)
     members[member.member_id] = member

@@ -104,7 +104,7 @@ def convert(
         if error is not None and groups.consumer.find(group.group_id) is not None:
             groups.classic.discard(classic)
 
-    def on_commit() -> None:
+    def on_commit(_offset: int) -> None:
         if groups.consumer.find(group.group_id) is None:
             for member_id in group.members:
                 groups.consumer.cancel_timers(group.group_id, member_id)

@@ -69,6 +69,10 @@ class Offsets:
         stagers = self._stagers.get_at(group_id, epoch)
         return {} if stagers is None else stagers.at(epoch)
 
+    def has_any(self, group_id: str) -> bool:
+        """Whether a group has offsets, committed or in an open transaction."""
+        return group_id in self.by_group or group_id in self._stagers
+
     def has_staged(self, group_id: str, partition: TopicPartition | None = None) -> bool:
         """Whether an open transaction has an offset of the group, or of that partition."""
         stagers = self._stagers.get(group_id)

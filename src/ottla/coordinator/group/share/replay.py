@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.coordinator.group import replaying
 from ottla.coordinator.group.share.group import StatePartitions, TopicParts
-from ottla.coordinator.group.share.member import LEAVE_EPOCH, ShareMember
+from ottla.coordinator.group.share.member import ShareMember
 from ottla.protocol.records import share_group as schemas
 
 if TYPE_CHECKING:
@@ -70,13 +70,17 @@ def _target_member(group: ShareGroup, key: Any, value: Any) -> None:
 
 
 def _current(group: ShareGroup, key: Any, value: Any) -> None:
-    """Apply a member's assignment; a tombstone resets the member, as one that has left."""
+    """Apply a member's assignment; a tombstone resets the member, as one that has just joined."""
     members = group.members
     member = members.get(key.member_id)
     if value is None:
         if member is not None:
+            fresh = ShareMember(key.member_id)
             members[key.member_id] = replace(
-                member, member_epoch=LEAVE_EPOCH, previous_member_epoch=LEAVE_EPOCH, assigned={}
+                member,
+                member_epoch=fresh.member_epoch,
+                previous_member_epoch=fresh.previous_member_epoch,
+                assigned=fresh.assigned,
             )
         return
     members[key.member_id] = replace(

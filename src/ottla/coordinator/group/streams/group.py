@@ -9,22 +9,21 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from ottla.coordinator.group.group import GroupType
-from ottla.coordinator.group.member_group import MemberGroup
+from ottla.coordinator.group.member_group import MemberGroup, Owners
 from ottla.coordinator.group.streams.member import StreamsMember
 from ottla.coordinator.group.streams.tasks import Tasks
-from ottla.timeline import LATEST_EPOCH, TimelineDict, TimelineObject
+from ottla.timeline import LATEST_EPOCH, TimelineObject
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from ottla.coordinator.group.streams.configuration import ConfiguredTopology
-    from ottla.coordinator.group.streams.tasks import AssignedTasks, EpochMap, TaskMap
+    from ottla.coordinator.group.streams.tasks import EpochMap, TaskMap
     from ottla.coordinator.group.streams.topology import StreamsTopology
     from ottla.protocol.apis.streams_group_heartbeat import StreamsGroupHeartbeatResponse
     from ottla.timeline import SnapshotRegistry
 
     Task: TypeAlias = tuple[str, int]
-    Owners: TypeAlias = TimelineDict[Task, frozenset[str]]
 
 STREAMS_PROTOCOL_TYPE: Final = "streams"
 NOT_VALIDATED: Final = -1
@@ -70,9 +69,9 @@ class StreamsGroup(MemberGroup[StreamsMember, Tasks]):
         self._validated_epoch: TimelineObject[int] = TimelineObject(registry, 0)
         self._configs: TimelineObject[Mapping[str, str]] = TimelineObject(registry, {})
         self._topology: TimelineObject[StreamsTopology | None] = TimelineObject(registry, None)
-        self.active_owners: TimelineDict[Task, str] = TimelineDict(registry)
-        self.standby_owners: TimelineDict[Task, frozenset[str]] = TimelineDict(registry)
-        self.warmup_owners: TimelineDict[Task, frozenset[str]] = TimelineDict(registry)
+        self.active_owners: Owners[Task] = Owners(registry)
+        self.standby_owners: Owners[Task] = Owners(registry)
+        self.warmup_owners: Owners[Task] = Owners(registry)
 
     # ---------------------------------------------------------------- queries
 
@@ -120,6 +119,10 @@ class StreamsGroup(MemberGroup[StreamsMember, Tasks]):
         topology = self.topology
         return topology is not None and not names.isdisjoint(topology.required_topics)
 
+    def is_in_process(self, member_ids: Iterable[str], process_id: str) -> bool:
+        """Whether one of these members is a thread of a process."""
+        return any(self.members[one].process_id == process_id for one in member_ids)
+
     # ---------------------------------------------------------------- replay
 
     def set_validation(self, validated_epoch: int, configs: Mapping[str, str]) -> None:
@@ -133,43 +136,36 @@ class StreamsGroup(MemberGroup[StreamsMember, Tasks]):
 
     def put(self, member: StreamsMember) -> None:
         """Add a member or replace it, with its tasks."""
-        self._release(self.members.get(member.member_id))
-        for tasks in (member.assigned, member.pending_revocation):
-            for task in _pairs(tasks.active):
-                self.active_owners[task] = member.process_id
-            for owners, kind in self._shared_tasks(tasks):
-                for task in _pairs(kind):
-                    owners[task] = owners.get(task, frozenset()) | {member.process_id}
+        self._move(member.member_id, member)
         self.members[member.member_id] = member
 
     def remove(self, member_id: str) -> None:
         """Remove a member; no effect for others."""
-        old = self.members.pop(member_id, None)
-        self._release(old)
+        self._move(member_id, None)
+        self.members.pop(member_id, None)
         if not self.members:
             self.shutdown_member_id = None
 
-    def _release(self, member: StreamsMember | None) -> None:
-        """Free a member's tasks, except active ones that another process has taken since."""
-        if member is None:
-            return
-        process_id = member.process_id
-        for tasks in (member.assigned, member.pending_revocation):
-            for task in _pairs(tasks.active):
-                if self.active_owners.get(task) == process_id:
-                    del self.active_owners[task]
-            for owners, kind in self._shared_tasks(tasks):
-                for task in _pairs(kind):
-                    left = owners.get(task, frozenset()) - {process_id}
-                    if left:
-                        owners[task] = left
-                    else:
-                        owners.pop(task, None)
-
-    def _shared_tasks(self, tasks: AssignedTasks) -> tuple[tuple[Owners, TaskMap], ...]:
-        return (
-            (self.standby_owners, tasks.standby),
-            (self.warmup_owners, tasks.warmup),
+    def _move(self, member_id: str, new: StreamsMember | None) -> None:
+        """Replace the tasks of a member."""
+        old: StreamsMember | None = self.members.get(member_id)
+        before, after = (
+            () if one is None else (one.assigned, one.pending_revocation) for one in (old, new)
+        )
+        self.active_owners.move(
+            member_id,
+            {task for tasks in before for task in _pairs(tasks.active)},
+            {task for tasks in after for task in _pairs(tasks.active)},
+        )
+        self.standby_owners.move(
+            member_id,
+            {task for tasks in before for task in _pairs(tasks.standby)},
+            {task for tasks in after for task in _pairs(tasks.standby)},
+        )
+        self.warmup_owners.move(
+            member_id,
+            {task for tasks in before for task in _pairs(tasks.warmup)},
+            {task for tasks in after for task in _pairs(tasks.warmup)},
         )
 
 

@@ -88,13 +88,14 @@ class StreamsReconciliation:
         return {key: partitions for key, partitions in free.items() if partitions}, is_waiting
 
     def _is_free(self, task: tuple[str, int], *, is_active: bool) -> bool:
-        group, process_id = self.group, self.member.process_id
-        owner = group.active_owners.get(task)
-        if owner is not None and (is_active or owner == process_id):
+        group = self.group
+        owners = group.active_owners.get(task, ())
+        if is_active and owners:
             return False
-        return process_id not in group.standby_owners.get(
-            task, ()
-        ) and process_id not in group.warmup_owners.get(task, ())
+        others = (*group.standby_owners.get(task, ()), *group.warmup_owners.get(task, ()))
+        if not is_active:
+            others = (*owners, *others)
+        return not group.is_in_process(others, self.member.process_id)
 
 
 def _active_difference(current: EpochMap, target: TaskMap) -> tuple[EpochMap, EpochMap, TaskMap]:

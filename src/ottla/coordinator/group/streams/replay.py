@@ -66,12 +66,15 @@ def _target_member(group: StreamsGroup, key: Any, value: Any) -> None:
 
 
 def _current(group: StreamsGroup, key: Any, value: Any) -> None:
-    """Apply a member's assignment; a tombstone resets the member."""
+    """Apply a member's assignment; a tombstone resets the member, as one that has just joined."""
     old = group.members.get(key.member_id)
     if value is None:
         if old is not None:
-            nothing = AssignedTasks()
-            group.put(replace(old.moved(old.state, -1, nothing, nothing), previous_member_epoch=-1))
+            fresh = StreamsMember(key.member_id)
+            reset = old.moved(
+                fresh.state, fresh.member_epoch, fresh.assigned, fresh.pending_revocation
+            )
+            group.put(replace(reset, previous_member_epoch=fresh.previous_member_epoch))
         return
     epoch = value.member_epoch
     group.put(
