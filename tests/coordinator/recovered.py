@@ -122,7 +122,7 @@ def _comparable(shard: object, found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_times(partitions: Any) -> Any:
-    """Leave out since when a share partition is being initialised: after a load it begins anew."""
+    """Leave out since when a share partition is being initialised: after a load it begins again."""
     if partitions is None:
         return None
     sides = {
