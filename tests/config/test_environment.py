@@ -125,3 +125,27 @@ def test_what_is_no_setting() -> None:
     assert found.problems == []
     (warning,) = found.warnings
     assert warning.startswith("KAFKA_HEAP_OPTS, KAFKA_OPTS: ignored")
+
+
+def test_the_files_of_apaches_image_are_in_its_directory_of_secrets() -> None:
+    """KAFKA_SSL_…_FILENAME names a store, …_CREDENTIALS a file with its password."""
+    files = {"/etc/kafka/secrets/key_creds": "p1\n", "/run/other": "p2"}
+    found = read_environment(
+        {
+            "KAFKA_SSL_KEYSTORE_FILENAME": "kafka.keystore.jks",
+            "KAFKA_SSL_TRUSTSTORE_FILENAME": "/mnt/trust.jks",
+            "KAFKA_SSL_KEY_CREDENTIALS": "key_creds",
+            "KAFKA_SSL_KEYSTORE_CREDENTIALS": "/run/other",
+        },
+        is_known=lambda name: name.startswith("ssl."),
+        own=(),
+        read_file=files.__getitem__,
+    )
+    assert {name: one.value for name, one in found.settings.items()} == {
+        "ssl.keystore.location": "/etc/kafka/secrets/kafka.keystore.jks",
+        "ssl.truststore.location": "/mnt/trust.jks",
+        "ssl.key.password": "p1",
+        "ssl.keystore.password": "p2",
+    }
+    missing = read({"KAFKA_SSL_TRUSTSTORE_CREDENTIALS": "absent"})
+    assert "cannot read /etc/kafka/secrets/absent" in missing.problems[0].message

@@ -175,8 +175,8 @@ def test_configuration(
     assert re.search(r"^--override +num\.partitions=3$", shown, re.MULTILINE)
     assert re.search(r"^server\.properties:2 +node\.id=1$", shown, re.MULTILINE)
     (directory / "server.properties").write_text(f"{PROPERTIES}\nlog.segment.bytes=x\n")
-    monkeypatch.setenv("KAFKA_LOG_RETENTON_HOURS", "1")
-    status, _, err = run(capsys, "server-start", "server.properties", "--check")
+    misspelt = ("--override", "log.retenton.hours=1")
+    status, _, err = run(capsys, "server-start", "server.properties", "--check", *misspelt)
     assert status == 1
     assert errors.text in err
 

@@ -18,16 +18,22 @@ from ottla.raft.replicated_log import ReplicatedLog
 from ottla.raft.snapshot import encode_snapshot
 from ottla.raft.snapshot_download import SnapshotDownload
 from ottla.records.builder import encode_batch
+from ottla.server.node.identity import write_directory_id
 from ottla.storage.directories.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
     decode_offsets,
     encode_offsets,
 )
-from ottla.storage.directories.log_dir import CLEAN_MARKER, LogDirectory
+from ottla.storage.directories.log_dir import (
+    CLEAN_MARKER,
+    META_PROPERTIES,
+    LogDirectory,
+    decode_meta_properties,
+)
 from ottla.storage.log.inspection import LogInspection, inspect_log
 from ottla.storage.log.repair import lower_checkpoints, truncate_log
 from ottla.testing.disk import SimulatedDisk
-from ottla.types import OffsetAndEpoch, TopicPartition
+from ottla.types import OffsetAndEpoch, TopicPartition, Uuid
 from tests.simulation.nodes import sweep
 from tests.storage.cleaner.cleaning import COMPACT, CleanerBed, put_keys, records_of
 from tests.storage.logs import NOW_MS, close, end, flush, new_log, put, send
@@ -73,6 +79,7 @@ FETCHED = "SnapshotDownload.finish: file.sync()"
 CLEANED = "Cleaning._make_durable: file.sync()"
 CLEANED_CHECKPOINT = "Cleaning._make_durable: self._directory.sync()"
 FETCHED_NAME = "SnapshotDownload.finish: self._directory.sync(METADATA_LOG)"
+IDENTIFIED = "write_directory_id: log_dir.directory.write_file_atomically(META_PROPERTIES, data)"
 TRUNCATED = (
     "begin_truncation: "
     "directory.write_file_atomically(TRUNCATION_PATH, encode_offsets({_PARTITION: offset}))"
@@ -83,6 +90,7 @@ NOTICED_AFTER_A_CALL = {
     CLEANED_CHECKPOINT,
     FETCHED,
     FETCHED_NAME,
+    IDENTIFIED,
     OPENED,
     CHECKPOINT,
     LOWERED,
@@ -164,6 +172,19 @@ def _marker_returns(seed: int) -> bool:
     LogDirectory("/d0", disk).open()
     disk.crash()
     return disk.exists(CLEAN_MARKER)
+
+
+def _directory_id_changes(seed: int) -> bool:
+    disk = SimulatedDisk(seed)
+    old = b"version=1\ncluster.id=c\nnode.id=1\n"
+    disk.write_file_atomically(META_PROPERTIES, old)
+    log_dir = LogDirectory("/d0", disk)
+    log_dir.open()
+    log_dir.meta = decode_meta_properties(old)
+    meta = write_directory_id(log_dir, Uuid(b"i" * 16), 0)
+    disk.crash()
+    content = disk.content(META_PROPERTIES) if disk.exists(META_PROPERTIES) else old
+    return not content or decode_meta_properties(content) != meta
 
 
 def _checkpoint_is_lost(seed: int) -> bool:
@@ -364,6 +385,7 @@ def _compacted_is_lost(seed: int) -> bool:
     ("place", "fails"),
     [
         (OPENED, _marker_returns),
+        (IDENTIFIED, _directory_id_changes),
         (CLEANED, _compacted_is_lost),
         (CLEANED_CHECKPOINT, _compacted_is_lost),
         (CHECKPOINT, _checkpoint_is_lost),

@@ -42,6 +42,17 @@ NOT_SETTINGS: Final = frozenset(
 _OF_IMAGES: Final = frozenset(
     {"KAFKA_CLUSTER_ID", "KAFKA_ENABLE_KRAFT", "KAFKA_KRAFT_CLUSTER_ID", "KAFKA_KRAFT_MODE"}
 )
+_SECRETS_DIRECTORY: Final = "/etc/kafka/secrets"
+# The files of TLS listeners in Apache's image: names in its directory of secrets. A file of
+# credentials contains the value itself.
+_IMAGE_FILES: Final = {
+    "KAFKA_SSL_KEYSTORE_FILENAME": ("ssl.keystore.location", False),
+    "KAFKA_SSL_TRUSTSTORE_FILENAME": ("ssl.truststore.location", False),
+    "KAFKA_SSL_KEYSTORE_CREDENTIALS": ("ssl.keystore.password", True),
+    "KAFKA_SSL_KEY_CREDENTIALS": ("ssl.key.password", True),
+    "KAFKA_SSL_TRUSTSTORE_CREDENTIALS": ("ssl.truststore.password", True),
+}
+_OPTIONS: Final = "KAFKA_OPTS"
 _ROOT_LEVEL: Final = "KAFKA_LOG4J_ROOT_LOGLEVEL"
 _LOGGERS: Final = "KAFKA_LOG4J_LOGGERS"
 _LOG_LEVEL: Final = "log.level"
@@ -68,6 +79,8 @@ class EnvironmentSettings(NamedTuple):
     warnings: list[str]
     variables: Mapping[str, str] = {}
     """All variables, for `config.providers`."""
+    login_file: SourcedValue | None = None
+    """The text of the login file that KAFKA_OPTS names."""
 
 
 NOTHING: Final = EnvironmentSettings({}, [], [])
@@ -87,11 +100,13 @@ def read_environment(
     is_known: Callable[[str], bool],
     own: Collection[str],
     read_file: Callable[[str], str],
+    login_file_path: Callable[[str], str | None] = lambda _options: None,
 ) -> EnvironmentSettings:
     """Read the settings from the environment; `own` are the names allowed for OTTLA_.
 
-    `read_file` returns the text of a file or raises OSError. Unknown KAFKA_ names are included;
-    the parser of the configuration reports them.
+    `read_file` returns the text of a file or raises OSError; `login_file_path` finds the login file
+    in the options of a Java process. Unknown KAFKA_ names are included; the parser of the
+    configuration reports them.
     """
     found = EnvironmentSettings({}, [], [], environ)
     ignored: list[str] = []
@@ -101,8 +116,12 @@ def read_environment(
             _read_own(variable, value, own, found)
         elif variable in (_ROOT_LEVEL, _LOGGERS):
             levels.append(variable)
+        elif variable == _OPTIONS and (path := login_file_path(value)) is not None:
+            found = _with_login_file(path, found, read_file)
         elif variable in NOT_SETTINGS:
             ignored.append(variable)
+        elif variable in _IMAGE_FILES:
+            _read_image_file(variable, value, found, read_file)
         elif variable.startswith(PREFIX) and variable not in _OF_IMAGES:
             _read(variable, value, found, is_known, read_file)
     if levels and _LOG_LEVEL in own and _LOG_LEVEL not in found.settings:
@@ -111,6 +130,21 @@ def read_environment(
     if ignored:
         found.warnings.append(f"{', '.join(ignored)}: ignored, they configure the JVM or log4j")
     return found
+
+
+def _with_login_file(
+    path: str, found: EnvironmentSettings, read_file: Callable[[str], str]
+) -> EnvironmentSettings:
+    """Read Java's login file; the other options of the variable configure the JVM."""
+    found.warnings.append(f"{_OPTIONS}: only its login file {path} is read")
+    try:
+        text = read_file(path)
+    except (OSError, UnicodeDecodeError) as error:
+        cause = error.strerror if isinstance(error, OSError) else error
+        reason = f"cannot read the login file {path}, which {_OPTIONS} names: {cause}"
+        found.problems.append(ConfigProblem("sasl.jaas.config", None, reason))
+        return found
+    return found._replace(login_file=SourcedValue(text, f"{_OPTIONS}: {path}"))
 
 
 def _read(
@@ -144,6 +178,18 @@ def _read_secret(
         found.problems.append(ConfigProblem(name, None, reason))
         return
     _put(name, SourcedValue(value, variable), found)
+
+
+def _read_image_file(
+    variable: str, value: str, found: EnvironmentSettings, read_file: Callable[[str], str]
+) -> None:
+    """Read a variable that names a file in the directory of secrets of Apache's image."""
+    path = value if value.startswith("/") else f"{_SECRETS_DIRECTORY}/{value}"
+    name, is_secret = _IMAGE_FILES[variable]
+    if is_secret:
+        _read_secret(variable, name, found, (path, read_file))
+    else:
+        _put(name, SourcedValue(path, variable), found)
 
 
 def _put(name: str, setting: SourcedValue, found: EnvironmentSettings) -> None:

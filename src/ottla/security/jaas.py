@@ -52,6 +52,8 @@ class _Token(NamedTuple):
 
     text: str | None
     sign: str = ""
+    end: int = 0
+    """The position after it."""
 
 
 def parse_jaas(text: str) -> JaasConfig:
@@ -89,6 +91,32 @@ def parse_jaas(text: str) -> JaasConfig:
     return JaasConfig(module.text, options)
 
 
+def read_sections(text: str) -> dict[str, list[str]]:
+    """Read a login file: the texts of the entries of each section; ValueError if it is malformed.
+
+    The entries themselves are not validated.
+    """
+    sections: dict[str, list[str]] = {}
+    tokens = _tokens(text)
+    for name in tokens:
+        opening = next(tokens, _Token(None))
+        if name.text is None or opening.sign != "{":
+            raise ValueError(f"section {len(sections) + 1} of the login file has no name or no {{")
+        entries = sections[name.text] = []
+        start = opening.end
+        for token in tokens:
+            if token.sign == "}":
+                break
+            if token.sign == ";":
+                entries.append(text[start : token.end])
+                start = token.end
+        else:
+            raise ValueError(f"section {name.text} of the login file does not end with }};")
+        if next(tokens, _Token(None)).sign != ";":
+            raise ValueError(f"section {name.text} of the login file does not end with }};")
+    return sections
+
+
 def _tokens(text: str) -> Iterator[_Token]:
     """Yield the tokens; a quoted text also ends with its line, as in Java."""
     position = 0
@@ -103,14 +131,15 @@ def _tokens(text: str) -> Iterator[_Token]:
         match = _QUOTED.match(text, position)
         if match is not None:
             inside = match[1] if match[1] is not None else match[2]
-            yield _Token(_ESCAPE.sub(_unescaped, inside))
+            token = _Token(_ESCAPE.sub(_unescaped, inside))
         elif (match := _WORD.match(text, position)) is not None:
-            yield _Token(match[0])
+            token = _Token(match[0])
         elif (match := _NUMBER.match(text, position)) is not None and match.end() > position:
-            yield _Token(None)
+            token = _Token(None)
         else:
-            yield _Token(None, text[position])
+            token = _Token(None, text[position])
         position = position + 1 if match is None or match.end() == position else match.end()
+        yield token._replace(end=position)
 
 
 def _unescaped(escape: re.Match[str]) -> str:

@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ottla.config.broker import BrokerConfig
+from ottla.config.broker.removed import removed_setting
+from ottla.config.listener_settings import ListenerSettings
 from ottla.config.problems import ConfigErrors
+from ottla.security.sasl.plain import users_of
+from ottla.server.node.listener_security import jaas_options
 from ottla.server.node.settings import (
     ConfigFile,
     StartSettings,
@@ -95,16 +100,102 @@ def test_all_errors_at_once() -> None:
             "Invalid value 0 for configuration num.network.threads: Value must be at least 1"
             " (KAFKA_NUM_NETWORK_THREADS)"
         ),
-        (
-            "Unknown configuration log.retenton.hours; did you mean log.retention.hours?"
-            " (s.properties:8)"
-        ),
-        (
-            "Unknown configuration log.cleanr.enable; did you mean log.cleaner.enable?"
-            " (KAFKA_LOG_CLEANR_ENABLE)"
-        ),
         "Unknown configuration num.io.thread; did you mean num.io.threads? (--override)",
     ]
+
+
+def test_unknown_names_of_files_and_variables_are_warnings() -> None:
+    """A file for Kafka, perhaps for an older one, starts here as it does there."""
+    lines = """
+        log.retenton.hours=1
+        zookeeper.connect=zk:2181
+        zookeeper.connection.timeout.ms=18000
+        delegation.token.master.key=abc
+        retention.ms=1000
+        max.message.bytes=1000000
+        confluent.license=x
+    """
+    text = FILE.text + "\n".join(line.strip() for line in lines.strip().splitlines())
+    found = node_settings(
+        ConfigFile("s.properties", text),
+        {},
+        environment=environment(KAFKA_LOG_CLEANR_ENABLE="true"),
+    )
+    removed, topics = "Kafka 4 has removed ", "is a setting of topics and has no effect here"
+    old, new = "delegation.token.master.key", "delegation.token.secret.key"
+    nothing = "Kafka 4 has no ZooKeeper; remove it"
+    unknown = "Unknown configuration"
+    assert list(found.warnings[:8]) == [
+        f"{unknown} log.retenton.hours; did you mean log.retention.hours? (s.properties:8)",
+        f"{removed}zookeeper.connect: {nothing} (s.properties:9)",
+        f"{removed}zookeeper.connection.timeout.ms: {nothing} (s.properties:10)",
+        f"{removed}{old}: it is named {new} now (s.properties:11)",
+        f"retention.ms {topics}: set log.retention.ms (s.properties:12)",
+        f"max.message.bytes {topics}: set message.max.bytes (s.properties:13)",
+        "confluent.license is ignored: it belongs to a plug-in of Confluent (s.properties:14)",
+        f"{unknown} log.cleanr.enable; did you mean log.cleaner.enable? (KAFKA_LOG_CLEANR_ENABLE)",
+    ]
+
+
+def test_no_name_of_kafka_4_is_called_removed() -> None:
+    """The table of removed names and the settings that exist have nothing in common."""
+    assert [name for name in BrokerConfig.keys if removed_setting(name) is not None] == []
+
+
+LOGIN_FILE = """
+// users of PLAIN
+KafkaServer {
+  org.apache.kafka.common.security.plain.PlainLoginModule required
+  username="admin" password="admin-secret; }"
+  user_admin="admin-secret; }" user_al="al-pw";
+  org.apache.kafka.common.security.scram.ScramLoginModule required username="a" password="b";
+};
+inside.KafkaServer { x.PlainLoginModule required user_own="c"; };
+Client {};
+"""
+
+
+def test_the_login_file_of_java_gives_the_logins_of_listeners() -> None:
+    """That of KAFKA_OPTS, as in compose files; settings of the listener take precedence."""
+    options = "-Xmx512m -Djava.security.auth.login.config=/etc/kafka/jaas.conf"
+    files = {"/etc/kafka/jaas.conf": LOGIN_FILE}
+    read = node_environment({"KAFKA_OPTS": options}, files.__getitem__)
+    file = ConfigFile(
+        "s.properties",
+        "node.id=1\nprocess.roles=broker,controller\ncontroller.listener.names=CONTROLLER\n"
+        "controller.quorum.bootstrap.servers=a:9093\nlog.dirs=/var/data\n"
+        "listeners=SASL_PLAINTEXT://:9092,INSIDE://:9094,CONTROLLER://:9093\n"
+        "listener.security.protocol.map=SASL_PLAINTEXT:SASL_PLAINTEXT,INSIDE:SASL_PLAINTEXT,"
+        "CONTROLLER:PLAINTEXT\ninter.broker.listener.name=SASL_PLAINTEXT\n"
+        "sasl.enabled.mechanisms=PLAIN\nsasl.mechanism.inter.broker.protocol=PLAIN\n",
+    )
+    found = node_settings(file, {}, environment=read)
+    assert "KAFKA_OPTS: only its login file /etc/kafka/jaas.conf is read" in found.warnings
+    users = {
+        listener: users_of(jaas_options(ListenerSettings(found.config, listener), "PLAIN"))
+        for listener in ("SASL_PLAINTEXT", "INSIDE")
+    }
+    assert users["SASL_PLAINTEXT"]("al", "al-pw")
+    assert users["SASL_PLAINTEXT"]("admin", "admin-secret; }")
+    assert users["INSIDE"]("own", "c")
+    assert not users["INSIDE"]("al", "al-pw")
+    own = {"listener.name.inside.plain.sasl.jaas.config": 'p.PlainLoginModule required user_x="y";'}
+    changed = node_settings(file, own, environment=read).config
+    assert users_of(jaas_options(ListenerSettings(changed, "INSIDE"), "PLAIN"))("x", "y")
+
+
+@pytest.mark.parametrize("text", ["KafkaServer", "KafkaServer { a b;", "KafkaServer { x; }", "{};"])
+def test_a_malformed_login_file_is_an_error(text: str) -> None:
+    """So is one that is missing; no line of it is repeated."""
+    options = {"KAFKA_OPTS": '-Djava.security.auth.login.config="/a b"'}
+    with pytest.raises(ConfigErrors, match="login file"):
+        node_settings(None, {}, environment=node_environment(options, {"/a b": text}.__getitem__))
+
+    def missing(path: str) -> str:
+        raise FileNotFoundError(2, "No such file or directory", path)
+
+    with pytest.raises(ConfigErrors, match="cannot read the login file /a b"):
+        node_settings(None, {}, environment=node_environment(options, missing))
 
 
 def test_strange_names_are_told_and_passed_over() -> None:

@@ -20,6 +20,7 @@ from ottla.protocol.apis.fetch import FetchRequest
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest
 from ottla.records.builder import encode_batch
 from ottla.server.system.files import RealFile
+from ottla.storage.directories.log_dir import decode_meta_properties
 from ottla.testing.cluster import Cluster
 from ottla.types import TopicPartition
 from tests.server.requests.untrusted_clients import Peer, create_topic, produce
@@ -237,6 +238,43 @@ def test_a_directory_of_somebody_else_is_refused(
         Cluster(data_dir=f"{log_dirs[0]},{log_dirs[1]}", config=config).start()
     assert text in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def _rewrite(meta: Path, line: str, replacement: str | None) -> None:
+    """Replace the line of meta.properties that begins so, or remove it."""
+    kept = [one for one in meta.read_text(encoding="utf-8").splitlines() if line not in one]
+    added = [] if replacement is None else [replacement]
+    meta.write_text("\n".join([*kept, *added, ""]), encoding="utf-8")
+
+
+def test_directories_without_an_id_get_one(tmp_path: Path) -> None:
+    """Kafka writes directory.id since 3.7; older directories get it at their first start."""
+    log_dirs = [tmp_path / "a", tmp_path / "b", tmp_path / "c"]
+    data_dir = ",".join(map(str, log_dirs))
+    Cluster(data_dir=data_dir).start().stop()
+    files = [one / "meta.properties" for one in log_dirs[1:]]  # the first one votes by its id
+    for file in files:
+        _rewrite(file, "directory.id=", None)
+    found = []
+    for _ in range(2):
+        Cluster(data_dir=data_dir).start().stop()
+        found.append([decode_meta_properties(file.read_bytes()).directory_id for file in files])
+    assert found[0] == found[1], "they are kept"
+    assert len({None, *found[0]}) == 3
+
+
+@pytest.mark.parametrize(
+    ("version", "text"),
+    [("0", "cluster with ZooKeeper"), ("2", "Unknown meta.properties version number 2")],
+)
+def test_another_version_of_meta_properties_is_refused(
+    tmp_path: Path, version: str, text: str
+) -> None:
+    """What a later version says is unknown here, as Kafka has it."""
+    Cluster(data_dir=str(tmp_path)).start().stop()
+    _rewrite(tmp_path / "meta.properties", "version=", f"version={version}")
+    with pytest.raises(KafkaError, match=text):
+        Cluster(data_dir=str(tmp_path)).start()
 
 
 LIMITED = """

@@ -5,6 +5,7 @@ Kafka: org.apache.kafka.server.util.CommandDefaultOptions, the tools' --command-
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _JAVA_ONLY = ("key.serializer", "value.serializer", "key.deserializer", "value.deserializer")
 
 
+_JAAS = "sasl.jaas.config"
 _REQUEST_TIMEOUT_MS = "30000"
 CONNECT_TIMEOUT_S = 10.0
 """A tool ends if it reaches no broker within this time; Kafka's tools retry for a minute."""
@@ -72,7 +74,33 @@ def usable(
             meant = nearest(name, [*table.keys, *ours])
             proposal = f"; did you mean {meant}?" if meant else ""
             click.echo(f"warning: unknown setting {name}{proposal}", err=True)
-    return {name: value for name, value in given.items() if name in ours and name not in _JAVA_ONLY}
+    kept = {name: value for name, value in given.items() if name in ours and name not in _JAVA_ONLY}
+    return {**_login_of_java(kept), **kept}
+
+
+def _login_of_java(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return the login of the file that KAFKA_OPTS names, for settings without one of their own."""
+    is_sasl = str(settings.get("security.protocol", "")).upper().startswith("SASL")
+    if not is_sasl or {_JAAS, "sasl.username"} & settings.keys():
+        return {}
+    from ottla.security.login_file import (
+        CLIENT,
+        OPTIONS_VARIABLE,
+        entries_by_mechanism,
+        login_file_path,
+    )
+
+    path = login_file_path(os.environ.get(OPTIONS_VARIABLE, ""))
+    if path is None:
+        return {}
+    try:
+        entries = entries_by_mechanism(Path(path).read_text(encoding="utf-8"), CLIENT)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        text = f"cannot read the login file {path}, which {OPTIONS_VARIABLE} names: {reason}"
+        raise click.ClickException(text) from error
+    entry = entries.get(str(settings.get("sasl.mechanism", "")).upper())
+    return {} if entry is None else {_JAAS: entry}
 
 
 def producer_settings(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,12 +5,18 @@ Kafka: org.apache.kafka.metadata.properties.MetaPropertiesEnsemble, kafka.server
 
 from __future__ import annotations
 
+import logging
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.server.node.format import FormatRequest, FormatTarget, format_directories
+from ottla.server.node.format import (
+    FormatRequest,
+    FormatTarget,
+    encode_meta_properties,
+    format_directories,
+)
 from ottla.storage.directories.log_dir import META_PROPERTIES, decode_meta_properties
 from ottla.storage.disk_errors import is_exhaustion
 
@@ -21,6 +27,8 @@ if TYPE_CHECKING:
     from ottla.server.system.environment import Environment
     from ottla.storage.directories.log_dir import LogDirectory, MetaProperties
     from ottla.types import Uuid
+
+log = logging.getLogger("ottla.storage")
 
 
 class NodeIdentity(NamedTuple):
@@ -52,8 +60,13 @@ def identify(
     for log_dir in log_dirs:
         if log_dir.is_online:
             log_dir.meta = _checked(config, log_dir, found)
+            if log_dir.meta.directory_id is None:
+                with tolerated(config, log_dir):
+                    own_id, now_ms = environment.new_uuid(), environment.clock.now_ms()
+                    log_dir.meta = write_directory_id(log_dir, own_id, now_ms)
+                    found[log_dir.path] = log_dir.meta
     own = found[config.metadata_directory]
-    ids = [meta.directory_id for meta in found.values()]
+    ids = [meta.directory_id for meta in found.values() if meta.directory_id is not None]
     if len(set(ids)) != len(ids):
         raise _refused("two log directories have the same directory.id: one is a copy")
     assert own.directory_id is not None
@@ -73,10 +86,26 @@ def _format(config: BrokerConfig, log_dirs: list[LogDirectory], environment: Env
             directories={log_dir.path: log_dir.directory for log_dir in log_dirs},
             new_uuid=environment.new_uuid,
             now_ms=now_ms,
-            date=datetime.fromtimestamp(now_ms // 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y"),
+            date=_java_date(now_ms),
             echo=lambda _line: None,
         ),
     )
+
+
+def write_directory_id(log_dir: LogDirectory, directory_id: Uuid, now_ms: int) -> MetaProperties:
+    """Give a directory an id: those that were formatted before Kafka 3.7 have none (KIP-858)."""
+    assert log_dir.meta is not None
+    meta = log_dir.meta._replace(directory_id=directory_id)
+    data = encode_meta_properties(meta, _java_date(now_ms))
+    log_dir.directory.write_file_atomically(META_PROPERTIES, data)
+    text = "%s/%s gets the directory.id %s: it was written before Kafka 3.7"
+    event = {"event": "directory.identified"}
+    log.info(text, log_dir.path, META_PROPERTIES, meta.directory_id, extra=event)
+    return meta
+
+
+def _java_date(now_ms: int) -> str:
+    return datetime.fromtimestamp(now_ms // 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
 
 
 @contextmanager
@@ -134,8 +163,6 @@ def _checked(
             f"Invalid cluster.id in: {log_dir.path}/{META_PROPERTIES}. Expected {cluster_id}, but "
             f"read {meta.cluster_id}"
         )
-    if meta.directory_id is None:
-        raise _refused(f"{log_dir.path}/{META_PROPERTIES} has no directory.id")
     return meta
 
 

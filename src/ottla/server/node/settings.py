@@ -9,14 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.config.broker import BrokerConfig, parse_broker_config
+from ottla.config.broker.removed import removed_setting
 from ottla.config.broker.unsupported import unsupported_settings
 from ottla.config.dynamic import definition_of, listener_problems
 from ottla.config.environment import NOTHING, EnvironmentSettings, SourcedValue, read_environment
 from ottla.config.own import OwnSettings
-from ottla.config.problems import ConfigErrors, ConfigProblem, nearest
+from ottla.config.problems import ConfigErrors, ConfigProblem
 from ottla.config.properties import read_properties
 from ottla.config.providers import resolve
+from ottla.config.topic import BROKER_SYNONYMS
+from ottla.security.login_file import SERVER, entries_by_mechanism, login_file_path
 from ottla.server.node.authorization import authorizer_problems
+from ottla.server.node.listener_security import JAAS
 from ottla.server.node.plugins import plugin_problems
 from ottla.server.node.security_problems import security_problems
 
@@ -44,7 +48,7 @@ class StartSettings(NamedTuple):
     config: BrokerConfig
     is_development: bool
     warnings: tuple[str, ...] = ()
-    """Unknown names that resemble no known one: ignored, as in Kafka."""
+    """Unknown names among others: ignored, as in Kafka."""
     given: Mapping[str, SourcedValue] = {}
     """The given settings with their origins; all others have defaults."""
 
@@ -89,6 +93,7 @@ def node_environment(
         is_known=lambda name: name in OwnSettings.keys or definition_of(name) is not None,
         own=tuple(OwnSettings.keys),
         read_file=read_file,
+        login_file_path=login_file_path,
     )
 
 
@@ -102,20 +107,16 @@ def node_settings(
     """Merge environment and overrides over the file, or over the development defaults without one.
 
     Raises ConfigErrors with all problems and their origins: invalid values, unsupported settings,
-    and unknown names that resemble a known one.
+    and unknown names of overrides. Those of files and variables are warnings, as in Kafka: they
+    were written for it, perhaps for an older one.
     """
     given, warnings = gather(file, overrides, port=port, environment=environment)
     resolved = resolve(texts(given), environment.variables)
     given = {name: one._replace(value=resolved.values[name]) for name, one in given.items()}
     config, found = _parse(resolved.values)
     found = [*resolved.problems, *found]
-    unknown = _with_origins(map(_without_foreign_proposal, config.unknown_settings), given)
-    misspelt = [
-        one
-        for one in unknown
-        if one.name in overrides
-        or (not one.name.startswith(_CONFLUENT) and nearest(one.name, config.keys))
-    ]
+    unknown = _with_origins(map(_with_advice, config.unknown_settings), given)
+    misspelt = [one for one in unknown if one.name in overrides]
     found += _zookeeper_problems(given)
     problems = [*environment.problems, *_with_origins(found, given), *misspelt]
     if problems:
@@ -149,7 +150,32 @@ def gather(
     if port is not None and listeners is not None:
         given["listeners"] = SourcedValue(listeners.value, PORT_ORIGIN)
     given.update({name: SourcedValue(value, OVERRIDE_ORIGIN) for name, value in overrides.items()})
+    if environment.login_file is not None:
+        given = {**_logins(environment.login_file, given, environment.problems), **given}
     return given, warnings
+
+
+def _logins(
+    file: SourcedValue, given: Mapping[str, SourcedValue], problems: list[ConfigProblem]
+) -> dict[str, SourcedValue]:
+    """Return the logins of each listener in Java's login file, as listeners' own settings."""
+    found: dict[str, SourcedValue] = {}
+    named = [
+        entry.partition("://")[0].strip().lower()
+        for name in ("listeners", "controller.listener.names")
+        if name in given
+        for entry in given[name].value.split(",")
+    ]
+    for listener in dict.fromkeys(named):
+        try:
+            entries = entries_by_mechanism(file.value, f"{listener}.{SERVER}", SERVER)
+        except ValueError as error:
+            problems.append(ConfigProblem(JAAS, None, f"{error} ({file.origin})"))
+            return {}
+        for mechanism, text in entries.items():
+            name = f"listener.name.{listener}.{mechanism.lower()}.{JAAS}"
+            found[name] = SourcedValue(text, file.origin)
+    return found
 
 
 def texts(given: Mapping[str, SourcedValue]) -> dict[str, str]:
@@ -195,11 +221,18 @@ def _parse(given: dict[str, str]) -> tuple[BrokerConfig, list[ConfigProblem]]:
     ]
 
 
-def _without_foreign_proposal(one: ConfigProblem) -> ConfigProblem:
-    """Return the problem of an unknown name; one of Confluent's plug-ins resembles none of ours."""
-    if not one.name.startswith(_CONFLUENT):
-        return one
-    return one._replace(message=f"{one.name} is ignored: it belongs to a plug-in of Confluent")
+def _with_advice(one: ConfigProblem) -> ConfigProblem:
+    """Return the problem of an unknown name with what is known about it."""
+    if one.name.startswith(_CONFLUENT):  # it resembles none of ours
+        return one._replace(message=f"{one.name} is ignored: it belongs to a plug-in of Confluent")
+    removed = removed_setting(one.name)
+    if removed is not None:
+        return one._replace(message=removed)
+    synonyms = BROKER_SYNONYMS.get(one.name)
+    if synonyms is not None:
+        text = f"{one.name} is a setting of topics and has no effect here: set {synonyms[0]}"
+        return one._replace(message=text)
+    return one
 
 
 def _zookeeper_problems(given: Mapping[str, SourcedValue]) -> list[ConfigProblem]:

@@ -25,6 +25,7 @@ log = logging.getLogger("ottla.storage")
 LOCK_FILE = ".lock"
 CLEAN_MARKER = ".kafka_cleanshutdown"
 META_PROPERTIES = "meta.properties"
+META_PROPERTIES_VERSION = 1
 _TEMPORARY: Final = re.compile(
     r"([a-z-]+-checkpoint|meta\.properties|\.kafka_cleanshutdown|bootstrap\.checkpoint)"
     r"(\.[0-9]+)?\.tmp"
@@ -42,12 +43,23 @@ class MetaProperties(NamedTuple):
 
 
 def decode_meta_properties(data: bytes) -> MetaProperties:
-    """Parse version 1 of the file; CorruptMessage when a value is missing or invalid."""
+    """Parse version 1 of the file; CorruptMessage when a value is missing or invalid.
+
+    The directory.id is optional: Kafka writes it since 3.7 (KIP-858), at the next start. Version 0
+    is that of a cluster with ZooKeeper; a later one may mean what this version cannot keep.
+    """
     try:
         values = parse_properties(data.decode("utf-8", "replace"))
         directory_id = values.get("directory.id")
+        version = int(values["version"])
+        if version == 0:
+            raise ValueError(
+                "version 0 is that of a cluster with ZooKeeper: migrate it to KRaft with Kafka 3.9"
+            )
+        if version != META_PROPERTIES_VERSION:
+            raise ValueError(f"Unknown meta.properties version number {version}")
         return MetaProperties(
-            int(values["version"]),
+            version,
             values["cluster.id"],
             int(values["node.id"]),
             Uuid.parse(directory_id) if directory_id else None,
