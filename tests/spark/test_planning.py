@@ -7,6 +7,17 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    DateType,
+    DecimalType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+)
 
 from ottla.clients.metadata import TopicMetadata
 from ottla.errors import ErrorCode, KafkaError
@@ -16,6 +27,7 @@ from ottla.spark.fetching import RangeFetcher
 from ottla.spark.offsets import SourceOffsets, check_same_topics
 from ottla.spark.options import read_options
 from ottla.spark.planning import OffsetRange, cut, limit_offsets, offsets_within, split_ranges
+from ottla.spark.rows import find_columns
 from ottla.types import TopicPartition, Uuid
 
 PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
@@ -131,8 +143,37 @@ def test_bytes_of_a_trigger_are_offsets_of_mean_size() -> None:
     assert offsets_within(1, start, latest, first, sizes) == 1
 
 
+def test_the_start_of_a_query_is_kept_with_the_end_of_its_first_batch() -> None:
+    """Spark's checkpoint has it nowhere else; it is no reset of the group's offsets."""
+    ends = SourceOffsets({A: 7, B: 9}, {"t": "id"}, (), ((A, 3), (B, 0)))
+    assert ends.to_json() == {"t": {"id": "id", "0": 7, "1": 9, "start": {"0": 3, "1": 0}}}
+    assert SourceOffsets.from_json(ends.to_json()) == ends
+
+
 def test_a_reset_is_kept_with_the_end_of_a_batch() -> None:
     """A repeated micro-batch starts where it started first."""
     ends = SourceOffsets({A: 7, B: 9}, {"t": "id"}, ((A, 3),))
     assert ends.to_json() == {"t": {"id": "id", "0": 7, "1": 9, "from": {"0": 3}}}
     assert SourceOffsets.from_json(ends.to_json()) == ends
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "named"),
+    [
+        ("timestamp", TimestampNTZType(), "write cast\\(timestamp AS timestamp\\)"),
+        ("timestamp", DateType(), "is date; it must be timestamp"),
+        ("timestamp", LongType(), "is bigint; it must be timestamp"),
+        ("timestamp", StringType(), "is string; it must be timestamp"),
+        ("value", DecimalType(10, 2), r"is decimal\(10,2\); it must be binary or string"),
+        ("key", LongType(), "is bigint; it must be binary or string"),
+        ("partition", LongType(), "is bigint; it must be int"),
+    ],
+)
+def test_a_column_of_another_type_is_refused(column: str, kind: DataType, named: str) -> None:
+    """What a conversion would mean is the user's to say: a zone, a unit, an encoding."""
+    fields = {"value": BinaryType(), column: kind}
+    schema = StructType([StructField(name, one) for name, one in fields.items()])
+    with pytest.raises(
+        KafkaError, match=f"column '{column}' {named}" if named[0] == "i" else named
+    ):
+        find_columns(schema, "topic")

@@ -19,6 +19,7 @@ from ottla.errors import KafkaError  # noqa: E402
 from ottla.spark import batch_reader, cluster, sink, stream  # noqa: E402
 from ottla.spark.batch_reader import BatchReader  # noqa: E402
 from ottla.spark.cluster import TopicRecreated, open_cluster  # noqa: E402
+from ottla.spark.columns import LAST_MS  # noqa: E402
 from ottla.spark.options import BASE_COLUMNS, ReadOptions, read_options, write_options  # noqa: E402
 from ottla.spark.reading import RangePartition, read_range  # noqa: E402
 from ottla.spark.rows import FrameColumns  # noqa: E402
@@ -178,6 +179,64 @@ def test_offsets_and_timestamps_bound_a_batch(node: Node) -> None:
         values(startingOffsets='{"bounded":{"1":0}}')
 
 
+def test_a_read_that_ends_before_it_starts_is_refused(node: Node) -> None:
+    """However both bounds are given; a read of nothing that is there would hide the mistake."""
+    make_topic(node, "reversed", 1, retention_ms="-1")  # its records are of 1970
+    with Producer(bootstrap_servers=node.bootstrap) as producer:
+        for i in range(50):
+            producer.send("reversed", b"%d" % i, timestamp_ms=1000 * i)
+        producer.flush()
+    starts = {
+        "startingOffsets": '{"reversed":{"0":40}}',
+        "startingTimestamp": "40000",
+        "startingOffsetsByTimestamp": '{"reversed":{"0":40000}}',
+    }
+    ends = {
+        "endingOffsets": '{"reversed":{"0":10}}',
+        "endingTimestamp": "10000",
+        "endingOffsetsByTimestamp": '{"reversed":{"0":10000}}',
+    }
+    for start in starts.items():
+        for end in ends.items():
+            for lenient in ("true", "false"):
+                options = reading(node, "reversed", dict([start, end]), failOnDataLoss=lenient)
+                with pytest.raises(KafkaError, match="starts at offset 40, after its end, offset"):
+                    BatchReader(options, ALL).partitions()
+    same = {"startingOffsets": '{"reversed":{"0":40}}', "endingOffsets": '{"reversed":{"0":40}}'}
+    assert rows_of(reading(node, "reversed", same)) == []
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        admin.delete_records({TopicPartition("reversed", 0): 30})
+    gone = {"startingOffsets": '{"reversed":{"0":5}}', "endingOffsets": '{"reversed":{"0":10}}'}
+    assert rows_of(reading(node, "reversed", gone, failOnDataLoss="false")) == []
+    with pytest.raises(KafkaError, match="Records were lost"):
+        rows_of(reading(node, "reversed", gone))
+
+
+@pytest.mark.parametrize("time_ms", [1_700_000_000_000_000, 1_700_000_000_000_000_000, LAST_MS + 1])
+def test_timestamps_in_other_units_are_no_times(node: Node, time_ms: int) -> None:
+    """An error that names the record, or null; microseconds of 64 bits would be another time."""
+    topic = f"units-{time_ms}"
+    limits = {
+        f"message_timestamp_{side}_max_ms": str((1 << 63) - 1) for side in ("after", "before")
+    }
+    make_topic(node, topic, 1, retention_ms="-1", **limits)
+    with Producer(bootstrap_servers=node.bootstrap) as producer:
+        for each in (0, 1_700_000_000_123, time_ms, LAST_MS):
+            producer.send(topic, b"", timestamp_ms=each)
+        producer.flush()
+    with pytest.raises(KafkaError, match=f"offset 2 has the timestamp {time_ms}, which is no time"):
+        rows_of(reading(node, topic))
+    assert len(rows_of(reading(node, topic), ("value",))) == 4
+    lenient = reading(node, topic, invalidTimestamps="null")
+    (task,) = BatchReader(lenient, ALL).partitions()
+    times = [
+        None if each is None else each // 1000
+        for batch in BatchReader(lenient, ALL).read(task)
+        for each in batch.column("timestamp").cast(pa.int64()).to_pylist()
+    ]
+    assert times == [0, 1_700_000_000_123, None, LAST_MS]
+
+
 def test_a_missing_topic_is_named_with_the_nearest(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -305,6 +364,53 @@ def test_offsets_that_are_gone(node: Node) -> None:
         assert values == [b"%d" % i for i in range(15, 20)]
     strict.stop()
     lenient.stop()
+
+
+@pytest.mark.parametrize("starting", ["earliest", "latest"])
+def test_a_first_micro_batch_is_repeated_from_where_it_started(node: Node, starting: str) -> None:
+    """Spark asks again for the start of a query whose first micro-batch was not committed."""
+    topic = f"first-{starting}"
+    make_topic(node, topic, 1)
+
+    def send(count: int, partition: int = 0) -> None:
+        with Producer(bootstrap_servers=node.bootstrap) as producer:
+            for number in range(count):
+                producer.send(topic, b"%d" % number, partition=partition)
+            producer.flush()
+
+    def reader() -> StreamReader:
+        options = reading(node, topic, streaming=True, startingOffsets=starting)
+        return StreamReader(options, ("value",))
+
+    send(10)
+    first = reader()
+    start = first.initialOffset()
+    send(5)
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        admin.create_partitions({topic: 2})
+    send(2, partition=1)
+    end = first.latestOffset(start, first.getDefaultReadLimit())
+    parts: list[Any] = list(first.partitions(start, end))
+    send(5)
+    send(1, partition=1)
+    again = reader()
+    repeated = again.initialOffset()
+    repeated_parts: list[Any] = list(again.partitions(repeated, end))
+    assert [one.offset_range for one in repeated_parts] == [one.offset_range for one in parts]
+    following = again.latestOffset(end, again.getDefaultReadLimit())
+    assert (following[topic]["0"], following[topic]["1"], "start" in following[topic]) == (
+        20,
+        3,
+        False,
+    )
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        admin.delete_records({TopicPartition(topic, 0): 12})
+    third = reader()
+    repeated = third.initialOffset()
+    with pytest.raises(KafkaError, match="the log starts at 12"):
+        third.partitions(repeated, end)
+    for one in (first, again, third):
+        one.stop()
 
 
 def test_records_gone_from_a_new_partition_are_a_loss(node: Node) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader
 
+from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.offset_timestamps import LATEST_TIMESTAMP
 from ottla.spark.cluster import FIRST_ANSWER_MS, open_cluster
 from ottla.spark.error_text import short_errors
@@ -52,14 +53,24 @@ class BatchReader(DataSourceReader):
             ends = resolve(cluster, options.ending, requested, options, is_start=False)
             last = cluster.offsets(dict.fromkeys(requested, LATEST_TIMESTAMP)) if requested else {}
             ranges = [
-                OffsetRange(
-                    part,
-                    self._checked_start(part, starts[part], (first[part], last[part])),
-                    self._checked_end(part, ends[part], last[part]),
-                )
+                self._checked_range(part, starts[part], ends[part], (first[part], last[part]))
                 for part in requested
             ]
             return plan_tasks(options, ranges, topics)
+
+    def _checked_range(
+        self, part: TopicPartition, start: int, end: int, available: tuple[int, int]
+    ) -> OffsetRange:
+        """Return a range inside the log; KafkaError for one that ends before it starts."""
+        begin = self._checked_start(part, start, available)
+        until = self._checked_end(part, end, available[1])
+        if begin > until and start > end:  # not only what was deleted meanwhile
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"{part}: the read starts at offset {start}, after its end, offset {end}: correct "
+                "the starting or the ending option",
+            )
+        return OffsetRange(part, begin, until)
 
     def _checked_start(self, part: TopicPartition, start: int, available: tuple[int, int]) -> int:
         """Return a start inside the log; KafkaError for others with failOnDataLoss."""

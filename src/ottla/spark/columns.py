@@ -8,11 +8,12 @@ they are, and the constant columns (topic, partition) are filled by numpy.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from ottla.errors import ErrorCode, KafkaError
 from ottla.records.columns import parse_columns
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ ARROW_TYPES = {
     "timestampType": pa.int32(),
     "headers": pa.list_(pa.field("element", HEADER_TYPE)),
 }
+FIRST_MS: Final = -62_135_596_800_000
+LAST_MS: Final = 253_402_300_799_999
+"""The times of the years 1 to 9999 in ms since 1970, which are those of Spark's timestamps."""
 
 
 def arrow_schema(names: Sequence[str]) -> pa.Schema:
@@ -51,8 +55,15 @@ class ColumnReader:
     """Converts the chunks of one partition into Arrow record batches with the requested columns."""
 
     def __init__(
-        self, names: Sequence[str], partition: TopicPartition, *, check_crcs: bool = True
+        self,
+        names: Sequence[str],
+        partition: TopicPartition,
+        *,
+        check_crcs: bool = True,
+        null_timestamps: bool = False,
     ) -> None:
+        """With `null_timestamps` a timestamp that is none of Spark's is null, else an error."""
+        self._null_timestamps = null_timestamps
         self._names = tuple(names)
         self._schema = arrow_schema(names)
         self._partition = partition
@@ -91,12 +102,33 @@ class ColumnReader:
             assert columns.headers is not None
             return _headers(columns.headers, rows)
         if name == "timestamp":
-            micros = np.frombuffer(columns.timestamps, np.int64, rows) * 1000
-            return _fixed(micros, rows, ARROW_TYPES[name])
+            return self._timestamps(columns)
         if name in ("topic", "partition"):
             return self._constant(name, rows)
         buffer = columns.offsets if name == "offset" else columns.timestamp_types
         return _fixed(buffer, rows, ARROW_TYPES[name])
+
+    def _timestamps(self, columns: Columns) -> pa.Array:
+        """Return times in microseconds; KafkaError for one that Spark cannot have.
+
+        A producer may give any number: seconds by another unit are years that have not been, and
+        in nanoseconds more than 64 bits of microseconds, of which the lowest would be left.
+        """
+        rows, kind = columns.rows, ARROW_TYPES["timestamp"]
+        times = np.frombuffer(columns.timestamps, np.int64, rows)
+        if times.min() >= FIRST_MS and times.max() <= LAST_MS:
+            return _fixed(times * 1000, rows, kind)
+        wrong = (times < FIRST_MS) | (times > LAST_MS)
+        if self._null_timestamps:
+            return pa.array(np.where(wrong, 0, times) * 1000, kind, mask=wrong)
+        row = int(np.argmax(wrong))
+        offset = int(np.frombuffer(columns.offsets, np.int64, rows)[row])
+        raise KafkaError(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"{self._partition}: the record at offset {offset} has the timestamp {times[row]}, "
+            "which is no time in ms (is it in another unit?); option invalidTimestamps=null reads "
+            "null, and columns without timestamp read no times",
+        )
 
     def _constant(self, name: str, count: int) -> pa.Array:
         if name == "partition":

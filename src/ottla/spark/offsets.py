@@ -6,7 +6,8 @@ The JSON is the connector's, {"flights": {"0": 23, "1": 5}}, with the topic's id
 partitions: a recreated topic has another id, and the old offsets are not valid in it (KIP-516).
 Offsets from progress reports can be used as startingOffsets. Where the group's offsets were reset
 the end of the next micro-batch names the offset that each partition is read from: Spark's
-checkpoint keeps it, so that a repeated micro-batch reads the same records.
+checkpoint keeps it, so that a repeated micro-batch reads the same records. So does the end of a
+query's first micro-batch, whose start Spark keeps nowhere else.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
 ID = "id"
 FROM = "from"
-NOT_PARTITIONS = frozenset({ID, FROM})
+START = "start"
+NOT_PARTITIONS = frozenset({ID, FROM, START})
 
 
 class SourceOffsets(NamedTuple):
@@ -34,6 +36,8 @@ class SourceOffsets(NamedTuple):
     topic_ids: dict[str, str]
     resets: tuple[tuple[TopicPartition, int], ...] = ()
     """Where a micro-batch starts in partitions that were reset since the one before."""
+    starts: tuple[tuple[TopicPartition, int], ...] = ()
+    """Where the first micro-batch of a query starts."""
 
     def to_json(self) -> dict[str, dict[str, Any]]:
         """Return the document that Spark writes to the checkpoint."""
@@ -42,8 +46,9 @@ class SourceOffsets(NamedTuple):
             document[topic] = {ID: topic_id} if topic_id else {}
         for part, offset in sorted(self.positions.items()):
             document.setdefault(part.topic, {})[str(part.partition)] = offset
-        for part, offset in self.resets:
-            document[part.topic].setdefault(FROM, {})[str(part.partition)] = offset
+        for name, found in ((FROM, self.resets), (START, self.starts)):
+            for part, offset in found:
+                document[part.topic].setdefault(name, {})[str(part.partition)] = offset
         return document
 
     @classmethod
@@ -56,17 +61,20 @@ class SourceOffsets(NamedTuple):
                 for partition, offset in offsets.items()
                 if partition not in NOT_PARTITIONS
             }
-            resets = tuple(
-                (TopicPartition(topic, int(partition)), int(offset))
-                for topic, offsets in document.items()
-                for partition, offset in offsets.get(FROM, {}).items()
+            resets, starts = (
+                tuple(
+                    (TopicPartition(topic, int(partition)), int(offset))
+                    for topic, offsets in document.items()
+                    for partition, offset in offsets.get(name, {}).items()
+                )
+                for name in (FROM, START)
             )
             ids = {topic: str(offsets.get(ID, "")) for topic, offsets in document.items()}
         except (AttributeError, TypeError, ValueError) as error:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG, f"the checkpoint holds no offsets of this source: {error}"
             ) from error
-        return cls(positions, ids, resets)
+        return cls(positions, ids, resets, starts)
 
 
 def ids_of(topics: Iterable[TopicLayout]) -> dict[str, str]:

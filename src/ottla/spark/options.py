@@ -47,6 +47,7 @@ READ_OPTIONS = (
     "maxRecordsPerPartition",
     "includeHeaders",
     "failOnDataLoss",
+    "invalidTimestamps",
     "columns",
     "kafkaConsumer.pollTimeoutMs",
     "fetchOffset.numRetries",
@@ -151,6 +152,8 @@ class ReadOptions:
     """The group that a streaming query commits its offsets for; "" for none."""
     partition_limits: dict[str, Limit] = field(default_factory=dict)
     """How many partitions topics may have, by patterns of their names."""
+    null_timestamps: bool = False
+    """Whether a timestamp that Spark cannot have is read as null, and is no error."""
     skip_deleted_topics: str = ""
     """A pattern of topics that may be deleted, or created again, while the query reads them."""
 
@@ -286,6 +289,9 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     strategy = (options.text("startingOffsetsByTimestampStrategy") or "error").lower()
     if strategy not in ("error", "latest"):
         options.problems.append("startingOffsetsByTimestampStrategy must be error or latest")
+    invalid_timestamps = (options.text("invalidTimestamps") or "error").lower()
+    if invalid_timestamps not in ("error", "null"):
+        options.problems.append("invalidTimestamps must be error or null")
     selection = _selection(options)
     starting = _bound(options, "starting", LATEST_TIMESTAMP if streaming else EARLIEST_TIMESTAMP)
     ending = _bound(options, "ending", LATEST_TIMESTAMP)
@@ -304,6 +310,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         min_partitions=options.integer("minPartitions"),
         max_records_per_partition=options.integer("maxRecordsPerPartition"),
         fail_on_data_loss=options.boolean("failOnDataLoss", default=True),
+        null_timestamps=invalid_timestamps == "null",
         poll_timeout_ms=options.integer("kafkaConsumer.pollTimeoutMs", 120_000),
         isolation_level=int(getattr(settings, "isolation_level", "") == "read_committed"),
         partition_max_bytes=getattr(settings, "max_partition_fetch_bytes", 1_048_576),
@@ -467,7 +474,7 @@ def _by_partition(
             TopicPartition(topic, int(partition)): _whole(offset)
             for topic, offsets in json.loads(value).items()
             for partition, offset in offsets.items()
-            if partition not in ("id", "from")  # of progress reports and checkpoints
+            if partition not in ("id", "from", "start")  # of progress reports and checkpoints
         }
     except (AttributeError, TypeError, ValueError):
         table = {}

@@ -68,7 +68,12 @@ def read_range(
 
     note_use()
     fetcher = RangeFetcher(options, task.offset_range, task.topic_id, task.leader)
-    reader = ColumnReader(columns, task.offset_range.partition, check_crcs=options.check_crcs)
+    reader = ColumnReader(
+        columns,
+        task.offset_range.partition,
+        check_crcs=options.check_crcs,
+        null_timestamps=options.null_timestamps,
+    )
     for chunk in fetcher.chunks():
         for parsed in reader.parse(chunk, fetcher.position, task.offset_range.until):
             fetcher.advance(parsed.next_offset)

@@ -59,6 +59,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_ends = SourceOffsets({}, {})
         self._ends_known_s = -math.inf  # when the last ends were found, or found to be the same
         self._has_checked_group = False
+        self._first: dict[TopicPartition, int] | None = None
+        """Where a new query starts, until its first micro-batch is planned."""
         self._goal: SourceOffsets | None = None  # end offsets with trigger availableNow
         self._last_advance = -math.inf  # the first micro-batch does not wait, as in the connector
 
@@ -97,6 +99,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 cluster, self._options.starting, partitions, self._options, is_start=True
             )
             self._has_checked_group = True  # what it holds is of queries before this one
+            self._first = positions
             if self._options.group_id:
                 self._group_offsets().begin(positions)
             return SourceOffsets(positions, ids_of(topics.values())).to_json()
@@ -176,7 +179,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadMaxRows):
             positions = limit_offsets(begin_all, positions, limit.max_rows)
         self._last_advance = time.monotonic()
-        return SourceOffsets(positions, {**begin.topic_ids, **latest.topic_ids}, resets).to_json()
+        # Spark's checkpoint has no start of the first micro-batch: repeated, it would begin at what
+        # is the start by then, without the records between, or those that were deleted meanwhile
+        starts = begin.positions if begin.positions == self._first else {}
+        self._first = None
+        ids = {**begin.topic_ids, **latest.topic_ids}
+        return SourceOffsets(positions, ids, resets, tuple(sorted(starts.items()))).to_json()
 
     def _within_bytes(
         self,
@@ -252,6 +260,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             {part: offset for part, offset in begin.positions.items() if part.topic not in gone},
             {topic: known for topic, known in begin.topic_ids.items() if topic not in gone},
             tuple((part, offset) for part, offset in begin.resets if part.topic not in gone),
+            tuple((part, offset) for part, offset in begin.starts if part.topic not in gone),
         )
 
     def _with_new_partitions(
@@ -285,6 +294,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         begin, until = SourceOffsets.from_json(start), SourceOffsets.from_json(end)
+        if begin == until:  # where its first or its reset micro-batch began is read already
+            return []
         if until.resets and self._options.group_id:
             # the checkpoint has them now: the next reset to the same offsets is another one
             self._group_offsets().begin(dict(until.resets))
@@ -295,7 +306,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         until = self._without_recreated(until, current)
         check_same_topics({**until.topic_ids, **begin.topic_ids}, current)
         first = earliest(self.cluster, [p for p in until.positions if p.topic in topics])
-        starts = {**begin.positions, **dict(until.resets)}
+        starts = {**(dict(until.starts) or begin.positions), **dict(until.resets)}
         ranges = []
         for part, end_offset in sorted(until.positions.items()):
             # a new partition starts at 0: records deleted before its first read count as lost

@@ -88,7 +88,8 @@ def _as_flow(plan: StagePlan, records: DataFrame) -> DataFrame:
         "offset",
         "key",
         "value",
-        f.unix_millis("timestamp").alias("timestamp"),
+        # null is what the source makes of an invalid one: the extractor decides on -1
+        f.coalesce(f.unix_millis("timestamp"), f.lit(-1)).alias("timestamp"),
         f.coalesce("headers", f.array().cast(FLOW.rpartition("headers ")[2])).alias("headers"),
     )
 
