@@ -5,10 +5,12 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import stat
 import subprocess
 import sys
+import tempfile
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -19,10 +21,7 @@ from ottla.spark.jvm.class_archive import (
     ClassArchive,
 )
 from ottla.spark.jvm.class_list import MIN_CLASSES
-from ottla.spark.jvm.java import Java
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from ottla.spark.jvm.java import Java, cache_dir
 
 DUMPS = """\
 classes = open(flags["-XX:SharedClassListFile"]).read()
@@ -31,6 +30,7 @@ GENERATED = "@lambda-form-invoker [SPECIES_RESOLVE] java.lang.invoke.BoundMethod
 """Java 17 crashes with such a class in the archive when a flight recording runs."""
 FAKE_JAVA = """#!{python}
 import sys
+import tempfile
 flags = dict(one.partition("=")[::2] for one in sys.argv[1:])
 if "-Xshare:dump" in flags:
     {dump}
@@ -170,3 +170,60 @@ def test_unused_archives_are_deleted(tmp_path: Path, class_list: Path) -> None:
     archive_of(tmp_path).make(class_list)
     assert not old.exists()
     assert used.exists()
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """Return where the cache is: of a user's own, and in a shared temporary directory."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(shared))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "own"))
+    return tmp_path / "own" / "ottla", shared / f"ottla-{os.getuid()}"
+
+
+def test_the_cache_is_made_for_its_user_alone(places: tuple[Path, Path]) -> None:
+    """Whatever the umask is: Java runs what is in it."""
+    own, _ = places
+    before = os.umask(0)
+    try:
+        assert cache_dir() == own
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(own.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("made", ["by others", "for all", "for a group", "as a link", "as a file"])
+def test_a_cache_that_others_can_write_is_not_used(
+    places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, made: str
+) -> None:
+    """Neither the user's own nor that in the temporary directory; there is none then."""
+    for place in places:
+        place.parent.mkdir(exist_ok=True)
+        if made == "as a file":
+            place.touch()
+        elif made == "as a link":
+            other = place.with_name("other")
+            other.mkdir()
+            other.chmod(0o777)
+            place.symlink_to(other)
+        else:
+            place.mkdir()
+            place.chmod({"for all": 0o777, "for a group": 0o770}.get(made, 0o700))
+    if made == "by others":
+        user = os.geteuid()
+        monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+    assert cache_dir() is None
+
+
+def test_a_user_without_a_home_has_a_cache(
+    places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As containers have with a number for a user; the temporary directory is what is left."""
+
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", no_home)
+    assert cache_dir() == places[1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,15 @@ OPTIONS = JavaOptions("1g", "ERROR", fast_start=False, temp_dir=None)
 def command(arguments: Sequence[str] = ()) -> list[str]:
     """Return the command for a Java and a Spark that are not there."""
     java = Java(Path("java"), 17)
-    return java_command(java, Path("spark"), OPTIONS, archive=(), arguments=arguments)
+    with TemporaryDirectory() as directory:
+        return java_command(
+            java,
+            Path("spark"),
+            OPTIONS,
+            directory=Path(directory),
+            archive=(),
+            arguments=arguments,
+        )
 
 
 @pytest.mark.parametrize("master", CLUSTERS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,9 +21,11 @@ from ottla.spark import batch_reader, cluster, sink, stream  # noqa: E402
 from ottla.spark.batch_reader import BatchReader  # noqa: E402
 from ottla.spark.cluster import TopicRecreated, open_cluster  # noqa: E402
 from ottla.spark.columns import LAST_MS  # noqa: E402
+from ottla.spark.coordination import Coordination  # noqa: E402
 from ottla.spark.options import BASE_COLUMNS, ReadOptions, read_options, write_options  # noqa: E402
 from ottla.spark.reading import RangePartition, read_range  # noqa: E402
 from ottla.spark.rows import FrameColumns  # noqa: E402
+from ottla.spark.sending import TaskTransaction  # noqa: E402
 from ottla.spark.sink import BatchWriter, StreamWriter  # noqa: E402
 from ottla.spark.stream import StreamReader  # noqa: E402
 from ottla.spark.waiting import MIN_WAIT_MS, RecordWait  # noqa: E402
@@ -151,6 +154,41 @@ def test_every_codec_there_and_back(node: Node, codec: str) -> None:
     write(node, frame, KEY_VALUE, **options, **{"kafka.batch.size": "50000"})
     found = rows_of(reading(node, f"packed-{codec}", minPartitions="7"), ("value",))
     assert sorted(row["value"] for row in found) == values
+
+
+@pytest.mark.parametrize("exactly_once", [False, True])
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_batches_are_split_for_a_topic_that_takes_only_small_ones(
+    node: Node, codec: str, *, exactly_once: bool
+) -> None:
+    """The sink's batches are of 512 KB; later ones of a task are as small as those that fit."""
+    topic = f"small-{codec}-{exactly_once}".lower()
+    make_topic(node, topic, 1, max_message_bytes="20000")
+    rng = Random(1)
+    frames = [pa.record_batch([[rng.randbytes(900) for _ in range(300)]], ["value"]) for _ in "abc"]
+    columns = FrameColumns(
+        value=0, key=None, topic=None, partition=None, headers=None, timestamp=None
+    )
+    given = {"kafka.bootstrap.servers": node.bootstrap, "topic": topic}
+    options = write_options({**given, "kafka.compression.type": codec})
+    transaction = TaskTransaction(topic, two_phase=False) if exactly_once else None
+    writer = FrameWriter(options, columns, 0, transaction)
+    done = writer.write(iter(frames))
+    assert done.records == 900
+    assert writer._sender.batch_bytes(topic) < 20_000
+    if done.participant is not None:
+        with open_cluster({"bootstrap.servers": node.bootstrap}) as opened:
+            Coordination(opened).end(done.participant, committed=True)
+            Coordination(opened).wait_until_complete(done.participant)
+    found = rows_of(reading(node, topic, {"kafka.isolation.level": "read_committed"}))
+    assert [row["value"] for row in found] == [
+        one for each in frames for one in each[0].to_pylist()
+    ]
+    large = pa.record_batch([[rng.randbytes(30_000)]], ["value"])
+    with pytest.raises(
+        KafkaError, match=r"larger than 20000, which is the value of the max\.message"
+    ):
+        FrameWriter(options, columns, 0).write(iter([large]))
 
 
 def test_offsets_and_timestamps_bound_a_batch(node: Node) -> None:
@@ -398,11 +436,8 @@ def test_a_first_micro_batch_is_repeated_from_where_it_started(node: Node, start
     repeated_parts: list[Any] = list(again.partitions(repeated, end))
     assert [one.offset_range for one in repeated_parts] == [one.offset_range for one in parts]
     following = again.latestOffset(end, again.getDefaultReadLimit())
-    assert (following[topic]["0"], following[topic]["1"], "start" in following[topic]) == (
-        20,
-        3,
-        False,
-    )
+    assert (following[topic]["0"], following[topic]["1"]) == (20, 3)
+    assert "start" not in following[topic]
     with Admin(bootstrap_servers=node.bootstrap) as admin:
         admin.delete_records({TopicPartition(topic, 0): 12})
     third = reader()

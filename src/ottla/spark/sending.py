@@ -23,6 +23,8 @@ from ottla.spark.coordination import Coordination
 from ottla.spark.decision import Participant
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ottla.clients.producer.batches import ProducerBatch
     from ottla.purgatory.pending import Pending
     from ottla.spark.coordination import Mark, TaskProducer
@@ -70,6 +72,7 @@ class BatchSender:
             {
                 **given,
                 "acks": options.acks,
+                "compression_type": options.compression,  # of halves of batches that are too large
                 "enable_idempotence": options.idempotent,
                 "max_request_size": options.max_request_bytes,
                 "request_timeout_ms": options.request_timeout_ms,
@@ -101,6 +104,8 @@ class BatchSender:
         self._topics: dict[str, TopicLayout] = {}
         self._unsent_bytes = 0
         self._failure: KafkaError | None = None
+        self._accepted_bytes: dict[str, int] = {}
+        """The largest batch that topics have taken which have refused larger ones."""
         self.records_sent = 0
 
     def begin_transaction(self) -> None:
@@ -168,6 +173,11 @@ class BatchSender:
             self._topics |= self._cluster.named_topics([*self._topics, topic])
         return len(self._topics[topic].leaders)
 
+    def batch_bytes(self, topic: str) -> int:
+        """Return the limit of a topic's batches: smaller ones where larger ones were refused."""
+        limit = self._options.batch_bytes
+        return min(limit, self._accepted_bytes.get(topic, limit))
+
     def send(self, partition: TopicPartition, batch: bytearray) -> None:
         """Queue a batch without a producer id; waits while too many bytes are queued."""
         queued = self._accumulator.append_encoded(partition, batch)
@@ -203,6 +213,9 @@ class BatchSender:
         batch = done.value
         if batch.error is None:
             self.records_sent += batch.record_count
+            if batch.split_into is not None:
+                topic, size = batch.topic_partition.topic, max(map(_size, _parts(batch)))
+                self._accepted_bytes[topic] = min(size, self._accepted_bytes.get(topic, size))
         elif self._failure is None:
             self._failure = _located(batch, batch.error)
 
@@ -216,12 +229,18 @@ class BatchSender:
                 )
 
 
+def _parts(batch: ProducerBatch) -> Iterator[ProducerBatch]:
+    """Yield the batches that were written in place of one that was too large."""
+    if batch.split_into is None:
+        yield batch
+    for _, part in batch.split_into or ():
+        yield from _parts(part)
+
+
+def _size(batch: ProducerBatch) -> int:
+    return batch.size
+
+
 def _located(batch: ProducerBatch, error: KafkaError) -> KafkaError:
     place = str(batch.topic_partition)
-    if error.code == ErrorCode.MESSAGE_TOO_LARGE:
-        return KafkaError(
-            error.code,
-            f"{place}: a batch of {batch.size} bytes is larger than the topic's max.message.bytes; "
-            "raise that, or lower option kafka.batch.size",
-        )
     return error if place in error.message else KafkaError(error.code, f"{place}: {error.message}")

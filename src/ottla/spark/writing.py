@@ -178,7 +178,7 @@ class FrameWriter:
             keys=_from_row(columns.keys, start),
             values=_from_row(columns.values, start),
             headers=_from_row(columns.headers, start),
-            limit_bytes=self._options.batch_bytes,
+            limit_bytes=sender.batch_bytes(partition.topic),
             compression=self._compression,
             level=self._options.compression_level,
         )

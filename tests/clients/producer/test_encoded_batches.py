@@ -10,6 +10,7 @@ from ottla.errors import ErrorCode
 from ottla.protocol.apis.produce import ProduceRequest
 from ottla.records.batch import RecordBatch
 from ottla.records.builder import encode_batch
+from ottla.records.compression import Compression
 from ottla.types import TopicPartition
 from tests.clients.producer.test_producer import T0, Rig, _refuse
 from tests.clients.simulated import LOSE_ANSWER, LOSE_REQUEST, NEVER_ANSWER
@@ -60,15 +61,35 @@ def test_a_lost_producer_state_numbers_encoded_batches_again() -> None:
     assert len(rig.cluster.logs[T0].values) == 12
 
 
-def test_a_batch_that_is_too_large_fails_and_is_not_split() -> None:
-    """Its records are not known one by one."""
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.LZ4])
+def test_a_batch_that_is_too_large_is_split(codec: Compression) -> None:
+    """As one of records; those after it keep their order, and each is stored once."""
+    rig = Rig()
+    refused = _refuse(ErrorCode.MESSAGE_TOO_LARGE)
+    rig.cluster.faults[ProduceRequest] = [refused, refused, LOSE_ANSWER]
+    headers = (("h", b"1"), ("n", None))
+    records = [(7 * n, b"k%d" % n, None if n == 3 else b"v%d" % n, headers) for n in range(9)]
+    batch = rig.accumulator.append_encoded(T0, encode_batch(records, compression=codec))
+    assert batch is not None
+    _send(rig, 1)
+    rig.finish()
+    stored = [one for data in rig.cluster.logs[T0].batches for one in RecordBatch(data).records()]
+    assert [(one.timestamp, one.key, one.value, one.headers) for one in stored[:9]] == records
+    assert [one.value for one in stored[9:]] == [b"1-%d" % n for n in range(3)]
+    assert (batch.error, batch.record_count) == (None, 9)
+    assert rig.accumulator.used_bytes == 0
+
+
+def test_an_encoded_record_that_is_too_large_fails() -> None:
+    """Alone in its batch it cannot be split: the error names the topic's setting."""
     rig = Rig()
     rig.cluster.faults[ProduceRequest] = [_refuse(ErrorCode.MESSAGE_TOO_LARGE)]
-    batch = rig.accumulator.append_encoded(T0, _encoded(1))
+    batch = rig.accumulator.append_encoded(T0, encode_batch([(0, None, b"v", ())]))
     assert batch is not None
     rig.finish()
     assert batch.error is not None
     assert batch.error.code == ErrorCode.MESSAGE_TOO_LARGE
+    assert "max.message.bytes" in batch.error.message
 
 
 def test_an_unknown_topic_takes_no_encoded_batch() -> None:

@@ -340,8 +340,8 @@ class Accumulator:
     def append_encoded(self, partition: TopicPartition, encoded: bytearray) -> ProducerBatch | None:
         """Queue a record batch without a producer id; None without metadata of the partition.
 
-        It is sent as it is, is not split, and may exceed buffer.memory: the caller limits
-        `used_bytes`.
+        It is sent as it is, unless the broker finds it too large, and may exceed buffer.memory: the
+        caller limits `used_bytes`.
         """
         state = self._topics.get(partition.topic)
         if state is None or state.version != self._metadata.version:
@@ -404,10 +404,17 @@ class Accumulator:
         batch.finish(error=error)
 
     def split(self, batch: ProducerBatch) -> tuple[ProducerBatch, ProducerBatch]:
-        """Split a batch that the broker rejected as too large; sequences do not change."""
-        middle = len(batch.records) // 2
+        """Split a batch that the broker rejected as too large; sequences do not change.
+
+        An encoded one is decoded: its halves are encoded as those of other batches.
+        """
+        whole = batch.records
+        if batch.encoded is not None:
+            decoded = RecordBatch(batch.encoded).records()
+            whole = [(one.timestamp, one.key, one.value, one.headers) for one in decoded]
+        middle = len(whole) // 2
         halves = []
-        for start, records in ((0, batch.records[:middle]), (middle, batch.records[middle:])):
+        for start, records in ((0, whole[:middle]), (middle, whole[middle:])):
             half = ProducerBatch(batch.topic_partition, batch.created_ms, self._owner)
             half.records = records
             half.size = BATCH_OVERHEAD + sum(_size(record) for record in records)

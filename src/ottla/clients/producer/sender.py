@@ -360,7 +360,7 @@ class Sender:
         if answer.error_message and error.is_retriable:
             name = str(queue.topic_partition)
             self.client.outages.report(name, error.message, self.client.now_ms)
-        if error.code == ErrorCode.MESSAGE_TOO_LARGE and len(batch.records) == 1:
+        if error.code == ErrorCode.MESSAGE_TOO_LARGE and batch.record_count == 1:
             self._request_limit(batch.topic_partition.topic).on_done(
                 lambda done: self._failed(queue, batch, _too_large(batch, done))
             )
@@ -389,7 +389,7 @@ class Sender:
         queue.in_flight.remove(batch)
         self.client.trace.add("producer", "%s: %s", queue.topic_partition, error)
         now_ms = self.client.now_ms
-        if error.code == ErrorCode.MESSAGE_TOO_LARGE and len(batch.records) > 1:
+        if error.code == ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1:
             self._metrics.split()
             for half in self.accumulator.split(batch):
                 half.retry_at_ms = now_ms

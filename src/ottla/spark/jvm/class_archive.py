@@ -51,10 +51,10 @@ UNUSED_SECONDS: Final = 30 * 86_400.0
 class ClassArchive:
     """The archive of one Java and one Spark."""
 
-    def __init__(self, java: Java, spark_home: Path, directory: Path | None = None) -> None:
+    def __init__(self, java: Java, spark_home: Path, directory: Path) -> None:
         self._java, self._spark_home = java, spark_home
         name = f"spark-java{java.version}-{_digest(java, spark_home)}"
-        self.path = (directory or cache_dir()) / f"{name}.jsa"
+        self.path = directory / f"{name}.jsa"
         self._failed = self.path.with_suffix(".failed")
         self._archived = self.path.with_suffix(".classes")
         self._list = self.path.with_suffix(f".{os.getpid()}.classes")
@@ -199,7 +199,8 @@ def main() -> None:
     path, spark_home, class_list = (Path(one) for one in sys.argv[1:4])
     os.nice(PRIORITY)
     try:
-        ClassArchive(Java(path, java_version(path)), spark_home).make(class_list)
+        if (directory := cache_dir()) is not None:
+            ClassArchive(Java(path, java_version(path)), spark_home, directory).make(class_list)
     finally:
         class_list.unlink(missing_ok=True)
 

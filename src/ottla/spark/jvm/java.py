@@ -8,11 +8,16 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import stat
 import tempfile
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import OttlaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class JavaMissing(OttlaError):
@@ -56,13 +61,34 @@ def java_version(java: Path) -> int:
     return int(found[1]) if found else 17
 
 
-def cache_dir() -> Path:
-    """Return the cache directory, created if it is missing."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    directory = Path(base, "ottla")
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        directory = Path(tempfile.gettempdir(), f"ottla-{os.getuid()}")
-        directory.mkdir(mode=0o700, exist_ok=True)
-    return directory
+def cache_dir() -> Path | None:
+    """Return the cache directory, created if it is missing; None where none is this user's alone.
+
+    Java maps classes from the files there, so that whoever can write one runs code as this user.
+    The temporary directory is shared: another user may have made one of the name before.
+    """
+    for base, name in _cache_places():
+        directory = base / name
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if _is_private(directory):
+                return directory
+        except OSError:
+            continue
+    return None
+
+
+def _cache_places() -> Iterator[tuple[Path, str]]:
+    if given := os.environ.get("XDG_CACHE_HOME"):
+        yield Path(given), "ottla"
+    else:
+        with suppress(RuntimeError):  # a user without a home directory
+            yield Path.home() / ".cache", "ottla"
+    yield Path(tempfile.gettempdir()), f"ottla-{os.getuid()}"
+
+
+def _is_private(directory: Path) -> bool:
+    """Whether a directory is this user's, no link of another one, and writable by no other."""
+    link, found = directory.lstat(), directory.stat()
+    owners = {link.st_uid, found.st_uid}
+    return owners == {os.geteuid()} and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

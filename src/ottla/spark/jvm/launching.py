@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.errors import OttlaError
 from ottla.spark.forking import process as fork_server
 from ottla.spark.forking.launcher import ADDRESS, JVM
-from ottla.spark.jvm.java import cache_dir
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -78,10 +77,13 @@ def java_command(
     spark_home: Path,
     options: JavaOptions,
     *,
+    directory: Path,
     archive: Sequence[str],
     arguments: Sequence[str],
 ) -> list[str]:
     """Return the command that runs SparkSubmit with these arguments, and with a class archive.
+
+    The settings of its log are in the directory of its address, which is read later than they.
 
     The directories of HADOOP_CONF_DIR and YARN_CONF_DIR are on the class path, as by Spark's own
     scripts.
@@ -100,7 +102,7 @@ def java_command(
     if options.temp_dir is not None:
         command.append(f"-Djava.io.tmpdir={options.temp_dir}")
     command += options.others
-    settings = cache_dir() / f"log4j2-{options.log_level.lower()}.properties"
+    settings = directory / "log4j2.properties"
     settings.write_text(LOG_SETTINGS.format(level=options.log_level.lower()), "utf-8")
     command.append(f"-Dlog4j2.configurationFile={settings}")
     return [*command, "org.apache.spark.deploy.SparkSubmit", *arguments]

@@ -21,7 +21,7 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 from ottla.spark.jvm.class_archive import ClassArchive
-from ottla.spark.jvm.java import find_java
+from ottla.spark.jvm.java import cache_dir, find_java
 from ottla.spark.jvm.launching import Launch, connect, end, java_command, launch
 from ottla.spark.jvm.options import JavaOptions, driver_options, is_local
 from ottla.spark.jvm.submission import PYTHON
@@ -218,13 +218,15 @@ def _start_java(
 ) -> None:
     java = find_java()
     spark_home = Path(_find_spark_home())
-    archive = ClassArchive(java, spark_home) if class_cache else None
+    cache = cache_dir() if class_cache else None
+    archive = None if cache is None else ClassArchive(java, spark_home, cache)
     directory = Path(tempfile.mkdtemp(prefix="ottla-java-"))
     try:
         command = java_command(
             java,
             spark_home,
             options,
+            directory=directory,
             archive=archive.options() if archive else (),
             arguments=[
                 *submit_arguments(None if is_local(master) else master, config, directory),

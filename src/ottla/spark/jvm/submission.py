@@ -44,6 +44,7 @@ def _submit(master: str, config: Mapping[str, str], program: Sequence[str], dire
         find_java(),
         spark_home,
         JavaOptions("1g", "ERROR", fast_start=True, temp_dir=None),
+        directory=directory,
         archive=(),
         arguments=[*submit_arguments(master, settings, directory), *program],
     )
