@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 import time
 from typing import TYPE_CHECKING
 
@@ -135,7 +136,11 @@ def test_a_fresh_directory_is_what_kafka_makes(kafka: Kafka, node: RealKafka) ->
 
 def _listing(log_dir: Path) -> list[tuple[str, int, int]]:
     return sorted(
-        (str(path.relative_to(log_dir)), path.stat().st_mode, path.stat().st_size)
+        (
+            str(path.relative_to(log_dir)),
+            path.stat().st_mode & ~stat.S_IRWXO,  # Kafka's are for every user
+            path.stat().st_size,
+        )
         for path in log_dir.rglob("*")
         if path.is_file()
     )

@@ -80,7 +80,14 @@ def test_a_node_says_when_it_serves_and_when_it_stops(
 def test_the_unit_is_valid(tmp_path: Path) -> None:
     """systemd-analyze finds nothing; without it the lines that matter are looked at."""
     text = (FILES / "ottla.service").read_text(encoding="utf-8")
-    for line in ("Type=notify", "User=ottla", "LimitNOFILE=100000", "StateDirectory=ottla"):
+    for line in (
+        "Type=notify",
+        "User=ottla",
+        "LimitNOFILE=100000",
+        "StateDirectory=ottla",
+        "StateDirectoryMode=0750",
+        "UMask=0027",
+    ):
         assert f"\n{line}\n" in text
     analyze = shutil.which("systemd-analyze")
     if analyze is None:

@@ -24,6 +24,7 @@ from ottla.quickstart.flights import (
 from ottla.quickstart.node import DataDirectory, start_node
 from ottla.quickstart.show import Screen
 from ottla.quickstart.summary import count_directly, differences, from_records, partial_weeks
+from ottla.server.system.files import make_directory
 
 if TYPE_CHECKING:
     from ottla.cli.options.stop_signals import StopSignals
@@ -94,7 +95,7 @@ def _run(
 def _data_directory(data_dir: Path | None) -> DataDirectory:
     if data_dir is None:
         return DataDirectory(tempfile.mkdtemp(prefix="ottla-quickstart-"), is_temporary=True)
-    data_dir.mkdir(parents=True, exist_ok=True)
+    make_directory(str(data_dir))
     return DataDirectory(str(data_dir.resolve()), is_temporary=False)
 
 

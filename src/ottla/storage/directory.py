@@ -9,13 +9,16 @@ Kafka: java.nio.channels.FileChannel and the file half of org.apache.kafka.commo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Hashable, Sequence
 
     from ottla.types import Buffer
+
+FILE_MODE: Final = 0o640
+"""Records and secrets are not for every user of the machine; the group may make backups."""
 
 
 class File(Protocol):
@@ -156,7 +159,7 @@ class Directory(Protocol):
         """Return the whole content of a small file."""
 
     def write_file_atomically(
-        self, path: str, data: Buffer, *, mode: int = 0o644, sync: bool = True
+        self, path: str, data: Buffer, *, mode: int = FILE_MODE, sync: bool = True
     ) -> None:
         """Replace a small file so that a reader finds the old or the new content, never a mix.
 

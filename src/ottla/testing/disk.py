@@ -14,6 +14,7 @@ import errno
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.storage.directory import FILE_MODE
 from ottla.testing.inodes import DirectoryNode, FileNode
 
 if TYPE_CHECKING:
@@ -509,7 +510,7 @@ class SimulatedDisk:
         return content.read(0, content.length)
 
     def write_file_atomically(
-        self, path: str, data: Buffer, *, mode: int = 0o644, sync: bool = True
+        self, path: str, data: Buffer, *, mode: int = FILE_MODE, sync: bool = True
     ) -> None:
         """Write a temporary file, sync, rename, sync the parent: each call may fail."""
         assert mode & 0o400, "somebody must be able to read it"

@@ -10,6 +10,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from ottla.server.system.files import RealDirectory, RealFile
+from ottla.storage.directory import FILE_MODE
 
 if TYPE_CHECKING:
     import socket
@@ -170,7 +171,7 @@ class FaultyDirectory(RealDirectory):
         return super().read_file(path)
 
     def write_file_atomically(
-        self, path: str, data: Buffer, *, mode: int = 0o644, sync: bool = True
+        self, path: str, data: Buffer, *, mode: int = FILE_MODE, sync: bool = True
     ) -> None:
         """Replace a small file."""
         self._faults.check_write(path)

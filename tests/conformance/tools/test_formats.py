@@ -6,6 +6,7 @@ Times and random ids differ by nature and are masked.
 from __future__ import annotations
 
 import re
+import stat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -186,7 +187,7 @@ def _play(formatting: Formatting, directory: Path, run: Callable[..., Said]) -> 
         said,
         {
             str(path.relative_to(directory)): (
-                path.stat().st_mode,
+                path.stat().st_mode & ~stat.S_IRWXO,  # Kafka's are for every user
                 _masked(path, list(ids.values())),
             )
             for path in files

@@ -139,6 +139,7 @@ def _prepare(members: list[DevNode]) -> None:
     from ottla.cli.commands.storage import real_environment
     from ottla.config.broker import parse_broker_config
     from ottla.server.node.quorum_format import format_node, new_quorum
+    from ottla.server.system.files import make_directory
     from ottla.storage.directories.log_dir import META_PROPERTIES
 
     formatted = sorted(members[0].root.glob(f"node-*/data/{META_PROPERTIES}"))
@@ -147,7 +148,7 @@ def _prepare(members: list[DevNode]) -> None:
         _check_same_voters(members, configs[members[0]], len(formatted))
     _check_ports(members)
     for one, config in configs.items():
-        (one.directory / "data").mkdir(parents=True, exist_ok=True)
+        make_directory(str(one.directory / "data"))
         one.settings.write_text(write_properties(config), encoding="utf-8")
         one.ready.unlink(missing_ok=True)
     if formatted:

@@ -155,7 +155,9 @@ def _advice(reason: str, words: Sequence[str]) -> str:
 
 def _open_log(settings: StartSettings) -> None:
     from ottla.server.logging.lines import configure_logging
+    from ottla.server.system.process import hide_files_from_others
 
+    hide_files_from_others()
     try:
         configure_logging(settings.config.own)
     except OSError as error:

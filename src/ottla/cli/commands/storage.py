@@ -38,7 +38,7 @@ from ottla.server.node.format import (
     format_directories,
     read_meta_properties,
 )
-from ottla.server.system.files import RealDirectory
+from ottla.server.system.files import RealDirectory, make_directory
 from ottla.server.system.process import random_uuid as draw_uuid
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ def real_environment(config: BrokerConfig, *, quiet: bool = False) -> FormatTarg
         now_ms=time.time_ns() // 1_000_000,
         date=time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime()),
         echo=(lambda _line: None) if quiet else click.echo,
-        make_directory=lambda path: Path(path).mkdir(parents=True, exist_ok=True),
+        make_directory=make_directory,
     )
 
 

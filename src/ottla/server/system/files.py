@@ -11,8 +11,11 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
+
+from ottla.storage.directory import FILE_MODE
 
 if TYPE_CHECKING:
     import socket
@@ -23,7 +26,13 @@ if TYPE_CHECKING:
 PROBE_INTERVAL_BYTES = 64 * 1024
 RECENT_BYTES = 32 * 1024 * 1024
 """Bytes before the end of a file that count as cached when this process has written them."""
+DIRECTORY_MODE = 0o750
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
+
+
+def make_directory(path: str) -> None:
+    """Create a directory, which other users of the machine cannot read, and its parents."""
+    os.makedirs(path, DIRECTORY_MODE, exist_ok=True)
 
 
 class RealFile:
@@ -232,7 +241,7 @@ class RealOpenDirectory:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def _open(self, name: str, flags: int) -> int:
-        return os.open(name, flags | os.O_CLOEXEC, 0o644, dir_fd=self._descriptor)
+        return os.open(name, flags | os.O_CLOEXEC, FILE_MODE, dir_fd=self._descriptor)
 
     def write_file(self, name: str, data: Buffer) -> None:
         """Create a file or replace its content."""
@@ -274,7 +283,7 @@ class RealDirectory:
         self.root = os.path.abspath(root)
         self._prefix = self.volume = self.root + "/"
         if create:
-            os.makedirs(self.root, exist_ok=True)
+            make_directory(self.root)
 
     def __repr__(self) -> str:
         return f"RealDirectory({self.root!r})"
@@ -283,7 +292,7 @@ class RealDirectory:
         """Return the file, which is opened on first use; with `create` a missing one is created."""
         full = self._prefix + path
         if create:
-            os.close(os.open(full, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+            os.close(os.open(full, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
         elif not os.path.exists(full):
             raise FileNotFoundError(errno.ENOENT, "no such file", full)
         return RealFile(self._prefix, path)
@@ -295,7 +304,7 @@ class RealDirectory:
     def make_file(self, path: str, size: int) -> None:
         """Create a sparse file of zeros; replaces a file of this name."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        descriptor = os.open(self._prefix + path, flags, 0o644)
+        descriptor = os.open(self._prefix + path, flags, FILE_MODE)
         try:
             if size:
                 os.ftruncate(descriptor, size)
@@ -304,7 +313,9 @@ class RealDirectory:
 
     def write_at(self, path: str, position: int, data: Buffer) -> None:
         """Write into a file, created when missing, without keeping it open."""
-        descriptor = os.open(self._prefix + path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(
+            self._prefix + path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE
+        )
         try:
             _write_whole(descriptor, position, data, path)
         finally:
@@ -324,7 +335,7 @@ class RealDirectory:
 
     def make(self, path: str) -> None:
         """Create a directory and its parents."""
-        os.makedirs(self._prefix + path, exist_ok=True)
+        make_directory(self._prefix + path)
 
     def remove(self, path: str) -> None:
         """Remove one file."""
@@ -363,6 +374,10 @@ class RealDirectory:
         """Return when a file was last written, in ms since 1970."""
         return os.stat(self._prefix + path).st_mtime_ns // 1_000_000
 
+    def is_readable_by_others(self) -> bool:
+        """Whether any user of the machine may look into the root."""
+        return bool(os.stat(self.root).st_mode & stat.S_IRWXO)
+
     def free_space(self) -> int:
         """Return the free bytes that an unprivileged process may use."""
         state = os.statvfs(self.root)
@@ -375,7 +390,7 @@ class RealDirectory:
 
     def lock(self, path: str) -> RealLock:
         """Lock by fcntl as the JVM does, against other processes, and by flock within this one."""
-        descriptor = os.open(self._prefix + path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(self._prefix + path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -390,7 +405,7 @@ class RealDirectory:
             return file.read()
 
     def write_file_atomically(
-        self, path: str, data: Buffer, *, mode: int = 0o644, sync: bool = True
+        self, path: str, data: Buffer, *, mode: int = FILE_MODE, sync: bool = True
     ) -> None:
         """Write a temporary file, flush it, rename it, flush the parent."""
         full = self._prefix + path

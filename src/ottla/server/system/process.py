@@ -6,8 +6,10 @@ Kafka: what the JVM and its own start scripts ask the system for.
 from __future__ import annotations
 
 import ctypes
+import os
 import resource
 import socket
+import stat
 from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
@@ -20,6 +22,11 @@ from ottla.types import Uuid
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # glibc's malloc.h
 _KEPT_BYTES = 8 * 1024 * 1024
 _MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
+
+
+def hide_files_from_others() -> None:
+    """Let files that this process creates be read by its user and its group only."""
+    os.umask(os.umask(0o077) | stat.S_IRWXO | stat.S_IWGRP)
 
 
 def raise_descriptor_limit() -> None:

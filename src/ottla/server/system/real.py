@@ -5,6 +5,7 @@ Kafka: SystemTime, SocketServer's channels, java.util.UUID.
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import secrets
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
         Stopwatch,
     )
     from ottla.types import Uuid
+
+log = logging.getLogger("ottla.node")
 
 
 class RealStopwatch:
@@ -97,7 +100,16 @@ class RealEnvironment:
 
     def open_directory(self, path: str) -> RealDirectory:
         """Return a directory, made when missing."""
-        return RealDirectory(path, create=True)
+        opened = RealDirectory(path, create=True)
+        if opened.is_readable_by_others():
+            log.warning(
+                "every user of this machine can read %s, which has records and secrets: "
+                "chmod -R o-rwx %s",
+                opened.root,
+                opened.root,
+                extra={"event": "directory.readable"},
+            )
+        return opened
 
     def start_workers(
         self, loop: asyncio.AbstractEventLoop, count: int = 2, _volume: Hashable = None
