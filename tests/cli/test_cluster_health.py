@@ -73,7 +73,11 @@ class BrokenCluster:
         assert brokers == [1, 2]
         failed = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
         return {
-            1: [LogDirDescription("/a", None, {}, 1, 1, False)],
+            1: [
+                LogDirDescription("/a", None, {}, 1, 1, False),
+                LogDirDescription("/c", None, {}, 1, 0, False),
+                LogDirDescription("/old", None, {}, -1, -1, False),
+            ],
             2: [LogDirDescription("/b", failed, {}, 1, 1, False)],
         }
 
@@ -101,6 +105,7 @@ def test_everything_that_is_wrong_is_named() -> None:
         "Brokers": "1, 2",
         "Brokers down (fenced)": "3",
         "Offline log directories": "/b of broker 2",
+        "Log directories without space": "/c of broker 1",
         "Topics, partitions": "1, 4",
         "Leaderless partitions (1)": "t-3",
         "Below min.insync.replicas (2)": "t-2, t-3",
@@ -111,7 +116,7 @@ def test_everything_that_is_wrong_is_named() -> None:
 def test_long_lists_are_shortened_and_a_quorum_without_leader_is_no_health() -> None:
     """The document has all."""
     names = [f"t-{number}" for number in range(20)]
-    health = ClusterHealth("id", -1, 0, [1], [], [1], [], [], 1, 20, names, [], [])
+    health = ClusterHealth("id", -1, 0, [1], [], [1], [], [], [], 1, 20, names, [], [])
     assert not health.is_healthy
     assert "Active controller:                  none" in health.lines()
     assert any(line.endswith("t-7, and 12 more") for line in health.lines())

@@ -124,7 +124,11 @@ def site(
         with Producer(bootstrap_servers=three.bootstrap) as producer:
             producer.send_many(TOPIC, [b"value"] * 100)
         (snippet, *_) = section(PAGE, "Add a broker")
-        (tmp_path / "server-4.properties").write_text(site.here(snippet.text))
+        settings = site.here(snippet.text)
+        one = f"log.dirs={tmp_path}/4"
+        assert one in settings
+        two = settings.replace(one, f"{one},{tmp_path}/4-more")
+        (tmp_path / "server-4.properties").write_text(two)
         topics = {"version": 1, "topics": [{"topic": TOPIC}]}
         (tmp_path / "topics.json").write_text(json.dumps(topics))
         yield site
@@ -146,7 +150,8 @@ def test_a_broker_is_added_repaired_and_removed(site: Site) -> None:
         if "server-stop" in command:
             shutil.rmtree(data)
     assert any(4 in isr for isr in site.replicas())
-    assert list(data.glob(f"{TOPIC}-*/*.log"))
+    assert (data / "meta.properties").exists()
+    assert list(site.directory.glob(f"4*/{TOPIC}-*/*.log"))
     *_, (_, health) = site.steps("Remove a broker for good")
     assert _brokers(health).split() == ["1,", "2,", "3"]
     assert set(site.replicas()) == {(1, 2, 3)}

@@ -27,6 +27,8 @@ from ottla.storage.log_set.log_set import LogSet
 from ottla.testing.cluster import TEST_DEFAULTS, Cluster
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import TopicPartition, Uuid
+from tests.cli.running import run
+from tests.server.http.test_endpoint import page
 from tests.server.requests.untrusted_clients import (
     PRODUCE_VERSION,
     Peer,
@@ -237,6 +239,27 @@ def test_the_disks_own_numbers_against_a_reserve_larger_than_it(tmp_path: Path) 
             peer = Peer(cluster.bootstrap)
             assert produce(peer, "t", batch()) == code
             peer.close()
+
+
+def test_health_names_a_directory_that_takes_no_records(
+    disk: FakeDisk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tool and readiness probe said healthy while every produce was refused."""
+    with Cluster(config={"metrics.listener": "127.0.0.1:0"}) as cluster:
+        health = ("cluster", "health", "--bootstrap-server", cluster.bootstrap)
+        assert run(capsys, *health)[0] == 0
+        disk.left[cluster.data_dir] = 1000
+        look(cluster)
+        status, shown, _ = run(capsys, *health)
+        assert status == 1
+        assert f"Log directories without space:      {cluster.data_dir} of broker 1" in shown
+        status, content = page(cluster, "readyz")
+        assert (status, content["checks"]["space"]) == (503, False)
+        assert page(cluster, "livez")[0] == 200
+        del disk.left[cluster.data_dir]
+        look(cluster)
+        assert page(cluster, "readyz")[0] == 200
+        assert run(capsys, *health)[0] == 0
 
 
 def test_metrics_tell_what_is_left(disk: FakeDisk) -> None:

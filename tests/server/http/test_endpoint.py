@@ -91,6 +91,7 @@ def test_probes_of_a_running_node_are_good(cluster: Cluster) -> None:
         "unfenced": True,
         "caught_up": True,
         "disks": True,
+        "space": True,
     }
     status, content = page(cluster, "startupz")
     assert status == 200

@@ -48,7 +48,7 @@ def _format(config: BrokerConfig, disks: dict[str, SimulatedDisk], **fields: Any
         date="Sat Nov 21 10:34:29 UTC 2026",
         echo=lines.append,
     )
-    format_directories(config, FormatRequest(cluster_id=CLUSTER_ID, **fields), environment)
+    format_directories(config, FormatRequest(**{"cluster_id": CLUSTER_ID, **fields}), environment)
     return lines
 
 
@@ -112,6 +112,33 @@ def test_formatted_directories_are_left_alone() -> None:
     config = _config(node_id="2", controller_quorum_voters="2@127.0.0.1:9093")
     with pytest.raises(FormatError, match=r"Invalid node\.id in: data/meta\.properties"):
         _format(config, disks, ignore_formatted=True)
+
+
+@pytest.mark.parametrize("static", [True, False])
+def test_a_replaced_directory_takes_its_ids_from_the_others(static: bool) -> None:  # noqa: FBT001 - a parameter
+    """Also of a controller with a dynamic quorum: its voters are in the metadata log elsewhere."""
+    config = _config(static=static, log_dirs="data,more")
+    disks = {"data": SimulatedDisk(), "more": SimulatedDisk()}
+    _format(config, disks, standalone=not static)
+    disks["more"] = SimulatedDisk()
+    lines = _format(config, disks, cluster_id=None, ignore_formatted=True)
+    assert "Formatting data directory more with" in lines[-1]
+    meta = read_meta_properties(disks["more"])
+    assert meta is not None
+    assert (meta.cluster_id, meta.node_id) == (CLUSTER_ID, 1)
+    assert disks["more"].list() == ["bootstrap.checkpoint", "meta.properties"]
+
+
+def test_ids_that_are_nowhere_are_needed() -> None:
+    """No directory is formatted, or that of the metadata log, which has the voters, is lost."""
+    config = _config(static=False, log_dirs="data,more")
+    disks = {"data": SimulatedDisk(), "more": SimulatedDisk()}
+    with pytest.raises(FormatError, match="--cluster-id/-t is needed: no log directory"):
+        _format(config, disks, cluster_id=None, ignore_formatted=True)
+    _format(config, disks, standalone=True)
+    disks["data"] = SimulatedDisk()
+    with pytest.raises(FormatError, match="you must specify one of the following"):
+        _format(config, disks, cluster_id=None, ignore_formatted=True)
 
 
 RELEASE = {"metadata_version": 20, "is_release_given": True}

@@ -111,7 +111,11 @@ def info(config: str) -> None:
 
 @storage.command("format", help="Format the node's log directories before the first start.")
 @_CONFIG
-@click.option("--cluster-id", "-t", help="REQUIRED. The cluster id.")
+@click.option(
+    "--cluster-id",
+    "-t",
+    help="REQUIRED, but with --ignore-formatted where another directory has it. The cluster id.",
+)
 @click.option(
     "--add-scram",
     "-S",
@@ -138,7 +142,7 @@ def info(config: str) -> None:
 )
 def format_command(  # noqa: PLR0917 - click passes options by name
     config: str,
-    cluster_id: str,
+    cluster_id: str | None,
     add_scram: tuple[str, ...],
     ignore_formatted: bool,
     release_version: str | None,
@@ -148,7 +152,8 @@ def format_command(  # noqa: PLR0917 - click passes options by name
     initial_controllers: str | None,
 ) -> None:
     """Format the node's log directories."""
-    need(cluster_id, "--cluster-id/-t")
+    if not ignore_formatted:
+        need(cluster_id, "--cluster-id/-t")
     need(config, "--config/-c")
     exclude_together("standalone", "no_initial_controllers", "initial_controllers")
     broker_config = _load(config)

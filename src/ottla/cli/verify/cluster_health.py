@@ -35,6 +35,7 @@ class ClusterHealth(NamedTuple):
     brokers: list[int]
     brokers_down: list[int]
     offline_log_directories: list[str]
+    full_log_directories: list[str]
     topics: int
     partitions: int
     leaderless_partitions: list[str]
@@ -49,6 +50,7 @@ class ClusterHealth(NamedTuple):
                 self.controllers_behind,
                 self.brokers_down,
                 self.offline_log_directories,
+                self.full_log_directories,
                 self.leaderless_partitions,
                 self.under_min_isr_partitions,
                 self.under_replicated_partitions,
@@ -73,6 +75,7 @@ class ClusterHealth(NamedTuple):
             ("Brokers", _names(self.brokers)),
             ("Brokers down (fenced)", _names(self.brokers_down)),
             ("Offline log directories", _names(self.offline_log_directories)),
+            ("Log directories without space", _names(self.full_log_directories)),
             ("Topics, partitions", f"{self.topics}, {self.partitions}"),
         ]
         for title, names in (
@@ -100,6 +103,11 @@ def examine(admin: Admin) -> ClusterHealth:
         topic for topic in admin.describe_topics().values() if not isinstance(topic, KafkaError)
     ]
     behind = _incomplete(topics)
+    directories = [
+        (f"{one.path} of broker {broker}", one)
+        for broker, found in admin.describe_log_dirs(alive).items()
+        for one in found
+    ]
     return ClusterHealth(
         cluster_id=cluster.cluster_id,
         active_controller=quorum.leader_id,
@@ -108,7 +116,10 @@ def examine(admin: Admin) -> ClusterHealth:
         controllers_behind=controllers_behind(quorum),
         brokers=alive,
         brokers_down=sorted(cluster.fenced),
-        offline_log_directories=_offline_directories(admin, alive),
+        offline_log_directories=[name for name, one in directories if one.error is not None],
+        full_log_directories=[
+            name for name, one in directories if one.error is None and one.usable_bytes == 0
+        ],
         topics=len(topics),
         partitions=sum(len(topic.partitions) for topic in topics),
         leaderless_partitions=[str(name) for name, one in behind if one.leader is None],
@@ -137,15 +148,6 @@ def controllers_behind(quorum: QuorumInfo) -> list[int]:
         voter
         for voter, when in caught_up.items()
         if voter != quorum.leader_id and newest - when > CAUGHT_UP_MS
-    ]
-
-
-def _offline_directories(admin: Admin, brokers: list[int]) -> list[str]:
-    return [
-        f"{one.path} of broker {broker}"
-        for broker, directories in admin.describe_log_dirs(brokers).items()
-        for one in directories
-        if one.error is not None
     ]
 
 

@@ -71,7 +71,9 @@ def _describe(ctx: Context, log_dir: LogDirectory) -> Result:
         log_dir=log_dir.path,
         topics=[],
         total_bytes=total_bytes,
-        usable_bytes=usable_bytes,
+        # What is left of the reserve is not for records: as in a full directory of Kafka, none are
+        # accepted, and whoever watches the cluster has to see it.
+        usable_bytes=0 if log_dir.is_short_of_space else usable_bytes,
         is_cordoned=log_dir.path in ctx.broker.logs.cordoned,
     )
 

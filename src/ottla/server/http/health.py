@@ -115,13 +115,15 @@ class NodeHealth:
     def checks(self) -> dict[str, bool]:
         """Return the conditions of a ready node; on the node's loop."""
         broker, controller = self._broker, self._controller
+        online = broker.logs.online_directories
         registration = controller.image.cluster.brokers.get(broker.node_id)
         applied = controller.image.offset_and_epoch.offset
         return {
             "serving": self.failure is None,
             "unfenced": registration is not None and not registration.fenced,
             "caught_up": applied + 1 >= controller.quorum.high_watermark,
-            "disks": bool(broker.logs.online_directories),
+            "disks": bool(online),
+            "space": not online or not all(log_dir.is_short_of_space for log_dir in online),
         }
 
     async def ask(self, question: Callable[[], T]) -> T:

@@ -47,7 +47,8 @@ class FormatError(Exception):
 class FormatRequest:
     """The arguments of kafka-storage format."""
 
-    cluster_id: str
+    cluster_id: str | None
+    """None takes that of the directories that are formatted already."""
     metadata_version: int = LATEST_METADATA_VERSION
     is_release_given: bool = False
     """Whether the user chose metadata_version, which feature_levels may then not name."""
@@ -77,10 +78,13 @@ class FormatTarget:
 
 def format_directories(config: BrokerConfig, request: FormatRequest, target: FormatTarget) -> None:
     """Format every unformatted directory; FormatError with Kafka's text when that is impossible."""
-    voters = _initial_voters(config, request, target)
+    formatted = _formatted(target)
+    cluster_id = request.cluster_id or _cluster_id_of(formatted)
+    is_replacement = request.ignore_formatted and config.metadata_directory in formatted
+    voters = _initial_voters(config, request, target, is_replacement=is_replacement)
     levels, kraft_version = _levels(request, is_dynamic=not config.voters)
     metadata_version = levels[METADATA_VERSION]
-    fresh = _directories_to_format(config, request, target)
+    fresh = _directories_to_format(config, request, cluster_id, target, formatted)
     if not fresh:
         target.echo("All of the log directories are already formatted.")
         return
@@ -104,7 +108,7 @@ def format_directories(config: BrokerConfig, request: FormatRequest, target: For
             kraft_version=kraft_version,
             meta=MetaProperties(
                 1,
-                request.cluster_id,
+                cluster_id,
                 config.node_id,
                 _directory_id(config, voters, target, is_metadata=is_metadata),
             ),
@@ -133,10 +137,31 @@ def _is_dynamic(request: FormatRequest) -> bool:
     return bool(request.standalone or request.initial_controllers or request.no_initial_controllers)
 
 
+def _formatted(target: FormatTarget) -> dict[str, MetaProperties]:
+    found = {path: read_meta_properties(one) for path, one in target.directories.items()}
+    return {path: meta for path, meta in found.items() if meta is not None}
+
+
+def _cluster_id_of(formatted: Mapping[str, MetaProperties]) -> str:
+    """Return the id of the cluster that the other directories of a replaced disk belong to."""
+    found = {meta.cluster_id for meta in formatted.values()}
+    if len(found) != 1:
+        reason = (
+            "the log directories belong to several clusters"
+            if found
+            else ("no log directory of the node is formatted")
+        )
+        raise FormatError(f"--cluster-id/-t is needed: {reason}.")
+    return found.pop()
+
+
 def _initial_voters(
-    config: BrokerConfig, request: FormatRequest, target: FormatTarget
+    config: BrokerConfig, request: FormatRequest, target: FormatTarget, *, is_replacement: bool
 ) -> VoterSet | None:
-    """Return the voters to write, None for a static quorum or a node that joins later."""
+    """Return the voters to write, None for a static quorum or a node that joins later.
+
+    A directory that replaces another one gets none: the metadata log in another directory has them.
+    """
     if config.voters and (request.standalone or request.initial_controllers):
         raise FormatError(
             "You cannot specify controller.quorum.voters and format the node with "
@@ -144,7 +169,8 @@ def _initial_voters(
             "remove controller.quorum.voters and specify controller.quorum.bootstrap.servers "
             "instead."
         )
-    if config.is_controller and not config.voters and not _is_dynamic(request):
+    is_open = config.is_controller and not config.voters and not _is_dynamic(request)
+    if is_open and not is_replacement:
         raise FormatError(
             "Because controller.quorum.voters is not set on this controller, you must specify one "
             "of the following: --standalone, --initial-controllers, or --no-initial-controllers."
@@ -213,17 +239,16 @@ def _levels(request: FormatRequest, *, is_dynamic: bool) -> tuple[dict[str, int]
 
 
 def _directories_to_format(
-    config: BrokerConfig, request: FormatRequest, target: FormatTarget
+    config: BrokerConfig,
+    request: FormatRequest,
+    cluster_id: str,
+    target: FormatTarget,
+    formatted: Mapping[str, MetaProperties],
 ) -> list[str]:
     """Return the paths without meta.properties; FormatError when the others disagree."""
-    fresh = []
-    for path, directory in target.directories.items():
-        meta = read_meta_properties(directory)
-        if meta is None:
-            fresh.append(path)
-            continue
+    for path, meta in formatted.items():
         for name, expected, found in (
-            ("cluster.id", request.cluster_id, meta.cluster_id),
+            ("cluster.id", cluster_id, meta.cluster_id),
             ("node.id", str(config.node_id), str(meta.node_id)),
         ):
             if expected != found:
@@ -236,7 +261,7 @@ def _directories_to_format(
                 f"Log directory {path} is already formatted. Use --ignore-formatted to ignore "
                 "this directory and format the others."
             )
-    return fresh
+    return [path for path in target.directories if path not in formatted]
 
 
 def _directory_id(
