@@ -28,19 +28,22 @@ from ottla.raft.requests import (
     AddVoter,
     BeginQuorumEpoch,
     DescribeVersions,
+    EndQuorumEpoch,
     Fetch,
+    FetchSnapshot,
     LeaderAndEpoch,
     RemoveVoter,
     ReplicaKey,
     Request,
     UpdateVoter,
     VersionsResponse,
+    Vote,
     VoterChangeResponse,
 )
 from ottla.raft.roles import Follower, Resigned
 from ottla.raft.voter_history import VoterHistory
 from ottla.raft.voter_set import Voter, VoterAddress, VoterSet
-from ottla.types import ZERO_UUID, Uuid
+from ottla.types import ZERO_UUID, OffsetAndEpoch, Uuid
 from tests.raft.test_node import Log
 
 OWN, OTHER = Uuid(bytes(15) + b"\x01"), Uuid(bytes(15) + b"\x02")
@@ -191,7 +194,7 @@ def test_an_update_without_what_a_voter_needs_is_refused(voter: Voter) -> None:
 
 
 def test_voters_of_the_configuration_are_neither_added_nor_removed() -> None:
-    """kraft.version 0; their addresses are confirmed and not written."""
+    """kraft.version 0."""
     led = Led(0)
     text = "Cluster doesn't support {} voter because the kraft.version feature is 0"
     assert _refusal(led.ask(AddVoter(NEW, True, 1))) == (
@@ -202,9 +205,6 @@ def test_voters_of_the_configuration_are_neither_added_nor_removed() -> None:
         ErrorCode.UNSUPPORTED_VERSION,
         text.format("removing"),
     )
-    end_offset = led.log.end_offset
-    update = led.ask(UpdateVoter(Voter(1, OTHER, (THERE,)), led.node.epoch))
-    assert (update.value.error, led.log.end_offset) == (ErrorCode.NONE, end_offset)
 
 
 def test_a_known_voter_is_not_added_and_an_unknown_one_not_removed() -> None:
@@ -447,3 +447,44 @@ def test_a_static_voter_describes_itself_to_each_leader_once() -> None:
                 else:
                     node.handle(ResponseReceived(sent.correlation_id, None), now_ms)
         assert reports == [UpdateVoter(NEW, epoch)]
+
+
+@pytest.mark.parametrize("directory_id", [OWN, OTHER, ZERO_UUID])
+@pytest.mark.parametrize("kraft_version", [0, 1])
+def test_requests_under_the_leader_s_own_id_are_refused(
+    directory_id: Uuid, kraft_version: int
+) -> None:
+    """Another process on a copy of its directory, or with its id, is not the leader's copy.
+
+    The leader has flushed nothing since it was elected: it commits nothing through them.
+    """
+    led = Led(kraft_version, is_flushed=False)
+    epoch, end_offset = led.node.epoch, led.log.end_offset
+    key, log_end = ReplicaKey(1, directory_id), OffsetAndEpoch(end_offset, epoch)
+    here = LeaderAndEpoch(1, epoch, (HERE,))
+    requests: dict[Request, ErrorCode] = {
+        Fetch(key, epoch, end_offset, epoch, -1, 0): ErrorCode.UNKNOWN_SERVER_ERROR,
+        Fetch(key, epoch - 1, end_offset, 0, -1, 0): ErrorCode.FENCED_LEADER_EPOCH,
+        FetchSnapshot(key, epoch, log_end, 0): ErrorCode.UNKNOWN_SERVER_ERROR,
+        Vote(key, epoch + 1, log_end, is_pre_vote=False, voter=key): ErrorCode.INVALID_REQUEST,
+        Vote(key, epoch, log_end, is_pre_vote=True, voter=key): ErrorCode.INVALID_REQUEST,
+        BeginQuorumEpoch(here, key): ErrorCode.INVALID_REQUEST,
+        EndQuorumEpoch(here, (key,)): ErrorCode.INVALID_REQUEST,
+        UpdateVoter(Voter(1, directory_id, (THERE,)), epoch): ErrorCode.INVALID_REQUEST,
+    }
+    refused = {request: led.ask(request).value.error for request in requests}
+    assert refused == requests
+    assert led.node.high_watermark == -1
+    assert (led.node.epoch, led.log.end_offset) == (epoch, end_offset)
+    assert led.node.voters.get(1) == Voter(1, OWN if kraft_version else ZERO_UUID, (HERE,))
+
+
+def test_only_a_flush_counts_the_leader_s_own_copy() -> None:
+    """A check of the leader itself, whatever calls it."""
+    led = Led(is_flushed=False)
+    role = led.node.role
+    assert isinstance(role, Leader)
+    with pytest.raises(AssertionError, match="itself"):
+        role.fetched_by(ReplicaKey(1, OTHER), 1, 1, 0)
+    with pytest.raises(AssertionError, match="itself"):
+        role.followed_by(ReplicaKey(1, OWN), 0)

@@ -127,7 +127,11 @@ class Leader:
         return self._commit()
 
     def fetched_by(self, key: ReplicaKey, offset: int, log_end_offset: int, now_ms: int) -> bool:
-        """Handle that a replica holds all below offset; return whether more is committed."""
+        """Handle that a replica holds all below offset; return whether more is committed.
+
+        The leader's own copy counts in `flushed` alone: another process with its id is no replica.
+        """
+        assert key.node_id != self.key.node_id, "a leader does not fetch from itself"
         replica = self.replica(key)
         is_voter = replica is not None
         if replica is None:
@@ -148,6 +152,7 @@ class Leader:
 
     def followed_by(self, key: ReplicaKey, now_ms: int) -> None:
         """Count a voter that fetches a snapshot or sends its addresses: it follows this leader."""
+        assert key.node_id != self.key.node_id, "a leader does not follow itself"
         if self.replica(key) is not None:
             self._extend(key.node_id, now_ms)
 

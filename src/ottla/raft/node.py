@@ -6,7 +6,8 @@ requests, flushes, elections. Kafka: org.apache.kafka.raft.KafkaRaftClient.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import logging
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.raft.elections import Elections
@@ -33,6 +34,7 @@ from ottla.raft.requests import (
     FetchResponse,
     FetchSnapshot,
     FetchSnapshotResponse,
+    UpdateVoter,
     VersionsResponse,
     Vote,
     VoterChangeResponse,
@@ -55,6 +57,10 @@ if TYPE_CHECKING:
     from ottla.raft.voter_set import VoterSet
     from ottla.types import Uuid
 
+log = logging.getLogger("ottla.raft")
+_OWN_ID_LOG_INTERVAL_MS: Final = 60_000
+"""The other process repeats its requests several times a second."""
+
 
 class RaftNode:
     """A deterministic state machine: the same events give the same effects."""
@@ -65,6 +71,7 @@ class RaftNode:
         "_is_stopping",
         "_leading",
         "_member",
+        "_own_id_logged_ms",
         "_reconfiguration",
         "deadline_ms",
     )
@@ -98,6 +105,7 @@ class RaftNode:
         self._leading = Leading(self._member)
         self._reconfiguration = Reconfiguration(self._member, self._leading)
         self._is_stopping = False
+        self._own_id_logged_ms = now_ms - _OWN_ID_LOG_INTERVAL_MS
         self.deadline_ms = now_ms
         """When to poll again."""
 
@@ -204,6 +212,9 @@ class RaftNode:
         return effects
 
     def _requested(self, request: Request, token: Pending[Any], now_ms: int) -> None:
+        if request.sender_id == self.node_id:
+            self._refuse_own_id(request, token, now_ms)
+            return
         match request:
             case Vote():
                 self._elections.vote(request, token, now_ms)
@@ -220,6 +231,35 @@ class RaftNode:
                 self._member.effects.append(Respond(token, response))
             case _:
                 self._reconfiguration.requested(request, token, now_ms)
+
+    def _refuse_own_id(self, request: Request, token: Pending[Any], now_ms: int) -> None:
+        """Refuse a request of another process under this node's id: its copy of a log is none.
+
+        A node sends itself nothing; the other one runs on a copy of its directory, or is set up
+        with its id. Kafka answers a Fetch with UNKNOWN_SERVER_ERROR ("Remote replica ID matches the
+        local leader ID"), and ends its process after most of the others.
+        """
+        member = self._member
+        response: Response
+        if now_ms >= self._own_id_logged_ms + _OWN_ID_LOG_INTERVAL_MS:
+            self._own_id_logged_ms = now_ms
+            name = type(request).__name__
+            log.warning("%s from another process with the node id %d", name, self.node_id)
+        leader, refused = member.leader, ErrorCode.INVALID_REQUEST
+        if isinstance(request, Fetch | FetchSnapshot):
+            refused = member.leader_only_error(request.epoch) or ErrorCode.UNKNOWN_SERVER_ERROR
+        match request:
+            case Fetch():
+                response = FetchResponse(refused, leader)
+            case FetchSnapshot():
+                response = FetchSnapshotResponse(refused, leader, request.snapshot_id)
+            case Vote():
+                response = VoteResponse(refused, leader)
+            case UpdateVoter():
+                response = VoterChangeResponse(refused, leader)
+            case _:
+                response = EpochResponse(refused, leader)
+        member.effects.append(Respond(token, response))
 
     def _answered(self, sent: Sent, response: Response | None, now_ms: int) -> None:
         """Take a response: first what it says of the epoch, then what it answers."""

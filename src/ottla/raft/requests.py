@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from ottla.types import Buffer
 
 NO_LEADER = -1
+NO_SENDER = -1
+"""Of requests that do not name the node that sends them."""
 FIRST_BOOTSTRAP_ID = -2
 """The first of controller.quorum.bootstrap.servers; the next ones have -3, -4, ..."""
 
@@ -45,12 +47,22 @@ class Vote(NamedTuple):
     voter: ReplicaKey
     """For whom the request is meant."""
 
+    @property
+    def sender_id(self) -> int:
+        """The node that sends it."""
+        return self.candidate.node_id
+
 
 class BeginQuorumEpoch(NamedTuple):
     """The new leader announces its election to a voter."""
 
     leader: LeaderAndEpoch
     voter: ReplicaKey
+
+    @property
+    def sender_id(self) -> int:
+        """The node that sends it."""
+        return self.leader.leader_id
 
     @property
     def epoch(self) -> int:
@@ -63,6 +75,11 @@ class EndQuorumEpoch(NamedTuple):
 
     leader: LeaderAndEpoch
     preferred: tuple[ReplicaKey, ...]
+
+    @property
+    def sender_id(self) -> int:
+        """The node that sends it."""
+        return self.leader.leader_id
 
     @property
     def epoch(self) -> int:
@@ -82,6 +99,11 @@ class Fetch(NamedTuple):
     """The replica's high watermark; an older one is answered at once (KIP-1166)."""
     max_wait_ms: int
 
+    @property
+    def sender_id(self) -> int:
+        """The node that sends it, -1 for a consumer."""
+        return self.replica.node_id
+
 
 class FetchSnapshot(NamedTuple):
     """A replica requests a part of a snapshot."""
@@ -91,12 +113,22 @@ class FetchSnapshot(NamedTuple):
     snapshot_id: OffsetAndEpoch
     position: int
 
+    @property
+    def sender_id(self) -> int:
+        """The node that sends it."""
+        return self.replica.node_id
+
 
 class UpdateVoter(NamedTuple):
     """A voter sends the leader its endpoints and the kraft.version levels that it supports."""
 
     voter: Voter
     epoch: int
+
+    @property
+    def sender_id(self) -> int:
+        """The node that sends it."""
+        return self.voter.voter_id
 
 
 class AddVoter(NamedTuple):
@@ -108,17 +140,32 @@ class AddVoter(NamedTuple):
     timeout_ms: int
     """Carried and not used: as in Kafka the leader's own request timeout counts."""
 
+    @property
+    def sender_id(self) -> int:
+        """It does not say."""
+        return NO_SENDER
+
 
 class RemoveVoter(NamedTuple):
     """An operator removes a voter, or a node its own former directory."""
 
     key: ReplicaKey
 
+    @property
+    def sender_id(self) -> int:
+        """It does not say."""
+        return NO_SENDER
+
 
 class DescribeVersions(NamedTuple):
     """The leader requests the kraft.version levels of a new voter (ApiVersions)."""
 
     epoch: int
+
+    @property
+    def sender_id(self) -> int:
+        """It does not say."""
+        return NO_SENDER
 
 
 Request: TypeAlias = (
