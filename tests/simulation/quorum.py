@@ -23,7 +23,7 @@ from ottla.raft.member import MemberSettings
 from ottla.raft.node import RaftNode
 from ottla.raft.quorum_state import QuorumStateStore
 from ottla.raft.replicated_log import ReplicatedLog
-from ottla.raft.requests import FIRST_BOOTSTRAP_ID, AddVoter, RemoveVoter, ReplicaKey
+from ottla.raft.requests import FIRST_BOOTSTRAP_ID, AddVoter, Fetch, RemoveVoter, ReplicaKey
 from ottla.raft.snapshot import decode_snapshot, encode_snapshot
 from ottla.raft.timeouts import QuorumTimeouts
 from ottla.raft.voter_history import VoterHistory
@@ -31,7 +31,13 @@ from ottla.raft.voter_set import Voter, VoterAddress, VoterSet
 from ottla.testing.disk import SimulatedCrash, SimulatedDisk
 from ottla.types import OffsetAndEpoch, Uuid
 from tests.simulation.quorum_checks import QuorumChecks, state_at
-from tests.simulation.quorum_faults import DriftingClock, SimulatedClock, latency_ms, rotten
+from tests.simulation.quorum_faults import (
+    DriftingClock,
+    SimulatedClock,
+    latency_ms,
+    rotten,
+    twin_request,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -370,6 +376,9 @@ class SimulatedQuorum:
         """Of a message that takes longer than anyone waits."""
         self.voter_change_probability = 0.0
         self.snapshot_probability = 0.02
+        self.has_twins = seed % 7 == 3
+        """Whether processes with the id and directory of each member are about."""
+        self.twin_rng = Random(f"{seed}/twins")
         self.rng = Random(seed)
         self.clock = SimulatedClock()
         self.timeouts = QuorumTimeouts()
@@ -448,6 +457,9 @@ class SimulatedQuorum:
                 return
             self.checks.asked(source, target, request)
             target.driver.request(request).on_done(respond)
+            if self.has_twins and isinstance(request, Fetch) and target.driver is not None:
+                twin = twin_request(request, target.key, target.driver.log, self.twin_rng)
+                target.driver.request(twin)
 
         if self._passes(source.node_id, target.node_id):
             for _ in range(1 + (self.rng.random() < self.duplicate_probability)):

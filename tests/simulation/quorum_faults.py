@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ottla.raft.requests import FetchResponse, FetchSnapshotResponse
+from ottla.raft.requests import Fetch, FetchResponse, FetchSnapshot, FetchSnapshotResponse
+from ottla.types import OffsetAndEpoch
 
 if TYPE_CHECKING:
     from random import Random
 
+    from ottla.raft.replicated_log import ReplicatedLog
+    from ottla.raft.requests import ReplicaKey
     from ottla.types import Buffer
 
 MAX_DRIFT = 0.04
@@ -60,6 +63,15 @@ def latency_ms(rng: Random, slow_probability: float) -> int:
     if rng.random() < 0.02:
         return rng.randrange(20, 800)
     return rng.randrange(1, 6)
+
+
+def twin_request(
+    fetch: Fetch, key: ReplicaKey, log: ReplicatedLog, rng: Random
+) -> Fetch | FetchSnapshot:
+    """Return what a process on a copy of the receiver's directory sends it: it has all records."""
+    if rng.random() < 0.1:
+        return FetchSnapshot(key, fetch.epoch, OffsetAndEpoch(1, 1), 0)
+    return Fetch(key, fetch.epoch, log.end_offset, log.epoch_at_end(), -1, 0)
 
 
 def rotten(response: Any, rng: Random) -> Any:
