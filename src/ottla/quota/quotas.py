@@ -14,6 +14,7 @@ from ottla.metadata.quota_keys import (
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
 )
+from ottla.metadata.resources import ConfigResourceType
 from ottla.metrics.sampled_stat import SampleWindow
 from ottla.quota.connections import UNLIMITED, ConnectionRates
 from ottla.quota.mutations import MutationQuota
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ottla.config.broker import BrokerConfig
+    from ottla.metadata.delta import MetadataDelta
+    from ottla.metadata.image.image import MetadataImage
     from ottla.metadata.quota_keys import QuotaEntity
 
 _MAX_KNOWN: Final = 100_000
@@ -75,6 +78,13 @@ class Quotas:
             if text is not None and text.isdecimal():
                 listeners[endpoint.listener] = min(int(text), UNLIMITED)
         self.connections.set_node_limits(config.max_connection_creation_rate, listeners)
+
+    def metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Apply the changed limits, and the rates of replication in the settings of brokers."""
+        if delta.quotas_changed:
+            self.update(image.quotas.by_entity, delta.quotas_changed)
+        if any(one.type == ConfigResourceType.BROKER for one in delta.configs_changed):
+            self.replication.set_rates(image.configs)
 
     def update(
         self,

@@ -180,7 +180,7 @@ def test_no_slice_begins_after_the_stop(monkeypatch: pytest.MonkeyPatch) -> None
     machine.wall_ms += 8 * DAY_MS
     machine.gone_ms += 8 * DAY_MS
     machine.timer.advance(FIRST_MS)
-    machine.maintenance.stop()
+    machine.maintenance.close()
     machine.check_whole()
     assert machine.counts() == [1, 10, 10]
 

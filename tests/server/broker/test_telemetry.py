@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -196,13 +197,19 @@ def test_a_slow_receiver_holds_only_so_many_messages() -> None:
     assert push(1000) is ErrorCode.NONE
 
 
+def changed(*names: str) -> Any:
+    """Return a change of the settings of subscriptions."""
+    resources = [ConfiguredResource(METRICS, name) for name in names]
+    return SimpleNamespace(configs_changed=resources)
+
+
 def test_of_an_attribute_named_twice_the_last_expression_counts() -> None:
     """As in Kafka: with both no client would match."""
     telemetry = Telemetry(1000, lambda run, done: None)
     image = MetadataImage()
     stored = {"match": "client_id=a,client_id=b", "metrics": "a."}
     image.configs.by_resource = {ConfiguredResource(METRICS, "twice"): stored}
-    telemetry.update(image, "twice")
+    telemetry.metadata_changed(changed("twice"), image)
     found = {}
     for number, name in enumerate("ab"):
         context = TelemetryContext(name, "127.0.0.1", 1, "s", "1", "PLAINTEXT")
@@ -242,8 +249,7 @@ def test_a_stored_subscription_that_cannot_be_told_matches_no_one(
         ConfiguredResource(METRICS, "foreign"): stored,
         ConfiguredResource(METRICS, "ours"): {"metrics": "b."},
     }
-    for name in ("foreign", "ours"):
-        telemetry.update(image, name)
+    telemetry.metadata_changed(changed("foreign", "ours"), image)
     assert telemetry.instance(ME, context, "1").metrics == ["b."]
 
 
@@ -254,5 +260,5 @@ def test_java_s_classes_of_characters_are_understood() -> None:
     image = MetadataImage()
     stored = {"match": r"client_id=\p{Alpha}+", "metrics": "a."}
     image.configs.by_resource = {ConfiguredResource(METRICS, "foreign"): stored}
-    telemetry.update(image, "foreign")
+    telemetry.metadata_changed(changed("foreign"), image)
     assert telemetry.instance(ME, context, "1").metrics == ["a."]

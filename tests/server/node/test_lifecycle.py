@@ -112,7 +112,7 @@ def test_heartbeats_go_on_at_their_interval_without_a_controller() -> None:
     broker.channel.fail()
     broker.pass_time(2500)
     assert len(broker.reported) == 2
-    broker.lifecycle.stop()
+    broker.lifecycle.close()
     broker.pass_time(10_000)
     assert len(broker.reported) == 2
 

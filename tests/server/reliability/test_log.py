@@ -90,7 +90,7 @@ def test_02_no_timer_touches_the_logs_after_the_stop() -> None:
         on_failure=failures.append,
     )
     maintenance.start()
-    maintenance.stop()
+    maintenance.close()
     logs.shutdown(7)
     before = disk.list("a-0")
     clock.time_ms = HOUR_MS

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.config.broker import parse_broker_config
 from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.features import SHARE_VERSION
+from ottla.metadata.image.image import MetadataImage
 from ottla.protocol.apis.read_share_group_state import ReadShareGroupStateResponse
 from ottla.protocol.apis.write_share_group_state import WriteShareGroupStateResponse
 from ottla.purgatory.pending import Pending
@@ -69,7 +71,8 @@ def test_a_leader_change_ends_the_share_partitions_of_its_partition() -> None:
     replicas[0].is_leader = False
     share.leader_changed(replicas[0])
     assert len(share) == 3
-    share.clear()
+    delta: Any = SimpleNamespace(features_changed={SHARE_VERSION})
+    share.metadata_changed(delta, MetadataImage())  # of a cluster without the feature
     assert not list(share)
     assert not share._keys_of
 

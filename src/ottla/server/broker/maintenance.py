@@ -102,7 +102,7 @@ class Maintenance:
         self._space.measure_now()
         self._measure_space(0)
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Begin no further task (KAFKA-13315)."""
         self._is_stopped = True
         self._cleaning.stop()

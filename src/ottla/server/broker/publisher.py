@@ -11,10 +11,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.metadata.features import SHARE_VERSION
 from ottla.metadata.resources import ConfigResourceType
 from ottla.server.broker.new_logs import NewLogs
-from ottla.server.node.dynamic_settings import cordoned_directories
 from ottla.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:
@@ -81,27 +79,14 @@ class MetadataPublisher:
         if not self._is_changing:
             self._change_partitions(image)
         self._apply("change of groups' topics", self._notify_groups, delta, image)
-        self._apply("change of share groups", self._end_share_groups, delta, image)
-        if delta.quotas_changed:
-            quotas = image.quotas.by_entity
-            update = self._broker.quotas.update
-            self._apply("change of quotas", update, quotas, delta.quotas_changed)
         for resource in delta.configs_changed:
-            what = f"change of settings of {resource.name}"
             if resource.type == ConfigResourceType.TOPIC:
                 self._to_reconfigure[resource.name] = None
-            elif resource.type == ConfigResourceType.CLIENT_METRICS:
-                self._apply(what, self._broker.telemetry.update, image, resource.name)
         if any(one.type == ConfigResourceType.BROKER for one in delta.configs_changed):
-            self._apply("change of brokers' settings", self._reconfigure_all)
+            self._apply("change of brokers' settings", self._metadata.apply_broker_settings)
+            self._to_reconfigure.update(dict.fromkeys(image.topics.by_name))
         if not self._is_reconfiguring:
             self._reconfigure_some()
-
-    def _end_share_groups(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """End sessions and share partitions after a downgrade of share.version to 0."""
-        is_changed = SHARE_VERSION in delta.features_changed
-        if is_changed and image.features.level(SHARE_VERSION) < 1:
-            self._broker.share.clear()
 
     def _notify_groups(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Report topics whose partitions or racks changed: groups that read them are reassigned.
@@ -339,15 +324,6 @@ class MetadataPublisher:
             partition = self._replicas.find(name, index)
             if partition is not None:
                 partition.reconfigure(min_insync_replicas)
-
-    def _reconfigure_all(self) -> None:
-        self._metadata.apply_broker_settings()
-        config = self._metadata.config
-        self._broker.reconfigure(config)
-        self._replication.reconfigure(config)
-        self._broker.quotas.replication.set_rates(self._metadata.image.configs)
-        self._replicas.logs.cordon(cordoned_directories(config))
-        self._to_reconfigure.update(dict.fromkeys(self._metadata.image.topics.by_name))
 
 
 def _has_new_replicas(

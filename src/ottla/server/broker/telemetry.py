@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     import regex
 
+    from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image.image import MetadataImage
     from ottla.protocol.apis.push_telemetry import PushTelemetryRequest
     from ottla.server.system.environment import RunInWorker
@@ -145,7 +146,13 @@ class Telemetry:
         """Replace the receivers."""
         self._receivers = receivers
 
-    def update(self, image: MetadataImage, name: str) -> None:
+    def metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Apply the changed settings of subscriptions."""
+        for resource in delta.configs_changed:
+            if resource.type == ConfigResourceType.CLIENT_METRICS:
+                self._update(image, resource.name)
+
+    def _update(self, image: MetadataImage, name: str) -> None:
         """Apply the settings of a subscription, or its deletion."""
         stored = image.configs.of(ConfigResourceType.CLIENT_METRICS, name)
         self._version += 1

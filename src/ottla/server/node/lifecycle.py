@@ -269,6 +269,6 @@ class BrokerLifecycle:
             )
             self._retry_delay_ms = _SHUTDOWN_RETRY_MS
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Send no more heartbeats."""
         self._is_stopped = True

@@ -1,7 +1,8 @@
 """One node: a broker, a controller or both, on the running event loop.
 
 The constructor builds all parts from the bottom up, each complete: resources, controller, logs,
-broker, listeners. `start` only starts them.
+broker, listeners. `start` only starts them. `Parts` starts what needs no wait, passes changes on
+and closes all, from the top down.
 
 Kafka: kafka.server.KafkaRaftServer, BrokerServer.
 """
@@ -18,19 +19,30 @@ from ottla.metadata.features import REGISTERED_FEATURES
 from ottla.metadata.loader import MetadataLoader
 from ottla.network.limits import sweep_interval_ms
 from ottla.network.node_channel import NodeChannel
+from ottla.protocol.apis.add_partitions_to_txn import AddPartitionsToTxnRequest
+from ottla.protocol.apis.write_txn_markers import WriteTxnMarkersRequest
+from ottla.purgatory.expiries import Expiries
+from ottla.purgatory.purgatory import Purgatory
 from ottla.quota.quotas import Quotas
 from ottla.raft.wire.requests import FetchLimits
+from ottla.replication.fetch_session import FetchSessionCache
+from ottla.replication.replica_selector import RackAwareReplicaSelector
 from ottla.replication.replica_set import ReplicaSet
 from ottla.server.broker.broker import Broker
 from ottla.server.broker.coordinator_parts import make_coordinators
-from ottla.server.broker.internal_topics import INTERNAL_TOPICS
+from ottla.server.broker.directory_moves import DirectoryMoves
+from ottla.server.broker.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
 from ottla.server.broker.maintenance import Maintenance
 from ottla.server.broker.metadata import BrokerMetadata
 from ottla.server.broker.metadata_log import MetadataLog
 from ottla.server.broker.producer_ids import ProducerIdManager
 from ottla.server.broker.publisher import MetadataPublisher
 from ottla.server.broker.replication import Replication
+from ottla.server.broker.streams_topic_creation import StreamsTopicCreation
 from ottla.server.broker.telemetry import Telemetry
+from ottla.server.broker.topic_auto_creation import TopicAutoCreation
+from ottla.server.broker.transaction_markers import MarkerWriter
+from ottla.server.broker.transaction_partitions import TransactionPartitions
 from ottla.server.controller.active_controller import ActiveController
 from ottla.server.controller.controller_node import ControllerNode
 from ottla.server.controller.failure_detection import FailureDetection
@@ -43,6 +55,7 @@ from ottla.server.node.dynamic_settings import DynamicSettings, cordoned_directo
 from ottla.server.node.leaving import close_logs, controlled_shutdown, let_others_leave
 from ottla.server.node.lifecycle import BrokerLifecycle
 from ottla.server.node.listeners import ListenerRole, NodeListeners
+from ottla.server.node.parts import Part, Parts
 from ottla.server.node.registration import REGISTRATION_TIMEOUT_MS, registration_manager
 from ottla.server.node.resources import NodeResources
 from ottla.server.node.security import NodeSecurity
@@ -61,6 +74,7 @@ from ottla.storage.log_set.log_set import LogSet
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.purgatory.pending import Pending
+    from ottla.replication.delayed_fetch import DelayedFetch
     from ottla.server.system.environment import Environment
     from ottla.storage.directories.loader import FoundLog
     from ottla.storage.directories.log_dir import LogDirectory
@@ -69,6 +83,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.node")
 CONTROLLER_TICK_MS = 500
 RESIGNATION_LIMIT_MS = 1000
+_CONTROLLER = "the controller"
 
 
 class Node:
@@ -92,6 +107,7 @@ class Node:
         self._resources = NodeResources(config, environment, may_format=may_format)
         self.collections = self._resources.collections
         self._waits = NodeWaits(self._resources.loop)
+        self._parts = Parts()
         try:
             self._build()
         except BaseException:
@@ -99,32 +115,36 @@ class Node:
             raise
 
     def _build(self) -> None:
-        config, resources = self.config, self._resources
+        config, resources, parts = self.config, self._resources, self._parts
         loader = MetadataLoader()
         self._metadata = BrokerMetadata(
             DynamicSettings(config, (resources.reporters.refusal, security_refusal)), loader.image
         )
-        self._quotas = Quotas(config)
+        self._quotas = quotas = Quotas(config)
         self._security = NodeSecurity(self._metadata, resources)
         self._quorum_channel = self._make_quorum_channel()
+        parts.add(Part("the quorum's channel", close=self._quorum_channel.close))
         self.controller = self._make_controller(loader)
+        parts.add(Part(_CONTROLLER, close=self.controller.close))
         self._failure_detection = self._make_failure_detection()
+        parts.add(Part("the failure detection", close=self._failure_detection.close))
         self._forwarding = self._make_channel("forwarding")
         self._heartbeats = self._make_channel(
             "heartbeat", retry_timeout_ms=config.broker_session_timeout_ms // 2
         )
-        self._lifecycle = BrokerLifecycle(
-            config,
-            self._heartbeats,
-            loader.image,
-            incarnation_id=resources.environment.new_uuid(),
-            cordoned=self._cordoned_ids(config),
-            clock=self.clock,
-            timer=resources.timer,
-            on_report_timeout=self._halt,
-        )
         channel = self._make_channel("registration", retry_timeout_ms=REGISTRATION_TIMEOUT_MS)
         self._registration = registration_manager(config, resources, loader.image, channel)
+        parts.add(Part("the channel of heartbeats", close=self._heartbeats.close))
+        parts.add(Part("the channel of forwarded requests", close=self._forwarding.close))
+        parts.add(Part("the controller's registration", close=self._registration.close))
+        self._lifecycle = self._make_lifecycle(loader)
+        parts.add(
+            Part(
+                "the lifecycle",
+                reconfigure=lambda config: self._lifecycle.cordon(self._cordoned_ids(config)),
+                close=self._lifecycle.close,
+            )
+        )
         self._logs = LogSet(
             resources.data_dirs,
             config_for=self._metadata.log_config,
@@ -132,33 +152,105 @@ class Node:
             cordoned=cordoned_directories(config),
             max_producers=config.own.producer_states_max,
         )
+        parts.add(
+            Part(
+                "the logs",
+                reconfigure=lambda config: self._logs.cordon(cordoned_directories(config)),
+            )
+        )
         call_soon, yield_now = resources.loop.call_soon, resources.environment.yield_processor
         replicas = ReplicaSet(config.node_id, self._logs, INTERNAL_TOPICS, call_soon, yield_now)
-        self._replication = self._make_replication(replicas)
-        self.broker = self._make_broker(replicas)
-        self._publisher = MetadataPublisher(self.broker, call_soon, resources.workers.new_logs.run)
+        replicas.has_partition = self._metadata.has_partition
+        self._replication = replication = self._make_replication(replicas)
+        parts.add(
+            Part(
+                "the replication",
+                start=replication.start,
+                reconfigure=replication.reconfigure,
+                close=replication.close,
+            )
+        )
+        self.broker = broker = self._make_broker(replicas)
+        self._publisher = MetadataPublisher(broker, call_soon, resources.workers.new_logs.run)
+        parts.add(
+            Part(
+                "the partitions",
+                metadata_changed=self._publisher.metadata_changed,
+                close=self._publisher.close,
+            )
+        )
+        parts.add(
+            Part(
+                "the quotas",
+                metadata_changed=quotas.metadata_changed,
+                reconfigure=quotas.configure,
+            )
+        )
+        parts.add(
+            Part(
+                "the clients' metrics",
+                metadata_changed=broker.telemetry.metadata_changed,
+                reconfigure=lambda config: resources.reporters.apply(
+                    config, broker.telemetry, resources.workers.trials.run
+                ),
+            )
+        )
+        parts.add(Part("share groups", metadata_changed=broker.share.metadata_changed))
+        parts.add(Part("the coordinators", close=broker.coordinators.close))
+        parts.add(Part("waiting fetches", close=broker.delayed_fetches.complete_all))
+        parts.add(Part("moves between directories", close=broker.moves.close))
+        parts.add(Part("the decompression", close=broker.decompression.close))
+        parts.add(Part("the requests", reconfigure=broker.reconfigure))
         self._maintenance = Maintenance(
             replicas,
             config,
-            self.broker.log_cleaning,
+            broker.log_cleaning,
             clock=self.clock,
             timer=resources.timer,
             run_on_volume=resources.workers.disk.run,
             on_failure=self._halt,
             on_offline=self._directory_failed,
         )
-        environment, run = resources.environment, resources.workers.receivers.run
+        parts.add(
+            Part(
+                "the maintenance",
+                start=self._maintenance.start,
+                reconfigure=broker.log_cleaning.settings_changed,
+                close=self._maintenance.close,
+            )
+        )
         self._listeners = NodeListeners(
-            resources.loop, config, environment, resources.ports, self._role_of, run_in_worker=run
+            resources.loop,
+            config,
+            resources.environment,
+            resources.ports,
+            self._role_of,
+            run_in_worker=resources.workers.receivers.run,
+        )
+        parts.add(
+            Part("the listeners", reconfigure=self._listeners.apply, close=self._listeners.close)
         )
         self.http = HttpEndpoint(
             resources.http_port,
-            self.broker,
+            broker,
             self.controller,
             self._listeners.open,
             loop=resources.loop,
             stopwatch=resources.environment.stopwatch,
             turns=resources.turns,
+        )
+
+    def _make_lifecycle(self, loader: MetadataLoader) -> BrokerLifecycle:
+        resources = self._resources
+        return BrokerLifecycle(
+            self.config,
+            self._heartbeats,
+            loader.image,
+            incarnation_id=resources.environment.new_uuid(),
+            cordoned=self._cordoned_ids(self.config),
+            clock=self.clock,
+            timer=resources.timer,
+            on_report_timeout=self._halt,
         )
 
     def _make_quorum_channel(self) -> QuorumChannel:
@@ -262,12 +354,34 @@ class Node:
             clock=self.clock,
             new_uuid=environment.new_uuid,
         )
+        self._parts.add(Part("the channel to brokers", close=coordinators.channel.close))
+        expiries = Expiries(resources.timer)
+        markers = MarkerWriter(
+            replicas,
+            {OFFSETS_TOPIC: coordinators.groups},
+            expiries,
+            self.clock,
+            config.request_timeout_ms,
+        )
+        transaction_partitions = TransactionPartitions(
+            coordinators.transactions, self._metadata.has_partition
+        )
+        coordinators.channel.answer_locally(WriteTxnMarkersRequest, markers.write)
+        coordinators.channel.answer_locally(
+            AddPartitionsToTxnRequest, transaction_partitions.answer
+        )
+        delayed_fetches: Purgatory[DelayedFetch] = Purgatory("Fetch", resources.timer)
+        replicas.on_high_watermark(delayed_fetches.check_and_complete)
+        replicas.on_log_end(delayed_fetches.check_and_complete)
         return Broker(
-            self._metadata,
+            metadata=self._metadata,
             cluster_id=cluster_id,
             clock=self.clock,
             rng=environment.rng,
             timer=resources.timer,
+            run_on_volume=workers.disk.run,
+            run_trial=workers.trials.run,
+            authorizer=authorizer_of(config, self.controller.add_listener),
             controller=self._forwarding,
             own_controller=self.controller.apis,
             quorum=self.controller.quorum,
@@ -275,13 +389,40 @@ class Node:
             failure_detection=self._failure_detection,
             replicas=replicas,
             replication=self._replication,
+            moves=DirectoryMoves(
+                self._metadata,
+                replicas,
+                self._replication.directories,
+                quota=self._quotas.replication.directories,
+                run_on_volume=workers.moves.run,
+                clock=self.clock,
+                timer=resources.timer,
+                on_exchanged=delayed_fetches.complete_watchers,
+            ),
+            log_cleaning=resources.log_cleaning(self._logs, self._metadata),
+            delayed_fetches=delayed_fetches,
+            fetch_sessions=FetchSessionCache(
+                config.max_incremental_fetch_session_cache_slots, environment.rng
+            ),
+            replica_selector=(
+                RackAwareReplicaSelector(self._metadata.image.cluster)
+                if config.replica_selector_class
+                else None
+            ),
             groups=coordinators.groups,
             transactions=coordinators.transactions,
             share=coordinators.share,
             coordinators=coordinators.registry,
             verification=coordinators.verification,
             channel=coordinators.channel,
+            markers=markers,
+            transaction_partitions=transaction_partitions,
+            expiries=expiries,
             producer_ids=producer_ids,
+            topic_auto_creation=TopicAutoCreation(self._metadata, self._forwarding),
+            streams_topic_creation=StreamsTopicCreation(
+                self._metadata, self._forwarding, self.clock
+            ),
             telemetry=Telemetry(
                 config.telemetry_max_bytes, workers.receivers.run, resources.reporters.receivers
             ),
@@ -289,11 +430,6 @@ class Node:
             decompression=Decompression(
                 config.own, workers.decompression.run, environment.stopwatch.cpu_s
             ),
-            run_on_volume=workers.disk.run,
-            run_move=workers.moves.run,
-            run_trial=workers.trials.run,
-            log_cleaning=resources.log_cleaning(self._logs, self._metadata),
-            authorizer=authorizer_of(config, self.controller.add_listener),
         )
 
     def _role_of(self, listener: str) -> ListenerRole:
@@ -366,15 +502,10 @@ class Node:
                 await self._load_logs()
                 await self._join_cluster()
         except BaseException:
-            self._listeners.close()
-            self._lifecycle.stop()
-            self.controller.close()
-            self._close_channels()
-            self._quorum_channel.close()
+            self._parts.close()
             self._resources.close()
             raise
-        self._maintenance.start()
-        self._replication.start()
+        self._parts.start()
         self._listeners.start(self.addresses)
         log_listening(self.addresses, self.http.url)
         elapsed_ms = self.clock.monotonic_ms() - self._created_ms
@@ -457,8 +588,8 @@ class Node:
 
     async def _join_cluster(self) -> None:
         """Apply the metadata, and wait until the broker is unfenced."""
-        self._metadata.settings.on_change(self._reconfigured)
-        self.controller.add_listener(self._publisher.metadata_changed)
+        self._metadata.settings.on_change(self._parts.reconfigure)
+        self.controller.add_listener(self._parts.metadata_changed)
         self.controller.add_listener(lambda _delta, _image: self._lifecycle.metadata_published())
         for log_dir in self._logs.directories:
             if not log_dir.is_online:
@@ -467,14 +598,6 @@ class Node:
         await self._waits.completed(self._lifecycle.start_heartbeats(), limit_ms)
 
     # While it runs
-
-    def _reconfigured(self, config: BrokerConfig) -> None:
-        """Apply settings that were changed while the node runs."""
-        self._listeners.apply(config)
-        self._lifecycle.cordon(self._cordoned_ids(config))
-        self._resources.reporters.apply(
-            config, self.broker.telemetry, self._resources.workers.trials.run
-        )
 
     def _directory_failed(self, log_dir: LogDirectory) -> None:
         """Let the controller move the leaderships of an offline directory's partitions."""
@@ -550,22 +673,14 @@ class Node:
         """Stop serving, flush and close the logs, write the clean shutdown marker."""
         resources, begin_ms = self._resources, self.clock.monotonic_ms()
         await self.leave()
-        self._listeners.close()
-        self.broker.decompression.close()
-        self.broker.moves.close()
-        self._publisher.close()
-        self._maintenance.stop()
-        self.broker.delayed_fetches.complete_all()
-        self.broker.coordinators.close()
-        self._lifecycle.stop()
+        self._parts.close(down_to=_CONTROLLER)
         if self.failure is None:
             await self._resign()
-        self._close_channels()
         resources.timer.close()
         resources.workers.close()
         await asyncio.sleep(0)  # lets the workers' last answers arrive
         self.controller.stop()
-        self._quorum_channel.close()
+        self._parts.close()
         extra = {"event": "node.stopping"}
         log.info("stopping: flushing and closing %d logs", len(self._logs), extra=extra)
         await close_logs(self._logs, resources.environment, resources.loop)
@@ -582,23 +697,7 @@ class Node:
     def kill(self) -> None:
         """End as a killed process does: no flush, no checkpoint, no marker; the locks are freed."""
         self.http.stop()
-        self._listeners.close()
-        self.broker.decompression.close()
-        self.broker.moves.close()
-        self._publisher.close()
-        self._maintenance.stop()
-        self._lifecycle.stop()
-        self.controller.close()
-        self._close_channels()
-        self._quorum_channel.close()
+        self._parts.close()
         self._resources.timer.close()
         self._resources.workers.close()
         self._resources.release_directories()
-
-    def _close_channels(self) -> None:
-        """Close the connections to other nodes."""
-        self._failure_detection.close()
-        self._replication.close()
-        for channel in (self._forwarding, self._heartbeats, self._registration):
-            channel.close()
-        self.broker.channel.close()

@@ -9,6 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.features import SHARE_VERSION
 from ottla.metadata.resources import ConfigResourceType
 from ottla.metrics.samples import Recent
 from ottla.purgatory.pending import Pending
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
     from ottla.clock import Clock
     from ottla.coordinator.share.coordinator import ShareCoordinator
+    from ottla.metadata.delta import MetadataDelta
+    from ottla.metadata.image.image import MetadataImage
     from ottla.purgatory.timing_wheel import TimingWheel
     from ottla.replication.partition import Partition
     from ottla.replication.replica_set import ReplicaSet
@@ -214,8 +217,10 @@ class SharePartitions:
             if not self._is_led(self._partitions[key]):
                 self.drop(self._partitions[key])
 
-    def clear(self) -> None:
-        """End all share partitions and sessions: share groups were disabled."""
+    def metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """End all share partitions and sessions after a downgrade of share.version to 0."""
+        if SHARE_VERSION not in delta.features_changed or image.features.level(SHARE_VERSION):
+            return
         self.sessions.clear()
         for one in list(self._partitions.values()):
             self.drop(one)
