@@ -11,7 +11,7 @@ from ottla.replication.replica_set import ReplicaSet
 from ottla.server.broker.coordinators import Coordinators
 from ottla.server.broker.new_logs import LOGS_AT_ONCE, LOGS_OF_THE_LOOP
 from ottla.server.broker.publisher import PARTITIONS_IN_A_TURN, TURN_MS, MetadataPublisher
-from ottla.server.node.parts import Part, Parts
+from ottla.server.node.parts import NodePart, NodeParts
 from ottla.storage.log.config import LogConfig
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import Uuid
@@ -329,11 +329,11 @@ def test_a_change_that_fails_stops_no_other_change() -> None:
     parts.coordinators = Coordinators({"__consumer_offsets": coordinator})
     parts.metadata.log_config = lambda name: fail() if name == "u" else LogConfig()
     one = MetadataPublisher(parts, lambda callback: callback(), at_once)
-    node_parts = Parts()
-    node_parts.add(Part("the partitions", metadata_changed=one.metadata_changed))
-    node_parts.add(Part("the quotas", metadata_changed=fail))
+    node_parts = NodeParts()
+    node_parts.add(NodePart("the partitions", metadata_changed=one.metadata_changed))
+    node_parts.add(NodePart("the quotas", metadata_changed=fail))
     node_parts.add(
-        Part(
+        NodePart(
             "the clients' metrics",
             metadata_changed=lambda delta, _: applied.extend(
                 resource.name for resource in delta.configs_changed

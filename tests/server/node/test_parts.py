@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ottla.server.node.parts import Part, Parts
+from ottla.server.node.parts import NodePart, NodeParts
 
 
-def three(calls: list[str]) -> Parts:
+def three(calls: list[str]) -> NodeParts:
     """Return three parts that note their calls; the second one fails at each."""
-    parts = Parts()
+    parts = NodeParts()
     for name in ("low", "middle", "high"):
 
         def called(what: str, *_: Any, name: str = name) -> None:
@@ -19,7 +19,7 @@ def three(calls: list[str]) -> Parts:
                 raise RuntimeError("a defect")
 
         parts.add(
-            Part(
+            NodePart(
                 name,
                 start=partial(calls.append, f"start {name}"),
                 metadata_changed=partial(called, "metadata"),
@@ -27,7 +27,7 @@ def three(calls: list[str]) -> Parts:
                 close=partial(called, "close"),
             )
         )
-    parts.add(Part("without anything"))
+    parts.add(NodePart("without anything"))
     return parts
 
 

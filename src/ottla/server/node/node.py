@@ -1,8 +1,8 @@
 """One node: a broker, a controller or both, on the running event loop.
 
 The constructor builds all parts from the bottom up, each complete: resources, controller, logs,
-broker, listeners. `start` only starts them. `Parts` starts what needs no wait, passes changes on
-and closes all, from the top down.
+broker, listeners. `start` only starts them. `NodeParts` starts what needs no wait, passes changes
+on and closes all, from the top down.
 
 Kafka: kafka.server.KafkaRaftServer, BrokerServer.
 """
@@ -29,7 +29,7 @@ from ottla.replication.fetch_session import FetchSessionCache
 from ottla.replication.replica_selector import RackAwareReplicaSelector
 from ottla.replication.replica_set import ReplicaSet
 from ottla.server.broker.broker import Broker
-from ottla.server.broker.coordinator_parts import make_coordinators
+from ottla.server.broker.coordinator_parts import CoordinatorParts, make_coordinators
 from ottla.server.broker.directory_moves import DirectoryMoves
 from ottla.server.broker.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
 from ottla.server.broker.maintenance import Maintenance
@@ -55,7 +55,7 @@ from ottla.server.node.dynamic_settings import DynamicSettings, cordoned_directo
 from ottla.server.node.leaving import close_logs, controlled_shutdown, let_others_leave
 from ottla.server.node.lifecycle import BrokerLifecycle
 from ottla.server.node.listeners import ListenerRole, NodeListeners
-from ottla.server.node.parts import Part, Parts
+from ottla.server.node.parts import NodePart, NodeParts
 from ottla.server.node.registration import REGISTRATION_TIMEOUT_MS, registration_manager
 from ottla.server.node.resources import NodeResources
 from ottla.server.node.security import NodeSecurity
@@ -107,7 +107,7 @@ class Node:
         self._resources = NodeResources(config, environment, may_format=may_format)
         self.collections = self._resources.collections
         self._waits = NodeWaits(self._resources.loop)
-        self._parts = Parts()
+        self._parts = NodeParts()
         try:
             self._build()
         except BaseException:
@@ -115,36 +115,50 @@ class Node:
             raise
 
     def _build(self) -> None:
-        config, resources, parts = self.config, self._resources, self._parts
-        loader = MetadataLoader()
+        """Build the parts, each on those before it."""
+        resources, loader = self._resources, MetadataLoader()
         self._metadata = BrokerMetadata(
-            DynamicSettings(config, (resources.reporters.refusal, security_refusal)), loader.image
+            DynamicSettings(self.config, (resources.reporters.refusal, security_refusal)),
+            loader.image,
         )
-        self._quotas = quotas = Quotas(config)
+        self._quotas = Quotas(self.config)
         self._security = NodeSecurity(self._metadata, resources)
+        self._build_controller(loader)
+        replicas = self._build_replicas()
+        self.broker = self._make_broker(replicas)
+        self._add_broker()
+        self._build_front(replicas)
+
+    def _build_controller(self, loader: MetadataLoader) -> None:
+        """Build the controller, and what the broker asks the active one for."""
+        config, resources, parts = self.config, self._resources, self._parts
         self._quorum_channel = self._make_quorum_channel()
-        parts.add(Part("the quorum's channel", close=self._quorum_channel.close))
+        parts.add(NodePart("the quorum's channel", close=self._quorum_channel.close))
         self.controller = self._make_controller(loader)
-        parts.add(Part(_CONTROLLER, close=self.controller.close))
+        parts.add(NodePart(_CONTROLLER, close=self.controller.close))
         self._failure_detection = self._make_failure_detection()
-        parts.add(Part("the failure detection", close=self._failure_detection.close))
+        parts.add(NodePart("the failure detection", close=self._failure_detection.close))
         self._forwarding = self._make_channel("forwarding")
         self._heartbeats = self._make_channel(
             "heartbeat", retry_timeout_ms=config.broker_session_timeout_ms // 2
         )
         channel = self._make_channel("registration", retry_timeout_ms=REGISTRATION_TIMEOUT_MS)
         self._registration = registration_manager(config, resources, loader.image, channel)
-        parts.add(Part("the channel of heartbeats", close=self._heartbeats.close))
-        parts.add(Part("the channel of forwarded requests", close=self._forwarding.close))
-        parts.add(Part("the controller's registration", close=self._registration.close))
+        parts.add(NodePart("the channel of heartbeats", close=self._heartbeats.close))
+        parts.add(NodePart("the channel of forwarded requests", close=self._forwarding.close))
+        parts.add(NodePart("the controller's registration", close=self._registration.close))
         self._lifecycle = self._make_lifecycle(loader)
         parts.add(
-            Part(
+            NodePart(
                 "the lifecycle",
                 reconfigure=lambda config: self._lifecycle.cordon(self._cordoned_ids(config)),
                 close=self._lifecycle.close,
             )
         )
+
+    def _build_replicas(self) -> ReplicaSet:
+        """Build the logs, the partitions and their replication."""
+        config, resources, parts = self.config, self._resources, self._parts
         self._logs = LogSet(
             resources.data_dirs,
             config_for=self._metadata.log_config,
@@ -153,7 +167,7 @@ class Node:
             max_producers=config.own.producer_states_max,
         )
         parts.add(
-            Part(
+            NodePart(
                 "the logs",
                 reconfigure=lambda config: self._logs.cordon(cordoned_directories(config)),
             )
@@ -163,31 +177,37 @@ class Node:
         replicas.has_partition = self._metadata.has_partition
         self._replication = replication = self._make_replication(replicas)
         parts.add(
-            Part(
+            NodePart(
                 "the replication",
                 start=replication.start,
                 reconfigure=replication.reconfigure,
                 close=replication.close,
             )
         )
-        self.broker = broker = self._make_broker(replicas)
-        self._publisher = MetadataPublisher(broker, call_soon, resources.workers.new_logs.run)
+        return replicas
+
+    def _add_broker(self) -> None:
+        """Add what applies changes of the metadata, and what requests wait for."""
+        resources, parts, broker, quotas = self._resources, self._parts, self.broker, self._quotas
+        self._publisher = MetadataPublisher(
+            broker, resources.loop.call_soon, resources.workers.new_logs.run
+        )
         parts.add(
-            Part(
+            NodePart(
                 "the partitions",
                 metadata_changed=self._publisher.metadata_changed,
                 close=self._publisher.close,
             )
         )
         parts.add(
-            Part(
+            NodePart(
                 "the quotas",
                 metadata_changed=quotas.metadata_changed,
                 reconfigure=quotas.configure,
             )
         )
         parts.add(
-            Part(
+            NodePart(
                 "the clients' metrics",
                 metadata_changed=broker.telemetry.metadata_changed,
                 reconfigure=lambda config: resources.reporters.apply(
@@ -195,12 +215,16 @@ class Node:
                 ),
             )
         )
-        parts.add(Part("share groups", metadata_changed=broker.share.metadata_changed))
-        parts.add(Part("the coordinators", close=broker.coordinators.close))
-        parts.add(Part("waiting fetches", close=broker.delayed_fetches.complete_all))
-        parts.add(Part("moves between directories", close=broker.moves.close))
-        parts.add(Part("the decompression", close=broker.decompression.close))
-        parts.add(Part("the requests", reconfigure=broker.reconfigure))
+        parts.add(NodePart("share groups", metadata_changed=broker.share.metadata_changed))
+        parts.add(NodePart("the coordinators", close=broker.coordinators.close))
+        parts.add(NodePart("waiting fetches", close=broker.delayed_fetches.complete_all))
+        parts.add(NodePart("moves between directories", close=broker.moves.close))
+        parts.add(NodePart("the decompression", close=broker.decompression.close))
+        parts.add(NodePart("the requests", reconfigure=broker.reconfigure))
+
+    def _build_front(self, replicas: ReplicaSet) -> None:
+        """Build the maintenance, the listeners and the HTTP endpoint."""
+        config, resources, parts, broker = self.config, self._resources, self._parts, self.broker
         self._maintenance = Maintenance(
             replicas,
             config,
@@ -212,7 +236,7 @@ class Node:
             on_offline=self._directory_failed,
         )
         parts.add(
-            Part(
+            NodePart(
                 "the maintenance",
                 start=self._maintenance.start,
                 reconfigure=broker.log_cleaning.settings_changed,
@@ -228,7 +252,9 @@ class Node:
             run_in_worker=resources.workers.receivers.run,
         )
         parts.add(
-            Part("the listeners", reconfigure=self._listeners.apply, close=self._listeners.close)
+            NodePart(
+                "the listeners", reconfigure=self._listeners.apply, close=self._listeners.close
+            )
         )
         self.http = HttpEndpoint(
             resources.http_port,
@@ -338,35 +364,12 @@ class Node:
         producer_ids = ProducerIdManager(
             config.node_id, lambda: self._lifecycle.broker_epoch, self._forwarding
         )
-        nodes = NodeChannel(
-            "coordinators",
-            f"broker-{config.node_id}-coordinators",
-            **resources.channel_parts,
-            security=self._security.brokers(),
-        )
-        coordinators = make_coordinators(
-            self._metadata,
-            replicas,
-            nodes,
-            producer_ids,
-            self._forwarding,
-            timer=resources.timer,
-            clock=self.clock,
-            new_uuid=environment.new_uuid,
-        )
-        self._parts.add(Part("the channel to brokers", close=coordinators.channel.close))
+        coordinators = self._make_coordinators(replicas, producer_ids)
         expiries = Expiries(resources.timer)
-        markers = MarkerWriter(
-            replicas,
-            {OFFSETS_TOPIC: coordinators.groups},
-            expiries,
-            self.clock,
-            config.request_timeout_ms,
-        )
+        markers = self._make_markers(replicas, coordinators, expiries)
         transaction_partitions = TransactionPartitions(
             coordinators.transactions, self._metadata.has_partition
         )
-        coordinators.channel.answer_locally(WriteTxnMarkersRequest, markers.write)
         coordinators.channel.answer_locally(
             AddPartitionsToTxnRequest, transaction_partitions.answer
         )
@@ -389,16 +392,7 @@ class Node:
             failure_detection=self._failure_detection,
             replicas=replicas,
             replication=self._replication,
-            moves=DirectoryMoves(
-                self._metadata,
-                replicas,
-                self._replication.directories,
-                quota=self._quotas.replication.directories,
-                run_on_volume=workers.moves.run,
-                clock=self.clock,
-                timer=resources.timer,
-                on_exchanged=delayed_fetches.complete_watchers,
-            ),
+            moves=self._make_moves(replicas, delayed_fetches),
             log_cleaning=resources.log_cleaning(self._logs, self._metadata),
             delayed_fetches=delayed_fetches,
             fetch_sessions=FetchSessionCache(
@@ -431,6 +425,57 @@ class Node:
                 config.own, workers.decompression.run, environment.stopwatch.cpu_s
             ),
         )
+
+    def _make_markers(
+        self, replicas: ReplicaSet, coordinators: CoordinatorParts, expiries: Expiries
+    ) -> MarkerWriter:
+        markers = MarkerWriter(
+            replicas,
+            {OFFSETS_TOPIC: coordinators.groups},
+            expiries,
+            self.clock,
+            self.config.request_timeout_ms,
+        )
+        coordinators.channel.answer_locally(WriteTxnMarkersRequest, markers.write)
+        return markers
+
+    def _make_moves(
+        self, replicas: ReplicaSet, delayed_fetches: Purgatory[DelayedFetch]
+    ) -> DirectoryMoves:
+        resources = self._resources
+        return DirectoryMoves(
+            self._metadata,
+            replicas,
+            self._replication.directories,
+            quota=self._quotas.replication.directories,
+            run_on_volume=resources.workers.moves.run,
+            clock=self.clock,
+            timer=resources.timer,
+            on_exchanged=delayed_fetches.complete_watchers,
+        )
+
+    def _make_coordinators(
+        self, replicas: ReplicaSet, producer_ids: ProducerIdManager
+    ) -> CoordinatorParts:
+        config, resources = self.config, self._resources
+        nodes = NodeChannel(
+            "coordinators",
+            f"broker-{config.node_id}-coordinators",
+            **resources.channel_parts,
+            security=self._security.brokers(),
+        )
+        coordinators = make_coordinators(
+            self._metadata,
+            replicas,
+            nodes,
+            producer_ids,
+            self._forwarding,
+            timer=resources.timer,
+            clock=self.clock,
+            new_uuid=resources.environment.new_uuid,
+        )
+        self._parts.add(NodePart("the channel to brokers", close=coordinators.channel.close))
+        return coordinators
 
     def _role_of(self, listener: str) -> ListenerRole:
         """Return who answers on a listener: the broker's APIs or the controller's."""

@@ -1,6 +1,7 @@
 """The parts of a node: subsystems in a list, built bottom-up, closed top-down.
 
-A subsystem is one `Parts.add` in `Node`: what it starts, which changes it applies, what it closes.
+A subsystem is one `NodeParts.add` in `Node`: what it starts, the changes that it applies, what it
+closes.
 
 Kafka: the startup and shutdown of kafka.server.{BrokerServer, ControllerServer}, the publishers of
 BrokerMetadataPublisher, kafka.server.{Reconfigurable, BrokerReconfigurable}.
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.node")
 
 
-class Part(NamedTuple):
+class NodePart(NamedTuple):
     """One subsystem; None stands for what it does not need."""
 
     name: str
@@ -36,13 +37,13 @@ class Part(NamedTuple):
     """Called once, also before a start; begins nothing new and releases what it has."""
 
 
-class Parts:
+class NodeParts:
     """A node's parts in the order in which they were built: each may use those before it."""
 
     def __init__(self) -> None:
-        self._parts: list[Part] = []
+        self._parts: list[NodePart] = []
 
-    def add(self, part: Part) -> None:
+    def add(self, part: NodePart) -> None:
         """Add a part on top of the others."""
         self._parts.append(part)
 
