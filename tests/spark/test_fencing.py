@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
+from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from ottla import Admin, Producer
@@ -24,7 +25,7 @@ from ottla.spark.coordination import NEVER_BEGUN_MS, Committed, Coordination
 from ottla.spark.decision import Participant
 from ottla.spark.exactly_once import ExactlyOnce, _driver_name, driver_id
 from ottla.spark.options import write_options
-from ottla.spark.sink import StreamWriter, TaskCommit
+from ottla.spark.sink import StreamWriter, TaskCommit, WriteRefused
 from ottla.streams.supervisor import is_final
 from ottla.types import TopicPartition
 
@@ -208,6 +209,30 @@ def test_a_driver_has_another_name_than_the_one_it_replaces(
         exactly_once, "spark_jvm", lambda: SimpleNamespace(pid=1, create_time=lambda: next(starts))
     )
     assert _driver_name() != _driver_name()
+
+
+def test_a_query_that_may_not_write_is_refused_in_one_line(
+    node: Cluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The check runs while PySpark serialises the writer, which hides other errors in its own."""
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        admin.create_topic("refused")
+    given = {
+        "kafka.bootstrap.servers": node.bootstrap,
+        "topic": "refused",
+        "kafka.group.id": "refused",
+    }
+    with open_cluster({"bootstrap.servers": node.bootstrap}) as cluster:
+        one = checkpoint(tmp_path / "one", "one")
+        sink = ExactlyOnce(write_options(given), one, cluster)
+        sink.commit(sink.begin(), 0, [])
+    schema = StructType([StructField("value", BinaryType())])
+    other = checkpoint(tmp_path / "two", "two")
+    writer = StreamWriter({**given, "checkpointLocation": other}, schema)
+    with pytest.raises(KafkaError, match="another checkpoint") as refused:
+        CloudPickleSerializer().dumps(writer)  # type: ignore[no-untyped-call]
+    assert type(refused.value) is WriteRefused
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_another_checkpoint_does_not_fence(node: Cluster, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from pyspark.sql.types import StringType, StructField, StructType  # noqa: E402
 
 from ottla.clients.admin.topics import NewTopic  # noqa: E402
 from ottla.clients.blocking import Admin, Consumer, Producer  # noqa: E402
-from ottla.errors import KafkaError  # noqa: E402
+from ottla.errors import ErrorCode, KafkaError  # noqa: E402
 from ottla.spark import batch_reader, cluster, sink, stream  # noqa: E402
 from ottla.spark.batch_reader import BatchReader  # noqa: E402
 from ottla.spark.cluster import TopicRecreated, open_cluster  # noqa: E402
@@ -30,6 +30,7 @@ from ottla.spark.sink import BatchWriter, StreamWriter  # noqa: E402
 from ottla.spark.stream import StreamReader  # noqa: E402
 from ottla.spark.waiting import MIN_WAIT_MS, RecordWait  # noqa: E402
 from ottla.spark.writing import FrameWriter  # noqa: E402
+from ottla.testing.cluster import Cluster  # noqa: E402
 from ottla.types import TopicPartition  # noqa: E402
 
 if TYPE_CHECKING:
@@ -284,8 +285,79 @@ def test_a_missing_topic_is_named_with_the_nearest(
     with pytest.raises(KafkaError, match="did you mean 'departures'"):
         rows_of(reading(node, "departure"))
     frame = pa.record_batch([pa.array([b"k"]), pa.array([b"v"])], names=["key", "value"])
+    no_topics = {"kafka.allow.auto.create.topics": "false"}
     with pytest.raises(KafkaError, match="did you mean 'departures'"):
-        write(node, frame, KEY_VALUE, topic="depatures")
+        write(node, frame, KEY_VALUE, topic="depatures", **no_topics)
+
+
+@pytest.mark.parametrize("is_option", [False, True])
+def test_a_missing_topic_is_made_by_the_broker(node: Node, *, is_option: bool) -> None:
+    """As for Kafka's producers, by the option or by rows; those that are only read are not."""
+    topic = f"made-{is_option}".lower()
+    values = [pa.array([b"k"]), pa.array([b"v"])]
+    if is_option:
+        frame = pa.record_batch(values, names=["key", "value"])
+        assert write(node, frame, KEY_VALUE, topic=topic) == 1
+    else:
+        columns = FrameColumns(1, 0, 2, None, None, None)
+        names = ["key", "value", "topic"]
+        frame = pa.record_batch([*values, pa.array([topic])], names=names)
+        assert write(node, frame, columns) == 1
+    assert [row["value"] for row in rows_of(reading(node, topic))] == [b"v"]
+    with open_cluster({"bootstrap.servers": node.bootstrap}) as opened:
+        assert opened.named_topics([topic], may_create=True).keys() == {topic}
+        assert opened.existing_topics(["not-made"]) == {}
+        assert opened.existing_topics(["not-made"]) == {}
+
+
+def test_a_limit_of_transactions_is_named() -> None:
+    """The sink's default is more than some brokers allow."""
+    with Cluster(config={"transaction.max.timeout.ms": "60000"}) as cluster:
+        make_topic(cluster, "short", 1)
+        given = {"kafka.bootstrap.servers": cluster.bootstrap, "topic": "short"}
+        schema = StructType([StructField("value", StringType())])
+        frame = pa.record_batch([["v"]], names=["value"])
+        with pytest.raises(KafkaError, match=r"kafka\.transaction\.timeout\.ms is 900000"):
+            BatchWriter(given, schema).write(iter([frame]))
+        shorter = BatchWriter({**given, "kafka.transaction.timeout.ms": "60000"}, schema)
+        assert shorter.write(iter([frame])).records == 1
+        shorter.abort([])
+
+
+def test_a_frame_with_an_aborted_transaction_is_not_written(node: Node) -> None:
+    """One task was slower than the timeout of another one's transaction: all or nothing."""
+    make_topic(node, "half", 1)
+    given = {"kafka.bootstrap.servers": node.bootstrap, "topic": "half"}
+    writer = BatchWriter(given, StructType([StructField("value", StringType())]))
+    commits = []
+    for number in range(2):
+        name = f"{writer._task_prefix}{number}"
+        frame = pa.record_batch([[f"{number}"]], names=["value"])
+        commits.append(writer._write(iter([frame]), TaskTransaction(name, two_phase=False)))
+    with open_cluster({"bootstrap.servers": node.bootstrap}) as opened:
+        Coordination(opened).advance([commits[0].participant.transactional_id])
+    with pytest.raises(KafkaError, match="nothing of the frame is written"):
+        writer.commit(commits)
+    assert rows_of(reading(node, "half", {"kafka.isolation.level": "read_committed"})) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "--transactional-id spark- --resource-"),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, "needs READ on the group"),
+        (ErrorCode.INVALID_TRANSACTION_TIMEOUT, "transaction.max.timeout.ms"),
+    ],
+)
+def test_what_exactly_once_needs_is_named(code: ErrorCode, text: str) -> None:
+    """The connector's users have rights to topics; with exactlyOnce=false these are enough."""
+    given = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
+    advice = sink.advice_on(KafkaError(code), write_options(given), "spark-")
+    assert advice is not None
+    assert text in advice
+    assert "exactlyOnce=false" in advice
+    plain = write_options({**given, "exactlyOnce": "false"})
+    assert sink.advice_on(KafkaError(code), plain, "spark-") is None
 
 
 def test_a_partition_that_is_not_there_is_named(node: Node) -> None:

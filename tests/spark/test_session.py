@@ -202,7 +202,9 @@ def test_errors_name_the_option(spark: SparkSession, node: Cluster, tmp_path: Pa
         f"there is no topic 'nowhere'; create it: ottla topics --bootstrap-server {node.bootstrap}"
     )
     with pytest.raises(Exception, match=create) as target:
-        frame.option("topic", "nowhere").mode("append").save()
+        frame.option("kafka.allow.auto.create.topics", "false").option("topic", "nowhere").mode(
+            "append"
+        ).save()
     query = copying(spark, node, "named", "named", tmp_path / "c", endingOffsets="latest")
     with pytest.raises(Exception, match="endingOffsets") as streaming:
         query.awaitTermination(SECONDS)

@@ -119,10 +119,20 @@ class ClusterReader:
             assigned[topic][partition] = leaders[partition]
         return {name: topics[name]._replace(leaders=leaders) for name, leaders in assigned.items()}
 
-    def named_topics(self, names: Iterable[str]) -> dict[str, TopicLayout]:
-        """Return topics by name, waiting a moment for new ones; KafkaError for a missing one."""
+    def named_topics(
+        self, names: Iterable[str], *, may_create: bool = False
+    ) -> dict[str, TopicLayout]:
+        """Return topics by name, waiting a moment for new ones; KafkaError for a missing one.
+
+        With `may_create` brokers make missing ones, if they make topics for producers at all.
+        """
         requested = sorted(names)
-        return self.retry(lambda deadline_ms: self._named_topics(requested, deadline_ms))
+        metadata = self.client.metadata
+        metadata.allow_auto_create = may_create
+        try:
+            return self.retry(lambda deadline_ms: self._named_topics(requested, deadline_ms))
+        finally:
+            metadata.allow_auto_create = False  # those that are only looked up, or gone by now
 
     def _named_topics(self, requested: list[str], deadline_ms: float) -> dict[str, TopicLayout]:
         missing_until_ms = self.runtime.now_ms() + NEW_TOPIC_TIMEOUT_MS

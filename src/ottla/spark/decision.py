@@ -129,7 +129,8 @@ def decode(query_id: str, found: Iterable[str | None]) -> BatchDecision | None:
         if document[_QUERY] != query_id:
             raise _refused(
                 "the group's offsets were committed by a query with another checkpoint; "
-                "give option kafka.group.id another name, or delete the group's offsets"
+                "give kafka.group.id (in ottla.streams the application_id) another name, or delete "
+                "the group's offsets"
             )
         batch_id = document[_BATCH]
         counts.setdefault(batch_id, 0)

@@ -178,6 +178,8 @@ class WriteOptions:
     """The group that the query's source offsets are committed for; "" for the query's own."""
     transaction_timeout_ms: int = 900_000
     fail_on_data_loss: bool = True
+    may_create_topics: bool = True
+    """Whether brokers may make missing topics, as for Kafka's producers."""
     allows_missing_decision: bool = False
     hadoop: dict[str, str] = field(default_factory=dict, repr=False)
     """Hadoop's settings (`fs.…`, `dfs.…`), by which the sink reads the checkpoint."""
@@ -334,6 +336,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     exactly_once = options.boolean("exactlyOnce", default=True)
     fail_on_data_loss = options.boolean("failOnDataLoss", default=True)
     allows_missing_decision = options.boolean("allowMissingDecision", default=False)
+    may_create_topics = options.boolean("kafka.allow.auto.create.topics", default=True)
     options.finish()
     assert settings is not None
     compression = settings.compression_type
@@ -358,6 +361,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         else 900_000,
         fail_on_data_loss=fail_on_data_loss,
         allows_missing_decision=allows_missing_decision,
+        may_create_topics=may_create_topics,
         hadoop={name: one for name, one in options.values.items() if name.startswith(PREFIXES)},
         compression=compression,
         compression_level=getattr(settings, level)

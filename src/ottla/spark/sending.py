@@ -165,12 +165,15 @@ class BatchSender:
     def check_topic(self) -> None:
         """Wait for the cluster; KafkaError if the topic of all rows does not exist."""
         topic = self._options.topic
-        self._cluster.named_topics([] if topic is None else [topic])
+        self._named_topics([] if topic is None else [topic])
+
+    def _named_topics(self, names: list[str]) -> dict[str, TopicLayout]:
+        return self._cluster.named_topics(names, may_create=self._options.may_create_topics)
 
     def partition_count(self, topic: str) -> int:
         """Return a topic's partition count; KafkaError if it does not exist."""
         if topic not in self._topics:
-            self._topics |= self._cluster.named_topics([*self._topics, topic])
+            self._topics |= self._named_topics([*self._topics, topic])
         return len(self._topics[topic].leaders)
 
     def batch_bytes(self, topic: str) -> int:

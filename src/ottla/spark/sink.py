@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import logging
 import secrets
+from contextlib import contextmanager
 from pathlib import Path
+from pickle import PickleError
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import TaskContext
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from ottla.spark.decision import Participant
+    from ottla.spark.options import WriteOptions
 
 log = logging.getLogger("ottla.spark")
 
@@ -62,6 +65,38 @@ class TaskCommit(WriterCommitMessage):
         self.has_timeout = has_timeout
         self.state_digest = state_digest
         self.plan = plan
+
+
+class WriteRefused(KafkaError, PickleError):
+    """A query that may not write: its group, its rights, its settings."""
+
+
+def advice_on(error: KafkaError, options: WriteOptions, prefix: str) -> str | None:
+    """Return what to do about a right or a limit that exactly once needs; None for other errors.
+
+    The connector's users have rights to topics alone.
+    """
+    if not options.exactly_once:
+        return None
+    without = "or give exactlyOnce=false, which needs rights to the topic alone"
+    if error.code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+        return (
+            "exactlyOnce, the default, needs WRITE and DESCRIBE on the transactional ids that "
+            f"start with {prefix!r}: ottla acls --add --allow-principal User:NAME --operation "
+            f"write --operation describe --transactional-id {prefix} "
+            f"--resource-pattern-type prefixed; {without}"
+        )
+    if error.code is ErrorCode.GROUP_AUTHORIZATION_FAILED:
+        return (
+            f"exactlyOnce, the default, needs READ on the group that starts with {prefix!r} "
+            f"(kafka.group.id names it; of ottla.streams its application_id); {without}"
+        )
+    if error.code is ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+        return (
+            f"kafka.transaction.timeout.ms is {options.transaction_timeout_ms}, more than the "
+            "brokers' transaction.max.timeout.ms allows: give a smaller one, or exactlyOnce=false"
+        )
+    return None
 
 
 class Writer:
@@ -102,9 +137,25 @@ class Writer:
         note_use()
         context = TaskContext.get()
         task_id = 0 if context is None else context.partitionId()
-        with short_errors():
+        with self._short_errors():
             writer = FrameWriter(self._options, self._columns, task_id, transaction)
             return TaskCommit(*writer.write(iterator), plan)
+
+    @contextmanager
+    def _short_errors(self) -> Iterator[None]:
+        """Report errors as their messages, those of rights and limits with what is needed."""
+        with short_errors():
+            try:
+                yield
+            except KafkaError as error:
+                if (advice := advice_on(error, self._options, self._id_prefix)) is None:
+                    raise
+                raise KafkaError(error.code, f"{error.message} {advice}") from error
+
+    @property
+    def _id_prefix(self) -> str:
+        """The start of the transactional ids, as far as it is the same for each write."""
+        return "spark-"
 
     def _cluster(self) -> ClusterReader:
         """Return the connections that have checked the topic, the first time: a step has few ms."""
@@ -154,7 +205,7 @@ class BatchWriter(Writer, DataSourceArrowWriter):
             self._close()
             return
         participants = participants_of(messages)
-        with short_errors(), self._cluster() as cluster:
+        with self._short_errors(), self._cluster() as cluster:
             coordination = Coordination(cluster)
             if committed and (aborted := coordination.not_open(participants)):
                 coordination.end_all(participants, committed=False)  # all of the frame or nothing
@@ -184,12 +235,20 @@ class StreamWriter(Writer, DataSourceStreamArrowWriter):
     def __getstate__(self) -> dict[str, Any]:
         """Return what tasks get; before they start, the driver fences the ones before it.
 
-        Spark makes another writer, which is not pickled, to commit the batch.
+        Spark makes another writer, which is not pickled, to commit the batch. PySpark reports what
+        is raised here as a failure of pickle with a traceback, unless it is an error of pickle.
         """
         if self._options.exactly_once and self._plan is None:
-            with short_errors(), self._cluster() as cluster:
-                self._plan = self._exactly_once(cluster).begin()
+            try:
+                with self._short_errors(), self._cluster() as cluster:
+                    self._plan = self._exactly_once(cluster).begin()
+            except KafkaError as error:
+                raise WriteRefused(error.code, error.message) from error
         return super().__getstate__()
+
+    @property
+    def _id_prefix(self) -> str:
+        return self._options.group_id or "spark-"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         """Send the rows of one task; KafkaError when they cannot be delivered."""
@@ -205,7 +264,7 @@ class StreamWriter(Writer, DataSourceStreamArrowWriter):
             return TaskCommit(0, state_digest=sum_of_digests(found), plan=plan)
         name = plan.task_prefix + _attempt()
         transaction = TaskTransaction(name, True, plan.mark, plan.driver_mark)
-        with short_errors():
+        with self._short_errors():
             try:
                 return self._write(iterator, transaction, plan)
             except KafkaError as error:
@@ -221,7 +280,7 @@ class StreamWriter(Writer, DataSourceStreamArrowWriter):
         plan = plan_of(messages)
         if plan is not None and plan.decided_batch < 0:
             _warn_of_timeouts(messages)
-        with short_errors(), self._cluster() as cluster:
+        with self._short_errors(), self._cluster() as cluster:
             sink = self._exactly_once(cluster)
             # a batch without tasks has offsets, too
             participants = participants_of(messages)
@@ -232,7 +291,7 @@ class StreamWriter(Writer, DataSourceStreamArrowWriter):
         if not self._options.exactly_once:
             self._close()
             return
-        with short_errors(), self._cluster() as cluster:
+        with self._short_errors(), self._cluster() as cluster:
             self._exactly_once(cluster).abort(plan_of(messages), batchId)
 
     def _exactly_once(self, cluster: ClusterReader) -> ExactlyOnce:

@@ -365,7 +365,7 @@ class Streams:
             compile_plan(plan, records)
             .writeStream.format("ottla")
             .queryName(self.topology.config.application_id)
-            .options(**options, **hadoop)
+            .options(**{"kafka.allow.auto.create.topics": "false", **options}, **hadoop)
             .option("kafka.group.id", self.topology.config.application_id)
             .option("checkpointLocation", checkpoint.location)
         )
