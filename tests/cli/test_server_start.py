@@ -55,6 +55,24 @@ def test_a_check_formats_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
+def test_a_check_names_what_would_keep_the_node_from_starting(tmp_path: Path) -> None:
+    """A directory that is not formatted, a port that is taken; the configuration stays valid."""
+    with socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        file = tmp_path / "server.properties"
+        text = {**settings(tmp_path), "listeners": f"CONTROLLER://127.0.0.1:{port}"}
+        file.write_text("".join(f"{name}={value}\n" for name, value in text.items()))
+        result = CliRunner().invoke(server_start, [str(file), "--check"])
+    assert result.exit_code == 0
+    first, second, third, last = result.output.splitlines()
+    assert first.startswith(f"warning: {tmp_path / '1'} is not formatted: ottla storage format")
+    assert second.startswith(f"warning: {tmp_path / '2'} is not formatted: ")
+    assert third.startswith(f"warning: port {port} on 127.0.0.1 is taken by ")
+    assert last == "The configuration is valid."
+
+
 def settings(root: Path, *, roles: str = "controller") -> dict[str, str]:
     """Return the settings of a node of three controllers, with two directories."""
     listener = "CONTROLLER" if roles == "controller" else "PLAINTEXT"

@@ -199,7 +199,12 @@ def test_causes_are_few() -> None:
             "the TLS handshake failed (",
             True,
         ),
-        (ssl.SSLEOFError(8, "EOF occurred"), True, "the TLS handshake failed (", False),
+        (
+            ssl.SSLEOFError(8, "EOF occurred"),
+            True,
+            "the TLS handshake failed (the peer closed the connection)",
+            False,
+        ),
         (
             ssl.SSLCertVerificationError(1, "certificate verify failed"),
             True,

@@ -68,6 +68,9 @@ def _reason(error: Exception) -> str:
 
 def reason_of(error: Exception) -> str:
     """Return the text of an error without its number."""
+    if isinstance(error, ssl.SSLError):  # its numbers are OpenSSL's, not those of the system
+        closed = isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError))
+        return "the peer closed the connection" if closed else error.reason or str(error)
     number = getattr(error, "errno", None)
     return os.strerror(number) if number and number > 0 else str(error) or type(error).__name__
 

@@ -26,6 +26,7 @@ from ottla.security.acl import (
     Permission,
     ResourceType,
 )
+from ottla.security.principal import parse_principal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -231,6 +232,10 @@ def _entries(
 ) -> Iterator[Acl]:
     for permission, word in ((Permission.ALLOW, "allow"), (Permission.DENY, "deny")):
         for principal in options[f"{word}_principal"]:
+            try:
+                parse_principal(principal.strip())
+            except ValueError as error:
+                fail(str(error))
             for host in options[f"{word}_host"] or (WILDCARD,):
                 for operation in operations:
                     yield Acl(

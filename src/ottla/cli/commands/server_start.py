@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.options.first_start import format_empty
+from ottla.cli.options.first_start import format_empty, obstacles
 from ottla.cli.options.node_config import load_settings
 
 if TYPE_CHECKING:
@@ -93,6 +93,9 @@ def server_start(  # noqa: PLR0917 - click passes options by name
     if check:
         for warning in settings.warnings:
             click.echo(f"warning: {warning}", err=True)
+        may_format = formats or settings.is_development
+        for obstacle in obstacles(settings.config, may_format=may_format):
+            click.echo(f"warning: {obstacle}", err=True)
         click.echo("The configuration is valid.")
         return
     _open_log(settings)

@@ -66,3 +66,30 @@ def _known_id(config: BrokerConfig) -> str | None:
         if meta is not None:
             return meta.cluster_id
     return None
+
+
+def obstacles(config: BrokerConfig, *, may_format: bool) -> list[str]:
+    """Return what would keep a valid configuration from starting on this machine now.
+
+    The node itself may run already: its ports are then taken by it.
+    """
+    from ottla.errors import CorruptMessage
+    from ottla.server.node.format import read_meta_properties
+    from ottla.server.node.identity import format_command
+    from ottla.server.node.listeners import BoundPorts
+    from ottla.server.node.startup import PortTaken
+    from ottla.server.system.files import RealDirectory
+    from ottla.server.system.real import RealEnvironment
+
+    found = []
+    for path in dict.fromkeys((*config.data_directories, config.metadata_directory)):
+        try:
+            if read_meta_properties(RealDirectory(path)) is None and not may_format:
+                found.append(f"{path} is not formatted: {format_command(config)}")
+        except (OSError, CorruptMessage) as error:
+            found.append(f"{path} cannot be used: {error}")
+    try:
+        BoundPorts(config, RealEnvironment()).close()
+    except PortTaken as error:
+        found.append(error.reason)
+    return found

@@ -22,6 +22,7 @@ from ottla.server.node.startup import (
     frame_budget,
     limit_connections,
     listeners_on,
+    own_ports,
     port_taken,
     protected_listener,
     socket_options,
@@ -72,6 +73,7 @@ class BoundPorts:
                 network,
                 setting="listeners",
                 overrides=lambda port: listeners_on(self._config, endpoint, port),
+                own_ports=own_ports(self._config),
             ) from error
         self.sockets[endpoint.listener] = sock
         self.addresses[endpoint.listener] = (self._advertised_host(endpoint), sock.getsockname()[1])

@@ -14,6 +14,7 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from ottla.config.broker.endpoints import SecurityProtocol
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.features import REGISTERED_FEATURES
 from ottla.metadata.loader import MetadataLoader
@@ -496,9 +497,12 @@ class Node:
     @property
     def bootstrap(self) -> str:
         """The address that clients on this machine connect to, as it is advertised."""
-        name = (self.config.broker_endpoints or self.config.controller_endpoints)[0].listener
-        host, port = self.addresses[name]
+        host, port = self.addresses[self._bootstrap_listener]
         return f"{host}:{port}"
+
+    @property
+    def _bootstrap_listener(self) -> str:
+        return (self.config.broker_endpoints or self.config.controller_endpoints)[0].listener
 
     @property
     def cluster_id(self) -> str:
@@ -518,6 +522,8 @@ class Node:
             topic_count=sum(name not in INTERNAL_TOPICS for name in names),
             metrics_url=self.http.url,
             is_broker="broker" in self.config.process_roles,
+            is_plain=self.config.security_protocols[self._bootstrap_listener]
+            is SecurityProtocol.PLAINTEXT,
         )
 
     @property

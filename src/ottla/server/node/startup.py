@@ -141,11 +141,13 @@ def port_taken(
     *,
     setting: str,
     overrides: Callable[[int], Sequence[str]],
+    own_ports: Collection[int] = (),
 ) -> PortTaken:
     """Return why a port cannot be bound: the process that holds it, and settings for another port.
 
     Only a port in use has a holder: not an address of another machine, or a privileged port.
-    overrides(port) returns the settings of a node that listens on the port instead.
+    overrides(port) returns the settings of a node that listens on the port instead; own_ports are
+    those that the node itself will take.
     """
     shown = host or "0.0.0.0"  # noqa: S104 - only shown
     if error.errno != EADDRINUSE:
@@ -153,19 +155,28 @@ def port_taken(
     holder = network.holder_of_port(port)
     who = f" by {holder}" if holder else f" ({error})"
     reason = f"port {port} on {shown} is taken{who}"
-    free = _free_port(network, host, port)
+    free = _free_port(network, host, port, own_ports)
     return PortTaken(reason, overrides(free), free)
 
 
-def _free_port(network: Network, host: str, taken: int) -> int:
+def _free_port(network: Network, host: str, taken: int, own_ports: Collection[int]) -> int:
     """Return the next port that can be bound, 0 (any) when none of the next ones is free."""
     for port in range(taken + 1, min(taken + 50, 65536)):
+        if port in own_ports:  # as that of the controller, the next one in Kafka's own files
+            continue
         try:
             network.listen(host, port, SocketOptions()).close()
         except OSError:
             continue
         return port
     return 0
+
+
+def own_ports(config: BrokerConfig) -> set[int]:
+    """Return the ports that the node's settings give to its listeners."""
+    ports = {endpoint.port for endpoint in config.endpoints}
+    metrics = config.own.address
+    return ports if metrics is None else {*ports, metrics.port}
 
 
 def listeners_on(config: BrokerConfig, moved: ListenerEndpoint, port: int) -> list[str]:
@@ -198,6 +209,8 @@ class Banner(NamedTuple):
     topic_count: int
     metrics_url: str | None = None
     is_broker: bool = True
+    is_plain: bool = True
+    """Whether the address takes clients without TLS and login."""
 
     def lines(self) -> list[str]:
         """Return the lines; the third holds the address that clients take."""
@@ -216,11 +229,12 @@ class Banner(NamedTuple):
 
     def _next(self) -> str:
         """Return a command that works at the address."""
+        settings = "" if self.is_plain else " --command-config FILE"
         if not self.is_broker:
-            place = f"--bootstrap-controller {self.bootstrap}"
+            place = f"--bootstrap-controller {self.bootstrap}{settings}"
             return f"ottla metadata-quorum {place} describe --status"
         action = "--describe" if self.topic_count else "--create --topic events"
-        return f"ottla topics --bootstrap-server {self.bootstrap} {action}"
+        return f"ottla topics --bootstrap-server {self.bootstrap}{settings} {action}"
 
 
 def _count(number: int, noun: str) -> str:
