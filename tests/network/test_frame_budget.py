@@ -7,6 +7,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from ottla.network.frame_budget import FrameBudget
+from ottla.network.framing import NO_ROOM, FrameReader
 from ottla.network.server import Listener
 from ottla.network.sockets import listen
 
@@ -30,6 +31,33 @@ def test_the_oldest_grows_and_others_wait() -> None:
     assert budget.grow("b", 80, lambda: None)
     budget.release("b")
     budget.release("c")
+    assert budget.used_bytes == 0
+
+
+def test_what_is_received_counts_from_the_first_byte() -> None:
+    """Beginnings of large frames and bytes read ahead; used up, reads become small."""
+    budget = FrameBudget(1 << 20)
+    window = budget.window(bytearray(256 * 1024))
+    begun = memoryview((100 << 20).to_bytes(4, "big") + bytes(255 * 1024))
+    readers = []
+    for number in range(100):
+        reader = FrameReader(100 << 20, budget, lambda: None)
+        readers.append(reader)
+        received = begun[: len(window.view)]
+        assert reader.take(received) is None
+        assert number not in {0, 99} or (reader.space() is NO_ROOM) is (number == 99)
+    kept = sum(len(reader._frame or b"") for reader in readers)
+    assert budget.used_bytes == kept < 2 << 20
+    for reader in readers:
+        reader.release()
+    assert budget.used_bytes == 0
+    assert len(window.view) == 256 * 1024
+    ahead = FrameReader(1000, budget, lambda: None)
+    small = (100).to_bytes(4, "big") + bytes(100)
+    frame = ahead.take(memoryview(small * 1000))
+    assert budget.used_bytes == len(ahead.left) > 100_000
+    while frame is not None:
+        frame = ahead.next_frame()
     assert budget.used_bytes == 0
 
 

@@ -21,6 +21,7 @@ from hypothesis.stateful import (
     rule,
 )
 
+from ottla.network.frame_budget import ReceiveWindow
 from ottla.network.tls import TlsConnection
 from tests.server.security.certificates import Authority
 
@@ -90,7 +91,7 @@ class Handshakes(RuleBasedStateMachine):
             self.side,  # type: ignore[arg-type] # of TLS connections alone
             context=server,
             handshake=self.side,
-            scratch=bytearray(4096),
+            window=ReceiveWindow(bytearray(4096)),
             max_frame_bytes=1000,
             budget=None,
             connection_id="127.0.0.1:1-127.0.0.1:2-0-0",

@@ -9,6 +9,7 @@ import pytest
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.fetch_values import FetchedPartition, FetchValues
+from ottla.replication import fetch_session
 from ottla.replication.fetch_session import (
     MIN_EVICTION_MS,
     CachedPartition,
@@ -196,3 +197,48 @@ def test_a_partition_whose_replica_was_removed_is_looked_at() -> None:
     assert cached.is_unchanged()
     log.delete()
     assert not cached.is_unchanged()
+
+
+def begin(cache: FetchSessionCache, count: int, name: str, owner: object) -> FetchSession | None:
+    """Begin a session of partitions of one topic."""
+    partitions = {(name, ZERO_UUID, index): (-1, 0, -1, -1, 100) for index in range(count)}
+    return cache.session_of(request()._replace(partitions=partitions), 12, 0, owner)
+
+
+def test_sessions_of_ended_connections_share_a_few_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client finds its session after a disconnect, unless later ones needed the memory."""
+    monkeypatch.setattr(fetch_session, "MAX_ORPHAN_BYTES", 200_000)
+    cache = FetchSessionCache(1000, random.Random(1))
+    begun = []
+    for number in range(20):
+        session = begin(cache, 100, f"missing{number}", number)
+        assert session is not None
+        begun.append(session.session_id)
+        cache.connection_closed(number)
+    kept = [one for one in begun if one in cache._sessions]
+    assert kept == begun[-len(kept) :]
+    assert 0 < cache.used_bytes <= 200_000
+    adopted = cache._sessions[kept[0]]
+    follow = request(session_id=adopted.session_id, epoch=adopted.epoch)
+    assert cache.session_of(follow, 12, 0, "new") is adopted
+    for number in range(20):
+        begin(cache, 100, f"more{number}", number)
+        cache.connection_closed(number)
+    assert adopted.session_id in cache._sessions
+    assert not cache._owned.keys() - {"new"}
+
+
+def test_partitions_of_all_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session that would exceed the bytes is not begun; one that grows beyond them ends."""
+    monkeypatch.setattr(fetch_session, "MAX_BYTES", 100_000)
+    cache = FetchSessionCache(1000, random.Random(1))
+    assert begin(cache, 1000, "large", 1) is None
+    session = begin(cache, 100, "fits", 1)
+    assert session is not None
+    assert begin(cache, 100, "no room", 2) is None
+    more = {("grows", ZERO_UUID, index): (-1, 0, -1, -1, 100) for index in range(100)}
+    follow = request(session_id=session.session_id, epoch=session.epoch)
+    with pytest.raises(KafkaError) as raised:
+        cache.session_of(follow._replace(partitions=more), 12, 0, 1)
+    assert raised.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert (len(cache), cache.used_bytes) == (0, 0)

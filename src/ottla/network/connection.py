@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Sequence
 
-    from ottla.network.frame_budget import FrameBudget
+    from ottla.network.frame_budget import FrameBudget, ReceiveWindow
     from ottla.security.principal import Principal
     from ottla.types import SendItem
 
@@ -63,9 +63,9 @@ class Connection:
         "_muting",
         "_queue",
         "_reader",
-        "_scratch",
         "_seen",
         "_socket",
+        "_window",
         "attachment",
         "connection_id",
         "frame_count",
@@ -83,7 +83,7 @@ class Connection:
         sock: socket.socket,
         handler: RequestHandler,
         *,
-        scratch: bytearray,
+        window: ReceiveWindow,
         max_frame_bytes: int,
         budget: FrameBudget | None,
         connection_id: str,
@@ -94,7 +94,7 @@ class Connection:
         self._socket = sock
         self._fd = sock.fileno()
         self._handler = handler
-        self._scratch = memoryview(scratch)
+        self._window = window
         self._reader = FrameReader(max_frame_bytes, budget, self._read_again)
         self._queue = SendQueue()
         self._is_busy = False
@@ -204,7 +204,7 @@ class Connection:
 
     def _receive_whole(self) -> memoryview | None:
         """Receive between frames: most often one whole frame, of which only the size is checked."""
-        scratch, reader = self._scratch, self._reader
+        scratch, reader = self._window.view, self._reader
         count = self._socket.recv_into(scratch)
         size = count - _SIZE_BYTES
         if 0 <= size <= reader.max_bytes and _from_bytes(scratch[:_SIZE_BYTES]) == size:
@@ -223,8 +223,9 @@ class Connection:
             count = self._socket.recv_into(space)
             frame = self._reader.advance(count) if count else None
         else:
-            count = self._socket.recv_into(self._scratch)
-            frame = self._reader.take(self._scratch[:count]) if count else None
+            scratch = self._window.view
+            count = self._socket.recv_into(scratch)
+            frame = self._reader.take(scratch[:count]) if count else None
         if not count:
             self.finish()
         return frame
@@ -348,6 +349,7 @@ class Connection:
         if self._queue.items and not self.is_closed:
             self._is_ending = True
             self._reader.left = b""
+            self._reader.release()
             self._stop_reading()
         else:
             self.close()

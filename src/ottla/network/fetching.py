@@ -12,7 +12,6 @@ import errno
 import http.client
 import io
 import stat
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
@@ -21,7 +20,7 @@ from ottla.config.security import ALLOWED_FILES, ALLOWED_URLS
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 MAX_DOCUMENT_BYTES: Final = 1 << 20
 DEFAULT_TIMEOUT_S: Final = 10.0
@@ -78,6 +77,7 @@ def read_file(path: str) -> bytes:
 def fetch(
     url: str,
     *,
+    now_s: Callable[[], float],
     body: bytes | None = None,
     headers: Mapping[str, str] | None = None,
     timeout_s: float = DEFAULT_TIMEOUT_S,
@@ -85,7 +85,8 @@ def fetch(
 ) -> bytes:
     """Return the document at an http, https or file URL; with a body it is posted.
 
-    The time limit is one of the whole: it also ends a provider that sends single bytes.
+    The time limit, measured by now_s, is one of the whole: it also ends a provider that sends
+    single bytes.
     """
     parts = urlsplit(url)
     if parts.scheme == "file":
@@ -102,7 +103,7 @@ def fetch(
     try:
         connection.connect()
         sock, connection.sock = connection.sock, None
-        connection.sock = _TimedSocket(sock, time.monotonic() + timeout_s)
+        connection.sock = _TimedSocket(sock, now_s, now_s() + timeout_s)
         connection.request("GET" if body is None else "POST", target, body, dict(headers or {}))
         answer = connection.getresponse()
         data = answer.read(MAX_DOCUMENT_BYTES + 1)
@@ -120,8 +121,9 @@ def fetch(
 class _TimedSocket:
     """The calls of a socket that http.client needs; all of them share one time limit."""
 
-    def __init__(self, sock: Any, ends_s: float) -> None:
+    def __init__(self, sock: Any, now_s: Callable[[], float], ends_s: float) -> None:
         self._sock = sock
+        self._now_s = now_s
         self._ends_s = ends_s
 
     def sendall(self, data: bytes) -> None:
@@ -140,7 +142,7 @@ class _TimedSocket:
         """Do nothing: the answer is read after http.client has closed the connection."""
 
     def _limited(self) -> Any:
-        left_s = self._ends_s - time.monotonic()
+        left_s = self._ends_s - self._now_s()
         if left_s <= 0:
             raise TimeoutError
         self._sock.settimeout(left_s)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from ottla.network.frame_budget import FrameBudget
 
 FIRST_BYTES = 64 * 1024
+_UNCOUNTED_BYTES: Final = 16 * 1024
+"""Read ahead by a connection without being counted: the requests of a producer that pipelines."""
 NO_ROOM = memoryview(bytearray())
 """The empty buffer that `space` returns while the node's frame budget is used up."""
 _from_bytes = int.from_bytes
@@ -107,7 +109,10 @@ class FrameReader:
                 self._start(received, size)  # the beginning of a large frame, copied once
                 return None
         self.left = self.left + received if self.left else bytes(received)
-        return self.next_frame()
+        frame = self.next_frame()
+        if len(self.left) > _UNCOUNTED_BYTES and self._budget:
+            self._budget.count(self, len(self.left))
+        return frame
 
     def next_frame(self) -> memoryview | None:
         """Return the next frame from buffered bytes; raise KafkaError for an illegal size."""
@@ -127,6 +132,8 @@ class FrameReader:
             )
         if available >= size:
             frame = memoryview(bytearray(left[4 : size + 4]))
+            if len(left) > _UNCOUNTED_BYTES >= available - size and self._budget:
+                self._budget.release(self)
             self.left = left[size + 4 :]
             self.is_inside_frame = bool(self.left)
             return frame
@@ -136,7 +143,11 @@ class FrameReader:
     def _start(self, begun: bytes | memoryview, size: int) -> None:
         filled = len(begun) - 4
         self._size, self._filled = size, filled
-        self._frame = bytearray(min(size, max(FIRST_BYTES, 2 * filled)))
+        room = min(size, max(FIRST_BYTES, 2 * filled))
+        if self._budget and not self._budget.grow(self, room, self._resume):
+            room = filled
+            self._budget.count(self, room)
+        self._frame = bytearray(room)
         self._frame[:filled] = begun[4:]
         self.is_inside_frame = True
         self.left = b""

@@ -12,6 +12,7 @@ from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.network.connection import Connection
+from ottla.network.frame_budget import ReceiveWindow
 from ottla.network.limits import UNLIMITED, ConnectionQuota
 from ottla.network.sockets import configure_accepted
 from ottla.network.tls import Handshake, TlsConnection
@@ -82,7 +83,7 @@ class Listener:
         self._handler = handler
         self.handle_frame = handler.handle_frame  # bound once: saves a call per frame
         self.max_frame_bytes = max_frame_bytes
-        self._scratch = scratch
+        self._window = ReceiveWindow(scratch) if budget is None else budget.window(scratch)
         self._socket: socket.socket | None = sock
         """None after `stop_accepting`."""
         self._count = 0
@@ -230,7 +231,7 @@ class Listener:
             self._loop,
             sock,
             self,
-            scratch=self._scratch,
+            window=self._window,
             max_frame_bytes=self.max_frame_bytes,
             budget=self._budget,
             connection_id=f"{local[0]}:{local[1]}-{address[0]}:{address[1]}-0-{self._count}",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.network.connection import RequestHandler
-    from ottla.network.frame_budget import FrameBudget
+    from ottla.network.frame_budget import FrameBudget, ReceiveWindow
     from ottla.types import Buffer
 
 log = logging.getLogger("ottla.network")
@@ -143,7 +143,7 @@ class TlsConnection(Connection):
         *,
         context: ssl.SSLContext,
         handshake: Handshake,
-        scratch: bytearray,
+        window: ReceiveWindow,
         max_frame_bytes: int,
         budget: FrameBudget | None,
         connection_id: str,
@@ -157,7 +157,7 @@ class TlsConnection(Connection):
             loop,
             cast("socket.socket", self._tls),
             handler,
-            scratch=scratch,
+            window=window,
             max_frame_bytes=max_frame_bytes,
             budget=budget,
             connection_id=connection_id,

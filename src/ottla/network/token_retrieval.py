@@ -99,7 +99,7 @@ def _retriever_of_kafka(settings: TokenSettings, kind: str, url: str) -> Callabl
     if is_file != (kind == "FileJwtRetriever"):
         raise ConfigError(f"{TOKEN_URL}: {url} is no URL for {kind}")
     if is_file:
-        return lambda: _checked_token(settings, fetch(url))
+        return lambda: _checked_token(settings, fetch(url, now_s=settings.now_s))
     if kind == "JwtBearerJwtRetriever":
         _check_assertion(settings)
         return lambda: _posted(settings, url, _assertion_form(settings), {})
@@ -170,6 +170,7 @@ def _posted(
     read_ms = settings.value("sasl.login.read.timeout.ms") or 10_000
     data = fetch(
         url,
+        now_s=settings.now_s,
         body=urlencode(form).encode(),
         headers={**_FORM, **headers},
         timeout_s=read_ms / 1000,

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ottla.metadata.quota_keys import QuotaEntity
+    from ottla.metrics.ledger import Ledger
     from ottla.metrics.sampled_stat import SampleWindow
 
 log = logging.getLogger("ottla.quota")
 UNLIMITED: Final = 2**31 - 1
+_ADDRESS_BYTES: Final = 1024
 
 
 class ConnectionRates:
@@ -92,6 +94,13 @@ class ConnectionRates:
         if over_ms:
             rate.record(-1, now_ms)
         return over_ms
+
+    def account_in(self, ledger: Ledger) -> None:
+        """Register what is kept for clients."""
+        ledger.register("quota_addresses", MAX_METERS * _ADDRESS_BYTES, self._measure)
+
+    def _measure(self) -> tuple[int, int]:
+        return len(self._addresses), len(self._addresses) * _ADDRESS_BYTES
 
     def _rate_of(self, address: str, now_ms: int) -> SampledStat:
         found = self._addresses.get(address)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from ottla.metrics.ledger import BoundedCache, size_of_texts
 from ottla.quota.precedence import ALL, ClientLimits, ClientQuotaEntity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ottla.metadata.quota_keys import QuotaEntity
+    from ottla.metrics.ledger import Ledger
 
 M = TypeVar("M")
 
@@ -20,7 +22,10 @@ IDLE_MS = 3_600_000
 """A meter unused for this long is removed."""
 MAX_METERS = 50_000
 """Beyond this number new entities share one meter: client ids are unbounded, memory is not."""
-_MAX_KNOWN = 2 * MAX_METERS
+KNOWN_BYTES = 4 << 20
+"""Of the cache that finds the meter of a client."""
+_NAME_BYTES = 16 << 20
+_METER_BYTES = 1024
 _SWEEP_MS = 60_000
 
 
@@ -42,7 +47,8 @@ class Meters(Generic[M]):
         self._new_meter = new_meter
         self._limits = ClientLimits()
         self._meters: dict[ClientQuotaEntity, Limited[M]] = {}
-        self._known: dict[tuple[str, str], Limited[M] | None] = {}
+        self._known: BoundedCache[tuple[str, str], Limited[M] | None] = BoundedCache(KNOWN_BYTES)
+        self._name_bytes = 0
         self._swept_ms = 0
 
     def __len__(self) -> int:
@@ -70,11 +76,10 @@ class Meters(Generic[M]):
         """Return the meter of a user's client; None without a limit."""
         key = (user, client_id)
         try:
-            found = self._known[key]
+            found = self._known.known[key]
         except KeyError:
-            if len(self._known) >= _MAX_KNOWN:
-                self._known.clear()
-            found = self._known[key] = self._limited(self._limits.entity_of(*key), now_ms)
+            found = self._limited(self._limits.entity_of(*key), now_ms)
+            self._known.keep(key, found, user, client_id)
         if found is not None:
             found.used_ms = now_ms
         return found
@@ -85,13 +90,24 @@ class Meters(Generic[M]):
             return None
         if entity not in self._meters:
             self.forget_idle(now_ms)
-            if len(self._meters) >= MAX_METERS:
+            size_bytes = _size_of(entity)
+            if len(self._meters) >= MAX_METERS or self._name_bytes + size_bytes > _NAME_BYTES:
                 entity = ClientQuotaEntity(ALL, ALL)
         limited = self._meters.get(entity)
         if limited is None:
+            self._name_bytes += _size_of(entity)
             limited = self._meters[entity] = Limited(self._new_meter(), limit)
         limited.limit = limit
         return limited
+
+    def account_in(self, ledger: Ledger, name: str) -> None:
+        """Register what is kept for clients."""
+        ledger.register(f"quota_{name}_known", self._known.bound_bytes, self._known.measure)
+        bound_bytes = _NAME_BYTES + MAX_METERS * _METER_BYTES
+        ledger.register(f"quota_{name}_meters", bound_bytes, self._measure)
+
+    def _measure(self) -> tuple[int, int]:
+        return len(self._meters), self._name_bytes + len(self._meters) * _METER_BYTES
 
     def forget_idle(self, now_ms: int) -> None:
         """Remove meters unused for an hour; checked once a minute."""
@@ -101,5 +117,11 @@ class Meters(Generic[M]):
         idle = [key for key, one in self._meters.items() if now_ms - one.used_ms > IDLE_MS]
         for key in idle:
             del self._meters[key]
+            self._name_bytes -= _size_of(key)
         if idle:
             self._known.clear()
+
+
+def _size_of(entity: ClientQuotaEntity) -> int:
+    """Return the bytes of the names that clients chose."""
+    return size_of_texts(*(one for one in entity if isinstance(one, str)))

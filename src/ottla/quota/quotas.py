@@ -15,8 +15,10 @@ from ottla.metadata.quota_keys import (
     REQUEST_PERCENTAGE,
 )
 from ottla.metadata.resources import ConfigResourceType
+from ottla.metrics.ledger import BoundedCache
 from ottla.metrics.sampled_stat import SampleWindow
 from ottla.quota.connections import UNLIMITED, ConnectionRates
+from ottla.quota.meters import KNOWN_BYTES
 from ottla.quota.mutations import MutationQuota
 from ottla.quota.rates import RateQuota
 from ottla.quota.replication import ReplicationQuotas
@@ -28,8 +30,8 @@ if TYPE_CHECKING:
     from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image.image import MetadataImage
     from ottla.metadata.quota_keys import QuotaEntity
+    from ottla.metrics.ledger import Ledger
 
-_MAX_KNOWN: Final = 100_000
 _LISTENER_RATE: Final = "listener.name.{}.max.connection.creation.rate"
 
 
@@ -63,7 +65,7 @@ class Quotas:
             CONNECTION_CREATION_RATE: self.connections,
         }
         self._of_clients = (self.produced, self.fetched, self.requests, self.mutations)
-        self._concerned: dict[tuple[str, str], bool] = {}
+        self._concerned: BoundedCache[tuple[str, str], bool] = BoundedCache(KNOWN_BYTES)
         self.is_on = False
         """Whether any client has a limit; otherwise nothing is measured."""
         self.version = 0
@@ -103,13 +105,21 @@ class Quotas:
     def concerns(self, user: str, client_id: str) -> bool:
         """Whether a user's client has a limit; requests of other clients are not measured."""
         key = (user, client_id)
-        known = self._concerned.get(key)
+        known = self._concerned.known.get(key)
         if known is None:
-            if len(self._concerned) >= _MAX_KNOWN:
-                self._concerned.clear()
             known = any(quota.limits(user, client_id) for quota in self._of_clients)
-            self._concerned[key] = known
+            self._concerned.keep(key, known, user, client_id)
         return known
+
+    def account_in(self, ledger: Ledger) -> None:
+        """Register what is kept for clients."""
+        cache = self._concerned
+        ledger.register("quotas_concerned", cache.bound_bytes, cache.measure)
+        self.produced.account_in(ledger, "produce")
+        self.fetched.account_in(ledger, "fetch")
+        self.requests.account_in(ledger, "request")
+        self.mutations.account_in(ledger, "mutation")
+        self.connections.account_in(ledger)
 
 
 def _protected(config: BrokerConfig) -> str:

@@ -13,11 +13,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.metrics.ledger import size_of_texts
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterable
 
+    from ottla.metrics.ledger import Ledger
     from ottla.protocol.fetch_values import (
         FetchAnswer,
         FetchedPartition,
@@ -33,6 +35,14 @@ INVALID_SESSION_ID = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 MIN_EVICTION_MS = 120_000
+MAX_BYTES: Final = 128 << 20
+"""Of all sessions: some 200,000 partitions."""
+MAX_ORPHAN_BYTES: Final = 8 << 20
+"""Of the sessions whose connections have ended: clients begin new ones after a disconnect."""
+_MAX_EVICTIONS: Final = 10
+"""For one new session, in the turn that begins it."""
+_PARTITION_BYTES: Final = 400
+_SESSION_BYTES: Final = 1000
 _MAX_EPOCH = 0x7FFF_FFFF
 _TOPIC_IDS_FROM = 13
 
@@ -124,11 +134,13 @@ class FetchSession:
         "epoch",
         "last_fetch_ms",
         "last_used_ms",
+        "owner",
         "partitions",
         "replica_epoch",
         "replica_id",
         "rights_version",
         "session_id",
+        "used_bytes",
         "uses_topic_ids",
     )
 
@@ -136,6 +148,9 @@ class FetchSession:
         self.session_id = session_id
         self.epoch = 1
         self.uses_topic_ids = uses_topic_ids
+        self.owner: object = None
+        """The connection of the last fetch, None after it has ended."""
+        self.used_bytes = _SESSION_BYTES
         self.partitions: dict[PartitionKey, CachedPartition] = {}
         self._active: dict[PartitionKey, CachedPartition] = {}
         """Those that a fetch examines; the others are idle."""
@@ -158,6 +173,7 @@ class FetchSession:
             cached = self.partitions.get(key)
             if cached is None:
                 cached = self.partitions[key] = CachedPartition(key, requested)
+                self.used_bytes += _size_of(key)
                 self._last_position += 1
                 cached.position = self._last_position
             else:
@@ -168,6 +184,8 @@ class FetchSession:
     def forget(self, key: PartitionKey) -> None:
         """Leave a partition out from now on."""
         cached = self.partitions.pop(key, None)
+        if cached is not None:
+            self.used_bytes -= _size_of(key)
         if cached is not None and self._active.pop(key, None) is None:
             _stop_watching(cached)
 
@@ -249,18 +267,31 @@ class FetchSession:
                     self._is_in_order = False
 
 
+def _size_of(key: PartitionKey) -> int:
+    """Return the memory of a partition; its name counts as if no other shared it."""
+    return _PARTITION_BYTES + size_of_texts(key[0])
+
+
 def _stop_watching(cached: CachedPartition) -> None:
     if cached.replica is not None:
         cached.replica.stop_watching(cached)
 
 
 class FetchSessionCache:
-    """At most `slots` sessions; a new one may evict one that is stale or less important."""
+    """At most `slots` sessions; a new one may evict one that is stale or less important.
+
+    A session that would exceed MAX_BYTES in all is not begun, or ends: its client sends full
+    fetches. The sessions of ended connections share MAX_ORPHAN_BYTES; the oldest end first.
+    """
 
     def __init__(self, slots: int, rng: random.Random) -> None:
         self._slots = slots
         self._rng = rng
         self._sessions: dict[int, FetchSession] = {}
+        self._owned: dict[object, dict[int, FetchSession]] = {}
+        self._orphans: dict[int, FetchSession] = {}
+        """In the order in which their connections ended."""
+        self.used_bytes = 0
         self.evictions = 0
 
     def __len__(self) -> int:
@@ -271,16 +302,26 @@ class FetchSessionCache:
         """Partitions cached in all sessions."""
         return sum(len(session.partitions) for session in self._sessions.values())
 
-    def session_of(self, request: FetchValues, version: int, now_ms: int) -> FetchSession | None:
+    def account_in(self, ledger: Ledger) -> None:
+        """Register what is kept for clients."""
+        ledger.register("fetch_sessions", MAX_BYTES, lambda: (len(self), self.used_bytes))
+        ledger.register("fetch_sessions_of_ended_connections", MAX_ORPHAN_BYTES, self._measure)
+
+    def _measure(self) -> tuple[int, int]:
+        return len(self._orphans), sum(one.used_bytes for one in self._orphans.values())
+
+    def session_of(
+        self, request: FetchValues, version: int, now_ms: int, owner: object = None
+    ) -> FetchSession | None:
         """Return the session that a fetch begins or continues, None when it has none.
 
-        Raises KafkaError for an unknown session or epoch.
+        owner is the connection of the fetch. Raises KafkaError for an unknown session or epoch.
         """
         session_id, epoch = request.session_id, request.session_epoch
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             if session_id:
                 self._remove(session_id)
-            return self._begin(request, version, now_ms) if epoch == INITIAL_EPOCH else None
+            return None if epoch == FINAL_EPOCH else self._begin(request, version, now_ms, owner)
         session = self._sessions.get(session_id)
         if session is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -288,15 +329,28 @@ class FetchSessionCache:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != (version >= _TOPIC_IDS_FROM):
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        session.update(request.partitions)
-        for key in request.forgotten:
-            session.forget(key)
-        if not session.partitions:  # as in Kafka, an empty session ends
-            del self._sessions[session_id]
-            return None
+        if request.partitions or request.forgotten:
+            self._change(session, request)
+            if not session.partitions:
+                return None
+        if session.owner is not owner:
+            self._own(session, owner)
         session.last_used_ms = now_ms
         session.epoch = 1 if epoch == _MAX_EPOCH else epoch + 1
         return session
+
+    def _change(self, session: FetchSession, request: FetchValues) -> None:
+        """Add and remove partitions; a session that becomes empty ends, as in Kafka."""
+        before_bytes = session.used_bytes
+        session.update(request.partitions)
+        for key in request.forgotten:
+            session.forget(key)
+        self.used_bytes += session.used_bytes - before_bytes
+        is_too_much = self.used_bytes > MAX_BYTES
+        if is_too_much or not session.partitions:
+            self._remove(session.session_id)
+        if is_too_much:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
     def take_back(self, request: FetchValues, unsent: FetchAnswer) -> None:
         """Forget an unsent response: its session if it began one, else the offsets it named."""
@@ -314,9 +368,38 @@ class FetchSessionCache:
     def _remove(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
+            self._disown(session)
+            self.used_bytes -= session.used_bytes
             session.end()
 
-    def _begin(self, request: FetchValues, version: int, now_ms: int) -> FetchSession | None:
+    def _own(self, session: FetchSession, owner: object) -> None:
+        self._disown(session)
+        session.owner = owner
+        if owner is not None:
+            self._owned.setdefault(owner, {})[session.session_id] = session
+
+    def _disown(self, session: FetchSession) -> None:
+        self._orphans.pop(session.session_id, None)
+        owned = self._owned.get(session.owner)
+        if owned is not None:
+            owned.pop(session.session_id, None)
+            if not owned:
+                del self._owned[session.owner]
+
+    def connection_closed(self, owner: object) -> None:
+        """Keep the sessions of a connection as long as those of ended ones fit into their bytes."""
+        for session in self._owned.pop(owner, {}).values():
+            session.owner = None
+            self._orphans[session.session_id] = session
+            left_bytes = MAX_ORPHAN_BYTES - self._measure()[1]
+            while left_bytes < 0:
+                oldest = next(iter(self._orphans.values()))
+                left_bytes += oldest.used_bytes
+                self._remove(oldest.session_id)
+
+    def _begin(
+        self, request: FetchValues, version: int, now_ms: int, owner: object
+    ) -> FetchSession | None:
         size = len(request.partitions)
         is_follower = request.replica_id >= 0
         is_full = len(self._sessions) >= self._slots
@@ -329,7 +412,17 @@ class FetchSessionCache:
         session = FetchSession(session_id, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
         session.replica_id, session.replica_epoch = request.replica_id, request.replica_epoch
         session.update(request.partitions)
+        for _ in range(_MAX_EVICTIONS):
+            if self.used_bytes + session.used_bytes <= MAX_BYTES:
+                break
+            if not self._evict(size, now_ms, is_follower=is_follower):
+                break
+        if self.used_bytes + session.used_bytes > MAX_BYTES:
+            session.end()
+            return None
+        self.used_bytes += session.used_bytes
         self._sessions[session_id] = session
+        self._own(session, owner)
         return session
 
     def _evict(self, size: int, now_ms: int, *, is_follower: bool) -> bool:

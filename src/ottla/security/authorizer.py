@@ -14,12 +14,14 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.metrics.ledger import BoundedCache
 from ottla.protocol.api_keys import ApiKey
 from ottla.security.acl import WILDCARD, Acl, Operation, PatternType, Permission, ResourceType
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterator
 
+    from ottla.metrics.ledger import Ledger
     from ottla.security.principal import Principal
 
 log = logging.getLogger("ottla.authorizer")
@@ -27,7 +29,8 @@ _ANY_USER: Final = "User:*"
 _ANY_NAME: Final = "hardcode"
 """Stands for all resources of a kind, in Kafka as well."""
 _IPV6_GROUPS: Final = 8
-_MAX_CACHED: Final = 50_000
+_CACHE_BYTES: Final = 8 << 20
+"""Some 30,000 decisions about names of usual length."""
 _IMPLIES: Final[dict[int, frozenset[int]]] = {
     Operation.DESCRIBE: frozenset(
         {
@@ -72,11 +75,20 @@ class StandardAuthorizer:
         self._prefixed: dict[tuple[int, str], dict[Hashable, Acl]] = {}
         self._lengths: dict[int, Counter[int]] = {}
         """How many prefixes of each length there are, by the kind of resource."""
-        self._cached: dict[tuple[Principal, str, int, int, str], bool] = {}
-        self._cached_any: dict[tuple[Principal, str, int, int], bool] = {}
+        self._cached: BoundedCache[tuple[Principal, str, int, int, str], bool] = BoundedCache(
+            _CACHE_BYTES
+        )
+        self._cached_any: BoundedCache[tuple[Principal, str, int, int], bool] = BoundedCache(
+            _CACHE_BYTES
+        )
 
     def __len__(self) -> int:
         return len(self._by_id)
+
+    def account_in(self, ledger: Ledger) -> None:
+        """Register what is kept for clients."""
+        for name, cache in (("decisions", self._cached), ("any_decisions", self._cached_any)):
+            ledger.register(f"authorizer_{name}", cache.bound_bytes, cache.measure)
 
     # Entries
 
@@ -137,13 +149,11 @@ class StandardAuthorizer:
         all, is not audited: it is no attempt, so it is neither logged nor counted.
         """
         key = principal, host, operation, resource_type, name
-        known = self._cached.get(key)
+        known = self._cached.known.get(key)
         if known is None:
             decision = self.decide(str_of(principal), host, operation, resource_type, name)
             known = decision.is_allowed
-            if len(self._cached) >= _MAX_CACHED:
-                self._cached.clear()
-            self._cached[key] = known
+            self._cached.keep(key, known, host, name)
         if not is_audited:
             return known
         self.decision_count += 1
@@ -206,11 +216,10 @@ class StandardAuthorizer:
         covers completely; for the second, implied operations do not count.
         """
         key = principal, host, operation, resource_type
-        known = self._cached_any.get(key)
+        known = self._cached_any.known.get(key)
         if known is None:
-            if len(self._cached_any) >= _MAX_CACHED:
-                self._cached_any.clear()
-            known = self._cached_any[key] = self._is_any_allowed(*key)
+            known = self._is_any_allowed(*key)
+            self._cached_any.keep(key, known, host)
         return known
 
     def _is_any_allowed(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -284,7 +285,11 @@ def test_a_slow_provider_ends_with_the_time_limit() -> None:
     thread.start()
     try:
         with pytest.raises(FetchFailed, match="TimeoutError"):
-            fetch(f"http://127.0.0.1:{server.getsockname()[1]}/keys", timeout_s=0.2)
+            fetch(
+                f"http://127.0.0.1:{server.getsockname()[1]}/keys",
+                now_s=time.monotonic,
+                timeout_s=0.2,
+            )
     finally:
         is_over.set()
         thread.join()

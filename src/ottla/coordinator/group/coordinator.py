@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group import conversion, group_admin
+from ottla.coordinator.group.classic.join import MAX_MEMBERS_BYTES
 from ottla.coordinator.group.classic.join_call import make_join
 from ottla.coordinator.group.consumer import describe as consumer_describe
 from ottla.coordinator.group.consumer.validation import check_request, check_size_of_names
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.context import RequestContext
     from ottla.coordinator.group.share.persister import SharePersister
     from ottla.coordinator.runtime import CoordinatorLog, EndTransaction
+    from ottla.metrics.ledger import Ledger
     from ottla.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse
     from ottla.protocol.apis.offset_commit import OffsetCommitRequest, OffsetCommitResponse
     from ottla.protocol.apis.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
@@ -167,6 +169,20 @@ class GroupCoordinator:
     def end_transaction(self, partition: int, end: EndTransaction) -> Pending[None]:
         """Write the marker that ends a transaction's pending offsets in a partition."""
         return self._runtime.end_transaction(partition, end)
+
+    def account_in(self, ledger: Ledger) -> None:
+        """Register what is kept for clients."""
+        bound_bytes = MAX_MEMBERS_BYTES * self._config.offsets_topic_num_partitions
+        ledger.register("classic_group_members", bound_bytes, self._measure)
+
+    def _measure(self) -> tuple[int, int]:
+        count = size_bytes = 0
+        for partition, state in self._runtime.partitions.items():
+            if state is ShardState.ACTIVE:
+                for group in self._runtime.shard(partition).classic.live.values():
+                    count += len(group.members)
+                    size_bytes += group.member_bytes
+        return count, size_bytes
 
     def close(self) -> None:
         """Unload all partitions; pending responses fail with NOT_COORDINATOR."""

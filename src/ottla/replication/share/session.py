@@ -18,11 +18,15 @@ from ottla.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ottla.metrics.ledger import Ledger
     from ottla.types import Uuid
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 _MAX_EPOCH: Final = 2**31 - 1
+MAX_PARTITIONS: Final = 200_000
+"""Of all sessions of a broker; a partition need not exist to be in one."""
+_PARTITION_BYTES: Final = 350
 
 
 class TopicIdPartition(NamedTuple):
@@ -70,21 +74,26 @@ class ShareSession:
 
 
 class ShareSessionCache:
-    """The sessions of a broker, at most max_count."""
+    """The sessions of a broker, at most max_count, with MAX_PARTITIONS in all."""
 
     def __init__(self, max_count: int) -> None:
         self._max_count = max_count
         self._sessions: dict[MemberKey, ShareSession] = {}
         self._group_counts: Counter[str] = Counter()
+        self.partition_count = 0
+        """Partitions in all sessions."""
         self.eviction_count = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    @property
-    def partition_count(self) -> int:
-        """Partitions in all sessions."""
-        return sum(len(one.partitions) for one in self._sessions.values())
+    def account_in(self, ledger: Ledger) -> None:
+        """Register what is kept for clients."""
+        bound_bytes = MAX_PARTITIONS * _PARTITION_BYTES
+        ledger.register("share_sessions", bound_bytes, self._measure)
+
+    def _measure(self) -> tuple[int, int]:
+        return len(self), self.partition_count * _PARTITION_BYTES
 
     def find(self, key: MemberKey) -> ShareSession | None:
         """Return a member's session."""
@@ -95,13 +104,29 @@ class ShareSessionCache:
     ) -> ShareSession:
         """Begin a session in place of an earlier one; SHARE_SESSION_LIMIT_REACHED for too many."""
         self.remove(key)
-        if len(self._sessions) >= self._max_count:
-            raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         session = ShareSession(key, connection)
         session.partitions.update(dict.fromkeys(partitions, False))
+        count = self.partition_count + len(session.partitions)
+        if len(self._sessions) >= self._max_count or count > MAX_PARTITIONS:
+            raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+        self.partition_count = count
         self._sessions[key] = session
         self._group_counts[key.group_id] += 1
         return session
+
+    def update(
+        self,
+        session: ShareSession,
+        added: Iterable[TopicIdPartition],
+        forgotten: Iterable[TopicIdPartition],
+    ) -> None:
+        """Apply the changes of a request; a session that exceeds MAX_PARTITIONS in all ends."""
+        before = len(session.partitions)
+        session.update(added, forgotten)
+        self.partition_count += len(session.partitions) - before
+        if self.partition_count > MAX_PARTITIONS:
+            self.remove(session.key)
+            raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND)
 
     def has_group(self, group_id: str) -> bool:
         """Whether a member of a group has a session."""
@@ -126,6 +151,7 @@ class ShareSessionCache:
         """End a member's session."""
         found = self._sessions.pop(key, None)
         if found is not None:
+            self.partition_count -= len(found.partitions)
             self._group_counts[key.group_id] -= 1
             if not self._group_counts[key.group_id]:
                 del self._group_counts[key.group_id]
@@ -137,5 +163,6 @@ class ShareSessionCache:
 
     def clear(self) -> None:
         """End all sessions: share groups are disabled."""
+        self.partition_count = 0
         self._sessions.clear()
         self._group_counts.clear()

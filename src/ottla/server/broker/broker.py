@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ottla.metrics.ledger import Ledger
+
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
@@ -96,6 +98,8 @@ class Broker:
     telemetry: Telemetry
     quotas: Quotas
     decompression: Decompression
+    ledger: Ledger = field(init=False, default_factory=Ledger)
+    """Of the memory that is kept for clients."""
     # What handlers read most often, from the parts above.
     node_id: int = field(init=False)
     image: MetadataImage = field(init=False)
@@ -112,6 +116,10 @@ class Broker:
         self.nodes = self.metadata.nodes
         self.topic_name = self.metadata.topic_name
         self.has_partition = self.metadata.has_partition
+        holders = (self.quotas, self.fetch_sessions, self.share.sessions, self.telemetry)
+        for holder in (*holders, self.groups, self.logs.producers, self.authorizer):
+            if holder is not None:
+                holder.account_in(self.ledger)
         self.reconfigure(self.metadata.config)
 
     def reconfigure(self, config: BrokerConfig) -> None:

@@ -27,12 +27,15 @@ if TYPE_CHECKING:
 
     from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image.image import MetadataImage
+    from ottla.metrics.ledger import Ledger
     from ottla.protocol.apis.push_telemetry import PushTelemetryRequest
     from ottla.server.system.environment import RunInWorker
     from ottla.types import Uuid
 
 log = logging.getLogger("ottla.telemetry")
 MAX_INSTANCES: Final = 16_384
+_INSTANCE_BYTES: Final = 3000
+"""With the texts of its context, which are cut."""
 MAX_WAITING: Final = 64
 """Messages that wait for a slow receiver; further ones get THROTTLING_QUOTA_EXCEEDED."""
 DEFAULT_INTERVAL_MS: Final = 300_000
@@ -137,6 +140,14 @@ class Telemetry:
         self._by_connection: dict[str, Uuid] = {}
         self._waiting = 0
 
+    def account_in(self, ledger: Ledger) -> None:
+        """Register what is kept for clients."""
+        bound_bytes = MAX_INSTANCES * _INSTANCE_BYTES
+        ledger.register("telemetry_instances", bound_bytes, self._measure)
+
+    def _measure(self) -> tuple[int, int]:
+        return len(self._instances), len(self._instances) * _INSTANCE_BYTES
+
     @property
     def has_receiver(self) -> bool:
         """Whether clients' metrics are received; otherwise their APIs are not advertised."""
@@ -179,6 +190,7 @@ class Telemetry:
         known = self._instances.get(instance_id)
         if known is None or known.version < self._version:
             known = self._new_instance(instance_id, known.context if known else context)
+            self.connection_closed(connection_id)  # a connection is one client's
             self._instances[instance_id] = known
             self._by_connection[connection_id] = instance_id
             while len(self._instances) > MAX_INSTANCES:

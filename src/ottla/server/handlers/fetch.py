@@ -40,7 +40,8 @@ def fail_request(_request: FetchValues, error: KafkaError) -> FetchAnswer:
 @handles(FetchRequest, form=Form(read_fetch, write_fetch, fail_request), listener="broker")
 def fetch(ctx: Context, request: FetchValues) -> FetchAnswer | Pending[FetchAnswer]:
     """Answer at once with min_bytes, after an error, or when the client does not wait."""
-    session = ctx.broker.fetch_sessions.session_of(request, ctx.api_version, ctx.now_ms)
+    sessions = ctx.broker.fetch_sessions
+    session = sessions.session_of(request, ctx.api_version, ctx.now_ms, ctx.connection)
     read = _read(ctx, request, session)
     if read.run():
         return _gather(ctx, request, read) if read.may_grow else _answer(ctx, read)

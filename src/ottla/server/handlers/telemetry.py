@@ -5,7 +5,7 @@ Kafka: KafkaApis.handleGetTelemetrySubscriptionsRequest, handlePushTelemetryRequ
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.get_telemetry_subscriptions import (
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ottla.server.requests.context import Context
 
 _RESERVED = (ZERO_UUID, METADATA_TOPIC_ID)
+_MAX_CLIENT_ID_LENGTH: Final = 1024
+"""Characters of a client id that are kept with its instance, and matched by subscriptions."""
 
 
 @handles(GetTelemetrySubscriptionsRequest)
@@ -93,7 +95,7 @@ def _context(ctx: Context) -> TelemetryContext:
     software = connection.attachment
     name, version = software if isinstance(software, tuple) else ("unknown", "unknown")
     return TelemetryContext(
-        client_id=ctx.client_id,
+        client_id=ctx.client_id[:_MAX_CLIENT_ID_LENGTH],
         client_address=connection.peer_host,
         client_port=connection.peer_port,
         client_software_name=name,

@@ -56,6 +56,11 @@ _DIRECTORY_RESERVE = own("ottla_log_directory_reserve_bytes", "Bytes of them kep
 _DIRECTORY_SHORT = own(
     "ottla_log_directory_short_of_space", "1 while less is left and produces are refused."
 )
+_KEPT_ENTRIES = own(
+    "ottla_kept_for_clients_entries", "What a holder keeps by names that clients choose."
+)
+_KEPT = own("ottla_kept_for_clients_bytes", "Memory of what a holder keeps, estimated.")
+_KEPT_BOUND = own("ottla_kept_for_clients_bound_bytes", "The most that a holder keeps.")
 _REFUSED_FOR_SPACE = own(
     "ottla_produces_refused_for_space", "Appends refused for the reserve.", Kind.COUNTER
 )
@@ -244,6 +249,11 @@ class NodeMetrics:
         producers = self._broker.logs.producers
         yield Series(_PRODUCERS, _ONE, (producers.count,))
         yield Series(_PRODUCERS_REFUSED, _ONE, (producers.refused_count,))
+        kept = self._broker.ledger.kept()
+        holders = tuple(label_text(holder=one.name) for one in kept)
+        yield Series(_KEPT_ENTRIES, holders, [one.entries for one in kept])
+        yield Series(_KEPT, holders, [one.used_bytes for one in kept])
+        yield Series(_KEPT_BOUND, holders, [one.bound_bytes for one in kept])
 
     def gather(
         self, done: Callable[[list[Series]], None], failed: Callable[[Exception], None]

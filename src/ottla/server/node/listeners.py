@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from ottla.config.broker import BrokerConfig
     from ottla.config.broker.endpoints import ListenerEndpoint
+    from ottla.metrics.ledger import Ledger
     from ottla.network.connection import RequestHandler
     from ottla.network.limits import ConnectionPace
     from ottla.network.server import ListenerSecurity
@@ -169,6 +170,10 @@ class NodeListeners:
         for listener in self.open:
             listener.is_protected = listener.name == protected_listener(self._config)
         limit_connections(self._config, self._descriptors, addresses, self.quotas, self.open)
+
+    def account_in(self, ledger: Ledger) -> None:
+        """Register what is kept for clients."""
+        ledger.register("unfinished_frames", self._budget.limit_bytes, self._budget.measure)
 
     @property
     def connection_count(self) -> int:

@@ -257,6 +257,7 @@ class Node:
                 "the listeners", reconfigure=self._listeners.apply, close=self._listeners.close
             )
         )
+        self._listeners.account_in(self.broker.ledger)
         self.http = HttpEndpoint(
             resources.http_port,
             broker,

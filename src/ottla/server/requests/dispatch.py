@@ -57,6 +57,7 @@ class Dispatcher:
         self._broker.failure_detection.connection_closed(connection)
         self._broker.telemetry.connection_closed(connection.connection_id)
         self._broker.share.connection_closed(connection)
+        self._broker.fetch_sessions.connection_closed(connection)
 
     def handle_frame(  # noqa: C901, PLR0912 - each further function costs half a microsecond here
         self, connection: Connection, frame: memoryview

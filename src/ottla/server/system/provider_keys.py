@@ -9,6 +9,7 @@ Kafka: org.apache.kafka.common.security.oauthbearer.internals.secured.Refreshing
 from __future__ import annotations
 
 import logging
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -32,7 +33,7 @@ _UNKNOWN_KEY_MS: Final = 10_000
 
 def load_keys(url: str) -> Sequence[Jwk]:
     """Return the keys at a URL; FetchFailed or InvalidJwt without any."""
-    return parse_jwks(fetch(url))
+    return parse_jwks(fetch(url, now_s=time.monotonic))
 
 
 class ProviderKeys:

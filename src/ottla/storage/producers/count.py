@@ -5,9 +5,16 @@ Kafka: none; there only their age limits producers.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Final
+
 from ottla.errors import ErrorCode, KafkaError
 
+if TYPE_CHECKING:
+    from ottla.metrics.ledger import Ledger
+
 DEFAULT_MAX_PRODUCERS = 1_000_000
+_STATE_BYTES: Final = 1300
+"""Of a producer with five batches."""
 
 
 class ProducerCount:
@@ -33,3 +40,10 @@ class ProducerCount:
                 f"Producer {producer_id} is new in {partition}, and this broker remembers "
                 f"{self.count} producers already (producer.states.max)",
             )
+
+    def account_in(self, ledger: Ledger) -> None:
+        """Register what is kept for clients."""
+        ledger.register("producers", self.max_count * _STATE_BYTES, self._measure)
+
+    def _measure(self) -> tuple[int, int]:
+        return self.count, self.count * _STATE_BYTES

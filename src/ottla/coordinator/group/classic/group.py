@@ -63,6 +63,7 @@ class ClassicGroup:
         "generation_id",
         "group_id",
         "leader_id",
+        "member_bytes",
         "members",
         "new_member_added",
         "pending_join",
@@ -88,6 +89,8 @@ class ClassicGroup:
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
         self.members: dict[str, ClassicMember] = {}
+        self.member_bytes = 0
+        """Of the metadata of all members' protocols."""
         self.static_members: dict[str, str] = {}
         self.pending_join: dict[str, None] = {}
         self.pending_sync: dict[str, None] = {}
@@ -330,6 +333,7 @@ class ClassicGroup:
                 )
 
     def _count_supporters(self, member: ClassicMember, change: int) -> None:
+        self.member_bytes += change * member.metadata_bytes
         for name in dict.fromkeys(name for name, _ in member.protocols):
             count = self._supporters.get(name, 0) + change
             if count:

@@ -44,6 +44,11 @@ class ClassicGroups:
     rebalances: int = 0
     """Completed join phases since the shard was loaded."""
 
+    @property
+    def member_bytes(self) -> int:
+        """The size of the metadata of all members."""
+        return sum(group.member_bytes for group in self.live.values())
+
     def find(self, group_id: str) -> ClassicGroup | None:
         """Return the group; None if it does not exist."""
         if self.has_other_kind(group_id):

@@ -12,7 +12,7 @@ from ottla.coordinator.group import records
 from ottla.coordinator.group.classic import rebalance
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
 from ottla.coordinator.group.classic.groups import heartbeat_key, join_key
-from ottla.coordinator.group.classic.member import ClassicMember
+from ottla.coordinator.group.classic.member import ClassicMember, size_of_protocols
 from ottla.coordinator.group.classic.static import replace_static_member
 from ottla.coordinator.group.responses import join_error
 from ottla.coordinator.runtime.log_errors import append_error
@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.classic.groups import ClassicGroups
     from ottla.coordinator.group.classic.join_call import Join
 
+MAX_MEMBER_BYTES: Final = 1 << 20
+"""Of a member's metadata: the largest record of __consumer_offsets, in which it must fit."""
+MAX_MEMBERS_BYTES: Final = 16 << 20
+"""Of the metadata of all members of a shard that are not small."""
+_SMALL_BYTES: Final = 4096
+_MAX_STEM_LENGTH: Final = 1024
+"""Characters of a client id in a member id, of which 10,000 may be handed out."""
 NEEDS_MEMBER_ID_VERSION: Final = 4
 """The first version in which a dynamic member needs an id before it can join (KIP-394)."""
 
@@ -30,6 +37,8 @@ NEEDS_MEMBER_ID_VERSION: Final = 4
 def join(groups: ClassicGroups, call: Join) -> Result[None]:
     """Add a member, or let it rejoin; the response is completed when the join phase ends."""
     request = call.request
+    if not _fits(groups, call):
+        return call.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, request.member_id)
     is_new_group = groups.find(request.group_id) is None
     if is_new_group and request.member_id:
         return call.refuse(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
@@ -75,12 +84,21 @@ def _has_room(groups: ClassicGroups, group: ClassicGroup, member_id: str) -> boo
     return member is not None or len(group.members) < limit
 
 
+def _fits(groups: ClassicGroups, call: Join) -> bool:
+    """Whether there is memory for the member; small ones are bounded by their number."""
+    size_bytes = size_of_protocols(call.protocols)
+    if size_bytes <= _SMALL_BYTES:
+        return True
+    return size_bytes <= MAX_MEMBER_BYTES and groups.member_bytes + size_bytes <= MAX_MEMBERS_BYTES
+
+
 def _join_unknown(groups: ClassicGroups, group: ClassicGroup, call: Join) -> Result[None]:
     request = call.request
     if not group.supports(request.protocol_type, call.protocols):
         return call.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     instance_id = request.group_instance_id
     stem = call.context.client_id if instance_id is None else instance_id
+    stem = stem[:_MAX_STEM_LENGTH]
     member_id = f"{stem}-{groups.new_uuid()}"
     if instance_id is not None:
         old_id = group.static_members.get(instance_id)

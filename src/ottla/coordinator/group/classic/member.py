@@ -34,6 +34,11 @@ class ClassicMember:
     is_new: bool = False
 
     @property
+    def metadata_bytes(self) -> int:
+        """The size of its metadata for all protocols."""
+        return size_of_protocols(self.protocols)
+
+    @property
     def has_satisfied_heartbeat(self) -> bool:
         """Whether it need not send heartbeats, because a response to it is pending.
 
@@ -56,3 +61,8 @@ class ClassicMember:
     def vote(self, candidates: Container[str]) -> str:
         """Return the first of its protocols that all members support."""
         return next(name for name, _ in self.protocols if name in candidates)
+
+
+def size_of_protocols(protocols: tuple[tuple[str, bytes], ...]) -> int:
+    """Return the bytes of names and metadata."""
+    return sum(len(name) + len(data) for name, data in protocols)

@@ -152,7 +152,7 @@ def _session(ctx: Context, key: MemberKey, request: ShareFetchRequest) -> ShareS
             for topic in request.forgotten_topics_data
             for index in topic.partitions
         ]
-        session.update(added, forgotten)
+        sessions.update(session, added, forgotten)
     return session
 
 
