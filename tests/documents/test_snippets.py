@@ -271,7 +271,8 @@ def test_tools(
 
 def test_plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The policy refuses what its text says, also by the Java name that a package offers."""
-    policy, project = snippets("docs/plugins.md")
+    policy, plugins, project = snippets("docs/plugins.md")
+    assert "ottla.plugins" in tomllib.loads(plugins.text)["project"]["entry-points"]
     ((group, offered),) = tomllib.loads(project.text)["project"]["entry-points"].items()
     ((java_name, path),) = offered.items()
     package = tmp_path / "acme_kafka-1.0.dist-info"
