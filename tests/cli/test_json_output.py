@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import click
 import pytest
 
+from ottla import Producer, ShareConsumer
+from ottla.cli.main import ottla
 from ottla.testing.cluster import Cluster
 from ottla.testing.kafka import Kafka
 from tests.cli.running import run
+from tests.waits import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +53,7 @@ class Tools:
     @staticmethod
     def _ordered(words: list[str], place: tuple[str, str]) -> list[str]:
         """Put the address before the subcommand of the tools that want it there."""
-        is_before = words[0] in {"features", "metadata-quorum"}
+        is_before = words[0] in {"features", "metadata-quorum", "transactions"}
         return [*place, *words[1:]] if is_before else [*words[1:], *place]
 
 
@@ -185,3 +189,85 @@ def test_json_of_what_lists_nothing_is_refused(
     status, _, err = run(capsys, *words.split(), *place, "--json")
     assert status == 1
     assert f"Error: --json is only supported with {allowed}\n" in err
+
+
+def _commands(
+    group: click.Group, path: tuple[str, ...] = ()
+) -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from _commands(command, (*path, name))
+        else:
+            yield " ".join((*path, name)), command
+
+
+SHOWING = {"list", "describe", "find-hanging"}
+"""Actions that list or describe, as flags or as commands, also with a suffix."""
+OTHER_DOCUMENTS = {"streams describe"}
+"""A topology has --output."""
+
+
+def test_everything_that_lists_or_describes_has_json() -> None:
+    """As docs/tools.md says; found in the commands themselves, so that none is forgotten."""
+    missing = []
+    for name, command in _commands(ottla):
+        flags = {flag for one in command.params for flag in one.opts}
+        words = {flag.removeprefix("--") for flag in flags} | {name.rpartition(" ")[2]}
+        shows = any(word.startswith(tuple(SHOWING)) for word in words if not word.endswith("er"))
+        if shows and "--json" not in flags:
+            missing.append(name)
+    assert set(missing) <= OTHER_DOCUMENTS
+
+
+@pytest.fixture
+def own_cluster() -> Iterator[Cluster]:
+    """Run a node of one test, which changes what others count."""
+    with Cluster() as running:
+        kafka = Kafka(running)
+        kafka.topic(name="orders")
+        kafka.close()
+        yield running
+
+
+def test_share_and_streams_groups(own_cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    """State, members and offsets of each; lists of names with their states."""
+    tools = Tools(capsys, own_cluster.bootstrap)
+    servers = own_cluster.bootstrap
+    with ShareConsumer("orders", group_id="sharing", bootstrap_servers=servers) as consumer:
+        consumer.poll(0.1)
+        wait_for(
+            lambda: any(
+                one["members"] for one in tools("share-groups --describe --json", "--all-groups")
+            )
+        )
+        (group,) = tools("share-groups --describe --json", "--group", "sharing")
+    assert {"group", "state", "coordinator", "members", "offsets"} <= group.keys()
+    (listed,) = tools("share-groups --list --json")
+    assert listed["group_id"] == "sharing"
+    assert (
+        "offsets"
+        not in tools("share-groups --describe --json", "--group", "sharing", "--members")[0]
+    )
+    assert tools("streams-groups --list --json") == []
+    assert tools("streams-groups --describe --json", "--all-groups") == []
+
+
+def test_transactions(own_cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    """Ids, the state of one, the producers of a partition, hanging ones."""
+    tools, servers = Tools(capsys, own_cluster.bootstrap), own_cluster.bootstrap
+    with Producer(bootstrap_servers=servers, transactional_id="billing") as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send_and_wait("orders", b"x", partition=0)
+        (listed,) = tools("transactions list --json")
+        assert listed["transactional_id"] == "billing"
+        (described,) = tools("transactions describe --json", "--transactional-id", "billing")
+        assert described["transaction_state"] == "Ongoing"
+        assert described["topic_partitions"] == "orders-0"
+        where = ("--topic", "orders", "--partition", "0")
+        rows = tools("transactions describe-producers --json", *where)
+        assert rows[0]["current_transaction_start_offset"] >= 0
+        assert tools("transactions find-hanging --json", *where) == []

@@ -19,6 +19,7 @@ from ottla.cli.groups.streams_internal_topics import (
     internal_topics,
 )
 from ottla.cli.groups.streams_tables import (
+    document,
     input_topics,
     print_members,
     print_offsets,
@@ -37,6 +38,7 @@ from ottla.cli.groups.usage import (
 from ottla.cli.options.connection import SettingsFileError, open_admin
 from ottla.cli.options.flags import server_options
 from ottla.cli.options.joptsimple import LONG, ToolCommand, refuse_both
+from ottla.cli.options.json_output import json_option, print_json, refuse_json_unless, wants_json
 from ottla.cli.output.java_names import java_text
 from ottla.cli.output.next_steps import group_failure_text
 from ottla.errors import ErrorCode, KafkaError
@@ -67,6 +69,7 @@ Examples:
 
 @click.command("streams-groups", cls=ToolCommand, epilog=EXAMPLES)
 @server_options
+@json_option
 @click.option("--list", "list_", is_flag=True, help="List all streams groups.")
 @click.option("--describe", is_flag=True, help="Show lag, members or state.")
 @click.option("--delete", is_flag=True, help="Delete groups.")
@@ -116,6 +119,7 @@ def streams_groups(**options: Any) -> None:
             "Command must include exactly one action: --list, --describe, --delete, "
             "--reset-offsets, or --delete-offsets."
         )
+    refuse_json_unless(actions[0], "list", "describe")
     try:
         with open_admin(
             options["bootstrap_server"],
@@ -234,6 +238,9 @@ def _check_pairs(options: dict[str, Any]) -> None:
 
 def _list(admin: Admin, state: str | None) -> None:
     groups = admin.list_groups(types=("streams",), states=words_of(state, STATES, "state"))
+    if wants_json():
+        print_json([one._asdict() for one in groups])
+        return
     if state is None:
         for group in groups:
             click.echo(group.group_id)
@@ -269,6 +276,11 @@ def _described_or_none(admin: Admin, group_id: str) -> StreamsGroupDescription |
 
 def _describe(admin: Admin, options: dict[str, Any]) -> None:
     verbose = options["verbose"]
+    if wants_json():
+        with_offsets = not options["members"] and options["state"] is None
+        described = [_described(admin, group_id) for group_id in _groups(admin, options)]
+        print_json([document(admin, one, with_offsets=with_offsets) for one in described])
+        return
     for group_id in _groups(admin, options):
         group = _described(admin, group_id)
         if options["members"]:

@@ -5,6 +5,7 @@ Kafka: bin/kafka-transactions.sh, org.apache.kafka.tools.TransactionsCommand.
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
@@ -14,6 +15,7 @@ from ottla.cli.options.argparse4j import INTEGER, LONG, ToolGroup, need
 from ottla.cli.options.connection import open_admin
 from ottla.cli.options.failures import fail, failures_reported
 from ottla.cli.options.flags import place_options
+from ottla.cli.options.json_output import json_option, print_json, wants_json
 from ottla.cli.output.tables import table
 from ottla.clients.admin.transactions import AbortSpec
 from ottla.errors import ErrorCode, KafkaError
@@ -56,6 +58,7 @@ _HANGING: Final = (
     "LastTimestamp",
     "Duration(min)",
 )
+_CAPITAL: Final = re.compile("(?<!^)(?=[A-Z])")
 _MS_PER_MINUTE: Final = 60_000
 _UNDESCRIBED: Final = "Failed to describe transaction state of transactional-id"
 _IDENTIFY: Final = (
@@ -100,6 +103,11 @@ def _run(action: Callable[[Admin], None]) -> None:
 
 
 def _print(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print Kafka's table, or with --json a list with the columns' names in snake case."""
+    if wants_json():
+        names = [_CAPITAL.sub("_", one.partition("(")[0]).lower() for one in columns]
+        print_json([dict(zip(names, row, strict=True)) for row in rows])
+        return
     for line in table([columns, *([str(cell) for cell in row] for row in rows)]):
         click.echo(line)
 
@@ -116,6 +124,7 @@ def _now_ms() -> int:
 
 
 @transactions.command("list")
+@json_option
 @click.option(
     "--duration-filter",
     type=LONG,
@@ -139,6 +148,7 @@ def list_transactions(*, duration_filter: int, transactional_id_pattern: str | N
 
 
 @transactions.command()
+@json_option
 @click.option("--transactional-id", help="The id.")
 def describe(*, transactional_id: str | None) -> None:
     """Describe the state of an active transactional id."""
@@ -180,6 +190,7 @@ def _described(name: str, one: TransactionDescription) -> tuple[object, ...]:
 
 
 @transactions.command("describe-producers")
+@json_option
 @click.option("--broker-id", type=INTEGER, help="A replica's broker, in place of the leader.")
 @click.option("--topic", help="The topic.")
 @click.option("--partition", type=INTEGER, help="The partition.")
@@ -270,6 +281,7 @@ def _found(admin: Admin, where: TopicPartition, start_offset: int) -> AbortSpec:
 
 
 @transactions.command("find-hanging")
+@json_option
 @click.option("--broker-id", type=INTEGER, help="Search the replicas of one broker.")
 @click.option(
     "--max-transaction-timeout",

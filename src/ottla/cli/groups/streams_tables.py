@@ -11,6 +11,7 @@ import click
 
 from ottla.cli.groups.tables import MISSING, cell, print_problem
 from ottla.cli.groups.timestamp_offsets import offsets_at
+from ottla.errors import KafkaError
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.types import TopicPartition
 
@@ -159,3 +160,32 @@ def print_states(admin: Admin, group: StreamsGroupDescription, *, verbose: bool)
         f"{group.group_id:<{name}} {coordinator:<{width}} {group.state:<25} {epochs}"
         f"{len(group.members)}"
     )
+
+
+def document(
+    admin: Admin, group: StreamsGroupDescription, *, with_offsets: bool
+) -> dict[str, object]:
+    """Return the JSON of a group: state and members, and offsets and lag by partition."""
+    if group.state == "Dead":
+        raise KafkaError(69, f"Streams group '{group.group_id}' does not exist.")
+    members = [
+        {
+            **one._asdict(),
+            "assignment": one.assignment._asdict(),
+            "target_assignment": one.target_assignment._asdict(),
+        }
+        for one in group.members
+    ]
+    shown: dict[str, object] = {
+        "group": group.group_id,
+        "state": group.state,
+        "coordinator": group.coordinator,
+        "group_epoch": group.group_epoch,
+        "assignment_epoch": group.assignment_epoch,
+        "topology_epoch": group.topology_epoch,
+        "members": members,
+    }
+    if with_offsets:
+        rows = _offsets(admin, group).items()
+        shown["offsets"] = [{**partition._asdict(), **row._asdict()} for partition, row in rows]
+    return shown

@@ -83,7 +83,7 @@ def documents(
             "type": group.type,
             "coordinator": group.coordinator,
             "assignor": group.assignor,
-            "members": [_member_document(one) for one in group.members],
+            "members": [member_document(one) for one in group.members],
         }
         if with_offsets:
             rows = _offset_rows(admin, group_id, group)
@@ -92,7 +92,8 @@ def documents(
     return found
 
 
-def _member_document(member: MemberDescription) -> dict[str, object]:
+def member_document(member: MemberDescription) -> dict[str, object]:
+    """Return the JSON of a member."""
     assignment = [f"{one.topic}-{one.partition}" for one in member.assignment]
     return {
         "member_id": member.member_id,

@@ -17,9 +17,10 @@ from ottla.cli.groups.usage import check_describe, scenario_of, words_of
 from ottla.cli.options.connection import SettingsFileError, open_admin
 from ottla.cli.options.flags import require, server_options
 from ottla.cli.options.joptsimple import LONG, ToolCommand, refuse_both
+from ottla.cli.options.json_output import json_option, print_json, refuse_json_unless, wants_json
 from ottla.cli.output.java_names import java_text
 from ottla.cli.output.next_steps import group_failure_text
-from ottla.cli.share.tables import print_members, print_offsets, print_states
+from ottla.cli.share.tables import document, print_members, print_offsets, print_states
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ Examples:
 
 @click.command("share-groups", cls=ToolCommand, epilog=EXAMPLES)
 @server_options
+@json_option
 @click.option("--list", "list_", is_flag=True, help="List all share groups.")
 @click.option("--describe", is_flag=True, help="Show lag, members or state.")
 @click.option("--delete", is_flag=True, help="Delete groups.")
@@ -80,6 +82,7 @@ def share_groups(**options: Any) -> None:
             "Command must include exactly one action: --list, --describe, --delete, "
             "--reset-offsets, --delete-offsets."
         )
+    refuse_json_unless(actions[0], "list", "describe")
     try:
         with open_admin(
             options["bootstrap_server"],
@@ -148,6 +151,9 @@ def _check_reset(options: dict[str, Any]) -> None:
 def _list(admin: Admin, options: dict[str, Any]) -> None:
     state = options["state"]
     groups = admin.list_groups(types=("share",), states=words_of(state, STATES, "state"))
+    if wants_json():
+        print_json([one._asdict() for one in groups])
+        return
     if state is None:
         for group in groups:
             click.echo(group.group_id)
@@ -169,7 +175,12 @@ def _describe(admin: Admin, options: dict[str, Any]) -> None:
     if options["all_groups"]:
         names = [one.group_id for one in admin.list_groups(types=("share",))]
     verbose = options["verbose"]
-    for group in [_described(admin, name) for name in sorted(set(names))]:
+    described = [_described(admin, name) for name in sorted(set(names))]
+    if wants_json():
+        with_offsets = not options["members"] and options["state"] is None
+        print_json([document(admin, one, with_offsets=with_offsets) for one in described])
+        return
+    for group in described:
         if options["members"]:
             print_members(group, verbose=verbose)
         elif options["state"] is not None:

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli.groups.tables import MISSING, assignment_text, cell, print_problem
+from ottla.cli.groups.tables import (
+    MISSING,
+    assignment_text,
+    cell,
+    member_document,
+    print_problem,
+)
 from ottla.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -111,3 +117,29 @@ def print_states(admin: Admin, group: GroupDescription, *, verbose: bool) -> Non
     cells: list[object] = [group.group_id, coordinator, group.state, group.group_epoch]
     line([*cells, group.assignment_epoch, len(group.members)])
     click.echo()
+
+
+def document(admin: Admin, group: GroupDescription, *, with_offsets: bool) -> dict[str, object]:
+    """Return the JSON of a group: state and members, and start offsets and lag by partition."""
+    if group.state == "Dead":
+        raise KafkaError(69, f"Share group '{group.group_id}' does not exist.")
+    shown: dict[str, object] = {
+        "group": group.group_id,
+        "state": group.state,
+        "coordinator": group.coordinator,
+        "group_epoch": group.group_epoch,
+        "assignment_epoch": group.assignment_epoch,
+        "members": [member_document(one) for one in group.members],
+    }
+    if with_offsets:
+        found = admin.list_share_group_offsets(group.group_id)
+        rows: list[dict[str, object]] = []
+        for partition in sorted(found):
+            place = found[partition]
+            if isinstance(place, KafkaError):
+                raise place
+            known = {} if place is None else place._asdict()
+            unknown = {"start_offset": None, "leader_epoch": None, "lag": None}
+            rows.append({**partition._asdict(), **unknown, **known})
+        shown["offsets"] = rows
+    return shown
