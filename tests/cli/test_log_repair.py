@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,8 +17,10 @@ from ottla.raft.replicated_log import ReplicatedLog
 from ottla.records.builder import encode_batch
 from ottla.server.system.files import RealDirectory
 from ottla.storage.batches import walk_file
+from ottla.storage.indexes.transaction_index import AbortedTransaction, TransactionIndex
 from ottla.storage.log.config import LogConfig
-from tests.storage.logs import put
+from ottla.types import TopicPartition
+from tests.storage.logs import end, put, send
 from tests.storage.sets import A, make, open_set
 
 if TYPE_CHECKING:
@@ -177,3 +180,67 @@ def test_wrong_calls(directory: RealDirectory, tmp_path: Path) -> None:
 def test_help_shows_an_example() -> None:
     """As every command's."""
     assert "ottla log-repair --log-dir" in CliRunner().invoke(log_repair, ["--help"]).output
+
+
+INDEX = "t-0/00000000000000000000.txnindex"
+
+
+@pytest.fixture
+def aborting(tmp_path: Path) -> RealDirectory:
+    """Write the log `t-0`: 1 commits 0 to 2; 1 aborts 4 to 5, while 2 is open from 3 to 6."""
+    directory = RealDirectory(str(tmp_path))
+    log = make(open_set(directory, config=CONFIG), TopicPartition("t", 0))
+    send(log, 1, 0, transactional=True)
+    send(log, 1, 1, transactional=True)
+    end(log, 1, commit=True)
+    send(log, 2, 0, transactional=True)
+    send(log, 1, 2, transactional=True)
+    end(log, 1, commit=False)
+    end(log, 2, commit=False)
+    log.release()
+    directory.remove(".lock")
+    return directory
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        [],
+        [(1, 4, 5, 3)],
+        [(1, 4, 5, 6), (2, 3, 6, 7)],
+        [(1, 0, 5, 3), (2, 3, 6, 7)],
+        [(1, 5, 5, 3), (2, 3, 6, 7)],
+        [(1, 0, 2, 3), (1, 4, 5, 3), (2, 3, 6, 7)],
+    ],
+)
+def test_a_transaction_index_that_contradicts_the_records_is_rebuilt(
+    aborting: RealDirectory, tmp_path: Path, stored: list[tuple[int, int, int, int]]
+) -> None:
+    """It lacks an abort, begins elsewhere, hides a commit or has too high a last stable offset."""
+    index = TransactionIndex(aborting, INDEX)
+    right = index.entries()
+    assert right == [(1, 4, 5, 3), (2, 3, 6, 7)]
+    result = run(tmp_path)
+    assert (result.exit_code, result.output) == (0, "1 logs checked, 0 damaged\n")
+    index.replace([AbortedTransaction(*one) for one in stored])
+    result = run(tmp_path)
+    assert result.exit_code == 1
+    assert f"t-0: WRONG INDEX: {INDEX} contradicts the records\n" in result.output
+    document = json.loads(run(tmp_path, "--json").output)
+    assert document["logs"][0]["wrong_transaction_indexes"] == [INDEX]
+    result = run(tmp_path, "--rebuild-transaction-indexes")
+    assert (result.exit_code, result.output.splitlines()[-1]) == (
+        0,
+        f"{INDEX}: rebuilt, 2 aborted transactions",
+    )
+    assert TransactionIndex(aborting, INDEX).entries() == right
+    assert run(tmp_path).exit_code == 0
+
+
+def test_a_transaction_index_may_know_more_than_the_records_left(
+    aborting: RealDirectory, tmp_path: Path
+) -> None:
+    """Of a transaction that began before the log does, and of one that compaction removed."""
+    index = TransactionIndex(aborting, INDEX)
+    index.replace([AbortedTransaction(*one) for one in ((9, 1, 3, 0), (1, 3, 5, 2), (2, 0, 6, 7))])
+    assert run(tmp_path).exit_code == 0

@@ -12,15 +12,19 @@ from copy import copy
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.records.batches import iterate_batches
 from ottla.records.builder import encode_batch
 from ottla.records.control import encode_end_txn_marker
 from ottla.records.validator import AppendOrigin
-from tests.storage.logs import NOW_MS
+from ottla.storage.indexes.transaction_index import TransactionIndex
+from ottla.storage.log.append_info import FetchIsolation
+from tests.storage.logs import NOW_MS, content
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from ottla.storage.log.partition_log import PartitionLog
+    from ottla.storage.producers.entry import ProducerEntry
 
 PRODUCERS = range(1, 6)
 
@@ -260,3 +264,111 @@ class Model:
             and one.first_offset <= batch.base_offset < one.last_offset
             for one in self.transactions
         )
+
+
+# What must be equal
+
+
+def producers_of(entries: Iterable[ProducerEntry]) -> dict[int, tuple[int, ...]]:
+    """Return producers as `Model.producers` has them."""
+    found: dict[int, tuple[int, ...]] = {}
+    for entry in entries:
+        last = entry.batches[-1] if entry.batches else None
+        found[entry.producer_id] = (
+            entry.producer_epoch,
+            *((-1, -1, -1) if last is None else (last.last_sequence, last[1], last.base_offset)),
+            entry.last_timestamp,
+            entry.coordinator_epoch,
+        )
+    return found
+
+
+def check_producers(log: PartitionLog, model: Model) -> None:
+    """Compare producers, open transactions and leader epochs; of its batches only the last one.
+
+    A snapshot has no more of them, in Kafka either.
+    """
+    state = log.producer_state
+    assert producers_of(state.producers.values()) == model.producers
+    in_transaction = {
+        (entry.transaction_first_offset, producer_id)
+        for producer_id, entry in state.producers.items()
+        if entry.in_transaction
+    }
+    expected = [(one.first_offset, one.producer_id) for one in model.open]
+    assert state.transactions.open == expected == sorted(in_transaction)
+    epochs = [(one.epoch, one.start_offset) for one in log.leader_epochs.entries]
+    assert [one for one in epochs if one[1] < model.end_offset] == model.epochs
+
+
+def expected_aborts(
+    model: Model, base_offset: int, end_offset: int
+) -> list[tuple[int, int, int, int]]:
+    """Return the entries of the transaction index of a segment."""
+    return [
+        (one.producer_id, one.first_offset, one.last_offset, one.last_stable_offset)
+        for one in model.aborted
+        if base_offset <= one.last_offset < end_offset
+    ]
+
+
+def check_index(log: PartitionLog, model: Model) -> None:
+    """Compare the transaction indexes of all segments, on the disk too."""
+    bases = [*log.segments.base_offsets, 1 << 62]
+    for segment, end_offset in zip(log.segments, bases[1:], strict=True):
+        expected = expected_aborts(model, segment.base_offset, end_offset)
+        index = segment.transaction_index
+        assert [tuple(one) for one in index.entries()] == expected
+        stored = TransactionIndex(index.directory, index.path)
+        assert [tuple(one) for one in stored.entries()] == expected
+
+
+def check_reads(log: PartitionLog, model: Model, rng: Random) -> None:
+    """Look up an offset, and read from there as a read_committed consumer does."""
+    if not model.batches:
+        return
+    batch = rng.choice(model.batches)
+    offset = rng.randint(batch.base_offset, batch.last_offset)
+    assert content(log.reads.read(offset, len(batch.data)).records) == batch.data
+    stable = log.last_stable_offset
+    visible = {
+        one.base_offset
+        for one in model.batches
+        if offset <= one.last_offset < stable and not one.marker and not model.is_aborted(one)
+    }
+    assert committed_reads(log, offset, rng.choice((1, 400, 3000))) == visible
+
+
+def check_time(log: PartitionLog, model: Model, timestamp: int) -> None:
+    """Compare the first record at or after a time."""
+    expected = next(
+        (
+            (batch.base_offset + at, time)
+            for batch in model.batches
+            for at, time in enumerate(batch.timestamps)
+            if time >= timestamp
+        ),
+        None,
+    )
+    found = log.reads.offset_for_timestamp(timestamp)
+    assert (None if found is None else (found.offset, found.timestamp)) == expected
+
+
+def committed_reads(log: PartitionLog, offset: int, max_bytes: int) -> set[int]:
+    """Return the base offsets of the batches that a read_committed consumer delivers."""
+    delivered = set()
+    while True:
+        data = log.reads.read(offset, max_bytes, isolation=FetchIsolation.TXN_COMMITTED)
+        aborted = sorted(data.aborted_transactions or (), key=lambda one: -one.first_offset)
+        filtered: set[int] = set()
+        before = offset
+        for batch in iterate_batches(memoryview(content(data.records)), partial_tail=True):
+            offset = batch.last_offset + 1
+            while aborted and aborted[-1].first_offset <= batch.last_offset:
+                filtered.add(aborted.pop().producer_id)
+            if batch.is_control:
+                filtered.discard(batch.producer_id)
+            elif not batch.is_transactional or batch.producer_id not in filtered:
+                delivered.add(batch.base_offset)
+        if offset == before:
+            return delivered

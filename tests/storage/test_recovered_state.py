@@ -18,21 +18,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.records.batches import iterate_batches
 from ottla.replication.log_copy import append_copied
 from ottla.storage.batches import leading_batches_size
-from ottla.storage.indexes.transaction_index import TransactionIndex
-from ottla.storage.log.append_info import FetchIsolation
 from ottla.storage.log.config import LogConfig
 from ottla.testing.disk import SimulatedDisk
-from tests.storage.histories import HistoryWriter, Model
+from tests.storage.histories import (
+    HistoryWriter,
+    Model,
+    check_index,
+    check_producers,
+    check_reads,
+    check_time,
+    producers_of,
+)
 from tests.storage.logs import NOW_MS, close, content, flush, new_log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.storage.log.partition_log import PartitionLog
-    from ottla.storage.producers.entry import ProducerEntry
     from tests.storage.histories import Batch
 
 HISTORIES = int(os.environ.get("OTTLA_HISTORIES", "200"))
@@ -153,7 +154,8 @@ class Replica:
             assert exact <= log.last_stable_offset <= min([log.high_watermark, *open_offsets])
         else:
             assert log.last_stable_offset == exact
-        self._check_reads(model)
+        check_reads(log, model, self.rng)
+        check_time(log, model, NOW_MS + self.rng.randint(-600, 600))
         if self.rng.random() < 0.3:
             self._check_snapshots()
 
@@ -165,105 +167,6 @@ class Replica:
             if entries is not None:  # not torn by a crash
                 model = Model([one for one in self.batches if one.base_offset < offset])
                 assert producers_of(entries) == model.producers, f"snapshot at {offset}"
-
-    def _check_reads(self, model: Model) -> None:
-        """Look up an offset and a time, and read as a consumer does."""
-        log, rng = self.log, self.rng
-        if not model.batches:
-            return
-        batch = rng.choice(model.batches)
-        offset = rng.randint(batch.base_offset, batch.last_offset)
-        assert content(log.reads.read(offset, len(batch.data)).records) == batch.data
-        check_time(log, model, NOW_MS + rng.randint(-600, 600))
-        stable = log.last_stable_offset
-        visible = {
-            one.base_offset
-            for one in model.batches
-            if offset <= one.last_offset < stable and not one.marker and not model.is_aborted(one)
-        }
-        assert committed_reads(log, offset, rng.choice((1, 400, 3000))) == visible
-
-
-def producers_of(entries: Iterable[ProducerEntry]) -> dict[int, tuple[int, ...]]:
-    """Return producers as `Model.producers` has them."""
-    found: dict[int, tuple[int, ...]] = {}
-    for entry in entries:
-        last = entry.batches[-1] if entry.batches else None
-        found[entry.producer_id] = (
-            entry.producer_epoch,
-            *((-1, -1, -1) if last is None else (last.last_sequence, last[1], last.base_offset)),
-            entry.last_timestamp,
-            entry.coordinator_epoch,
-        )
-    return found
-
-
-def check_producers(log: PartitionLog, model: Model) -> None:
-    """Compare producers, open transactions and leader epochs; of its batches only the last one.
-
-    A snapshot has no more of them, in Kafka either.
-    """
-    state = log.producer_state
-    assert producers_of(state.producers.values()) == model.producers
-    in_transaction = {
-        (entry.transaction_first_offset, producer_id)
-        for producer_id, entry in state.producers.items()
-        if entry.in_transaction
-    }
-    expected = [(one.first_offset, one.producer_id) for one in model.open]
-    assert state.transactions.open == expected == sorted(in_transaction)
-    epochs = [(one.epoch, one.start_offset) for one in log.leader_epochs.entries]
-    assert [one for one in epochs if one[1] < model.end_offset] == model.epochs
-
-
-def check_index(log: PartitionLog, model: Model) -> None:
-    """Compare the transaction indexes of all segments, on the disk too."""
-    bases = [*log.segments.base_offsets, 1 << 62]
-    for segment, end_offset in zip(log.segments, bases[1:], strict=True):
-        expected = [
-            (one.producer_id, one.first_offset, one.last_offset, one.last_stable_offset)
-            for one in model.aborted
-            if segment.base_offset <= one.last_offset < end_offset
-        ]
-        index = segment.transaction_index
-        assert [tuple(one) for one in index.entries()] == expected
-        stored = TransactionIndex(index.directory, index.path)
-        assert [tuple(one) for one in stored.entries()] == expected
-
-
-def check_time(log: PartitionLog, model: Model, timestamp: int) -> None:
-    """Compare the first record at or after a time."""
-    expected = next(
-        (
-            (batch.base_offset + at, time)
-            for batch in model.batches
-            for at, time in enumerate(batch.timestamps)
-            if time >= timestamp
-        ),
-        None,
-    )
-    found = log.reads.offset_for_timestamp(timestamp)
-    assert (None if found is None else (found.offset, found.timestamp)) == expected
-
-
-def committed_reads(log: PartitionLog, offset: int, max_bytes: int) -> set[int]:
-    """Return the base offsets of the batches that a read_committed consumer delivers."""
-    delivered = set()
-    while True:
-        data = log.reads.read(offset, max_bytes, isolation=FetchIsolation.TXN_COMMITTED)
-        aborted = sorted(data.aborted_transactions or (), key=lambda one: -one.first_offset)
-        filtered: set[int] = set()
-        before = offset
-        for batch in iterate_batches(memoryview(content(data.records)), partial_tail=True):
-            offset = batch.last_offset + 1
-            while aborted and aborted[-1].first_offset <= batch.last_offset:
-                filtered.add(aborted.pop().producer_id)
-            if batch.is_control:
-                filtered.discard(batch.producer_id)
-            elif not batch.is_transactional or batch.producer_id not in filtered:
-                delivered.add(batch.base_offset)
-        if offset == before:
-            return delivered
 
 
 def check_leader(writer: HistoryWriter) -> None:

@@ -13,8 +13,8 @@ from ottla.storage.log.config import LogConfig
 from ottla.storage.producers.snapshot import decode_snapshot
 from ottla.storage.producers.transactions import SortedMap
 from ottla.testing.disk import SimulatedDisk
+from tests.storage.histories import committed_reads
 from tests.storage.logs import NOW_MS, close, content, end, flush, new_log, send
-from tests.storage.test_recovered_state import committed_reads
 
 if TYPE_CHECKING:
     from ottla.storage.log.partition_log import PartitionLog

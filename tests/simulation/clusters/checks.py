@@ -8,6 +8,7 @@
 - A broker leads what its own metadata says, and nothing else; in-sync replicas are replicas, and
   have what their leader has committed.
 - Equal offsets of the metadata log mean equal metadata.
+- Recovered state equals live state: `recovered_logs`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from tests.simulation.clusters.cuts import Cuts
 from tests.simulation.clusters.in_sync import InSync
 from tests.simulation.clusters.joins import Joins
 from tests.simulation.clusters.markers import Markers
+from tests.simulation.clusters.recovered_logs import RecoveredLogs
 from tests.simulation.clusters.served import Served
 from tests.simulation.clusters.transaction_log import CommittedTransactions
 from tests.simulation.durable_state import durable_election, has_unsynced_records, holds_durably
@@ -107,6 +109,7 @@ class ClusterChecks:
         self._in_sync = InSync(self.logs, self._joins)
         self.served = Served(self._joins)
         self.markers = Markers(self.logs)
+        self.recovered = RecoveredLogs()
         for host in cluster:
             host.on_built = self._built
         cluster.loop.on_turn = self._check
@@ -185,6 +188,7 @@ class ClusterChecks:
             for view in changed:
                 self._check_leaders(view)
         self._in_sync.check(view.node for view in self.views)
+        self.recovered.check(self.cluster.loop.time(), (view.node for view in self.views))
 
     # The quorum
 

@@ -128,6 +128,8 @@ class ClusterRun:
             config=settings,
             feature_levels=feature_levels(seed),
         )
+        for number in range(1, layout.nodes + 1) if has_transactions(seed) else ():
+            self.cluster[number].config["broker.rack"] = f"rack{(number - 1) % 3 + 1}"
         self.checks = ClusterChecks(self.cluster)
         self.bug_reports = BugReports()
         self.work = ClusterWork(seed, self.cluster, self.checks, changes_what_runs=lasting)

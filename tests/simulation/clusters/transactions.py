@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 ENTRIES, COPIES = "entries", "copies"
 COUNT = 2
 """Partitions of each."""
+NEAR_READERS = 2
 SETTINGS = {
+    "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
     "transaction.state.log.num.partitions": "2",
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",
@@ -80,6 +82,8 @@ class TransactionWork:
             (topic, index): [] for topic in (ENTRIES, COPIES) for index in range(COUNT)
         }
         """What is committed, as the reader got it."""
+        self.near: dict[str, dict[tuple[str, int], list[bytes]]] = {}
+        """The same by rack, as readers got it from the replicas there (KIP-392)."""
         self.is_over = False
         self.counts: dict[str, int] = {}
         self._writing = 0
@@ -103,6 +107,7 @@ class TransactionWork:
             self._copy("copier-1"),
             self._read(),
             self._compare(),
+            *(self._read_near(f"rack{one}") for one in self.rng.sample(range(1, 4), NEAR_READERS)),
         ]
 
     def _count(self, what: str) -> None:
@@ -260,6 +265,22 @@ class TransactionWork:
                     self._got((record.topic, record.partition), record.value)
                 self._has_read_all = self._writing == 0 and await self._is_at_end(consumer)
 
+    async def _read_near(self, rack: str) -> None:
+        """Read what is committed from replicas of a rack, which may follow or lead."""
+        near = self.near[rack] = {key: [] for key in self.read}
+        async with self.cluster.consumer(
+            auto_offset_reset="earliest", isolation_level="read_committed", client_rack=rack
+        ) as consumer:
+            consumer.assign([TopicPartition(*one) for one in near])
+            while not self._is_copied():
+                try:
+                    polled = await consumer.poll(timeout=0.5)
+                except KafkaError:
+                    await asyncio.sleep(0.05)
+                    continue
+                for record in polled:
+                    near[record.topic, record.partition].append(record.value)
+
     async def _is_at_end(self, consumer: AsyncConsumer) -> bool:
         for one in self.read:
             try:
@@ -292,6 +313,11 @@ class TransactionWork:
         for index in range(COUNT):
             entries, copies = self.read[ENTRIES, index], self.read[COPIES, index]
             assert entries == copies, f"partition {index} holds {entries}; its copy {copies}"
+        for rack, near in self.near.items():
+            assert any(near.values()), f"nothing was read in {rack}"
+            for key, values in near.items():
+                whole = self.read[key]
+                assert values == whole[: len(values)], f"{rack} reads {values} of {key}: {whole}"
         visible = {
             value for (topic, _), read in self.read.items() if topic == ENTRIES for value in read
         }

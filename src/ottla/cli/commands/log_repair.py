@@ -19,12 +19,15 @@ from ottla.server.system.files import RealDirectory
 from ottla.storage.directories.checkpoints import RECOVERY_POINT_CHECKPOINT
 from ottla.storage.directories.log_dir import LogDirectory
 from ottla.storage.directories.partition_dir_names import is_log, partition_of
+from ottla.storage.indexes.transaction_index import TransactionIndex
+from ottla.storage.log.abort_check import check_aborts
 from ottla.storage.log.inspection import inspect_log
 from ottla.storage.log.repair import lower_checkpoints, truncate_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ottla.storage.log.abort_check import WrongIndex
     from ottla.storage.log.inspection import LogInspection
 
 EXAMPLES = """
@@ -33,6 +36,7 @@ Examples:
   ottla log-repair --log-dir ottla-data
   ottla log-repair --log-dir ottla-data --partition orders-0
   ottla log-repair --log-dir ottla-data --partition orders-0 --truncate
+  ottla log-repair --log-dir ottla-data --rebuild-transaction-indexes
 \b
 Stop the node, and copy the log directory before anything is truncated.
 """
@@ -49,21 +53,32 @@ Stop the node, and copy the log directory before anything is truncated.
 @click.option("--partition", metavar="TOPIC-N", help="Only this partition.")
 @click.option("--truncate", is_flag=True, help="Remove all records from the first damage on.")
 @click.option(
+    "--rebuild-transaction-indexes",
+    is_flag=True,
+    help="Rebuild the indexes of aborted transactions that contradict the records.",
+)
+@click.option(
     "--new-quorum-state",
     is_flag=True,
     help="Replace a lost quorum-state file; only safe when this node is the only voter.",
 )
 def log_repair(
-    log_dir: str, partition: str | None, *, truncate: bool, new_quorum_state: bool
+    log_dir: str,
+    partition: str | None,
+    *,
+    truncate: bool,
+    rebuild_transaction_indexes: bool,
+    new_quorum_state: bool,
 ) -> None:
     """Check every batch of the logs in a directory; truncate a damaged log with --truncate.
 
     Records below a log's recovery point were flushed to the disk. When such records are damaged or
     missing, a node does not serve the partition, or does not start when it is the metadata log.
-    Exits with 1 while damage is found.
+    Indexes of aborted transactions are compared with the records. Exits with 1 while damage or a
+    wrong index is found.
     """
-    if wants_json() and (truncate or new_quorum_state):
-        raise click.UsageError("--json is only supported without --truncate and --new-quorum-state")
+    if wants_json() and (truncate or rebuild_transaction_indexes or new_quorum_state):
+        raise click.UsageError("--json is only supported without options that change files")
     if truncate and partition is None:
         raise click.UsageError("--truncate needs --partition.")
     found = LogDirectory(log_dir, RealDirectory(log_dir))
@@ -73,7 +88,8 @@ def log_repair(
             if new_quorum_state:
                 _write_quorum_state(found)
             else:
-                sys.exit(_repair(found, partition, truncate=truncate))
+                rebuild = rebuild_transaction_indexes
+                sys.exit(_repair(found, partition, truncate=truncate, rebuild=rebuild))
         finally:
             found.release()
     except (KafkaError, OSError) as error:
@@ -86,6 +102,7 @@ class _Log(NamedTuple):
     name: str
     inspection: LogInspection
     recovery_point: int
+    wrong_indexes: list[WrongIndex]
 
     @property
     def is_damaged(self) -> bool:
@@ -106,11 +123,14 @@ class _Log(NamedTuple):
             "start_offset": found.start_offset,
             "end_offset": found.end_offset,
             "recovery_point": self.recovery_point,
+            "wrong_transaction_indexes": [one.path for one in self.wrong_indexes],
         }
 
     def lines(self) -> Iterator[str]:
         """Yield the description, the first line with the result."""
         found, damage = self.inspection, self.inspection.damage
+        for index in self.wrong_indexes:
+            yield f"{self.name}: WRONG INDEX: {index.path} contradicts the records"
         if damage is None and not self.is_damaged:
             yield f"{self.name}: no damage, offsets {found.start_offset} to {found.end_offset}"
             return
@@ -131,25 +151,38 @@ class _Log(NamedTuple):
         yield f"  --truncate keeps offsets {found.start_offset} to {found.end_offset}"
 
 
-def _repair(log_dir: LogDirectory, partition: str | None, *, truncate: bool) -> int:
+def _repair(log_dir: LogDirectory, partition: str | None, *, truncate: bool, rebuild: bool) -> int:
     logs = [_inspect(log_dir, name) for name in _names(log_dir, partition)]
     for log in logs:
-        is_shown = partition is not None or log.inspection.damage is not None or log.is_damaged
+        is_wrong = log.is_damaged or bool(log.wrong_indexes)
+        is_shown = partition is not None or log.inspection.damage is not None or is_wrong
         if is_shown and not wants_json():
             click.echo("\n".join(log.lines()))
     damaged = [log for log in logs if log.is_damaged]
+    wrong_indexes = [index for log in logs for index in log.wrong_indexes]
     problem = _metadata_problem(log_dir) if METADATA_LOG in [log.name for log in logs] else ""
     if truncate:
         for log in logs:
             _truncate(log_dir, log)
         return 0
+    if rebuild:
+        for index in wrong_indexes:
+            TransactionIndex(log_dir.directory, index.path).replace(index.entries)
+            click.echo(f"{index.path}: rebuilt, {len(index.entries)} aborted transactions")
+        return 0
+    is_right = not (damaged or problem or wrong_indexes)
     if wants_json():
         print_json({"logs": [log.document() for log in logs], "problem": problem or None})
-        return 1 if damaged or problem else 0
+        return 0 if is_right else 1
     if problem:
         click.echo(problem)
+    if wrong_indexes:
+        click.echo(
+            f"{len(wrong_indexes)} transaction indexes are wrong: read_committed consumers may get "
+            "records of aborted transactions; use --rebuild-transaction-indexes"
+        )
     click.echo(f"{len(logs)} logs checked, {len(damaged)} damaged")
-    return 1 if damaged or problem else 0
+    return 0 if is_right else 1
 
 
 def _names(log_dir: LogDirectory, partition: str | None) -> list[str]:
@@ -169,12 +202,13 @@ def _inspect(log_dir: LogDirectory, name: str) -> _Log:
     directory = log_dir.directory
     if name == METADATA_LOG:
         found = inspect_log(directory, name, may_have_gaps=False)
-        return _Log(name, found, read_recovery_point(directory))
+        return _Log(name, found, read_recovery_point(directory), [])
     partition = partition_of(name)
     assert partition is not None, "only names of partitions are inspected"
     found = inspect_log(directory, name, may_have_gaps=True)
     recovery_points = log_dir.read_offsets(RECOVERY_POINT_CHECKPOINT)
-    return _Log(name, found, recovery_points.get(partition, 0))
+    wrong_indexes = check_aborts(directory, name)
+    return _Log(name, found, recovery_points.get(partition, 0), wrong_indexes)
 
 
 def _metadata_problem(log_dir: LogDirectory) -> str:
