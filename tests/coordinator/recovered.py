@@ -252,10 +252,11 @@ def _cleaned(
         upper_offset=end_offset,
     )
     data = b"".join(bytes(one) for one in batch_filter.filter(view).buffers)
-    return [*_split(data), *batches[len(below) :]]
+    return [*split_batches(data), *batches[len(below) :]]
 
 
-def _split(data: bytes) -> list[bytes]:
+def split_batches(data: bytes) -> list[bytes]:
+    """Return the batches of a log's bytes."""
     batches = []
     while data:
         size = 12 + int.from_bytes(data[8:12])

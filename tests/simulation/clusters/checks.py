@@ -8,7 +8,7 @@
 - A broker leads what its own metadata says, and nothing else; in-sync replicas are replicas, and
   have what their leader has committed.
 - Equal offsets of the metadata log mean equal metadata.
-- Recovered state equals live state: `recovered_logs`.
+- Recovered state equals live state: `recovered_logs`, `coordinators`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ottla.raft.snapshot import snapshot_name
 from ottla.server.broker.internal_topics import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from tests.simulation.clusters.committed_logs import CommittedLog, CommittedMetadata, Replica
 from tests.simulation.clusters.compacted_logs import CompactedLog
+from tests.simulation.clusters.coordinators import Coordinators
 from tests.simulation.clusters.cuts import Cuts
 from tests.simulation.clusters.in_sync import InSync
 from tests.simulation.clusters.joins import Joins
@@ -88,8 +89,9 @@ class NodeView:
 class ClusterChecks:
     """Raises AssertionError at the first turn after which an invariant does not hold."""
 
-    def __init__(self, cluster: SimulatedCluster) -> None:
+    def __init__(self, cluster: SimulatedCluster, seed: int = 0) -> None:
         self.cluster = cluster
+        self.coordinators = Coordinators(seed)
         self.metadata = CommittedMetadata()
         self.logs: dict[tuple[bytes, int], CommittedLog] = {}
         """By topic id and partition."""
@@ -189,6 +191,7 @@ class ClusterChecks:
                 self._check_leaders(view)
         self._in_sync.check(view.node for view in self.views)
         self.recovered.check(self.cluster.loop.time(), (view.node for view in self.views))
+        self.coordinators.check(self.views)
 
     # The quorum
 

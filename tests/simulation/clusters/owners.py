@@ -28,7 +28,8 @@ class OwnerChecks:
 
         def noted(group: Any, member: Any) -> None:
             put(group, member)
-            if group.group_id == self._group_id:
+            # of a log that is being loaded the newest records come in any order of members
+            if group.group_id == self._group_id and group.members._registry.epochs:
                 self._check(group, member)
 
         with patch.object(self._kind, "put", noted):

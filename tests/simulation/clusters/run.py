@@ -130,7 +130,7 @@ class ClusterRun:
         )
         for number in range(1, layout.nodes + 1) if has_transactions(seed) else ():
             self.cluster[number].config["broker.rack"] = f"rack{(number - 1) % 3 + 1}"
-        self.checks = ClusterChecks(self.cluster)
+        self.checks = ClusterChecks(self.cluster, seed)
         self.bug_reports = BugReports()
         self.work = ClusterWork(seed, self.cluster, self.checks, changes_what_runs=lasting)
         self.transactions: TransactionWork | None = None
@@ -283,6 +283,7 @@ class ClusterRun:
         for view in self.checks.views:
             self.checks.compare_image(view)
             self.checks.compare_controller(view)
+        self.checks.coordinators.check_all(self.checks.views)
         found: dict[tuple[str, int], dict[int, bytes]] = {}
         for _, partition in self._partitions():
             key = partition.topic_partition

@@ -88,5 +88,5 @@ def replayed(log: PartitionLog) -> dict[str, Transaction]:
                 name, transaction = one
                 found.pop(name, None)
                 if transaction is not None:
-                    found[name] = transaction
+                    found[name] = transaction._replace(record_offset=record.offset)
     return found

@@ -89,7 +89,7 @@ class Loader:
 
     def _walk(self) -> bool:
         """Walk over batches that were read; return False where the step has to end."""
-        if self.position >= self._newest_end:
+        if self.position >= self._newest_end and not self._newest:
             self._replay_some()
             return self.position >= self.target or self._left <= 0 or self._read()
         walk = collect_newest(
