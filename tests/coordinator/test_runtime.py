@@ -277,6 +277,33 @@ def test_many_partitions_that_load_share_the_turns() -> None:
     assert set(bench.runtime.partitions.values()) <= {ShardState.ACTIVE, ShardState.FAILED}
 
 
+def test_a_step_that_raises_ends_alone() -> None:
+    """The others go on in the next turns, and new work begins."""
+    clock, timer = VirtualClock(), TimingWheel(0)
+    turns = SharedTurns(timer, clock)
+    done: list[str] = []
+
+    def fail() -> bool:
+        if clock.time_ms == 0:
+            return True
+        raise AssertionError("planted")
+
+    def work(name: str) -> bool:
+        done.append(name)
+        return len(done) < 3
+
+    turns.add(fail)
+    turns.add(lambda: work("a"))
+    clock.time_ms = 1
+    with pytest.raises(AssertionError, match="planted"):
+        timer.advance(1)
+    for clock.time_ms in (2, 3, 4):
+        timer.advance(clock.time_ms)
+    assert done == ["a"] * 3
+    turns.add(lambda: work("b"))
+    assert done == ["a"] * 3 + ["b"]
+
+
 def read_all(bench: Bench) -> tuple[Pending[list[str]], list[int]]:
     """Read all counters; how many in each turn is in the list."""
     sizes: list[int] = []

@@ -21,6 +21,7 @@ from tests.storage.logs import NOW_MS, close, content, end, flush, new_log, put,
 if TYPE_CHECKING:
     from ottla.storage.log.append_info import AppendInfo
     from ottla.storage.log.partition_log import PartitionLog
+    from ottla.storage.producers.append import Verification
 
 LAST = 0x7FFF_FFFF
 
@@ -344,6 +345,27 @@ def test_verifications_are_bounded() -> None:
     assert state.verification(4) is None
     assert state.verification(5) is guards[5]
     assert state.verification(MAX_VERIFICATIONS + 4) is guards[-1]
+
+
+def test_a_verification_under_way_is_not_forgotten() -> None:
+    """Another producer makes room, or is refused for now: the coordinator is asked already."""
+    state = new_log().producer_state
+
+    def start(producer_id: int) -> Verification:
+        guard = state.start_verification(producer_id, 0, 0, now_ms=NOW_MS, supports_epoch_bump=True)
+        assert guard is not None
+        return guard
+
+    guards = [start(producer_id) for producer_id in range(MAX_VERIFICATIONS)]
+    for guard in guards:
+        guard.waiting += 1
+    with pytest.raises(KafkaError) as refused:
+        start(MAX_VERIFICATIONS)
+    assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+    guards[7].waiting -= 1
+    start(MAX_VERIFICATIONS)
+    assert state.verification(7) is None
+    assert state.verification(0) is guards[0]
 
 
 def test_truncation_takes_producers_back() -> None:

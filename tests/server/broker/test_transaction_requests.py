@@ -22,6 +22,7 @@ from ottla.purgatory.pending import Pending
 from ottla.purgatory.timing_wheel import TimingWheel
 from ottla.server.broker.transaction_markers import MarkerWriter
 from ottla.server.broker.transaction_verification import TransactionVerification
+from ottla.storage.producers.append import Verification
 from ottla.types import TopicPartition
 from tests.coordinator.harness import VirtualClock
 
@@ -40,6 +41,7 @@ class World:
         self.clock = VirtualClock()
         self.timer = TimingWheel(self.clock.monotonic_ms())
         self.asked: list[tuple[AddPartitionsToTxnRequest, Pending[Any]]] = []
+        self.guards: dict[int, Verification] = {}
         config = SimpleNamespace(
             transaction_partition_verification_enable=True,
             add_partitions_to_txn_retry_backoff_ms=RETRY_MS,
@@ -59,7 +61,8 @@ class World:
 
     def begin(self, index: int, name: str = "t") -> Pending[Any]:
         """Begin to verify a partition."""
-        state = SimpleNamespace(start_verification=lambda *_, **__: f"guard {index}")
+        guard = self.guards.setdefault(index, Verification(0, 0, 0, supports_epoch_bump=True))
+        state = SimpleNamespace(start_verification=lambda *_, **__: guard)
         partition: Any = SimpleNamespace(
             is_leader=True,
             topic_partition=TopicPartition("a", index),
@@ -108,7 +111,7 @@ def test_the_partitions_of_a_transaction_are_asked_for_together() -> None:
     world.verification.send()
     assert [_partitions(request) for request, _ in world.asked] == [[("t", [0, 1])], [("u", [0])]]
     world.answer({0: ErrorCode.NONE, 1: ErrorCode.NONE})
-    assert (first.value, second.value, other.done) == ("guard 0", "guard 1", False)
+    assert (first.value, second.value, other.done) == (world.guards[0], world.guards[1], False)
 
 
 def test_only_what_waits_for_the_previous_transaction_is_asked_for_again() -> None:

@@ -159,7 +159,9 @@ class ActivePartition(Generic[S]):
         if self.state != ShardState.LOADING:
             return False
         try:
-            complete = self._loader.step()
+            if complete := self._loader.step():
+                self._loader.position = max(self._loader.position, self._loader.target)
+                self._maybe_activate()
         except CorruptMessage as error:
             text = f"partition {self.partition} is damaged after offset {self._loader.position}"
             self._fail(CorruptMessage(f"{text}: {error.message}"))
@@ -168,9 +170,6 @@ class ActivePartition(Generic[S]):
             self._fail(error)
             return False
         self._environment.turns.spent(self._loader.spent)
-        if complete:
-            self._loader.position = max(self._loader.position, self._loader.target)
-            self._maybe_activate()
         return not complete
 
     def _maybe_activate(self) -> None:

@@ -96,14 +96,24 @@ class SharedTurns:
             self._timer.add(self._clock.monotonic_ms() + 1, self._tick)
 
     def _tick(self, _now_ms: int) -> None:
+        """Run steps; the error of one ends it alone, and reaches the owner of the timer."""
         self._begin_turn()
         steps = self._steps
-        for _ in range(len(steps)):
-            if self._records_left <= 0:
-                break
-            step = steps[0]
-            if step():
-                steps.append(step)
-            steps.popleft()
-        if steps:
-            self._timer.add(self._clock.monotonic_ms() + 1, self._tick)
+        try:
+            for _ in range(len(steps)):
+                if self._records_left <= 0:
+                    break
+                self._run_first()
+        finally:
+            if steps:
+                self._timer.add(self._clock.monotonic_ms() + 1, self._tick)
+
+    def _run_first(self) -> None:
+        """Run the first step, which waits with the others as long as it runs."""
+        has_more = False
+        try:
+            has_more = self._steps[0]()
+        finally:
+            step = self._steps.popleft()
+            if has_more:
+                self._steps.append(step)

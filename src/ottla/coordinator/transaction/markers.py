@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 from ottla.coordinator.transaction.state import Transaction, TransactionState
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from ottla.purgatory.pending import Pending
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from ottla.clock import Clock
-    from ottla.purgatory.pending import Pending
     from ottla.purgatory.timing_wheel import TimingWheel
 
 log = logging.getLogger("ottla.transactions")
@@ -163,7 +163,12 @@ class Markers:
         request = WriteTxnMarkersRequest(
             markers=[sending.marker(partitions) for sending, partitions in taken.items()]
         )
-        answer = self._channel.send_markers(broker_id, request)
+        try:
+            answer = self._channel.send_markers(broker_id, request)
+        except Exception as error:  # noqa: BLE001 - sent again, as what a broker does not answer
+            text = "the markers of transactions for broker %d cannot be sent: %r"
+            log.warning(text, broker_id, error, extra={"event": "markers.unsent"})
+            answer = Pending.failed(error)
         if answer.done:  # this broker's own, without a wait
             self._answered(broker_id, taken, answer)
             self._send_soon(broker_id)
@@ -182,8 +187,10 @@ class Markers:
         taken: dict[Sending, list[TopicPartition]],
         done: Pending[WriteTxnMarkersResponse],
     ) -> None:
-        self._answered(broker_id, taken, done)
-        self._send(broker_id)
+        try:
+            self._answered(broker_id, taken, done)
+        finally:
+            self._send(broker_id)
 
     def _take_from(
         self, queue: deque[tuple[Sending, list[TopicPartition]]], broker_id: int

@@ -320,6 +320,7 @@ class TransactionShard:
         def step() -> bool:
             if key not in self._checks:
                 return False  # another node leads the partition
+            self._checks.discard(key)  # an error below must not end all later checks
             now_ms, looked_at, ended = self._clock.now_ms(), 0, 0
             while unchecked and looked_at < _IDS_IN_A_TURN and ended < _ENDED_IN_A_TURN:
                 name = unchecked.pop()
@@ -329,8 +330,8 @@ class TransactionShard:
                     self._timers.schedule((key, name), 0, lambda name=name: end(name))  # type: ignore[misc] # a lambda's default binds the loop's value
                     ended += 1
             self._turns.spent(looked_at // _IDS_AS_A_RECORD + ended * _ENDED_COST_RECORDS)
-            if not unchecked:
-                self._checks.discard(key)
+            if unchecked:
+                self._checks.add(key)
             return bool(unchecked)
 
         self._turns.add(step)

@@ -98,10 +98,13 @@ class _Question:
     def take(self, partition: TopicPartition, code: ErrorCode) -> None:
         """Complete the produce request that waits for a partition."""
         guard, answer = self.answers.pop(partition)
-        if code is ErrorCode.NONE:
-            answer.complete(guard)
-        else:
-            answer.fail(_refusal(code, self.key.support))
+        try:
+            if code is ErrorCode.NONE:
+                answer.complete(guard)
+            else:
+                answer.fail(_refusal(code, self.key.support))
+        finally:
+            guard.waiting -= 1
 
 
 class TransactionVerification:
@@ -165,7 +168,11 @@ class TransactionVerification:
             limit_ms = config.add_partitions_to_txn_retry_backoff_max_ms
             question = _Question(key, self._clock.monotonic_ms() + limit_ms)
             self._unsent[key] = question
+        known = question.answers.get(partition.topic_partition)
+        if known is not None:  # the request names the partition twice
+            return known[1]
         answer: Pending[Verification] = Pending()
+        guard.waiting += 1
         question.answers[partition.topic_partition] = guard, answer
         return answer
 

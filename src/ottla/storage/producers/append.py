@@ -39,7 +39,7 @@ class EndTransactionMarker(NamedTuple):
 class Verification:
     """A transaction that is being verified with its coordinator; itself the guard (KIP-890)."""
 
-    __slots__ = ("lowest_sequence", "producer_epoch", "supports_epoch_bump", "timestamp")
+    __slots__ = ("lowest_sequence", "producer_epoch", "supports_epoch_bump", "timestamp", "waiting")
 
     def __init__(
         self,
@@ -53,6 +53,8 @@ class Verification:
         self.lowest_sequence = lowest_sequence
         self.producer_epoch = producer_epoch
         self.supports_epoch_bump = supports_epoch_bump
+        self.waiting = 0
+        """The appends that wait for the coordinator's answer; it is kept for as long."""
 
     def lower_to(self, sequence: int, producer_epoch: int) -> None:
         """Record a batch that may precede the known one; a newer epoch replaces both."""

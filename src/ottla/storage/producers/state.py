@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from bisect import insort
 from contextlib import closing, suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 _SNAPSHOT: Final = re.compile(r"[0-9]{20}\.snapshot")
 MAX_VERIFICATIONS: Final = 10_000
+_MAX_EXAMINED: Final = 100
+"""Verifications that are examined for one to forget: some microseconds."""
 """In a log: those of producers that their coordinators do not know stay until they expire."""
 
 
@@ -132,19 +135,37 @@ class PartitionProducers:
         now_ms: int,
         supports_epoch_bump: bool,
     ) -> Verification | None:
-        """Return the guard to append with once the coordinator agreed; None when not needed."""
+        """Return the guard to append with once the coordinator agreed; None when not needed.
+
+        NOT_ENOUGH_REPLICAS, which all clients retry, where too many wait for an answer.
+        """
         self.check_epoch(producer_id, producer_epoch)
         if self.has_ongoing_transaction(producer_id, producer_epoch):
             return None
         verification = self.verifications.get(producer_id)
         if verification is None:
             if len(self.verifications) >= MAX_VERIFICATIONS:
-                del self.verifications[next(iter(self.verifications))]
+                self._forget_verification()
             verification = self.verifications[producer_id] = Verification(
                 now_ms, sequence, producer_epoch, supports_epoch_bump=supports_epoch_bump
             )
         verification.lower_to(sequence, producer_epoch)
         return verification
+
+    def _forget_verification(self) -> None:
+        """Forget one of the oldest verifications for which no append waits.
+
+        The append of another producer would be refused although its coordinator has agreed.
+        """
+        for producer_id, one in islice(self.verifications.items(), _MAX_EXAMINED):
+            if not one.waiting:
+                del self.verifications[producer_id]
+                return
+        raise KafkaError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"Too many producers wait for the verification of their transactions "
+            f"in {self.partition}",
+        )
 
     def check_epoch(self, producer_id: int, producer_epoch: int) -> None:
         """Refuse a producer that was fenced: it needs no verification."""
