@@ -1,6 +1,6 @@
 """The asyncio clients: a producer and a consumer in one loop.
 
-Run it against a broker (OTTLA_BOOTSTRAP=host:port), or without one: it then starts a node.
+Run it against a broker (OTTLA_BOOTSTRAP_SERVERS=host:port), or without one: it then starts a node.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ async def main(bootstrap: str, count: int = 1000) -> None:
 
 def run() -> None:
     """Use the given broker or start a node."""
-    given = os.environ.get("OTTLA_BOOTSTRAP")
+    given = os.environ.get("OTTLA_BOOTSTRAP_SERVERS")
     if given:
         asyncio.run(main(given))
         return

@@ -1,6 +1,6 @@
 """The blocking clients: produce, consume in a group, and describe the group.
 
-Run it against a broker (OTTLA_BOOTSTRAP=host:port), or without one: it then starts a node.
+Run it against a broker (OTTLA_BOOTSTRAP_SERVERS=host:port), or without one: it then starts a node.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main(bootstrap: str) -> None:
 
 def run() -> None:
     """Use the given broker or start a node."""
-    given = os.environ.get("OTTLA_BOOTSTRAP")
+    given = os.environ.get("OTTLA_BOOTSTRAP_SERVERS")
     if given:
         main(given)
         return

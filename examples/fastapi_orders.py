@@ -40,7 +40,7 @@ class Stored(BaseModel):
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Open the producer when the application starts; its end sends what is still pending."""
-    bootstrap = os.environ.get("OTTLA_BOOTSTRAP", "localhost:9092")
+    bootstrap = os.environ.get("OTTLA_BOOTSTRAP_SERVERS", "localhost:9092")
     async with AsyncAdmin(bootstrap_servers=bootstrap) as admin:
         await admin.create_topic(TOPIC, partitions=3, if_not_exists=True)
     async with AsyncProducer(bootstrap_servers=bootstrap, value_serializer="json") as producer:

@@ -92,7 +92,7 @@ def test_some_tools_know_no_version(tool: str, capsys: pytest.CaptureFixture[str
     ("arguments", "error"),
     [
         ("--foo", "unrecognized arguments: '--foo'\n"),
-        ("list --foo bar", "unrecognized arguments: '--foo'\n"),
+        ("list --qqq bar", "unrecognized arguments: '--qqq'\n"),
         ("-x list", "unrecognized arguments: '-x'\n"),
         ("list bar", "unrecognized arguments: 'bar'\n"),
         ("list --duration-filter", "argument --duration-filter: expected one argument\n"),

@@ -14,11 +14,12 @@ import pytest
 
 from ottla.clients.admin.admin import AsyncAdmin
 from ottla.clients.admin.blocking import Admin
+from ottla.clients.admin.configs import ConfigResource, ResourceType
 from ottla.clients.blocking import Consumer, Producer
 from ottla.clients.consumer.consumer import AsyncConsumer
 from ottla.clients.consumer.offsets import OffsetAndMetadata
 from ottla.clients.producer.producer import AsyncProducer
-from ottla.errors import ClosedError, ConfigError, IllegalStateError
+from ottla.errors import ClosedError, ConfigError, IllegalStateError, KafkaError
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -246,6 +247,7 @@ async def _awaited(call: Callable[[], Any]) -> None:
 NOT_REFUSED = {
     "close",  # idempotent
     "transaction",  # refused where its block begins
+    "process",  # the same
     "metrics",
     "start",
     "wakeup",  # has no result
@@ -329,3 +331,20 @@ def test_an_api_timeout_below_a_requests_is_refused() -> None:
     assert str(caught.value) == text + "request.timeout.ms."
     with Admin(request_timeout_ms=90_000, **NOWHERE) as admin:
         assert admin._async._settings.default_api_timeout_ms == 90_000
+
+
+def test_settings_of_a_topic_have_either_name(kafka: Kafka) -> None:
+    """The admin client says configs, the fixture config: both take both, but not at once."""
+    named = {"retention.ms": "60000"}
+    first, second = kafka.topic("a", config=named), kafka.topic("b", configs=named)
+    kafka.admin.create_topic("either-c", config=named)
+    kafka.admin.create_topic("either-d", configs=named)
+    resources = [
+        ConfigResource(ResourceType.TOPIC, str(name))
+        for name in (first, second, "either-c", "either-d")
+    ]
+    for entries in kafka.admin.describe_configs(resources).values():
+        assert not isinstance(entries, KafkaError)
+        assert entries["retention.ms"].value == "60000"
+    with pytest.raises(TypeError, match="configs is given twice"):
+        kafka.admin.create_topic("either-e", configs=named, config=named)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from ottla.clients.producer.sequences import is_idempotent
@@ -17,6 +19,7 @@ from ottla.clients.settings import (
 from ottla.config import librdkafka
 from ottla.config.client import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig
 from ottla.config.definition import Type
+from ottla.config.python_clients import ADVICE
 from ottla.errors import ErrorCode, KafkaError
 
 
@@ -60,6 +63,32 @@ def test_names_that_librdkafka_has_otherwise_are_settings_here() -> None:
     tables = {*PRODUCER, *CONSUMER, *ADMIN}
     assert set(librdkafka.RENAMED.values()) <= tables
     assert not tables & {*librdkafka.RENAMED, *librdkafka.REPLACED}
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("consumer_timeout_ms", "iteration has no end: call poll(timeout=), which returns a list"),
+        ("api_version", "versions are negotiated with each broker: leave it out"),
+        ("sasl_plain_username", "here it is 'sasl_username'"),
+        ("ssl_cafile", "here it is 'ssl_truststore_location'"),
+    ],
+)
+def test_a_name_of_another_python_client_is_reported_with_what_to_use(name: str, hint: str) -> None:
+    """As librdkafka's are; the names that they share with Kafka are settings."""
+    with pytest.raises(KafkaError) as caught:
+        read_settings(CONSUMER, None, {name: "1"})
+    library = "kafka-python or aiokafka"
+    expected = f"unknown setting {name!r} (a name of {library}): {hint}; see docs/migration.md"
+    assert caught.value.message == expected
+
+
+def test_the_names_of_python_clients_are_settings_here() -> None:
+    """The names in the hints exist, and no setting has a name that is refused so."""
+    tables = {name.replace(".", "_") for name in (*PRODUCER, *CONSUMER, *ADMIN)}
+    named = {word for text in ADVICE.values() for word in re.findall(r"'(\w+_\w+)'", text)}
+    assert named <= tables
+    assert not tables & ADVICE.keys()
 
 
 def test_secrets_are_never_shown() -> None:

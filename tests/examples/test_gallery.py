@@ -48,7 +48,7 @@ def test_fastapi(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
 
     from examples import fastapi_orders
 
-    monkeypatch.setenv("OTTLA_BOOTSTRAP", kafka.bootstrap)
+    monkeypatch.setenv("OTTLA_BOOTSTRAP_SERVERS", kafka.bootstrap)
     with TestClient(fastapi_orders.app) as client:
         answer = client.post("/orders", json={"id": 1, "total": 9.5})
         assert (answer.status_code, answer.json()["offset"]) == (201, 0)

@@ -50,7 +50,7 @@ def test_foreach_batch(spark: SparkSession, node: Cluster) -> None:
 def test_notebook(spark: SparkSession, node: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """The notebook has the format's fields and no stored output; its cells run in order."""
     assert spark.version
-    monkeypatch.setenv("OTTLA_BOOTSTRAP", node.bootstrap)
+    monkeypatch.setenv("OTTLA_BOOTSTRAP_SERVERS", node.bootstrap)
     notebook = json.loads(NOTEBOOK.read_text("utf-8"))
     assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
     assert {cell["cell_type"] for cell in notebook["cells"]} == {"code", "markdown"}

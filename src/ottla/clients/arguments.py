@@ -99,3 +99,10 @@ def check_callback(given: object) -> None:
     """Raise TypeError for an on_delivery that cannot be called."""
     if not callable(given):
         raise TypeError(f"on_delivery must be a function, not {type(given).__name__}")
+
+
+def either(name: str, first: T | None, second: T | None) -> T | None:
+    """Return the argument that was given under one of its two names; TypeError for both."""
+    if first is not None and second is not None:
+        raise TypeError(f"{name} is given twice, under two names")
+    return second if first is None else first

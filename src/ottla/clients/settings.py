@@ -20,6 +20,7 @@ from ottla.config.definition import REQUIRED, Type
 from ottla.config.librdkafka import DOCUMENT, librdkafka_hint
 from ottla.config.problems import ConfigErrors, nearest
 from ottla.config.providers import PROVIDERS, resolve
+from ottla.config.python_clients import python_client_hint
 from ottla.config.secret import Secret
 from ottla.config.security import ALLOWED_FILES, ALLOWED_URLS
 from ottla.errors import ConfigError
@@ -261,6 +262,10 @@ def _unknown(given: str, table: Mapping[str, SettingParser]) -> str:
     hint = librdkafka_hint(given) or librdkafka_hint(given.replace("_", "."))
     if hint is not None:
         return f"unknown setting {given!r} (a name of librdkafka): {hint}; see {DOCUMENT}"
+    hint = python_client_hint(given.replace(".", "_"))
+    if hint is not None:
+        libraries = "kafka-python or aiokafka"
+        return f"unknown setting {given!r} (a name of {libraries}): {hint}; see {DOCUMENT}"
     near = nearest(given.replace("_", "."), table)
     if near is None:
         return f"unknown setting {given!r}"

@@ -12,6 +12,7 @@ import time
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict
 
+from ottla.clients.arguments import either
 from ottla.errors import KafkaError
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.testing.client_settings import of_confluent, of_python_clients
@@ -148,14 +149,18 @@ class Kafka:
         compact: bool = False,
         exact: bool = False,
         config: Mapping[str, object] | None = None,
+        configs: Mapping[str, object] | None = None,
     ) -> TestTopic:
         """Create a topic; its name is made unique unless `exact`.
+
+        `configs` is the same as `config`: the admin client's word.
 
         It has a replica on each of up to three nodes unless replication_factor says otherwise.
         Raises ConfigErrors for a setting that topics do not have.
         """
         full = name if exact else self._unique(name)
-        settings = {name: as_text(value) for name, value in (config or {}).items()}
+        chosen = either("config", config, configs) or {}
+        settings = {name: as_text(value) for name, value in chosen.items()}
         if compact:
             settings["cleanup.policy"] = "compact"
         self.cluster.check_topic_settings(settings)

@@ -11,7 +11,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.clients.admin.calls import AdminCalls, error_or_none, topic_error_or_none
-from ottla.clients.arguments import as_partition, check_int, check_timeout, check_topic, listed
+from ottla.clients.arguments import (
+    as_partition,
+    check_int,
+    check_timeout,
+    check_topic,
+    either,
+    listed,
+)
 from ottla.clients.consumer.offsets import OffsetAndTimestamp, list_offsets_request
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.create_partitions import CreatePartitionsRequest
@@ -117,11 +124,15 @@ class TopicsAdmin(AdminCalls):
         replication_factor: int = -1,
         *,
         configs: Mapping[str, Any] | None = None,
+        config: Mapping[str, Any] | None = None,
         if_not_exists: bool = False,
         timeout: float | None = None,
     ) -> CreatedTopic | None:
-        """Create one topic; raises KafkaError. None when it existed and if_not_exists is set."""
-        new = NewTopic(name, partitions, replication_factor, configs)
+        """Create one topic; raises KafkaError. None when it existed and if_not_exists is set.
+
+        `config` is the same as `configs`: the fixtures' word.
+        """
+        new = NewTopic(name, partitions, replication_factor, either("configs", configs, config))
         outcome = (await self.create_topics([new], timeout=timeout))[name]
         if isinstance(outcome, KafkaError):
             if if_not_exists and outcome.code == ErrorCode.TOPIC_ALREADY_EXISTS:
