@@ -16,6 +16,7 @@ from ottla.protocol.apis.describe_transactions import DescribeTransactionsReques
 from ottla.protocol.apis.end_txn import EndTxnRequest
 from ottla.protocol.apis.init_producer_id import InitProducerIdRequest
 from ottla.protocol.apis.list_transactions import ListTransactionsRequest
+from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.protocol.apis.offset_commit import OffsetCommitRequest
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest
 from ottla.protocol.apis.txn_offset_commit import TxnOffsetCommitRequest
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from ottla.spark.decision import Participant
 
 PURPOSE: Final = "transaction"
+TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 NEVER_BEGUN_MS: Final = 60_000
 """The timeout of a producer whose transaction never begins."""
 AHEAD_MS: Final = 1000
@@ -82,6 +84,14 @@ class Committed(NamedTuple):
 
     offset: int
     metadata: str
+
+
+class _Led(NamedTuple):
+    """The partitions of the transaction coordinators that a broker leads, with their epochs."""
+
+    led: dict[int, int]
+    total: int
+    """Of all partitions."""
 
 
 class _Call:
@@ -219,15 +229,51 @@ class Coordination:
     def open_transactions(self, prefix: str, *, with_initialized: bool = False) -> list[str]:
         """Return the ids with this prefix whose transaction is open, of all brokers.
 
-        With those, if asked for, that have a producer that has written nothing.
+        With those, if asked for, that have a producer that has written nothing. Each broker lists
+        the ids that it coordinates: those of a coordinator that moves meanwhile may be in no
+        broker's list, and a two-phase transaction that is missed here has no timeout. So the lists
+        count only where brokers that led all partitions before and after they answered are among
+        them.
         """
         states = ["Ongoing", "Empty"] if with_initialized else ["Ongoing"]
         request = ListTransactionsRequest(state_filters=states, producer_id_filters=[])
-        return sorted(
-            one.transactional_id
-            for node_id in list(self._client.metadata.brokers)
-            for one in self._request_of_node(node_id, request).transaction_states
-            if one.transactional_id.startswith(prefix)
+
+        def attempt(_deadline_ms: float) -> list[str]:
+            found: set[str] = set()
+            led: set[int] = set()
+            count, node_ids = 0, list(self._client.metadata.brokers)
+            for number, node_id in enumerate((*node_ids, *node_ids)):
+                if count and number >= len(node_ids):
+                    break  # the second round is for those who may not know who leads
+                before = self._coordinators_of(node_id)
+                listed = self._request_of_node(node_id, request).transaction_states
+                after = self._coordinators_of(node_id)
+                found.update(one.transactional_id for one in listed)
+                led.update(dict(before.led.items() & after.led.items()))
+                count = max(count, before.total, after.total)
+            if len(led) < count:
+                text = "a coordinator of transactions moved while its transactions were listed"
+                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+            return sorted(one for one in found if one.startswith(prefix))
+
+        return self._cluster.retry(attempt)
+
+    def _coordinators_of(self, node_id: int) -> _Led:
+        """Return the coordinators on a broker, by its own metadata.
+
+        There are none without the right to describe their topic, which queries need not have: all
+        brokers are asked twice then, so that a coordinator that moves in between is in one list.
+        """
+        topic = MetadataRequest.MetadataRequestTopic(name=TRANSACTION_STATE_TOPIC)
+        request = MetadataRequest(topics=[topic], allow_auto_topic_creation=False)
+        (found,) = self._request_of_node(node_id, request).topics
+        return _Led(
+            {
+                one.partition_index: one.leader_epoch
+                for one in found.partitions
+                if one.leader_id == node_id
+            },
+            len(found.partitions),
         )
 
     def advance(self, names: Iterable[str], timeout_ms: int = NEVER_BEGUN_MS) -> list[TaskProducer]:

@@ -6,6 +6,7 @@ TransactionStateManager.listTransactionStates.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import re2
@@ -20,7 +21,7 @@ from ottla.protocol.apis.list_transactions import ListTransactionsRequest, ListT
 from ottla.purgatory.pending import Pending
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ottla.coordinator.runtime.shared_turns import Work
     from ottla.coordinator.transaction.coordinator import TransactionCoordinator
@@ -97,16 +98,27 @@ def _undescribed(transactional_id: str, code: ErrorCode) -> Described:
 
 
 def list_transactions(
-    coordinator: TransactionCoordinator, request: ListTransactionsRequest, now_ms: int
+    coordinator: TransactionCoordinator,
+    request: ListTransactionsRequest,
+    now_ms: int,
+    led: Mapping[int, int] = MappingProxyType({}),
 ) -> Pending[ListTransactionsResponse]:
-    """List what passes all filters; refused while a partition is being loaded."""
+    """List what passes all filters; refused while a partition is being loaded, or has failed to.
+
+    led has the epochs of the partitions that the broker leads by its metadata, and may be about to
+    load.
+    """
     runtime = coordinator.runtime
     unknown = [name for name in request.state_filters if name not in STATES_BY_TEXT]
     states = {STATES_BY_TEXT[name] for name in request.state_filters if name in STATES_BY_TEXT}
     if request.state_filters and not states:
         return Pending.of(_listed([], unknown))
-    if ShardState.LOADING in runtime.partitions.values():
+    is_behind = any(runtime.leader_epoch(index) < epoch for index, epoch in led.items())
+    loaded = runtime.partitions.values()
+    if is_behind or ShardState.LOADING in loaded:
         return Pending.of(_refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+    if ShardState.FAILED in loaded:
+        return Pending.of(_refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))
     try:
         pattern = _pattern(request.transactional_id_pattern)
     except re2.error:

@@ -25,6 +25,7 @@ from ottla.protocol.apis.init_producer_id import InitProducerIdRequest, InitProd
 from ottla.protocol.apis.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from ottla.protocol.apis.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from ottla.records.batch import NO_PRODUCER_ID
+from ottla.server.broker.internal_topics import TRANSACTION_STATE_TOPIC
 from ottla.server.requests.api import handles
 
 if TYPE_CHECKING:
@@ -171,4 +172,11 @@ def list_transactions(
     ctx: Context, request: ListTransactionsRequest
 ) -> Pending[ListTransactionsResponse]:
     """List the transactional ids that this broker coordinates."""
-    return queries.list_transactions(ctx.broker.transactions, request, ctx.broker.clock.now_ms())
+    broker = ctx.broker
+    topic = broker.metadata.image.topics.by_name.get(TRANSACTION_STATE_TOPIC)
+    led = {
+        index: one.leader_epoch
+        for index, one in (topic.partitions.items() if topic is not None else ())
+        if one.leader == broker.node_id
+    }
+    return queries.list_transactions(broker.transactions, request, broker.clock.now_ms(), led)
