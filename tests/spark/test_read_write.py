@@ -329,7 +329,7 @@ def test_a_frame_with_an_aborted_transaction_is_not_written(node: Node) -> None:
     make_topic(node, "half", 1)
     given = {"kafka.bootstrap.servers": node.bootstrap, "topic": "half"}
     writer = BatchWriter(given, StructType([StructField("value", StringType())]))
-    commits = []
+    commits: list[Any] = []
     for number in range(2):
         name = f"{writer._task_prefix}{number}"
         frame = pa.record_batch([[f"{number}"]], names=["value"])

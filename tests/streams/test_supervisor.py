@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import traceback
+
 import pytest
 
 from ottla.spark.cluster import OLD_OFFSETS, TopicRecreated
 from ottla.spark.exactly_once import fenced
-from ottla.streams import StreamsException
+from ottla.streams import StreamsBuilder, StreamsConfig, StreamsException, log_and_continue
+from ottla.streams.errors import FailedProcessingException
 from ottla.streams.progress import Progress, read_progress
+from ottla.streams.records import RawRecord
 from ottla.streams.supervisor import is_final, reason, supervise
+from ottla.testing import PipelineDriver
 
 
 def test_pauses_grow_until_there_is_progress() -> None:
@@ -81,6 +86,29 @@ def test_the_error_of_a_task_is_named() -> None:
         "ottla.errors.KafkaError: there is no topic 'out'; create it\n\n\tat java"
     )
     assert reason(RuntimeError(text)) == "there is no topic 'out'; create it"
+
+
+def test_the_place_of_a_bad_record_is_named() -> None:
+    """Python writes the error of the serde first, which knows neither topic nor offset."""
+    builder = StreamsBuilder()
+    builder.stream("in").to("out")
+    with (
+        PipelineDriver(builder.build()) as driver,
+        pytest.raises(FailedProcessingException) as failed,
+    ):
+        driver.pipe_raw(RawRecord("in", None, b"no json", 7))
+    text = "".join(traceback.format_exception(failed.value))
+    line = reason(RuntimeError(f"[STREAM_FAILED] PythonException: \n{text}\n\n\tat java"))
+    assert "topic=in, partition=0, offset=0: SerializationException: the json serde" in line
+
+
+def test_a_skipped_record_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    """By where it was, as the line of one that fails."""
+    builder = StreamsBuilder(StreamsConfig(deserialization_exception_handler=log_and_continue))
+    builder.stream("in").to("out")
+    with PipelineDriver(builder.build()) as driver:
+        driver.pipe_raw(RawRecord("in", None, b"no json", 7))
+    assert "topic=in, partition=0, offset=0: the json serde" in caplog.text
 
 
 def test_restarts_are_limited() -> None:

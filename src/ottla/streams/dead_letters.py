@@ -30,18 +30,19 @@ def handled(
     error: Exception,
 ) -> RawRecord | None:
     """Let a handler decide on an error: return the dead letter, or FailedProcessingException."""
+    place = "in a punctuation"
+    if raw.topic:
+        place = f"topic={raw.topic}, partition={raw.partition or 0}, offset={raw.offset}"
     if handler(ErrorContext(raw, node), error) is Response.FAIL:
-        place = "in a punctuation"
-        if raw.topic:
-            place = f"topic={raw.topic}, partition={raw.partition or 0}, offset={raw.offset}"
         raise FailedProcessingException(
             f"Exception caught in process. processor={node}, {place}: "
             f"{type(error).__name__}: {error}"
         ) from error
     log.warning(
-        "record skipped after %s in %s: %s",
+        "record skipped after %s in %s, %s: %s",
         type(error).__name__,
         node,
+        place,
         error,
         extra={"event": "streams.skip"},
     )

@@ -111,8 +111,9 @@ def query_errors() -> tuple[type[Exception], ...]:
 def reason(error: BaseException) -> str:
     """Return an error in one line, with what to do; of a failed task, our error within Spark's."""
     text = str(error)
-    own = _OWN.search(text) or _OWN.search(_trace(error))
-    first = _first_line(text) if own is None else own[1]
+    # Python writes the cause of an error before it: the last one says what it came from
+    own = _OWN.findall(text) or _OWN.findall(_trace(error))
+    first = own[-1] if own else _first_line(text)
     cause, hint = _known_cause(error)
     if cause not in first:
         first = f"{cause}: {first}"
