@@ -6,12 +6,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 from click.shell_completion import ShellComplete
 
-from ottla.cli.main import SERVER_HINT, main, ottla
+from ottla.cli.main import COMMANDS, SERVER_HINT, main, ottla
 from ottla.cli.options.profiles import (
     FILE_VARIABLE,
     Profile,
@@ -19,6 +20,7 @@ from ottla.cli.options.profiles import (
     defaults,
     take_profile,
 )
+from ottla.streams import Streams
 from ottla.testing.cluster import Cluster
 
 ROOT = Path(__file__).parents[2]
@@ -196,3 +198,37 @@ def test_versions_are_told_in_detail(capsys: pytest.CaptureFixture[str]) -> None
     assert any(one.startswith("modules   ") and "compiled" in one for one in lines)
     assert any(one.startswith("python    3.") for one in lines)
     assert any(one.startswith("library   cramjam ") for one in lines)
+
+
+def test_every_subcommand_that_connects_takes_a_profile() -> None:
+    """Subcommands have their own defaults in click."""
+    groups = {name: ottla.get_command(click.Context(ottla), name) for name in COMMANDS}
+    found = {
+        name
+        for group in groups.values()
+        if isinstance(group, click.Group)
+        for name, command in group.commands.items()
+        if any(option.name == "bootstrap_server" for option in command.params)
+    }
+    of_command = defaults(Profile("a:1"), [], ["x"])["x"]
+    assert {name for name in found if name not in of_command} == set()
+
+
+def test_an_application_of_streams_connects_by_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As all other tools do."""
+    found: list[Any] = []
+
+    def process_available(app: Streams, **_: object) -> None:
+        found.append(app._client_config["bootstrap.servers"])
+
+    monkeypatch.setenv("OTTLA_BOOTSTRAP_SERVERS", "a:1,b:2")
+    monkeypatch.setattr(Streams, "process_available", process_available)
+    (tmp_path / "app.py").write_text(
+        "from ottla.streams import StreamsBuilder\n"
+        "builder = StreamsBuilder()\nbuilder.stream('in').to('out')\n"
+    )
+    program = str(tmp_path / "app.py")
+    main(["streams", "run", program, "--checkpoint", str(tmp_path / "c"), "--once"])
+    assert found == ["a:1,b:2"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -173,7 +174,7 @@ def test_an_error_of_a_run_is_one_line(
 ) -> None:
     """Without Java's stack trace and Python's, with what to do."""
 
-    def fail(_: Streams) -> NoReturn:
+    def fail(_: Streams, **__: object) -> NoReturn:
         raise error
 
     monkeypatch.setattr(Streams, "process_available", fail)
@@ -205,7 +206,7 @@ def test_an_error_is_told_while_its_jvm_lives(
             assert not is_stopped
             return "[STREAM_FAILED] a fault"
 
-    def fail(_: Streams) -> NoReturn:
+    def fail(_: Streams, **__: object) -> NoReturn:
         raise OfTheJvm("")
 
     def stop(_: Streams) -> None:
@@ -274,7 +275,7 @@ def test_spark_has_the_settings_and_files(tmp_path: Path, monkeypatch: pytest.Mo
     """The program imports from them, too."""
     made: list[Any] = []
 
-    def process_available(app: Streams) -> None:
+    def process_available(app: Streams, **_: object) -> None:
         made.append(app)
 
     monkeypatch.setattr(Streams, "open", lambda _: None)
@@ -321,7 +322,11 @@ def test_spark_s_log_is_shown_where_asked(
 ) -> None:
     """Its stack traces of an error that is one line here."""
     levels: list[str] = []
-    monkeypatch.setattr(Streams, "process_available", lambda app: levels.append(app._log_level))
+
+    def process_available(app: Streams, **_: object) -> None:
+        levels.append(app._log_level)
+
+    monkeypatch.setattr(Streams, "process_available", process_available)
     assert run(tmp_path, *options).exit_code == 0
     assert levels == [level]
 
@@ -359,21 +364,86 @@ def test_settings_that_spark_refuses_are_reported_while_the_brokers_are_away(
     assert steps == expected
 
 
-def test_the_table_ends_with_a_newline_in_a_file(
+BATCHES = [
+    Progress(0, 1200, 400.0, 30, 7, 3000, run="a"),
+    Progress(1, 0, 0.0, 30, 7, 10, run="a"),
+    Progress(2, 30, 10.0, 0, 8, 3000, run="a"),
+    Progress(2, 30, 10.0, 0, 8, 3000, run="a"),
+]
+"""As an application reports them, the last one as long as it is the last one."""
+
+
+def reported(_: Streams, on_progress: Callable[[Progress], None]) -> None:
+    """Take the place of a run of what is there."""
+    for one in BATCHES:
+        on_progress(one)
+
+
+def test_a_run_of_what_is_there_says_what_was_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the run ends with."""
+    """A line for each micro-batch with rows, into a file as well, and the sum."""
+    monkeypatch.setattr(Streams, "process_available", reported)
+    found = run(tmp_path)
+    assert found.stdout.splitlines() == [
+        "batch 0: 1,200 rows, 400 rows/s, lag 30, 7 rows of state, 3,000 ms",
+        "batch 2: 30 rows, 10 rows/s, lag 0, 8 rows of state, 3,000 ms",
+        "done: 1,230 rows in 2 micro-batches",
+    ]
 
-    def start(_: Streams) -> NoReturn:
-        raise StreamsException("a wrong checkpoint")
 
-    monkeypatch.setattr(Streams, "start", start)
+def test_progress_is_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One object a line, and nothing else."""
+    monkeypatch.setattr(Streams, "process_available", reported)
+    lines = [json.loads(line) for line in run(tmp_path, "--json").stdout.splitlines()]
+    assert [(one["batch"], one["rows"], one["all_rows"]) for one in lines] == [
+        (0, 1200, 1200),
+        (2, 30, 1230),
+    ]
+
+
+def test_an_endless_run_writes_lines_into_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In place of the table that a terminal has."""
+    batches = iter(BATCHES)
+
+    def next_batch(_: Streams, __: Progress | None) -> list[Progress]:
+        found = next(batches, None)
+        if found is None:
+            raise StreamsException("a wrong checkpoint")
+        return [found]
+
+    monkeypatch.setattr(Streams, "start", lambda _: None)
+    monkeypatch.setattr(Streams, "await_termination", lambda _, __: False)
+    monkeypatch.setattr(Streams, "progress_after", next_batch)
     (tmp_path / "app.py").write_text(PROGRAM)
     given = ["--bootstrap-server", "localhost:1", "--checkpoint", str(tmp_path)]
     found = CliRunner().invoke(streams, ["run", str(tmp_path / "app.py"), *given])
     assert found.stderr == "Error: a wrong checkpoint\n"
-    assert "lag" in found.stdout
-    assert found.stdout.endswith("┘\n")
+    assert [line.partition(":")[0] for line in found.stdout.splitlines()] == ["batch 0", "batch 2"]
+
+
+def test_a_run_has_the_settings_of_clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a file as other tools take it, for the driver's clients too; --config wins."""
+    made: list[Streams] = []
+
+    def process_available(app: Streams, **_: object) -> None:
+        made.append(app)
+
+    monkeypatch.setattr(Streams, "process_available", process_available)
+    settings = tmp_path / "client.properties"
+    settings.write_text("security.protocol=SASL_SSL\nclient.id=a\nbootstrap.servers=other:1\nx=y\n")
+    found = run(
+        tmp_path, "--command-config", str(settings), "--config", "kafka.client.id=b",
+        "--config", "maxOffsetsPerTrigger=5",
+    )  # fmt: skip
+    assert found.exit_code == 0, found.output
+    assert made[0]._client_config == {
+        "bootstrap.servers": "localhost:1",
+        "security.protocol": "SASL_SSL",
+        "client.id": "b",
+    }
 
 
 def test_a_context_that_does_not_start_is_told_in_one_line(
@@ -381,7 +451,7 @@ def test_a_context_that_does_not_start_is_told_in_one_line(
 ) -> None:
     """Java's error, without Java's stack trace: YARN refuses an application like this."""
 
-    def refuse(_: Streams) -> NoReturn:
+    def refuse(_: Streams, **__: object) -> NoReturn:
         called = "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext."
         raise Py4JError(f"{called}\n: org.apache.spark.SparkException: no space\n\tat java")
 

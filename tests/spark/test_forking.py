@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
@@ -483,3 +485,21 @@ def test_its_files_do_not_grow_old(tmp_path: Path) -> None:
             assert child.stdin is not None
             child.stdin.close()
     assert not tmp_path.exists()
+
+
+def test_modules_that_print_their_steps_are_quiet(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Their own `print` alone: what a query's functions print is seen."""
+    given: list[Any] = []
+    monkeypatch.setattr(server, "become", lambda _: None)
+    monkeypatch.setattr(runpy, "run_module", lambda _, **named: given.append(named))
+    with socket.socket() as connection:
+        for module in (*server.NOISY, "json.tool"):
+            assert find_spec(module) is not None
+            server.run(server.Request(connection, [], [module], {}, ""))
+    *noisy, other = (one["init_globals"] for one in given)
+    for names in noisy:
+        names["print"]("a step")
+    assert capfd.readouterr().out == ""
+    assert other is None

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from ottla.streams import Streams, StreamsBuilder
 from ottla.streams.metrics import MetricsServer, StreamsMetrics
-from ottla.streams.progress import COLUMNS, read_progress, table_of
+from ottla.streams.progress import COLUMNS, ProgressLog, read_progress, table_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +40,10 @@ REPORT: dict[str, Any] = {
 def test_the_live_view_has_every_figure() -> None:
     """Rates, lag, stream time, state and batch time in one line."""
     console = Console(width=140, record=True)
-    console.print(table_of("app", read_progress(REPORT)))
+    log = ProgressLog()
+    log.take(read_progress(REPORT))
+    log.take(read_progress(REPORT)._replace(batch=8, rows=0))  # the last one with rows is shown
+    console.print(table_of("app", log))
     text = console.export_text()
     assert all(column in text for column in COLUMNS)
     for shown in ("100", "50", " 5 ", "1970-01-01 00:00:01", "2.0 MB", "2,000 ms"):

@@ -19,6 +19,7 @@ from ottla.protocol.offset_timestamps import LATEST_TIMESTAMP
 from ottla.spark.checkpoint import Checkpoint
 from ottla.spark.checkpoint_files import is_local
 from ottla.spark.hadoop_settings import hadoop_settings, of_hadoop, settings_of
+from ottla.spark.options import Options
 from ottla.streams.checkpoints import check_cluster, check_tasks, check_topology, noted_tasks
 from ottla.streams.errors import StreamsException
 from ottla.streams.instances import Instance
@@ -210,7 +211,7 @@ class Streams:
         """
 
         def ends_of(places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-            with Admin(bootstrap_servers=self._bootstrap) as admin:
+            with Admin(config=self._client_config) as admin:
                 there = {one.name for one in admin.list_topics()}  # one of a pattern may be deleted
                 requested = [one for one in places if one.topic in there]
                 return listed_offsets(admin, dict.fromkeys(requested, LATEST_TIMESTAMP))
@@ -350,7 +351,7 @@ class Streams:
         checkpoint, hadoop = self._opened_checkpoint()
         check_topology(checkpoint, self.topology)
         starting = self._prepare_topics(plan, checkpoint)
-        options = {"kafka.bootstrap.servers": self._bootstrap, **self._given}
+        options = self._options
         plan.find_count = TopicCounts(options)
         records = (
             self._session()
@@ -371,6 +372,16 @@ class Streams:
         )
         writer = writer.trigger(availableNow=True) if available_now else writer
         return plan, checkpoint, writer
+
+    @property
+    def _options(self) -> dict[str, str]:
+        """The options of the source and the sink."""
+        return {"kafka.bootstrap.servers": self._bootstrap, **self._given}
+
+    @property
+    def _client_config(self) -> dict[str, str]:
+        """The settings of connections among them, for clients of the driver."""
+        return Options(self._options).connection_config()
 
     def _opened_checkpoint(self) -> tuple[Checkpoint, dict[str, str]]:
         """Return the checkpoint, and Hadoop's settings for it."""
@@ -423,7 +434,7 @@ class Streams:
         sinks = [sink.topic for sink in self.topology.sinks() if isinstance(sink.topic, str)]
         internal = self.topology.internal_topics
         needed = [name for name in self.topology.source_topics() if name not in internal]
-        with Admin(bootstrap_servers=self._bootstrap) as admin:
+        with Admin(config=self._client_config) as admin:
             check_cluster(checkpoint, admin.describe_cluster().cluster_id)
             if self.topology.patterns():
                 plan.match(one.name for one in admin.list_topics(include_internal=False))
@@ -470,7 +481,7 @@ class Streams:
             for number in range(plan.partitions[name])
         ]
         done = checkpoint.committed_positions()
-        with Consumer(bootstrap_servers=self._bootstrap) as consumer:
+        with Consumer(config=self._client_config) as consumer:
             ends = consumer.end_offsets(places)
         return any(end > done.get(place, 0) for place, end in ends.items())
 

@@ -73,11 +73,11 @@ def draw(topology: Topology) -> str:
         right = max(right, left)
         bottom = max(bottom, top + part.tops[-1])
     size = f'width="{right}" height="{bottom}" viewBox="0 0 {right} {bottom}"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="monospace">'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="monospace" '
+    head += 'style="background:#fff">'
     style = '<defs><marker id="a" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" '
     style += 'markerHeight="8" orient="auto"><path d="M0,0L8,4L0,8z"/></marker></defs>'
-    page = f'<rect width="{right}" height="{bottom}" fill="#fff"/>'
-    return "\n".join([head, style, page, *shapes, "</svg>"]) + "\n"
+    return "\n".join([head, style, *shapes, "</svg>"]) + "\n"
 
 
 def _laid_out(part: SubTopology) -> _Part:

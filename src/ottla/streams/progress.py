@@ -5,11 +5,12 @@ Kafka: metrics of stream-thread-metrics and stream-state-metrics; Spark: Streami
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from rich.table import Table
 
@@ -72,6 +73,7 @@ def _lag(source: Mapping[str, Any]) -> int:
 
 COLUMNS: Final = (
     "batch",
+    "all rows",
     "rows",
     "rows/s",
     "lag",
@@ -88,16 +90,59 @@ def _time_text(time_ms: int) -> str:
     return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
 
 
-def table_of(name: str, progress: Progress | None) -> Table:
+class ProgressLog:
+    """Counts the rows of all micro-batches, and writes a line for each that has some."""
+
+    def __init__(
+        self, write: Callable[[str], None] | None = None, *, as_json: bool = False
+    ) -> None:
+        self._write, self._as_json = write, as_json
+        self._taken: tuple[str, int] = ("", -1)
+        self.rows = self.batches = 0
+        self.last: Progress | None = None
+        """The last micro-batch that had rows, or else the last one."""
+
+    def take(self, progress: Progress) -> None:
+        """Take the figures of a micro-batch, which may be the last ones again."""
+        if (progress.run, progress.batch) == self._taken:
+            return
+        if progress.rows or self.last is None or not self.last.rows:
+            self.last = progress
+        if not progress.rows:
+            return
+        self._taken = progress.run, progress.batch
+        self.rows += progress.rows
+        self.batches += 1
+        if self._write is not None:
+            figures = {**progress._asdict(), "all_rows": self.rows}
+            self._write(json.dumps(figures) if self._as_json else _line_of(progress))
+
+    @property
+    def summary(self) -> str:
+        """The rows and the micro-batches so far."""
+        noun = "micro-batch" if self.batches == 1 else "micro-batches"
+        return f"{self.rows:,} rows in {self.batches:,} {noun}"
+
+
+def _line_of(progress: Progress) -> str:
+    return (
+        f"batch {progress.batch}: {progress.rows:,} rows, {progress.rows_per_second:,.0f} rows/s, "
+        f"lag {progress.lag:,}, {progress.state_rows:,} rows of state, {progress.batch_ms:,} ms"
+    )
+
+
+def table_of(name: str, log: ProgressLog) -> Table:
     """Return the figures as a table for the terminal."""
     from rich.table import Table
 
     table = Table(title=name)
     for column in COLUMNS:
         table.add_column(column, justify="right")
+    progress = log.last
     if progress is not None:
         table.add_row(
             str(progress.batch),
+            f"{log.rows:,}",
             f"{progress.rows:,}",
             f"{progress.rows_per_second:,.0f}",
             f"{progress.lag:,}",

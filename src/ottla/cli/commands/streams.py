@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import time
 import traceback
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -200,10 +201,12 @@ def _address(_context: object, _option: object, value: str | None) -> MetricsAdd
 @streams.command("run")
 @_PROGRAM
 @click.option("--bootstrap-server", required=True, help="Addresses of the cluster.")
+@click.option("--command-config", metavar="FILE", help="Properties of clients: security, timeouts.")
 @click.option("--checkpoint", required=True, help="Directory or URI to go on from.")
 @spark_options
 @click.option("--once", is_flag=True, help="Process what is there, and end.")
 @click.option("--config", "settings", multiple=True, metavar="NAME=VALUE", help="Of our clients.")
+@click.option("--json", "as_json", is_flag=True, help="A JSON object for each micro-batch.")
 @click.option("--restarts", type=int, help="Give up after so many failures in a row.")
 @click.option(
     "--metrics",
@@ -241,7 +244,7 @@ def _run_program(
         load_topology(program),
         bootstrap_servers=options["bootstrap_server"],
         checkpoint=options["checkpoint"],
-        config=dict(setting("--config", one) for one in options["settings"]),
+        config=_client_settings(options),
         master=options["master"],
         spark_config=for_spark,
         log_level=_log_level(verbose=options["verbose"]),
@@ -254,6 +257,17 @@ def _run_program(
     finally:
         signals.settle()
         _stop(app)
+
+
+def _client_settings(options: dict[str, Any]) -> dict[str, str]:
+    """Return the settings of the file, as options of the source and the sink, and those given."""
+    from ottla.cli.options.connection import read_file
+    from ottla.clients.settings import COMMON
+
+    of_file = read_file(options["command_config"])
+    known = {f"kafka.{name}": value for name, value in of_file.items() if name in COMMON}
+    known.pop("kafka.bootstrap.servers", None)
+    return {**known, **dict(setting("--config", one) for one in options["settings"])}
 
 
 def _stop(app: Streams) -> None:
@@ -291,6 +305,7 @@ def _submit(program: Path, options: dict[str, Any], config: dict[str, str]) -> i
     for flag, values in (("--config", options["settings"]), ("--conf", options["conf"])):
         arguments += [word for value in values for word in (flag, value)]
     arguments += [f"--{flag}" for flag in ("once", "verbose") if options[flag]]
+    arguments += ["--json"] if options["as_json"] else []
     files = ",".join(filter(None, (str(program.resolve()), config.get(_YARN_FILES))))
     name = {"spark.app.name": program.stem, **config, _YARN_FILES: files}
     return submit(options["master"], name, main, arguments)
@@ -301,31 +316,44 @@ def _run(app: Streams, options: dict[str, Any]) -> None:
     if options["conf"]:
         app.open()
     if options["once"]:
-        _run_once(app, options["metrics"])
+        _run_once(app, options["metrics"], as_json=options["as_json"])
     else:
-        _run_on(app, options["restarts"], options["metrics"])
+        _run_on(app, options["restarts"], options["metrics"], as_json=options["as_json"])
 
 
-def _run_once(app: Streams, address: MetricsAddress | None) -> None:
-    """Process what is there, and serve the progress meanwhile."""
+def _run_once(app: Streams, address: MetricsAddress | None, *, as_json: bool) -> None:
+    """Process what is there, a line for each micro-batch, and serve the progress meanwhile."""
     from ottla.streams.metrics import StreamsMetrics
+    from ottla.streams.progress import ProgressLog
 
-    if address is None:
-        app.process_available()
-        return
     metrics = StreamsMetrics(app.topology.config.application_id)
+    shown = ProgressLog(click.echo, as_json=as_json)
+
+    def take(progress: Progress) -> None:
+        metrics.take(progress)
+        shown.take(progress)
+
     with _serving(metrics, address):
-        app.process_available(on_progress=metrics.take)
+        app.process_available(on_progress=take)
+    if not as_json:
+        click.echo(f"done: {shown.summary}")
 
 
-def _run_on(app: Streams, restarts: int | None, address: MetricsAddress | None) -> None:
-    """Show the progress, serve it, and start again after failures."""
+def _run_on(
+    app: Streams, restarts: int | None, address: MetricsAddress | None, *, as_json: bool
+) -> None:
+    """Show the progress, serve it, and start again after failures.
+
+    In a terminal it is a table that changes; elsewhere, or as JSON, a line for each micro-batch.
+    """
     from ottla.streams.metrics import StreamsMetrics
-    from ottla.streams.progress import table_of
+    from ottla.streams.progress import ProgressLog, table_of
     from ottla.streams.supervisor import supervise
 
     name = app.topology.config.application_id
     metrics = StreamsMetrics(name)
+    has_table = sys.stdout.isatty() and not as_json
+    shown = ProgressLog(None if has_table else click.echo, as_json=as_json)
 
     last: Progress | None = None
 
@@ -335,7 +363,8 @@ def _run_on(app: Streams, restarts: int | None, address: MetricsAddress | None) 
         app.open()
         time.sleep(seconds)
 
-    with _serving(metrics, address), _live(table_of(name, None)) as live:
+    table = _live(table_of(name, shown)) if has_table else nullcontext()
+    with _serving(metrics, address), table as live:
 
         def show() -> int:
             nonlocal last
@@ -344,7 +373,9 @@ def _run_on(app: Streams, restarts: int | None, address: MetricsAddress | None) 
             app.await_termination(1)
             for last in app.progress_after(last):  # noqa: B020 - the last one is kept
                 metrics.take(last)
-            live.update(table_of(name, last))
+                shown.take(last)
+            if live is not None:
+                live.update(table_of(name, shown))
             return -1 if last is None else last.batch
 
         supervise(show, wait, restarts)
@@ -352,17 +383,11 @@ def _run_on(app: Streams, restarts: int | None, address: MetricsAddress | None) 
 
 @contextmanager
 def _live(table: Table) -> Iterator[Live]:
-    """Show a table that changes; elsewhere than in a terminal its last state, as whole lines."""
+    """Show a table that changes."""
     from rich.live import Live
 
     with Live(table, refresh_per_second=2) as live:
-        console = live.console
-        try:
-            yield live
-        finally:
-            live.stop()
-            if not console.is_terminal:
-                console.line()  # rich ends the table's last line in terminals only
+        yield live
 
 
 def _serving(

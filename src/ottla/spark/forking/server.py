@@ -58,6 +58,8 @@ MAX_REQUEST_BYTES: Final = 1 << 20
 REQUEST_SECONDS: Final = 5.0
 TOUCH_SECONDS: Final = 3600.0
 """How often the files get a new time: a session may last longer than the system keeps old ones."""
+NOISY: Final = frozenset({"pyspark.sql.streaming.transform_with_state_driver_worker"})
+"""Modules of PySpark that print their steps, for each stage with state of a query."""
 _STREAMS: Final = 3
 
 
@@ -194,7 +196,12 @@ def run(request: Request) -> None:
     become(request)
     module = request.arguments[0]
     sys.modules.pop(module, None)  # it is the main module now
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    own = {"print": _print_nothing} if module in NOISY else None
+    runpy.run_module(module, init_globals=own, run_name="__main__", alter_sys=True)
+
+
+def _print_nothing(*_: object) -> None:
+    """Take the place of a module's `print`."""
 
 
 def become(request: Request) -> None:
