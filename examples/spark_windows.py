@@ -19,7 +19,7 @@ from ottla import Admin, Producer
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CLICKS, COUNTS = "clicks", "clicks-per-minute"
+CLICKS, COUNTS = "page-clicks", "page-clicks-per-minute"
 PAGES = ("home", "search", "cart")
 
 

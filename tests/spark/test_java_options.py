@@ -7,7 +7,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark import SparkContext
@@ -119,3 +120,20 @@ def test_a_jvm_that_is_ending_can_be_ended_by_force(
         signal.signal(signal.SIGALRM, before)
         assert process.returncode == -signal.SIGKILL
     assert local_session._launched == []
+
+
+def test_settings_that_a_running_session_ignores_are_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Spark returns the session that there is, and says nothing."""
+
+    class Conf:
+        def get(self, name: str, default: str | None) -> str | None:
+            return {"spark.master": "local[2]", "spark.a": "1"}.get(name, default)
+
+    spark: Any = SimpleNamespace(conf=Conf())
+    local_session._warn_of_ignored(spark, {"spark.master": "local[2]", "spark.a": "1"})
+    assert not caplog.records
+    given = {"spark.master": "local[4]", "spark.a": "1", "spark.driver.memory": "4g"}
+    local_session._warn_of_ignored(spark, given)
+    assert "without effect are spark.master=local[4], spark.driver.memory=4g; end it" in caplog.text

@@ -447,6 +447,25 @@ def test_a_topic_made_again_stops_a_stream(node: Node) -> None:
     stream.stop()
 
 
+def test_a_topic_that_is_deleted_under_a_query(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To create it again is no advice: that would be another topic. One never read is missing."""
+    monkeypatch.setattr(cluster, "NEW_TOPIC_TIMEOUT_MS", 300)
+    make_topic(node, "kept", 1)
+    make_topic(node, "deleted", 1)
+    options = reading(node, "kept,deleted", streaming=True, startingOffsets="earliest")
+    stream = StreamReader(options, ("value",))
+    start = stream.initialOffset()
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        admin.delete_topics(["deleted"])
+    with pytest.raises(KafkaError, match=r"'deleted' was deleted before .* takes a new checkpoint"):
+        stream.latestOffset(start, stream.getDefaultReadLimit())
+    stream.stop()
+    more = StreamReader(reading(node, "kept,never", streaming=True), ("value",))
+    with pytest.raises(KafkaError, match="there is no topic 'never'"):
+        more.latestOffset({"kept": start["kept"]}, more.getDefaultReadLimit())
+    more.stop()
+
+
 def test_offsets_that_are_gone(node: Node) -> None:
     """Deleted records are an error by default, and skipped where losses are allowed."""
     make_topic(node, "trimmed", 1)

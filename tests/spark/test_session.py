@@ -14,6 +14,7 @@ import pyspark_ottla
 from ottla.clients.admin.topics import NewTopic
 from ottla.clients.blocking import Admin, Producer
 from ottla.spark.jvm.java import find_java
+from ottla.spark.jvm.local_session import session
 from tests.spark.marks import SPARK_WARNINGS
 
 if TYPE_CHECKING:
@@ -211,6 +212,18 @@ def test_errors_name_the_option(spark: SparkSession, node: Cluster, tmp_path: Pa
     assert "UnboundLocalError" not in str(streaming.value)
     for raised in (mistyped, planned, setting, target, streaming):
         assert "Traceback" not in str(raised.value)
+
+
+def test_a_running_session_keeps_its_settings(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Those that it takes are set, the others are named."""
+    config = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "9g"}
+    assert session(config=config) is spark
+    (line,) = [one.message for one in caplog.records if "without effect" in one.message]
+    assert "spark.driver.memory=9g" in line
+    assert "shuffle" not in line
+    assert "spark.master" not in line
 
 
 def test_a_write_needs_a_mode(spark: SparkSession, node: Cluster) -> None:

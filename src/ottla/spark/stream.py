@@ -170,6 +170,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         latest = self._goal or self._latest()
         begin = self._without_recreated(begin, latest.topic_ids)
         check_same_topics(begin.topic_ids, latest.topic_ids)
+        self._check_named(begin, latest)
         positions = self._without_lost(begin, latest)
         begin_all = self._with_new_partitions(begin, positions)
         if not resets and not self._has_enough(begin_all, positions):
@@ -223,8 +224,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _topics(self) -> dict[str, TopicLayout]:
         selection = self._options.selection
         if self._options.fail_on_data_loss or selection.pattern or selection.partitions:
-            return self.cluster.topics(selection)
+            try:
+                return self.cluster.topics(selection)
+            except KafkaError as error:
+                if error.code is not ErrorCode.INVALID_TOPIC_EXCEPTION or selection.partitions:
+                    raise  # else `_check_named` knows whether the query has read it
         return self.cluster.existing_topics(selection.names)
+
+    def _check_named(self, begin: SourceOffsets, latest: SourceOffsets) -> None:
+        """Raise KafkaError for a topic that is missing and that the query has not read.
+
+        One that it has read was deleted: one that is made now would not be the same.
+        """
+        names = set(self._options.selection.topics) - latest.topic_ids.keys()
+        new = sorted(names - begin.topic_ids.keys())
+        if new and self._options.fail_on_data_loss:
+            self.cluster.named_topics(new)
 
     def _without_lost(
         self, begin: SourceOffsets, latest: SourceOffsets
@@ -340,5 +355,6 @@ def _deleted(part: TopicPartition, offset: int) -> KafkaError:
     return KafkaError(
         ErrorCode.INVALID_TOPIC_EXCEPTION,
         f"topic {part.topic!r} was deleted before offset {offset} of partition {part.partition} "
-        "was read; option failOnDataLoss=false continues with the other topics",
+        "was read; option failOnDataLoss=false continues with the other topics. One that is "
+        "created under its name is another topic, which takes a new checkpoint",
     )

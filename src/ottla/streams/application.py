@@ -446,6 +446,12 @@ class Streams:
                 if not isinstance(one, KafkaError)
             }
             missing = [name for name in needed if name not in counts]
+            read = {place.topic for place in checkpoint.committed_positions()}
+            if deleted := [name for name in missing if name in read]:
+                raise StreamsException(
+                    f"the application has read topics that were deleted: {deleted}; create them, "
+                    "and take a new checkpoint: the offsets of the old ones mean nothing in them"
+                )
             if missing:
                 raise StreamsException(
                     f"the application's source topics are missing: {missing}; create them: "

@@ -6,6 +6,7 @@ Kafka: no counterpart; spark-submit with the connector's jar.
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import shutil
 import signal
@@ -30,6 +31,8 @@ from ottla.spark.source import OttlaDataSource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+log = logging.getLogger("ottla.spark")
 
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -118,13 +121,30 @@ def session(  # noqa: PLR0913 - keyword arguments, each with its default
     for name, value in {**defaults(master), **given}.items():
         builder = builder.config(name, value)
     on_interrupt = signal.getsignal(signal.SIGINT)
+    is_new = SparkContext._active_spark_context is None  # noqa: SLF001 - PySpark has no function
     try:
-        return builder.getOrCreate()
+        made: SparkSession = builder.getOrCreate()
+        if not is_new:
+            _warn_of_ignored(made, {"spark.master": master, **given})
+        return made
     finally:
         _restore(on_interrupt)
         os.environ["PYSPARK_PYTHON"] = others  # the context has read it: programs started from here
         for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"):
             os.environ.pop(name, None)
+
+
+def _warn_of_ignored(spark: SparkSession, given: Mapping[str, str]) -> None:
+    """Name the settings that a session which runs already does not take: Spark ignores them."""
+    known = {name: spark.conf.get(name, None) for name in given}
+    ignored = [f"{name}={value}" for name, value in given.items() if known[name] != str(value)]
+    if ignored:
+        log.warning(
+            "a Spark session is running: without effect are %s; end it first "
+            "(ottla.spark.stop(spark))",
+            ", ".join(ignored),
+            extra={"event": "spark.session"},
+        )
 
 
 def check_settings(spark: SparkSession) -> None:
