@@ -7,10 +7,14 @@ leave it. Logs are read straight from the simulated disks' files, so that it is 
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla import TopicPartition
 from ottla.coordinator.runtime.active import ShardState
+from ottla.errors import KafkaError
 from ottla.server.broker.internal_topics import (
     OFFSETS_TOPIC,
     SHARE_STATE_TOPIC,
@@ -27,15 +31,19 @@ from tests.coordinator.recovered import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Coroutine, Iterator
 
+    from ottla.clients.admin.admin import AsyncAdmin
     from ottla.coordinator.runtime.runtime import CoordinatorRuntime
     from ottla.server.node.node import Node
     from ottla.storage.log.partition_log import PartitionLog
+    from ottla.testing.simulation import SimulatedCluster
     from tests.simulation.clusters.checks import NodeView
 
 TURNS_IN_BETWEEN: Final = 200
 """A comparison takes some ten milliseconds: this is a tenth of a run."""
+_MOVE_EVERY_S: Final = 6.0
+_MOVE_LIMIT_S: Final = 20.0
 _COMPACTED: Final = frozenset({OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC})
 
 
@@ -87,6 +95,56 @@ class Coordinators:
                 + "\n".join(found)
             )
         self.compared[topic] = self.compared.get(topic, 0) + 1
+
+
+def has_moves(seed: int) -> bool:
+    """Whether the coordinators of a seed move; each kind of clients is among these seeds."""
+    return seed // 7 % 3 == 2
+
+
+class CoordinatorMoves:
+    """Gives coordinators to other brokers, which load them; `is_over` ends it."""
+
+    def __init__(self, seed: int, cluster: SimulatedCluster) -> None:
+        self.cluster = cluster
+        self.rng = Random(f"{seed}/moves")
+        self.is_over = False
+        self.count = 0
+
+    async def create(self) -> None:
+        """Need nothing: the first clients have the topics created."""
+
+    def jobs(self) -> list[Coroutine[Any, Any, None]]:
+        """Return what is to run until `is_over`."""
+        return [self._move()]
+
+    async def _move(self) -> None:
+        async with self.cluster.admin() as admin:
+            while not self.is_over:
+                await asyncio.sleep(self.rng.random() * _MOVE_EVERY_S)
+                with suppress(KafkaError, TimeoutError):
+                    async with asyncio.timeout(_MOVE_LIMIT_S):
+                        await self._move_one(admin)
+
+    async def _move_one(self, admin: AsyncAdmin) -> None:
+        """Elect another replica of one partition, as its new preferred leader."""
+        nodes = [host.node for host in self.cluster if host.node is not None]
+        topics = nodes[0].broker.image.topics.by_name if nodes else {}
+        found = {
+            TopicPartition(topic, index): partition
+            for topic in (OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_STATE_TOPIC)
+            if topic in topics
+            for index, partition in topics[topic].partitions.items()
+            if not partition.is_reassigning and len(partition.isr) == len(partition.replicas)
+        }
+        if not found:
+            return
+        chosen = self.rng.choice(sorted(found))
+        replicas = [one for one in found[chosen].replicas if one != found[chosen].leader]
+        self.rng.shuffle(replicas)
+        await admin.alter_partition_reassignments({chosen: [*replicas, found[chosen].leader]})
+        await admin.elect_leaders()
+        self.count += 1
 
 
 def _loaded(node: Node) -> Iterator[tuple[str, CoordinatorRuntime[Any], int]]:

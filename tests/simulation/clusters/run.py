@@ -14,6 +14,7 @@ from ottla.testing.simulation import SimulatedCluster
 from tests.simulation.clusters.bounds import Bounds
 from tests.simulation.clusters.bug_reports import BugReports
 from tests.simulation.clusters.checks import ClusterChecks
+from tests.simulation.clusters.coordinators import CoordinatorMoves, has_moves
 from tests.simulation.clusters.faults import ClusterFaults, raise_failure
 from tests.simulation.clusters.members import SETTINGS as MEMBER_SETTINGS
 from tests.simulation.clusters.members import MemberWork, has_members
@@ -141,6 +142,7 @@ class ClusterRun:
             self.shares = ShareWork(seed, self.cluster)
         self.members = MemberWork(seed, self.cluster) if has_members(seed) else None
         self.streams = StreamsWork(seed, self.cluster) if has_streams(seed) else None
+        self.moves = CoordinatorMoves(seed, self.cluster) if has_moves(seed) else None
         bounds = None
         if lasting:
             bounds = Bounds(self.cluster, self.work, Random(f"{seed}/bounds"))
@@ -199,9 +201,11 @@ class ClusterRun:
         for host in self.cluster:
             host.kill(power=False)
 
-    def _clients(self) -> list[TransactionWork | ShareWork | MemberWork | StreamsWork]:
+    def _clients(
+        self,
+    ) -> list[TransactionWork | ShareWork | MemberWork | StreamsWork | CoordinatorMoves]:
         """Return the clients that only some seeds have."""
-        found = (self.transactions, self.shares, self.members, self.streams)
+        found = (self.transactions, self.shares, self.members, self.streams, self.moves)
         return [one for one in found if one is not None]
 
     async def _until(self, holds: Callable[[], bool], otherwise: str) -> None:
