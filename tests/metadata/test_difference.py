@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ottla.config.broker import parse_broker_config
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.difference import records_between
 from ottla.metadata.framing import MessageAndVersion, encode_record
 from ottla.metadata.image import MetadataImage
 from ottla.protocol.records.metadata import (
+    AccessControlEntryRecord,
     ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
@@ -20,9 +23,15 @@ from ottla.protocol.records.metadata import (
     TopicRecord,
     UserScramCredentialRecord,
 )
+from ottla.quota.quotas import Quotas
+from ottla.security.authorizer import StandardAuthorizer
+from ottla.server.node.authorization import AclPublisher
+from ottla.server.node.settings import development_defaults
 from ottla.types import OffsetAndEpoch, Uuid
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ottla.protocol.schema import Struct
 
 END = OffsetAndEpoch(9, 1)
@@ -63,10 +72,33 @@ def _image(rng: Random) -> MetadataImage:
                 iterations=4096,
             )
         )
+    records += [_acl(number, rng) for number in rng.sample(range(6), 4)]
+    records += [
+        ConfigRecord(
+            resource_type=4,
+            resource_name=str(broker_id),
+            name="leader.replication.throttled.rate",
+            value=str(rng.randrange(1, 3)),
+        )
+        for broker_id in rng.sample(range(5), 2)
+    ]
     records.append(ProducerIdsRecord(broker_id=1, next_producer_id=rng.randrange(3) * 1000))
     image = MetadataImage()
     image.apply([MessageAndVersion(record, _version(record)) for record in records], END)
     return image
+
+
+def _acl(number: int, rng: Random) -> AccessControlEntryRecord:
+    return AccessControlEntryRecord(
+        id=Uuid(bytes([number]) * 16),
+        resource_type=2,
+        resource_name=rng.choice(("t", "t1")),
+        pattern_type=rng.choice((3, 4)),
+        principal=f"User:{rng.choice('abc')}",
+        host="*",
+        operation=rng.choice((3, 4)),
+        permission_type=rng.choice((2, 3)),
+    )
 
 
 def _broker(broker_id: int, rng: Random) -> RegisterBrokerRecord:
@@ -152,3 +184,65 @@ def test_a_registered_controller_stays() -> None:
     new = MetadataImage()
     new.apply(old.records(), END)
     assert _difference(old, new) == []
+
+
+class Derived:
+    """What a broker derives from the metadata, change by change."""
+
+    def __init__(self) -> None:
+        self.image = MetadataImage()
+        self.authorizer = StandardAuthorizer()
+        self.quotas = Quotas(parse_broker_config(development_defaults()))
+        self._acls = AclPublisher(self.authorizer)
+
+    def apply(self, records: Iterable[MessageAndVersion]) -> None:
+        """Apply records of the log as one delta."""
+        self.hear(self.image.apply(list(records), END))
+
+    def hear(self, delta: MetadataDelta) -> None:
+        """Let the listeners hear of a change."""
+        self._acls.metadata_changed(delta, self.image)
+        self.quotas.metadata_changed(delta, self.image)
+
+    def state(self) -> dict[str, Any]:
+        """Return all that may be asked, and the tables that answers are found in."""
+        authorizer, quotas = self.authorizer, self.quotas
+        return {
+            "records": _content(self.image),
+            "acls": (
+                authorizer._by_id,
+                authorizer._literal,
+                authorizer._prefixed,
+                {kind: dict(sizes) for kind, sizes in authorizer._lengths.items() if sizes},
+            ),
+            "quotas": {
+                user: found and found.limit
+                for user in "abcd"
+                for found in (quotas.produced.find(user, "c", 0),)
+            },
+            "is_on": quotas.is_on,
+            "concerned": [quotas.concerns(user, "c") for user in "abcd"],
+            "rates": (quotas.replication.leader.limit, quotas.replication.follower.limit),
+        }
+
+
+def test_a_snapshot_and_the_rest_of_the_log_make_what_the_whole_log_makes() -> None:
+    """The image, and what a broker derives from it: entries of the authorizer, limits, rates."""
+    for seed in range(60):
+        rng = Random(seed)
+        live, images = Derived(), [MetadataImage(), *(_image(rng) for _ in range(5))]
+        log = [_difference(old, new) for old, new in pairwise(images)]
+        snapshot_at = rng.randrange(len(log))
+        started = Derived()
+        for number, records in enumerate(log):
+            live.apply(records)
+            live.state()  # fills the caches of answers
+            if number == snapshot_at:
+                started.apply(live.image.records())
+            elif number > snapshot_at:
+                started.apply(records)
+        assert started.state() == live.state(), f"seed {seed}"
+        late = Derived()
+        late.image = live.image
+        late.hear(live.image.everything())
+        assert late.state() == live.state(), f"seed {seed}"
