@@ -1,16 +1,19 @@
 """TLS contexts of servers and clients, from Kafka's settings.
 
 PEM is read by OpenSSL itself. OpenSSL reads keys only from files: keys from a setting or from
-another kind of store are written to a temporary file, readable by its owner, removed after loading.
+another kind of store are in a file of memory, named by a descriptor of this process, for that time.
 
 Kafka: org.apache.kafka.common.security.ssl.DefaultSslEngineFactory.
 """
 
 from __future__ import annotations
 
+import os
 import ssl
 import sys
 import tempfile
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cryptography import x509
@@ -25,7 +28,7 @@ from ottla.security.keystores import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 PEM: Final = "PEM"
 JKS: Final = "JKS"
@@ -260,10 +263,33 @@ def detected_type(location: str) -> str:
 
 
 def _load_texts(context: ssl.SSLContext, texts: Sequence[str], password: str | None) -> None:
-    with tempfile.NamedTemporaryFile("w", suffix=".pem") as both:
-        both.write("\n".join(texts) + "\n")
-        both.flush()
-        _load_file(context, both.name, password, "the key store's texts")
+    with _named_text("\n".join(texts) + "\n") as path:
+        _load_file(context, path, password, "the key store's texts")
+
+
+@contextmanager
+def _named_text(text: str) -> Iterator[str]:
+    """Yield a path of this text: of memory that no other process can name, where there is such.
+
+    Root file systems are read-only in many containers, and a key in a file of a disk may stay there
+    after the file is removed. Elsewhere than on Linux it is a temporary file of its owner.
+    """
+    try:
+        memory = os.fdopen(os.memfd_create("ottla-tls"), "w")
+    except (AttributeError, OSError):  # no Linux, or a sandbox refuses the call
+        memory = None
+    if memory is not None:
+        with memory:
+            memory.write(text)
+            memory.flush()
+            path = f"/proc/self/fd/{memory.fileno()}"
+            if Path(path).exists():  # /proc is not there in every container
+                yield path
+                return
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+        file.write(text)
+        file.flush()
+        yield file.name
 
 
 def _load_file(
