@@ -10,6 +10,7 @@ Kafka: org.apache.kafka.common.network.SslTransportLayer. Hot path: benchmarks/n
 from __future__ import annotations
 
 import logging
+import socket
 import ssl
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
@@ -21,7 +22,6 @@ from ottla.types import FileSlice
 
 if TYPE_CHECKING:
     import asyncio
-    import socket
     from collections.abc import Callable
 
     from ottla.network.connection import RequestHandler
@@ -32,6 +32,8 @@ log = logging.getLogger("ottla.network")
 CHUNK_BYTES: Final = 128 * 1024
 """Encrypted with one call, and read from a file at once."""
 _NO_TLS: Final = frozenset({"HTTP_REQUEST", "WRONG_VERSION_NUMBER", "HTTPS_PROXY_REQUEST"})
+_ALERT: Final = bytes.fromhex("15030300020250")
+"""The alert internal_error, as Java sends it to who does not speak TLS; OpenSSL then sends none."""
 _WAITS = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -94,6 +96,13 @@ class TlsSocket:
             return self.tls.send(memoryview(data)[:CHUNK_BYTES])
         except _WAITS:
             raise BlockingIOError from None
+
+    def refuse_plain(self) -> None:
+        """Send an alert to a client that does not speak TLS, so that it can name the cause."""
+        with suppress(OSError):
+            socket.socket.send(self.tls, _ALERT)
+            # what is left unread would reset the connection, and the alert be lost
+            socket.socket.recv(self.tls, CHUNK_BYTES)
 
     def finish_worker(self) -> None:
         """Note that the worker is done; close now if that was requested meanwhile."""
@@ -218,6 +227,8 @@ class TlsConnection(Connection):
             self._loop.add_writer(self._fd, self._on_room)
             self._is_writing = True
         else:
+            if isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
+                self._tls.refuse_plain()
             self._refuse(_reason(error))
 
     def _on_room(self) -> None:

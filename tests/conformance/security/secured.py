@@ -19,10 +19,11 @@ from tests.conformance.kafka import RealKafka
 from tests.conformance.pair import SHARED, Conversation
 from tests.conformance.security.cells import cells
 from tests.ports import free_ports
+from tests.server.security.certificates import Authority
 from tests.waits import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from ottla.protocol.schema import Request
@@ -38,7 +39,7 @@ JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required " + " "
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 SECURITY = {
     "listener.security.protocol.map": (
-        "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_PLAINTEXT,LOGIN:SASL_PLAINTEXT"
+        "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_PLAINTEXT,LOGIN:SASL_PLAINTEXT,TLS:SSL"
     ),
     "sasl.mechanism.controller.protocol": "PLAIN",
     "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
@@ -64,9 +65,14 @@ class SecuredSide:
     """One of the two nodes; a connection for each user is kept until the node closes it."""
 
     def __init__(
-        self, login: tuple[str, int], plain: tuple[str, int], controller: tuple[str, int]
+        self,
+        login: tuple[str, int],
+        plain: tuple[str, int],
+        controller: tuple[str, int],
+        tls: tuple[str, int],
     ) -> None:
         self.login = login
+        self.tls = tls
         self.plain = plain
         self._addresses = {"broker": login, "controller": controller}
         self._connections: dict[tuple[str, str], tuple[socket.socket, Conversation]] = {}
@@ -77,14 +83,22 @@ class SecuredSide:
         return f"{self.login[0]}:{self.login[1]}"
 
     def ask(
-        self, user: str, request: Request, version: int | None = None, listener: str = "broker"
+        self,
+        user: str,
+        request: Request,
+        version: int | None = None,
+        listener: str = "broker",
+        *,
+        silence_s: float = _TIMEOUT_S,
     ) -> Any:
         """Return the answer to a user; None when the node hangs up, "silent" when it waits."""
         key = user, listener
         if key not in self._connections:
             self._connections[key] = self._connect(user, listener)
+        connection, conversation = self._connections[key]
+        connection.settimeout(silence_s)
         try:
-            answer = self._connections[key][1].ask(request, version)
+            answer = conversation.ask(request, version)
         except TimeoutError:
             self._forget(key)
             return "silent"
@@ -149,25 +163,37 @@ class SecuredSide:
             self._forget(key)
 
 
+def _certificate(path: Path) -> dict[str, str]:
+    """Write a key and its certificate; return the settings of the listener that has them."""
+    location = Authority().issue("node").write_pem(path)
+    prefix = "listener.name.tls.ssl.keystore"
+    return {f"{prefix}.type": "PEM", f"{prefix}.location": location}
+
+
+def _side(addresses: Mapping[str, tuple[str, int]]) -> SecuredSide:
+    return SecuredSide(*(addresses[one] for one in ("LOGIN", "PLAINTEXT", "CONTROLLER", "TLS")))
+
+
 @contextmanager
 def secured_sides(kafka: Kafka, directory: Path) -> Iterator[tuple[SecuredSide, SecuredSide]]:
     """Run both nodes: Kafka's side, ours."""
-    (port,) = free_ports(1)
-    real = RealKafka(kafka, directory, {**SHARED, **SECURITY})
-    real.properties["listeners"] += f",LOGIN://127.0.0.1:{port}"
-    listeners = "LOGIN://127.0.0.1:0,PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"
+    port, tls_port = free_ports(2)
+    settings = {**SHARED, **SECURITY, **_certificate(directory / "node.pem")}
+    real = RealKafka(kafka, directory, dict(settings))
+    real.properties["listeners"] += f",LOGIN://127.0.0.1:{port},TLS://127.0.0.1:{tls_port}"
+    listeners = ",".join(
+        f"{name}://127.0.0.1:0" for name in ("LOGIN", "PLAINTEXT", "CONTROLLER", "TLS")
+    )
     with ExitStack() as stack:
         stack.callback(real.kill)
         real.format()
         real.start()
-        cluster = stack.enter_context(
-            Cluster(config={**SHARED, **SECURITY, "listeners": listeners})
-        )
+        cluster = stack.enter_context(Cluster(config={**settings, "listeners": listeners}))
         addresses = cluster.run(lambda node: dict(node.addresses))
         theirs = SecuredSide(
-            ("127.0.0.1", port), ("127.0.0.1", real.port), ("127.0.0.1", real.controller_port)
+            *(("127.0.0.1", one) for one in (port, real.port, real.controller_port, tls_port))
         )
-        ours = SecuredSide(addresses["LOGIN"], addresses["PLAINTEXT"], addresses["CONTROLLER"])
+        ours = _side(addresses)
         stack.callback(theirs.close)
         stack.callback(ours.close)
         yield theirs, ours
@@ -176,14 +202,14 @@ def secured_sides(kafka: Kafka, directory: Path) -> Iterator[tuple[SecuredSide, 
 @contextmanager
 def forwarding_side() -> Iterator[SecuredSide]:
     """Run three Ottla nodes; ask node 1, whose controller is not active, so that it forwards."""
-    listeners = "LOGIN://127.0.0.1:0,PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"
-    config = {**SHARED, **SECURITY, "listeners": listeners}
+    names = ("LOGIN", "PLAINTEXT", "CONTROLLER")
+    config = {**SHARED, **SECURITY, "listeners": ",".join(f"{one}://127.0.0.1:0" for one in names)}
     with Cluster(nodes=3, config=config) as cluster:
         wait_for(lambda: cluster.controller_id is not None)
         if cluster.controller_id == 1:
             cluster.restart(1)
         wait_for(lambda: cluster.controller_id in {2, 3})
         addresses = cluster.run(lambda node: dict(node.addresses), 1)
-        side = SecuredSide(addresses["LOGIN"], addresses["PLAINTEXT"], addresses["CONTROLLER"])
+        side = _side({"TLS": addresses["LOGIN"], **addresses})
         yield side
         side.close()

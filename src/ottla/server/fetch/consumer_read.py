@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ottla.storage.log.reads import Found
 
 _FOLLOWERS_FROM: Final = 11
+_IDS_FROM: Final = 13
 """From this version on consumers may read from any replica (KIP-392)."""
 _COMMITTED: Final = FetchIsolation.TXN_COMMITTED  # an enum's members are found slowly
 _UNCOMMITTED: Final = FetchIsolation.HIGH_WATERMARK
@@ -48,7 +49,9 @@ class ConsumerRead(FetchRead):
     def _lacks_right(self, key: PartitionKey) -> bool:
         """Whether the client may not read a topic; an unknown topic id is an error of the read."""
         ctx = self._ctx
-        name = key[0] or ctx.broker.topic_name(key[1])
+        name: str | None = key[0]
+        if not name and ctx.api_version >= _IDS_FROM:
+            name = ctx.broker.topic_name(key[1])
         return name is not None and not ctx.authorize(Operation.READ, ResourceType.TOPIC, name)
 
     def _read_checked(

@@ -5,10 +5,12 @@ Kafka: kafka.server.KafkaApis.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.controller.topic_names import is_topic_name
 from ottla.coordinator.group.consumer.describe import undescribed
+from ottla.coordinator.group.coordinator import PROTOCOL_NAMED_VERSION
 from ottla.coordinator.group.streams.describe import undescribed as undescribed_streams
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.api_keys import ApiKey, response_class
@@ -39,6 +41,9 @@ _HIDDEN_STREAMS_TEXT: Final = (
     "The described group uses topics that the client is not authorized to describe."
 )
 _GROUPS_FROM: Final = 8
+_GROUP_ERROR_FROM: Final = 2
+"""OffsetFetch has no error of the whole request before: each partition has it."""
+_SHARE_KEYS_FROM: Final = 6
 _KEYS_FROM: Final = 4
 _NULL_PROTOCOL_FROM: Final = 7
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
@@ -51,7 +56,6 @@ def may_group(ctx: Context, operation: Operation, name: str) -> bool:
 
 @guards(
     ApiKey.JOIN_GROUP,
-    ApiKey.SYNC_GROUP,
     ApiKey.HEARTBEAT,
     ApiKey.LEAVE_GROUP,
 )
@@ -63,6 +67,15 @@ def member(ctx: Context, request: Any) -> Denied | None:
     if not all(may_topic(ctx, Operation.DESCRIBE, name) for name in names):
         return without_text(ctx, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return None
+
+
+@guards(ApiKey.SYNC_GROUP)
+def sync_group(ctx: Context, request: Any) -> Finish | Denied | None:
+    """READ on the group; a request without the protocol of its version is refused before."""
+    is_complete = request.protocol_type is not None and request.protocol_name is not None
+    if ctx.api_version >= PROTOCOL_NAMED_VERSION and not is_complete:
+        return without_text(ctx, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    return member(ctx, request)
 
 
 def without_text(ctx: Context, code: ErrorCode) -> Denied:
@@ -108,7 +121,8 @@ def find_coordinator(ctx: Context, request: Any) -> Finish | Denied | None:
     code = _DENIED
     if kind == _TRANSACTION:
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    elif kind == _SHARE and not may(ctx, Operation.CLUSTER_ACTION):
+    is_share = kind == _SHARE and ctx.api_version >= _SHARE_KEYS_FROM  # others are refused for that
+    if is_share and not may(ctx, Operation.CLUSTER_ACTION):
         return _no_share_coordinators(ctx, request)
 
     def is_allowed(key: str) -> bool:
@@ -126,6 +140,7 @@ def find_coordinator(ctx: Context, request: Any) -> Finish | Denied | None:
         is_allowed,
         lambda key: _no_coordinator(key, code, ""),
         "coordinators",
+        refusals="in place",
     )
 
 
@@ -172,14 +187,18 @@ def offset_commit(ctx: Context, request: Any) -> Finish | Denied | None:
     if not may_group(ctx, Operation.READ, request.group_id):
         topics = [refused(one, int(_DENIED)) for one in request.topics]
         return Denied(OffsetCommitResponse(topics=topics))
-    return reduce(request.topics, lambda one: _may_read(ctx, one), refused, "topics")
+    may_read = partial(_may_read, ctx)
+    return reduce(request.topics, may_read, refused, "topics", refusals="first")
 
 
 @guards(ApiKey.OFFSET_FETCH)
-def offset_fetch(ctx: Context, request: Any) -> Finish | None:
+def offset_fetch(ctx: Context, request: Any) -> Finish | Denied | None:
     """DESCRIBE on the group, DESCRIBE on each topic; of all topics the others are left out."""
     if ctx.api_version < _GROUPS_FROM:
         if not may_group(ctx, Operation.DESCRIBE, request.group_id):
+            if ctx.api_version < _GROUP_ERROR_FROM:
+                topics = [_unfetched_by_name(one, int(_DENIED)) for one in request.topics]
+                return Denied(OffsetFetchResponse(topics=topics))
             raise KafkaError(_DENIED)
         return _one_group(ctx, request)
     group = OffsetFetchResponse.OffsetFetchResponseGroup
@@ -188,6 +207,7 @@ def offset_fetch(ctx: Context, request: Any) -> Finish | None:
         lambda one: may_group(ctx, Operation.DESCRIBE, one.group_id),
         lambda one: group(group_id=one.group_id, topics=[], error_code=int(_DENIED)),
         "groups",
+        refusals="in place",
     )
     refused = [_cut_topics(ctx, one) for one in request.groups]  # a group may be named twice
 
@@ -243,20 +263,24 @@ def _one_group(ctx: Context, request: Any) -> Finish | None:
             return response
 
         return leave_out
-    topic = OffsetFetchResponse.OffsetFetchResponseTopic
     return reduce(
         request.topics,
         lambda one: may_topic(ctx, Operation.DESCRIBE, one.name),
-        lambda one: topic(
-            name=one.name,
-            partitions=[
-                topic.OffsetFetchResponsePartition(
-                    partition_index=index, committed_offset=-1, metadata="", error_code=TOPIC_DENIED
-                )
-                for index in one.partition_indexes
-            ],
-        ),
+        lambda one: _unfetched_by_name(one, TOPIC_DENIED),
         "topics",
+    )
+
+
+def _unfetched_by_name(one: Any, code: int) -> Any:
+    topic = OffsetFetchResponse.OffsetFetchResponseTopic
+    return topic(
+        name=one.name,
+        partitions=[
+            topic.OffsetFetchResponsePartition(
+                partition_index=index, committed_offset=-1, metadata="", error_code=code
+            )
+            for index in one.partition_indexes
+        ],
     )
 
 
@@ -275,7 +299,7 @@ def describe_groups(ctx: Context, request: Any) -> Finish | None:
             members=[],
         ),
         "groups",
-        refusals_first=True,
+        refusals="first",
     )
 
 
@@ -287,7 +311,7 @@ def consumer_group_describe(ctx: Context, request: Any) -> Finish:
         lambda name: may_group(ctx, Operation.DESCRIBE, name),
         lambda name: undescribed(name, _DENIED),
         "groups",
-        refusals_first=True,
+        refusals="first",
     )
 
     def finish(response: Any) -> Any:
@@ -308,7 +332,7 @@ def streams_group_describe(ctx: Context, request: Any) -> Finish:
         lambda name: may_group(ctx, Operation.DESCRIBE, name),
         lambda name: undescribed_streams(name, _DENIED),
         "groups",
-        refusals_first=True,
+        refusals="first",
     )
 
     def finish(response: Any) -> Any:

@@ -56,7 +56,7 @@ def share_group_describe(ctx: Context, request: Any) -> Finish:
         lambda name: may_group(ctx, Operation.DESCRIBE, name),
         lambda name: undescribed(name, _DENIED),
         "groups",
-        refusals_first=True,
+        refusals="first",
     )
 
     def finish(response: Any) -> Any:
@@ -87,6 +87,7 @@ def describe_share_group_offsets(ctx: Context, request: Any) -> Finish | None:
             group_id=one.group_id, topics=[], error_code=int(_DENIED), error_message=None
         ),
         "groups",
+        refusals="in place",
     )
     denied = [_cut_topics(ctx, one) for one in request.groups]  # a group may be named twice
 

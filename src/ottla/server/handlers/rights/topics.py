@@ -8,7 +8,7 @@ Kafka: kafka.server.{KafkaApis, ControllerApis}.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from ottla.errors import ErrorCode
 from ottla.protocol.api_keys import ApiKey
@@ -65,18 +65,30 @@ def reduce(
     refusal: Callable[[Any], Any],
     out: str,
     *,
-    refusals_first: bool = False,
+    refusals: Literal["first", "last", "in place"] = "last",
 ) -> Finish | None:
-    """Leave the allowed items in the list; return what adds the refusals to the response."""
-    allowed, denied = split(items, is_allowed)
+    """Leave the allowed items in the list; return what adds the refusals to the response.
+
+    Kafka has them first or last, or in the order of the request where it answers one by one.
+    """
+    decided = [(one, is_allowed(one)) for one in items]
+    denied = [(position, one) for position, (one, allowed) in enumerate(decided) if not allowed]
     if not denied:
         return None
-    items[:] = allowed
+    items[:] = [one for one, allowed in decided if allowed]
+    count = len(items)
 
     def finish(response: Any) -> Any:
         results = getattr(response, out)
-        position = 0 if refusals_first else len(results)
-        results[position:position] = map(refusal, denied)
+        refused = [refusal(one) for _, one in denied]
+        if refusals == "first":
+            results[0:0] = refused
+        elif refusals == "last" or len(results) != count:
+            results.extend(refused)
+        else:
+            places = dict(zip((at for at, _ in denied), refused, strict=True))
+            answered = iter(results)
+            results[:] = [places.get(at) or next(answered) for at in range(len(decided))]
         return response
 
     return finish
@@ -247,6 +259,7 @@ def describe_producers(ctx: Context, request: Any) -> Finish | None:
             ],
         ),
         "topics",
+        refusals="in place",
     )
 
 
@@ -300,7 +313,11 @@ def delete_topics(ctx: Context, request: Any) -> Finish | None:
     result = DeleteTopicsResponse.DeletableTopicResult
 
     def refused(name: str | None, topic_id: Any = ZERO_UUID) -> Any:
-        return result(name=name, topic_id=topic_id, error_code=DENIED, error_message=_DENIED.text)
+        code = _DENIED
+        is_absent = name is not None and name not in ctx.broker.image.topics.by_name
+        if is_absent and ctx.is_allowed(Operation.DESCRIBE, ResourceType.TOPIC, name or ""):
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return result(name=name, topic_id=topic_id, error_code=int(code), error_message=code.text)
 
     def is_allowed(name: str) -> bool:
         return may_topic(ctx, Operation.DESCRIBE, name) and may_topic(ctx, Operation.DELETE, name)
@@ -316,8 +333,13 @@ def delete_topics(ctx: Context, request: Any) -> Finish | None:
     by_name = reduce(request.topic_names, is_allowed, refused, "responses")
     by_state = reduce(
         request.topics,
-        lambda one: (name := named(one)) is None or is_allowed(name),
+        lambda one: _is_invalid(one) or (name := named(one)) is None or is_allowed(name),
         refused_state,
         "responses",
     )
     return by_name or by_state
+
+
+def _is_invalid(one: Any) -> bool:
+    """Whether a topic to be deleted is given by name and by id; that is refused for itself."""
+    return one.name is not None and bool(one.topic_id)

@@ -62,14 +62,9 @@ def add_partitions_to_txn(ctx: Context, request: Any) -> Denied | None:
         return None
     topics = request.v3_and_below_topics
     if not _may(ctx, Operation.WRITE, request.v3_and_below_transactional_id):
-        codes = dict.fromkeys((one.name for one in topics), int(_DENIED))
+        codes = {(one.name, index): int(_DENIED) for one in topics for index in one.partitions}
     else:
-        codes = {
-            one.name: int(ErrorCode.OPERATION_NOT_ATTEMPTED)
-            if may_topic(ctx, Operation.WRITE, one.name)
-            else TOPIC_DENIED
-            for one in topics
-        }
+        codes = _codes_of_partitions(ctx, topics)
         if TOPIC_DENIED not in codes.values():
             return None
     return Denied(
@@ -79,7 +74,7 @@ def add_partitions_to_txn(ctx: Context, request: Any) -> Denied | None:
                     name=one.name,
                     results_by_partition=[
                         AddPartitionsToTxnPartitionResult(
-                            partition_index=index, partition_error_code=codes[one.name]
+                            partition_index=index, partition_error_code=codes[one.name, index]
                         )
                         for index in one.partitions
                     ],
@@ -88,6 +83,22 @@ def add_partitions_to_txn(ctx: Context, request: Any) -> Denied | None:
             ]
         )
     )
+
+
+def _codes_of_partitions(ctx: Context, topics: list[Any]) -> dict[tuple[str, int], int]:
+    """Return what keeps each partition out: a right, itself, or the others."""
+    codes: dict[tuple[str, int], int] = {}
+    for one in topics:
+        may_write = may_topic(ctx, Operation.WRITE, one.name)
+        image = ctx.broker.image.topics.by_name.get(one.name)
+        for index in one.partitions:
+            code = ErrorCode.OPERATION_NOT_ATTEMPTED
+            if not may_write:
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif image is None or index not in image.partitions:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            codes[one.name, index] = int(code)
+    return codes
 
 
 @guards(ApiKey.ADD_OFFSETS_TO_TXN)
@@ -129,7 +140,11 @@ def txn_offset_commit(ctx: Context, request: Any) -> Finish | Denied | None:
             TxnOffsetCommitResponse(topics=[refused(one, code) for one in request.topics])
         )
     return reduce(
-        request.topics, lambda one: may_topic(ctx, Operation.READ, one.name), refused, "topics"
+        request.topics,
+        lambda one: may_topic(ctx, Operation.READ, one.name),
+        refused,
+        "topics",
+        refusals="first",
     )
 
 
@@ -151,6 +166,7 @@ def describe_transactions(ctx: Context, request: Any) -> Finish:
             topics=[],
         ),
         "transaction_states",
+        refusals="in place",
     )
 
     def finish(response: Any) -> Any:
