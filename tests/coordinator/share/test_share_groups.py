@@ -12,10 +12,13 @@ from ottla.protocol.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatR
 from ottla.protocol.apis.list_groups import ListGroupsRequest
 from ottla.protocol.apis.share_group_describe import ShareGroupDescribeRequest
 from ottla.protocol.apis.share_group_heartbeat import ShareGroupHeartbeatRequest
+from ottla.purgatory.pending import Pending
 from ottla.types import Uuid
 from tests.coordinator.harness import Topics, World
 
 if TYPE_CHECKING:
+    import pytest
+
     from ottla.protocol.apis.share_group_heartbeat import ShareGroupHeartbeatResponse
 
 CONTEXT = RequestContext("client", "/127.0.0.1", 1)
@@ -39,6 +42,29 @@ def assigned(answer: ShareGroupHeartbeatResponse) -> dict[Uuid, list[int]] | Non
 def described(world: World) -> Any:
     request = ShareGroupDescribeRequest(group_ids=["g"], include_authorized_operations=False)
     return world.coordinator.share.describe(request, CONTEXT).value.groups[0]
+
+
+def test_a_late_answer_does_not_bring_a_deleted_topic_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Share partitions that are no longer being initialised stay as they are."""
+    world = World().elect()
+    topic_id, initialize = Topics.id_of("t"), world.persister.initialize
+    asked: list[tuple[Any, Pending[Any]]] = []
+
+    def ask(request: Any) -> Pending[Any]:
+        asked.append((request, Pending()))
+        return asked[-1][1]
+
+    monkeypatch.setattr(world.persister, "initialize", ask)
+    beat(world, names=["t"])
+    del world.topics.ids["t"]
+    world.coordinator.on_topics_deleted([("t", topic_id)])
+    world.advance(10)
+    (request, answer) = asked[0]
+    answer.complete(initialize(request).value)
+    known = world.shard().share.get("g").state_partitions
+    assert known is None or topic_id not in {*known.initialized, *known.initializing}
 
 
 def test_a_member_gets_its_partitions_once_they_are_initialised() -> None:

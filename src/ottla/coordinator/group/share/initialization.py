@@ -116,15 +116,24 @@ def _missing(
 def complete(
     groups: ShareGroups, group_id: str, partitions: Mapping[Uuid, Iterable[int]]
 ) -> list[CoordinatorRecord]:
-    """Return the record of share partitions that now have a state."""
+    """Return the record of share partitions that now have a state.
+
+    An answer may come late: what is not being initialised any more, such as partitions of a topic
+    that was deleted meanwhile, has no state, or was answered for before.
+    """
     group = groups.find(group_id)
-    if group is None or not partitions:
+    known = None if group is None else group.state_partitions
+    if known is None:
         return []
-    known = group.state_partitions or StatePartitions()
-    done = {
-        topic_id: TopicParts(groups.topics.topic_name(topic_id) or _UNKNOWN_NAME, frozenset(parts))
-        for topic_id, parts in partitions.items()
-    }
+    done = {}
+    for topic_id, parts in partitions.items():
+        begun = known.initializing.get(topic_id)
+        found = frozenset() if begun is None else begun.partitions & frozenset(parts)
+        if found:
+            name = groups.topics.topic_name(topic_id) or _UNKNOWN_NAME
+            done[topic_id] = TopicParts(name, found)
+    if not done:
+        return []
     return [
         records.state_partitions(
             group_id,
