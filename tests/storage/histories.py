@@ -12,12 +12,14 @@ from copy import copy
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.errors import CorruptMessage
 from ottla.records.batches import iterate_batches
 from ottla.records.builder import encode_batch
 from ottla.records.control import encode_end_txn_marker
 from ottla.records.validator import AppendOrigin
 from ottla.storage.indexes.transaction_index import TransactionIndex
 from ottla.storage.log.append_info import FetchIsolation
+from ottla.storage.producers.snapshot import decode_snapshot
 from tests.storage.logs import NOW_MS, content
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.producers.entry import ProducerEntry
+    from ottla.testing.disk import SimulatedDisk
 
 PRODUCERS = range(1, 6)
 
@@ -281,6 +284,20 @@ def producers_of(entries: Iterable[ProducerEntry]) -> dict[int, tuple[int, ...]]
             entry.coordinator_epoch,
         )
     return found
+
+
+def check_snapshots(log: PartitionLog, batches: Sequence[Batch], disk: SimulatedDisk) -> None:
+    """Compare the producer snapshots, those too that wait for a flush, with the batches before."""
+    state = log.producer_state
+    for offset in state.snapshots:
+        entries = state.unflushed_snapshots.get(offset)
+        if entries is None:
+            try:
+                entries = decode_snapshot(disk.content(state.snapshot_path(offset)))
+            except CorruptMessage:
+                continue  # torn by a crash
+        model = Model([one for one in batches if one.base_offset < offset])
+        assert producers_of(entries) == model.producers, f"snapshot at {offset}"
 
 
 def check_producers(log: PartitionLog, model: Model) -> None:

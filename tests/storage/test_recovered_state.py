@@ -28,8 +28,8 @@ from tests.storage.histories import (
     check_index,
     check_producers,
     check_reads,
+    check_snapshots,
     check_time,
-    producers_of,
 )
 from tests.storage.logs import NOW_MS, close, content, flush, new_log
 
@@ -157,16 +157,7 @@ class Replica:
         check_reads(log, model, self.rng)
         check_time(log, model, NOW_MS + self.rng.randint(-600, 600))
         if self.rng.random() < 0.3:
-            self._check_snapshots()
-
-    def _check_snapshots(self) -> None:
-        """Compare the producer snapshots, those too that wait for a flush."""
-        state = self.log.producer_state
-        for offset in state.snapshots:
-            entries = state._read_snapshot(offset)
-            if entries is not None:  # not torn by a crash
-                model = Model([one for one in self.batches if one.base_offset < offset])
-                assert producers_of(entries) == model.producers, f"snapshot at {offset}"
+            check_snapshots(log, self.batches, self.disk)
 
 
 def check_leader(writer: HistoryWriter) -> None:

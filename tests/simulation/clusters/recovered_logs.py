@@ -21,6 +21,7 @@ from tests.storage.histories import (
     check_index,
     check_producers,
     check_reads,
+    check_snapshots,
     expected_aborts,
 )
 
@@ -100,6 +101,7 @@ class RecoveredLogs:
         check_producers(log, model)
         disk = log.directory
         assert isinstance(disk, SimulatedDisk)
+        check_snapshots(log, model.batches, disk)
         bases = [*log.segments.base_offsets, 1 << 62]
         for segment, end_offset in zip(log.segments, bases[1:], strict=True):
             path = segment.transaction_index.path

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 _SNAPSHOT: Final = re.compile(r"[0-9]{20}\.snapshot")
 MAX_VERIFICATIONS: Final = 10_000
+"""In a log: those of producers that their coordinators do not know stay until they expire."""
 _MAX_EXAMINED: Final = 100
 """Verifications that are examined for one to forget: some microseconds."""
-"""In a log: those of producers that their coordinators do not know stay until they expire."""
 
 
 class PartitionProducers:
