@@ -151,6 +151,11 @@ class Client:
         return float(sum(state in established for state in states))
 
     @property
+    def has_ready_connection(self) -> bool:
+        """Whether a node has answered on a connection that is open: versions agreed, logged in."""
+        return any(one.channel.ready for one in self._connections.values())
+
+    @property
     def all_in_flight(self) -> int:
         """The number of unanswered requests on all connections."""
         return sum(one.channel.in_flight for one in self._connections.values())

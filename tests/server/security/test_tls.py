@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla import Admin, Consumer, Producer
-from ottla.errors import KafkaError
+from ottla.errors import KafkaError, SslAuthenticationError
 from ottla.testing.cluster import Cluster
 from tests.server.security.certificates import PASSWORD, Authority
 from tests.waits import WAIT_S, wait_for
@@ -249,3 +249,27 @@ def test_a_java_key_store(tmp_path: Path) -> None:
                 bootstrap_servers=address(cluster, "TLS"), security_protocol="SSL", **own
             ) as admin:
                 admin.list_topics()
+
+
+def test_a_client_without_tls_learns_at_once_that_it_needs_it(tmp_path: Path) -> None:
+    """It got a reset, which may be anything, and tried again for a minute."""
+    settings = {
+        "listeners": "TLS://localhost:0,INSIDE://localhost:0,CONTROLLER://localhost:0",
+        "listener.security.protocol.map": MAP,
+        "inter.broker.listener.name": "INSIDE",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": Authority().issue("broker").write_pem(tmp_path / "node.pem"),
+    }
+    with Cluster(config=settings) as cluster:
+        servers = address(cluster, "TLS")
+        text = "the listener speaks TLS"
+        with (
+            Admin(bootstrap_servers=servers) as admin,
+            pytest.raises(SslAuthenticationError, match=text),
+        ):
+            admin.wait_connected(timeout=60)
+        with (
+            Producer(bootstrap_servers=servers) as producer,
+            pytest.raises(SslAuthenticationError, match=text),
+        ):
+            producer.send_and_wait("t", b"v")

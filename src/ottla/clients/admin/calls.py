@@ -131,16 +131,22 @@ class AdminCalls:
         return node_id
 
     async def wait_connected(self, *, timeout: float) -> None:
-        """Wait for a connection to any node; the error after the timeout names the addresses."""
+        """Wait for an answer of any node; the error after the timeout names the addresses.
+
+        A connection alone is none: a listener that needs TLS or a login closes it again. A node
+        that is connected without an error at the end of the time may be slow.
+        """
         deadline_ms = self._deadline_ms(timeout)
         self._client.refresh()
-        while not self._client.connection_count():
+        while not self._client.has_ready_connection:
             self._check_open()
             pending_error = self._client.pending_error()
             if pending_error is not None:
                 raise pending_error
             remaining_ms = deadline_ms - self._runtime.now_ms()
             if remaining_ms <= 0:
+                if self._client.connection_count() and not self._client.outages.causes():
+                    return
                 raise self._client.unreachable()
             await self._runtime.wait_progress(min(remaining_ms, self._settings.retry_backoff_ms))
 
