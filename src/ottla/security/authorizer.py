@@ -142,11 +142,13 @@ class StandardAuthorizer:
         *,
         request: int | None = None,
         is_audited: bool = True,
+        is_logged: bool = True,
     ) -> bool:
         """Whether a principal may do an operation from a host; KafkaError before the load.
 
         The request is named in the log. What a request did not ask for, as each topic of a list of
-        all, is not audited: it is no attempt, so it is neither logged nor counted.
+        all, is not audited: it is no attempt, so it is neither logged nor counted. Others are
+        counted, and logged unless the request has been denied many times.
         """
         key = principal, host, operation, resource_type, name
         known = self._cached.known.get(key)
@@ -160,7 +162,7 @@ class StandardAuthorizer:
         if not known:
             self.denied_count += 1
         level = logging.DEBUG if known else logging.INFO
-        if log.isEnabledFor(level):
+        if is_logged and log.isEnabledFor(level):
             rule = self.decide(str_of(principal), host, operation, resource_type, name).rule
             _log(level, key, request, rule)
         return known
@@ -269,6 +271,27 @@ def _log(
             "event": f"acl.{outcome.lower()}",
             "client": host,
             # a denial may hide only denials of the same kind, never another user's
+            "limited_by": (principal, operation, resource_type, request),
+        },
+    )
+
+
+def log_further_denials(
+    principal: Principal, host: str, kind: tuple[int, int], request: int
+) -> None:
+    """Write that what else a request is denied has no lines."""
+    operation, resource_type = kind
+    log.info(
+        "Principal = %s is Denied operation = %s from host = %s on all further resources of type "
+        "= %s that it may not use for request = %s; they are counted, not listed",
+        principal,
+        Operation(operation).name,
+        host,
+        ResourceType(resource_type).name.title().replace("_", ""),
+        ApiKey(request).api_name,
+        extra={
+            "event": "acl.denied",
+            "client": host,
             "limited_by": (principal, operation, resource_type, request),
         },
     )

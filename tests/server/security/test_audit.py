@@ -21,6 +21,7 @@ from ottla.protocol.schema import Struct
 from ottla.security.acl import Acl, Operation, PatternType, Permission, ResourceType
 from ottla.server.logging.limits import LimitedHandler, LineLimit
 from ottla.server.logging.lines import KeyValueFormatter
+from ottla.server.requests.context import MAX_LOGGED_DENIALS
 from ottla.testing.cluster import Cluster
 from ottla.types import ZERO_UUID
 from tests.conformance.security.cells import ROWS
@@ -122,6 +123,22 @@ def test_no_denial_hides_another_users(cluster: Cluster) -> None:
     assert text.count("User:bob is Denied operation = DESCRIBE from") == 1
     assert text.count("User:bob is Denied operation = ALTER from") == 1
     assert "limited_by" not in text
+
+
+def test_a_request_of_many_names_has_few_lines(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each denial is counted; what is written does not grow with the request."""
+    names = [MetadataRequest.MetadataRequestTopic(name=f"hidden-{n}") for n in range(500)]
+    before = denied(cluster)
+    with caplog.at_level(logging.INFO, "ottla.authorizer"):
+        logged_in(cluster, "alice").ask(MetadataRequest(topics=names), 1)
+    assert denied(cluster) - before == 500
+    assert len(caplog.messages) == MAX_LOGGED_DENIALS + 1
+    assert caplog.messages[-1].endswith(
+        "on all further resources of type = Topic that it may not use for request = Metadata; they "
+        "are counted, not listed"
+    )
 
 
 @pytest.mark.parametrize(

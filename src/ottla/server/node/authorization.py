@@ -77,6 +77,7 @@ class PluginAuthorizer(StandardAuthorizer):
         *,
         request: int | None = None,
         is_audited: bool = True,
+        is_logged: bool = True,
     ) -> bool:
         """Call the class for each decision: discard the cached ones."""
         self._changed()
@@ -88,6 +89,7 @@ class PluginAuthorizer(StandardAuthorizer):
             name,
             request=request,
             is_audited=is_audited,
+            is_logged=is_logged,
         )
 
     def authorize_any(

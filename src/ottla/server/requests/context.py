@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.security.acl import OPERATIONS
+from ottla.security.authorizer import log_further_denials
 from ottla.server.controller.channel import Requester
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from ottla.server.requests.throttling import QuotaUse
 
 
+MAX_LOGGED_DENIALS: Final = 10
+"""Of an operation on a type of resource, in one request: a line costs 25 µs, and a request may name
+100,000 resources."""
 _ALL: Final = {
     resource_type: sum(1 << operation for operation in possible)
     for resource_type, possible in OPERATIONS.items()
@@ -31,6 +35,7 @@ class Context:
     """One request: the broker that serves it, its API, its connection and its header."""
 
     __slots__ = (
+        "_denials",
         "api",
         "api_key",
         "api_version",
@@ -61,6 +66,8 @@ class Context:
         self.api_key, self.api_version, self.correlation_id, client_id, _ = header
         self.client_id = client_id or ""
         self.now_ms = broker.clock.now_ms()
+        self._denials: dict[tuple[int, int], int] | None = None
+        """How often each operation on a type of resource was denied."""
         self.quota_use: QuotaUse | None = None
         """The cost of the request, where a quota limits its client."""
         self.guard: RequestGuard | None = None
@@ -107,9 +114,26 @@ class Context:
     def authorize(self, operation: int, resource_type: int, name: str) -> bool:
         """Whether the client may do an operation; without an authorizer everyone may."""
         authorizer = self.broker.authorizer
-        return authorizer is None or authorizer.authorize(
-            self.principal, self.client, operation, resource_type, name, request=self.api_key
-        )
+        if authorizer is None:
+            return True
+        kind = operation, resource_type
+        count = 0 if self._denials is None else self._denials.get(kind, 0)
+        if authorizer.authorize(
+            self.principal,
+            self.client,
+            operation,
+            resource_type,
+            name,
+            request=self.api_key,
+            is_logged=count < MAX_LOGGED_DENIALS,
+        ):
+            return True
+        if self._denials is None:
+            self._denials = {}
+        self._denials[kind] = count + 1
+        if count + 1 == MAX_LOGGED_DENIALS:
+            log_further_denials(self.principal, self.client, kind, self.api_key)
+        return False
 
     def is_allowed(self, operation: int, resource_type: int, name: str) -> bool:
         """Whether the client may do what its request did not ask for: a denial is not audited.
