@@ -54,6 +54,11 @@ class DelayedOperation(ABC):
         self.on_complete()
         return True
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether it is not complete and the timer of its deadline runs."""
+        return not self.is_completed and self._task is not None and self._task.is_waiting
+
     def watched(self, task: TimerTask, forget: Callable[[], None]) -> None:
         """Set the deadline's task and the callback that ends the watch; called by the purgatory."""
         self._task = task

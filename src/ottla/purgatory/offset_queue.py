@@ -27,6 +27,11 @@ class OffsetQueue(Generic[W]):
     def __len__(self) -> int:
         return len(self._waiting)
 
+    @property
+    def first_offset(self) -> int | None:
+        """The lowest offset that is waited for."""
+        return self._waiting[0][0] if self._waiting else None
+
     def add(self, offset: int, waiter: W) -> None:
         """Add a waiter for an offset that is not lower than that of the waiter added last."""
         self._waiting.append((offset, waiter))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from ottla.purgatory.delayed_operation import DelayedOperation
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
+    from collections.abc import Hashable, Iterable, Iterator
 
     from ottla.purgatory.timing_wheel import TimingWheel
 
@@ -76,6 +76,13 @@ class Purgatory(Generic[D]):
         """Complete all waiting operations, at shutdown; return how many."""
         waiting = {op: None for watchers in self._watchers.values() for op in watchers}
         return sum(operation.force_complete() for operation in waiting)
+
+    def stalls(self) -> Iterator[str]:
+        """Yield waiting operations that nothing ends: no timer of a deadline runs."""
+        waiting = {op: None for watchers in self._watchers.values() for op in watchers}
+        for operation in waiting:
+            if not operation.is_awaited:
+                yield f"{self.name}: {operation!r} waits for no deadline"
 
     def _forget(self, operation: D) -> None:
         self._delayed_count -= 1

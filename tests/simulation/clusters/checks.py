@@ -9,6 +9,7 @@
   have what their leader has committed.
 - Equal offsets of the metadata log mean equal metadata.
 - Recovered state equals live state: `recovered_logs`, `coordinators`.
+- Nothing outstanding means it can move: `progress`.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from tests.simulation.clusters.cuts import Cuts
 from tests.simulation.clusters.in_sync import InSync
 from tests.simulation.clusters.joins import Joins
 from tests.simulation.clusters.markers import Markers
+from tests.simulation.clusters.progress import Progress
 from tests.simulation.clusters.recovered_logs import RecoveredLogs
 from tests.simulation.clusters.served import Served
 from tests.simulation.clusters.transaction_log import CommittedTransactions
@@ -112,6 +114,7 @@ class ClusterChecks:
         self.served = Served(self._joins)
         self.markers = Markers(self.logs)
         self.recovered = RecoveredLogs()
+        self.progress = Progress()
         for host in cluster:
             host.on_built = self._built
         cluster.loop.on_turn = self._check
@@ -192,6 +195,7 @@ class ClusterChecks:
         self._in_sync.check(view.node for view in self.views)
         self.recovered.check(self.cluster.loop.time(), (view.node for view in self.views))
         self.coordinators.check(self.views)
+        self.progress.check(self.cluster.loop.time(), (view.node for view in self.views))
 
     # The quorum
 

@@ -451,6 +451,22 @@ class ActivePartition(Generic[S]):
             self._forget_past()
             self._release()
 
+    def stalls(self) -> Iterator[str]:
+        """Yield what waits here although nothing that is to come ends it."""
+        turns, committed = self._environment.turns, self._high_watermark
+        if self.state is ShardState.LOADING:
+            is_read = self._loader.position >= self._loader.target
+            if not is_read and not turns.waits_for(self._load_step):
+                yield f"partition {self.partition} loads in no turn"
+            if is_read and committed >= self._loader.target:
+                yield f"partition {self.partition} is loaded and not active"
+        elif self.state is ShardState.ACTIVE:
+            first_offset = self._deferred.first_offset
+            if self._queue or self._is_running:
+                yield f"partition {self.partition} has operations that are not run"
+            if first_offset is not None and first_offset <= committed:
+                yield f"partition {self.partition} does not answer what is committed"
+
     def _forget_past(self) -> None:
         self._registry.delete_before_last_at(self._high_watermark)
 

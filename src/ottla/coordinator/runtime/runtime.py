@@ -15,7 +15,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.purgatory.pending import Pending
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ottla.coordinator.runtime.result import EndTransaction, Result, TransactionalProducer
     from ottla.coordinator.runtime.shared_turns import Work
@@ -142,6 +142,12 @@ class CoordinatorRuntime(Generic[S]):
     def write_all(self, operation: Callable[[S], Result[T]]) -> list[Pending[T]]:
         """Run a write on every partition that this node leads."""
         return [self.write(partition, operation) for partition in sorted(self._partitions)]
+
+    def stalls(self) -> Iterator[str]:
+        """Yield what waits in a coordinator although nothing that is to come ends it."""
+        for active in self._partitions.values():
+            yield from active.stalls()
+        yield from self._environment.turns.stalls()
 
     def _remove(self, partition: int) -> None:
         self._partitions.pop(partition).close()

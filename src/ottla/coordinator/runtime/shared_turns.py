@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 from ottla.purgatory.pending import Pending
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Iterator
 
     from ottla.clock import Clock
-    from ottla.purgatory.timing_wheel import TimingWheel
+    from ottla.purgatory.timing_wheel import TimerTask, TimingWheel
 
 T = TypeVar("T")
 Work: TypeAlias = "Generator[int, None, T]"
@@ -42,6 +42,7 @@ class SharedTurns:
         self._clock = clock
         self._steps: deque[Callable[[], bool]] = deque()
         """Of work that waits for its turn."""
+        self._task: TimerTask | None = None
         self._records_left = SLICE_RECORDS
         self._since_ms = 0
 
@@ -80,6 +81,11 @@ class SharedTurns:
             self._wait(step)
         return answer
 
+    def stalls(self) -> Iterator[str]:
+        """Yield a line where work waits and no timer calls it."""
+        if self._steps and (self._task is None or not self._task.is_waiting):
+            yield f"{len(self._steps)} pieces of work wait for no turn"
+
     def spent(self, record_count: int) -> None:
         """Count the records of a step."""
         self._records_left -= record_count + _STEP_COST_RECORDS
@@ -93,7 +99,14 @@ class SharedTurns:
     def _wait(self, step: Callable[[], bool]) -> None:
         self._steps.append(step)
         if len(self._steps) == 1:
-            self._timer.add(self._clock.monotonic_ms() + 1, self._tick)
+            self._schedule()
+
+    def _schedule(self) -> None:
+        self._task = self._timer.add(self._clock.monotonic_ms() + 1, self._tick)
+
+    def waits_for(self, step: Callable[[], bool]) -> bool:
+        """Whether a step is to be called again."""
+        return step in self._steps and self._task is not None and self._task.is_waiting
 
     def _tick(self, _now_ms: int) -> None:
         """Run steps; the error of one ends it alone, and reaches the owner of the timer."""
@@ -106,7 +119,7 @@ class SharedTurns:
                 self._run_first()
         finally:
             if steps:
-                self._timer.add(self._clock.monotonic_ms() + 1, self._tick)
+                self._schedule()
 
     def _run_first(self) -> None:
         """Run the first step, which waits with the others as long as it runs."""

@@ -19,10 +19,10 @@ from ottla.purgatory.pending import Pending
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from ottla.clock import Clock
-    from ottla.purgatory.timing_wheel import TimingWheel
+    from ottla.purgatory.timing_wheel import TimerTask, TimingWheel
 
 log = logging.getLogger("ottla.transactions")
 RETRY_MS: Final = 100
@@ -98,7 +98,11 @@ class Markers:
         """By shard, then by transactional id."""
         self._queues: dict[int, deque[tuple[Sending, list[TopicPartition]]]] = {}
         """By broker: what is to be sent next."""
-        self._in_flight: set[int] = set()
+        self._in_flight: dict[int, dict[Sending, list[TopicPartition]]] = {}
+        """By broker: what it has not answered yet."""
+        self._retries: dict[TimerTask, tuple[Sending, list[TopicPartition]]] = {}
+        self._next: dict[int, TimerTask] = {}
+        """By broker: when its queue is sent from."""
         self.unknown_destination_count = 0
         """Partitions without a leader, which are tried again."""
 
@@ -141,23 +145,25 @@ class Markers:
         self, sending: Sending, partitions: list[TopicPartition], *, were_unknown: bool = False
     ) -> None:
         def again(_now_ms: int) -> None:
+            del self._retries[task]
             if were_unknown:
                 self.unknown_destination_count -= len(partitions)
             if self._is_current(sending):
                 self._dispatch(sending, partitions)
                 self._maybe_written(sending)
 
-        self._timer.add(self._clock.monotonic_ms() + RETRY_MS, again)
+        task = self._timer.add(self._clock.monotonic_ms() + RETRY_MS, again)
+        self._retries[task] = sending, partitions
 
     def _send(self, broker_id: int) -> None:
         """Send what is queued for a broker, unless it has not answered the request before."""
         queue = self._queues.get(broker_id)
         if not queue or broker_id in self._in_flight:
             return
-        self._in_flight.add(broker_id)
-        taken = self._take_from(queue, broker_id)
+        self._in_flight[broker_id] = {}
+        taken = self._in_flight[broker_id] = self._take_from(queue, broker_id)
         if not taken:
-            self._in_flight.discard(broker_id)
+            del self._in_flight[broker_id]
             self._send_soon(broker_id)
             return
         request = WriteTxnMarkersRequest(
@@ -179,7 +185,7 @@ class Markers:
         """Send what is left in another turn."""
         if self._queues[broker_id]:
             next_ms = self._clock.monotonic_ms() + 1
-            self._timer.add(next_ms, lambda _now_ms: self._send(broker_id))
+            self._next[broker_id] = self._timer.add(next_ms, lambda _now_ms: self._send(broker_id))
 
     def _answered_later(
         self,
@@ -222,7 +228,7 @@ class Markers:
         taken: dict[Sending, list[TopicPartition]],
         done: Pending[WriteTxnMarkersResponse],
     ) -> None:
-        self._in_flight.discard(broker_id)
+        self._in_flight.pop(broker_id, None)
         codes = {} if done.error is not None else _codes(done.value)
         for sending, partitions in taken.items():
             if self._is_current(sending):
@@ -255,6 +261,29 @@ class Markers:
         text = "markers of transactional id %s are not sent any more: %s answers %s"
         log.info(text, name, partition, code.name, extra={"event": "transaction.fenced"})
         del self._sendings[sending.shard][name]
+
+    def stalls(self) -> Iterator[str]:
+        """Yield decided transactions that lack markers which nothing is to write."""
+        awaited: dict[Sending, set[TopicPartition]] = {}
+        for sending, partitions in self._awaited():
+            awaited.setdefault(sending, set()).update(partitions)
+        for of_shard in self._sendings.values():
+            for name, sending in of_shard.items():
+                if not sending.remaining or sending.remaining - awaited.get(sending, set()):
+                    yield f"transaction {name} waits for markers that nothing writes"
+
+    def _awaited(self) -> Iterator[tuple[Sending, list[TopicPartition]]]:
+        """Yield the partitions for which an answer, or the time of the next attempt, is to come."""
+        for task, retried in self._retries.items():
+            if task.is_waiting:
+                yield retried
+        for broker_id, queue in self._queues.items():
+            task_of_next = self._next.get(broker_id)
+            is_due = task_of_next is not None and task_of_next.is_waiting
+            if broker_id in self._in_flight or is_due:
+                yield from queue
+        for taken in self._in_flight.values():
+            yield from taken.items()
 
     def _maybe_written(self, sending: Sending) -> None:
         if not sending.remaining and self._is_current(sending):

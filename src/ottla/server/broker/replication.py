@@ -26,7 +26,7 @@ from ottla.replication.isr_updates import IsrUpdates
 from ottla.server.broker.directory_assignments import DirectoryAssignments
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
@@ -301,6 +301,14 @@ class Replication:
         due_ms = fetcher.due_ms
         if due_ms is not None:
             self._tasks[fetcher] = self._timer.add(due_ms, lambda _now_ms: self._drive(fetcher))
+
+    def stalls(self) -> Iterator[str]:
+        """Yield fetchers that have a request to send and no timer that sends it."""
+        for fetcher in self._fetchers.values():
+            task = self._tasks.get(fetcher)
+            is_awaited = fetcher in self._changed or (task is not None and task.is_waiting)
+            if fetcher.due_ms is not None and not is_awaited and not self._is_closed:
+                yield f"the fetcher of broker {fetcher.leader_id} sends nothing"
 
     def close(self) -> None:
         """Close the connections and send no further request."""

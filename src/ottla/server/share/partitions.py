@@ -267,6 +267,13 @@ class SharePartitions:
             self.sessions.eviction_count += 1
             self.end_session(session.key)
 
+    def stalls(self) -> Iterator[str]:
+        """Yield what keeps share partitions and the fetches that wait for them from an end."""
+        for one in self:
+            for stall in one.stalls():
+                yield f"{one.key}: {stall}"
+        yield from self.fetches.stalls()
+
     # ---------------------------------------------------------------- waiting fetches
 
     def _wake(self, key: SharePartitionKey) -> None:

@@ -22,7 +22,7 @@ from ottla.server.broker.internal_topics import SHARE_STATE_TOPIC
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ottla.clock import Clock
     from ottla.coordinator.share.coordinator import ShareCoordinator
@@ -134,6 +134,12 @@ class StatePersister:
     def read_summary(self, request: summary_api.ReadShareGroupStateSummaryRequest) -> Pending[Any]:
         """Return start offsets and counts of completed deliveries."""
         return _Call(self, _SUMMARY, request).begin()
+
+    def stalls(self) -> Iterator[str]:
+        """Yield calls for which neither an answer nor another attempt is to come."""
+        for call in self.calls:
+            if not call.is_awaited:
+                yield f"{call!r} is not answered"
 
     def serve_locally(self, coordinator: ShareCoordinator) -> None:
         """Let this broker's coordinator answer its own requests."""
