@@ -5,6 +5,8 @@ from __future__ import annotations
 import builtins
 import copy
 import pickle
+import re
+from pathlib import Path
 
 import pytest
 
@@ -68,3 +70,29 @@ def test_an_unknown_code_of_a_newer_peer_is_an_error_of_its_server() -> None:
     assert KafkaError(999).code is ErrorCode.UNKNOWN_SERVER_ERROR
     with pytest.raises(ValueError, match="not a valid ErrorCode"):
         ErrorCode("999")  # type: ignore[arg-type] # the point
+
+
+def test_the_path_of_a_disk_is_for_the_log_only() -> None:
+    """Clients get Kafka's text of the code; the log and the start have the details."""
+    error = errors.LocalDiskError("Error while appending to t-0: '/data/t-0'")
+    assert "/data/t-0" in str(error)
+    assert error.message == ErrorCode.KAFKA_STORAGE_ERROR.text
+    assert (error.code, isinstance(error, errors.KafkaStorageError)) == (
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        True,
+    )
+    assert copy.copy(error).message == error.message
+
+
+def test_nodes_raise_disk_errors_by_the_class_that_hides_paths() -> None:
+    """A text for KAFKA_STORAGE_ERROR outside of it is reviewed: it goes to clients."""
+    root = Path(ottla.__file__).parent
+    raised = re.compile(r"KafkaError\(\s*ErrorCode\.KAFKA_STORAGE_ERROR,")
+    packages = ("storage", "raft", "server", "controller", "replication", "coordinator")
+    found = [
+        path.relative_to(root).as_posix()
+        for package in packages
+        for path in sorted((root / package).rglob("*.py"))
+        if raised.search(path.read_text(encoding="utf-8"))
+    ]
+    assert found == ["replication/replica_set.py"]  # the reserve of free space, without a path

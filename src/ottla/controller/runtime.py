@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ottla.controller.catch_up import CatchUp
 from ottla.controller.snapshot_writer import SnapshotWriter
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ErrorCode, KafkaError, LocalDiskError
 from ottla.metadata.bootstrap import activation_records
 from ottla.metadata.framing import MessageAndVersion, encode_record
 from ottla.protocol.records.metadata import AbortTransactionRecord, NoOpRecord
@@ -228,9 +228,7 @@ class ControllerRuntime:
         self.active = False
         self.close()
         self.ready.fail(error)
-        self._fail_all(
-            KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata log has failed: {error}")
-        )
+        self._fail_all(LocalDiskError(f"the metadata log has failed: {error}"))
         self._on_failure(error)
 
     # Operations

@@ -39,7 +39,7 @@ class _NamedByCode(type):
 
 
 class KafkaError(OttlaError, metaclass=_NamedByCode):
-    """An error with a Kafka code; `str()` is the text that goes over the wire."""
+    """An error with a Kafka code; `message` is the text that goes over the wire."""
 
     def __init__(self, code: ErrorCode | int, message: str | None = None) -> None:
         self.code = ErrorCode(code)

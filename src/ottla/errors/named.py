@@ -222,6 +222,18 @@ class KafkaStorageError(NamedError, code=ErrorCode.KAFKA_STORAGE_ERROR):
     """The broker's disk failed."""
 
 
+class LocalDiskError(KafkaStorageError):
+    """A disk of this node failed.
+
+    `str()` is for the log and for who starts the node: it has paths and causes. `message`, which
+    clients get, is Kafka's text.
+    """
+
+    def __init__(self, details: str) -> None:
+        super().__init__(details)
+        self.message = self.code.text
+
+
 class GroupNotEmptyError(NamedError, code=ErrorCode.NON_EMPTY_GROUP):
     """A group that has members."""
 

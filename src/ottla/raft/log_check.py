@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
-from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.errors import CorruptMessage, LocalDiskError
 from ottla.raft.recovery_point import RECOVERY_POINT_PATH, read_recovery_point
 from ottla.raft.snapshot import SnapshotReader, parse_snapshot_name, snapshot_name
 from ottla.storage.directory import join
@@ -139,8 +139,7 @@ class _Checker(NamedTuple):
 
     def _refuse(self, reason: str) -> NoReturn:
         directory = self.path or "DIR"
-        raise KafkaError(
-            ErrorCode.KAFKA_STORAGE_ERROR,
+        raise LocalDiskError(
             f"The metadata log in {directory} is damaged and was not changed: {reason}. Restore "
             f"{METADATA_LOG} from a backup, or see what can be kept: ottla log-repair --log-dir "
             f"{directory} --partition {METADATA_LOG}",

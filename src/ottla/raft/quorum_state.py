@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.errors import CorruptMessage, KafkaError, LocalDiskError
 from ottla.types import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
@@ -134,8 +134,7 @@ class QuorumStateStore:
 
     def _refusal(self, reason: str, path: str) -> KafkaError:
         directory = path or "DIR"
-        return KafkaError(
-            ErrorCode.KAFKA_STORAGE_ERROR,
+        return LocalDiskError(
             f"The vote of this node is unknown, {directory}/{self._path} cannot be used: {reason}. "
             "Restore the file from a backup; or, when this node is the only voter, write a new "
             f"one: ottla log-repair --log-dir {directory} --new-quorum-state",

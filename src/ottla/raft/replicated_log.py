@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Final
 
-from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.errors import CorruptMessage, LocalDiskError
 from ottla.protocol.records.raft import SnapshotHeaderRecord
 from ottla.raft import log_positions
 from ottla.raft.control_records import decode_control_message
@@ -153,8 +153,7 @@ class ReplicatedLog:
         """Flush what recovery left: a batch appended later proves that this is flushed."""
         job = self.log.flushes.start(now_ms)
         if job is None and not self.log.flushes.is_durable:
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
+            raise LocalDiskError(
                 "no descriptor was left to flush the metadata log; raise the limit on open files "
                 "(ulimit -n), then start again",
             )
@@ -235,8 +234,7 @@ class ReplicatedLog:
         KAFKA_STORAGE_ERROR below the high watermark, or when the disk fails.
         """
         if offset < self.log.high_watermark:
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
+            raise LocalDiskError(
                 f"Attempt to truncate to offset {offset}, which is below the current high "
                 f"watermark {self.log.high_watermark}",
             )
@@ -348,9 +346,7 @@ class ReplicatedLog:
                 if self.log.flushes.is_durable and not self._is_storing:
                     self._store_recovery_point()
         except OSError as error:
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"Error while closing the metadata log: {error}"
-            ) from error
+            raise LocalDiskError(f"Error while closing the metadata log: {error}") from error
         finally:
             self.log.release()
 

@@ -43,8 +43,9 @@ def describe_error(group_id: str, error: Exception) -> ErrorCode:
 def error_text(error: Exception) -> str | None:
     """Return the client's error text for a failed operation: the error's own, if it has one."""
     code = operation_error(error)
-    is_own = isinstance(error, KafkaError) and error.code == code
-    return str(error) if is_own and str(error) != code.text else None
+    if not isinstance(error, KafkaError) or error.code != code:
+        return None
+    return error.message if error.message != code.text else None
 
 
 def full_error_text(error: Exception) -> str:

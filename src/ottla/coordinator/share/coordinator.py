@@ -13,7 +13,7 @@ from ottla.coordinator.runtime.active import RuntimeEnvironment, ShardState
 from ottla.coordinator.runtime.answers import gather, recover
 from ottla.coordinator.runtime.java_hash import partition_for
 from ottla.coordinator.runtime.load_times import LoadTimes
-from ottla.coordinator.runtime.log_errors import operation_error
+from ottla.coordinator.runtime.log_errors import full_error_text, operation_error
 from ottla.coordinator.runtime.shared_turns import SharedTurns
 from ottla.coordinator.share.shard import ShareShard, StateChange
 from ottla.coordinator.share.state import UNINITIALIZED_OFFSET, ShareKey, StateBatch
@@ -309,11 +309,12 @@ class ShareCoordinator:
                 try:
                     result = operation(shard, key, part)
                 except KafkaError as error:
-                    return Result(failed(part, int(operation_error(error)), str(error)))
+                    return Result(failed(part, int(operation_error(error)), error.message))
                 return replace(result, response=found(part, result.response))
 
             def not_written(error: Exception) -> Any:
-                return failed(part, int(operation_error(error)), f"Unable to {action}: {error}")
+                text = f"Unable to {action}: {full_error_text(error)}"
+                return failed(part, int(operation_error(error)), text)
 
             return recover(self.runtime.write(self.partition_for(str(key)), answered), not_written)
 

@@ -14,7 +14,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.errors import CorruptMessage, ErrorCode, KafkaError, LocalDiskError
 from ottla.replication.directory_move import DirectoryMove, MoveState, Need, Read
 from ottla.storage.directories.partition_dir_names import check_future_name
 
@@ -110,7 +110,7 @@ class DirectoryMoves:
         log_dir = self._target(name, path)
         partition = self._replicas.find(*name)
         if partition is not None and partition.log.failure is not None:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Partition {name} is offline")
+            raise LocalDiskError(f"Partition {name} is offline")
         future_dir = self._logs.futures.log_dir_of(name)
         if future_dir is not None and future_dir is not log_dir:
             self.cancel(name)
@@ -138,7 +138,7 @@ class DirectoryMoves:
             text = f"Log dir {path} is not found in the config."
             raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, text)
         if not found.is_online:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Log directory {path} is offline")
+            raise LocalDiskError(f"Log directory {path} is offline")
         if path in self._logs.cordoned:
             text = f"Log directory {path} is cordoned"
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)

@@ -9,7 +9,7 @@ import errno
 import logging
 from typing import TYPE_CHECKING
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import KafkaError, LocalDiskError
 from ottla.server.broker.disk_space import SpaceWatch
 from ottla.server.system.timers import next_aligned_tick
 from ottla.storage.log.retention import ClockJumpDetector
@@ -170,7 +170,7 @@ class Maintenance:
             log.error(text, extra={"event": "directory.offline", "path": log_dir.path})
             is_last = not self._logs.online_directories
             if is_last or log_dir.path == self._config.metadata_directory:
-                self._on_failure(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text))
+                self._on_failure(LocalDiskError(text))
             else:
                 self._on_offline(log_dir)
 

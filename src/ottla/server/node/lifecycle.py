@@ -9,7 +9,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ErrorCode, KafkaError, LocalDiskError
 from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.apis.broker_registration import BrokerRegistrationRequest
 from ottla.purgatory.pending import Pending
@@ -187,7 +187,7 @@ class BrokerLifecycle:
             f"the controller did not confirm within log.dir.failure.timeout.ms that the log "
             f"directory with id {directory_id} is offline"
         )
-        self._on_report_timeout(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text))
+        self._on_report_timeout(LocalDiskError(text))
 
     def _reported(self, directory_ids: list[Uuid], done: Pending[BrokerHeartbeatResponse]) -> None:
         if done.error is None and not done.value.error_code:

@@ -176,7 +176,7 @@ def codec_form(request: type[Request], key: ApiKey) -> Form:
         response.error_code = int(error.code)
         if hasattr(response, "error_message"):
             is_known = error.code is not ErrorCode.UNKNOWN_SERVER_ERROR
-            response.error_message = str(error) if is_known else None
+            response.error_message = error.message if is_known else None
         return response
 
     return Form(read, write, fail)

@@ -12,7 +12,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.config.properties import parse_properties
-from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.errors import CorruptMessage, LocalDiskError
 from ottla.storage.directories.checkpoints import decode_offsets, encode_offsets
 from ottla.types import TopicPartition, Uuid
 
@@ -137,8 +137,7 @@ class LogDirectory:
         try:
             self._lock = self.directory.lock(LOCK_FILE)
         except BlockingIOError as error:
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
+            raise LocalDiskError(
                 f"Failed to acquire lock on file {LOCK_FILE} in {self.path}. A Kafka instance in "
                 "another process or thread is using this directory.",
             ) from error

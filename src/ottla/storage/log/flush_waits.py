@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ErrorCode, KafkaError, LocalDiskError
 from ottla.purgatory.pending import Pending
 
 if TYPE_CHECKING:
@@ -87,7 +87,5 @@ def _loss(log: PartitionLog) -> KafkaError | None:
     if log.is_deleted:
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{log.name} was deleted")
     if log.failure is not None:
-        return KafkaError(
-            ErrorCode.KAFKA_STORAGE_ERROR, f"flushing {log.topic_partition}: {log.failure}"
-        )
+        return LocalDiskError(f"flushing {log.topic_partition}: {log.failure}")
     return None

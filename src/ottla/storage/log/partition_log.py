@@ -14,7 +14,7 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ErrorCode, KafkaError, LocalDiskError
 from ottla.records.crc32c import crc32c
 from ottla.storage.directories.partition_metadata import (
     PARTITION_METADATA,
@@ -273,9 +273,7 @@ class PartitionLog:
 
     def storage_error(self, what: str, error: OSError) -> KafkaError:
         """Return KAFKA_STORAGE_ERROR, to be raised."""
-        return KafkaError(
-            ErrorCode.KAFKA_STORAGE_ERROR, f"Error while {what} {self.topic_partition}: {error}"
-        )
+        return LocalDiskError(f"Error while {what} {self.topic_partition}: {error}")
 
     def _undo_roll(self, old: Segment, base_offset: int) -> bool:
         """Remove the files of an incomplete new segment; return whether they are gone."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import LocalDiskError
 from ottla.purgatory.pending import Pending, all_done
 from ottla.storage.directories.checkpoints import (
     HIGH_WATERMARK_CHECKPOINT,
@@ -165,8 +165,7 @@ class CheckpointQueue:
         if self._is_higher(log_dir, log) or log in self._lowering:
             self.write_now(log_dir)
             if log_dir.is_online and log_dir.is_outdated(RECOVERY_POINT_CHECKPOINT):
-                raise KafkaError(
-                    ErrorCode.KAFKA_STORAGE_ERROR,
+                raise LocalDiskError(
                     f"no descriptor was left to write a checkpoint in {log_dir.path} before "
                     f"{partition} is truncated",
                 )

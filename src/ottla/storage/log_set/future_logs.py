@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import KafkaError, LocalDiskError
 from ottla.storage.directories.partition_dir_names import (
     DELETE_SUFFIX,
     future_name,
@@ -131,8 +131,7 @@ class FutureLogs:
 
     def _failed(self, log_dir: LogDirectory, old: str, new: str, error: OSError) -> KafkaError:
         self._logs.fail(log_dir, error)
-        return KafkaError(
-            ErrorCode.KAFKA_STORAGE_ERROR,
+        return LocalDiskError(
             f"Error while renaming dir {old} to {new} in log dir {log_dir.path}: {error}",
         )
 

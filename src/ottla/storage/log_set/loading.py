@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import LocalDiskError
 from ottla.storage.directories.partition_dir_names import marked_topic
 from ottla.storage.log_set.removal_queue import Removal
 
@@ -102,8 +102,7 @@ class LoadedLogs:
         partition = log.topic_partition
         first, first_dir = self._logs.table.logs[partition], self._logs.table.log_dirs[partition]
         if assigned is None or assigned not in (log_dir.directory_id, first_dir.directory_id):
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
+            raise LocalDiskError(
                 f"Duplicate log directories found for {partition}: "
                 f"{first_dir.path} and {log_dir.path}",
             )

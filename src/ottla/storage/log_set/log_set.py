@@ -13,7 +13,7 @@ from collections import Counter
 from itertools import chain
 from typing import TYPE_CHECKING, NoReturn
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import KafkaError, LocalDiskError
 from ottla.storage.directories.checkpoints import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_CHECKPOINT,
@@ -174,8 +174,7 @@ class LogSet:
 
     def _check_online(self) -> None:
         if not self.online_directories:
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
+            raise LocalDiskError(
                 "Shutdown broker because none of the specified log dirs from "
                 + ", ".join(log_dir.path for log_dir in self.directories)
                 + " can be created or validated",
@@ -237,8 +236,7 @@ class LogSet:
             log.release()
         for one in self.directories:
             one.release()
-        raise KafkaError(
-            ErrorCode.KAFKA_STORAGE_ERROR,
+        raise LocalDiskError(
             f"no descriptor was left to load the logs in {log_dir.path}: {error}; raise the "
             "limit on open files (ulimit -n), then start again",
         ) from error
@@ -278,7 +276,7 @@ class LogSet:
             return log
         if partition in self.broken:
             broken = self.broken[partition]
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(broken)) from broken.error
+            raise LocalDiskError(str(broken)) from broken.error
         self._refuse_second(partition, is_new=is_new)
         log_dir, log = self._make(partition, topic_id, now_ms, directory_id)
         self.table.add(log_dir, log)
@@ -332,8 +330,7 @@ class LogSet:
             )
         except OSError as error:
             self.fail(log_dir, error)
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
+            raise LocalDiskError(
                 f"Error while creating log for {partition} in dir {log_dir.path}: {error}",
             ) from error
         self.preferred.pop(partition, None)
@@ -383,8 +380,7 @@ class LogSet:
         """Raise KAFKA_STORAGE_ERROR while a directory is offline: it may hold such a log."""
         offline = [log_dir.path for log_dir in self.directories if not log_dir.is_online]
         if offline:
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
+            raise LocalDiskError(
                 f"Can not create log for {partition} because log directories "
                 f"{', '.join(offline)} are offline",
             )
@@ -407,7 +403,7 @@ class LogSet:
                 log_dir for log_dir in online if log_dir.directory_id == directory_id
             ] or online
         if not online:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "all log directories are offline")
+            raise LocalDiskError("all log directories are offline")
         online = [log_dir for log_dir in online if log_dir.path not in self.cordoned] or online
         return [log_dir for log_dir in online if not log_dir.is_short_of_space] or online
 
@@ -455,8 +451,7 @@ class LogSet:
             log_dir.directory.rename(old_name, new_name)
         except OSError as error:
             self.fail(log_dir, error)
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
+            raise LocalDiskError(
                 f"Error while renaming dir for {partition} in log dir {log_dir.path}: {error}",
             ) from error
         if log is not None:

@@ -154,7 +154,7 @@ class ShareOffsetRequests:
                         topic_name=self._topic_name(topic_id) or "",
                         topic_id=topic_id,
                         error_code=0 if error is None else int(error.code),
-                        error_message=None if error is None else str(error),
+                        error_message=None if error is None else error.message,
                     )
                 )
             answer.complete(DeleteShareGroupOffsetsResponse(responses=found.topics))

@@ -264,7 +264,7 @@ def describe_producers(ctx: Context, request: Any) -> Finish | None:
 
 
 @guards(ApiKey.CREATE_TOPICS)
-def create_topics(ctx: Context, request: Any) -> Finish | None:
+def create_topics(ctx: Context, request: Any) -> Finish | Denied:
     """CREATE on the cluster or on the topic; DESCRIBE_CONFIGS to see the resulting settings."""
     may_all = ctx.is_allowed(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
     result = CreateTopicsResponse.CreatableTopicResult
@@ -276,6 +276,8 @@ def create_topics(ctx: Context, request: Any) -> Finish | None:
         ),
         "topics",
     )
+    if add is not None and not request.topics:
+        return Denied(add(CreateTopicsResponse(topics=[])))
 
     def finish(response: Any) -> Any:
         for one in response.topics:
@@ -291,19 +293,22 @@ def create_topics(ctx: Context, request: Any) -> Finish | None:
 
 
 @guards(ApiKey.CREATE_PARTITIONS)
-def create_partitions(ctx: Context, request: Any) -> Finish | None:
+def create_partitions(ctx: Context, request: Any) -> Finish | Denied | None:
     """ALTER on each topic."""
     result = CreatePartitionsResponse.CreatePartitionsTopicResult
-    return reduce(
+    add = reduce(
         request.topics,
         lambda one: may_topic(ctx, Operation.ALTER, one.name),
         lambda one: result(name=one.name, error_code=DENIED, error_message=None),
         "results",
     )
+    if add is not None and not request.topics:
+        return Denied(add(CreatePartitionsResponse(results=[])))
+    return add
 
 
 @guards(ApiKey.DELETE_TOPICS)
-def delete_topics(ctx: Context, request: Any) -> Finish | None:
+def delete_topics(ctx: Context, request: Any) -> Finish | Denied | None:
     """DELETE on the cluster, or DESCRIBE and DELETE on the topic.
 
     The refusal of a topic given by its id names it only to a client that may describe it.
@@ -337,7 +342,10 @@ def delete_topics(ctx: Context, request: Any) -> Finish | None:
         refused_state,
         "responses",
     )
-    return by_name or by_state
+    add = by_name or by_state
+    if add is not None and not request.topic_names and not request.topics:
+        return Denied(add(DeleteTopicsResponse(responses=[])))
+    return add
 
 
 def _is_invalid(one: Any) -> bool:

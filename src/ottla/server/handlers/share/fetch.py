@@ -351,7 +351,7 @@ def _acknowledge_response(
         data = AcknowledgedPartition(
             partition_index=one.partition,
             error_code=0 if error is None else int(error.code),
-            error_message=None if error is None else str(error),
+            error_message=None if error is None else error.message,
             current_leader=AcknowledgedPartition.LeaderIdAndEpoch(leader_id=0, leader_epoch=0),
         )
         leader = _leader(ctx, one, error)
