@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ottla.protocol.schema import Field, StructMeta
 
 BROKER, LOGGER = 4, 8
+BY_ID = 1
 RESOURCE_TYPES = (2, BROKER, LOGGER, 16, 32)
 LOGIN = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 """Served by the login itself."""
@@ -63,25 +64,42 @@ def walk(listener: str, named: Named) -> Iterator[Walked]:
         if key in LOGIN or key == ApiKey.ENVELOPE:
             continue
         for version in range(api.lowest, api.highest + 1):
-            for variant in RESOURCE_TYPES if has_resource_type(api.request) else (0,):
+            for variant in _variants(api.request, version):
                 made = made_of(api.request, version, named, variant)
                 assert isinstance(made, Request)
                 yield Walked(ApiKey(key), version, variant, made)
 
 
-def has_resource_type(cls: StructMeta) -> bool:
-    """Whether a message names resources of several kinds."""
-    return any(
-        field.name == "resource_type" or (field.struct and has_resource_type(field.struct))
-        for field in cls.fields
-    )
+def _variants(cls: StructMeta, version: int) -> tuple[int, ...]:
+    """Return the kinds of resources that a request names, or whether it names topics by ids."""
+    structs = list(_structs(cls))
+    if any(field.name == "resource_type" for one in structs for field in one.fields):
+        return RESOURCE_TYPES
+    return (0, BY_ID) if any(_is_name_or_id(one, version) for one in structs) else (0,)
+
+
+def _structs(cls: StructMeta) -> Iterator[StructMeta]:
+    yield cls
+    for field in cls.fields:
+        if field.struct is not None:
+            yield from _structs(field.struct)
+
+
+def _is_name_or_id(cls: StructMeta, version: int) -> bool:
+    """Whether a message gives a topic by one of two fields, of which the other is empty."""
+    fields = {field.name: field for field in cls.fields if version in field.versions}
+    return "topic_id" in fields and "name" in fields and version in fields["name"].nullable
 
 
 def made_of(cls: StructMeta, version: int, named: Named, variant: int) -> Struct:
     """Return a message that is about a name in each of its fields."""
-    values = {}
+    values: dict[str, Any] = {}
+    omitted = ("name" if variant == BY_ID else "topic_id") if _is_name_or_id(cls, version) else ""
     for field in cls.fields:
         if version not in field.versions or field.tag is not None:
+            continue
+        if field.name == omitted:
+            values[field.name] = None if omitted == "name" else ZERO_UUID
             continue
         if field.is_array:
             values[field.name] = [
