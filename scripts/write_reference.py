@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 import ottla
-from ottla import testing
+from ottla import spark, streams, testing
 from ottla.cli.main import COMMANDS
 from ottla.config.broker import BrokerConfig
 from ottla.config.checks import OneOf, OneOfAnyCase, Range
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 SOURCE = Path(ottla.__file__).parent
 METRICS = [f"server.metrics.{path.stem}" for path in (SOURCE / "server" / "metrics").glob("[a-z]*")]
+SPARK_SESSION = "ottla.spark.jvm.local_session"
+FACADE_MAKERS = {"blocking", "locked"}
+"""The functions that make a method of a blocking client from one of the asyncio client."""
 METRIC_MODULES = sorted({*METRICS, "server.http.health", "server.system.process_metrics"})
 
 
@@ -143,11 +146,12 @@ def help_of(command: click.Command, name: str, parent: click.Context | None) -> 
 
 
 def api_page() -> str:
-    """List what `ottla` and `ottla.testing` export, with methods and their documentation."""
+    """List what the packages for users export, with methods and their documentation."""
     modules = vars(ottla)["_MODULES"]
     exported = [name for name in ottla.__all__ if not name.startswith("_")]
     errors = [name for name in exported if name not in modules]
-    parts = ["# API\n\nGuides: `docs/clients.md`, `docs/testing.md`.\n\n## ottla\n"]
+    guides = "`docs/clients.md`, `docs/streams.md`, `docs/spark.md`, `docs/testing.md`"
+    parts = [f"# API\n\nGuides: {guides}.\n\n## ottla\n"]
     parts += [definition(modules[name], name) for name in exported if name in modules]
     parts.append(
         "## Errors\n\nAll are exported by `ottla`; `docs/clients.md` says who raises them.\n"
@@ -157,6 +161,11 @@ def api_page() -> str:
     parts.append("## ottla.testing\n")
     places = vars(testing)["_MODULES"]
     parts += [definition(places[name], name) for name in testing.__all__]
+    parts.append("## ottla.streams\n")
+    places = vars(streams)["_MODULES"]
+    parts += [definition(places[name], name) for name in streams.__all__]
+    parts.append("## ottla.spark\n")
+    parts += [definition(SPARK_SESSION, name) for name in spark.__all__]
     return "\n".join(parts)
 
 
@@ -167,7 +176,9 @@ def first_line(name: str) -> str:
 
 def definition(module: str, name: str) -> str:
     """Return a class with its public methods, read from its source (some are compiled)."""
-    found = class_of(module, name)
+    found = defined(module, name)
+    if isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef):
+        return f"### {name}\n\n{method(found)}\n"
     if found is None:
         return f"### {name}\n"
     text = f"### {name}\n\n{documentation(found)}\n\n"
@@ -177,12 +188,38 @@ def definition(module: str, name: str) -> str:
             if isinstance(member, ast.AnnAssign) and not ast.unparse(member.target).startswith("_"):
                 name = ast.unparse(member.target)
                 seen[name] = f"- `{name}: {ast.unparse(member.annotation)}`"
+            if isinstance(member, ast.Assign) and (made := of_facade(module, member)):
+                target = ast.unparse(member.targets[0])
+                seen.setdefault(target, made)
             if isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef):
                 public = not member.name.startswith("_") or member.name == "__init__"
                 if public and member.name not in seen:
                     seen[member.name] = method(member)
     lines = "\n".join(seen.values())
     return text + (f"{lines}\n" if lines else "")
+
+
+def of_facade(module: str, member: ast.Assign) -> str | None:
+    """Return the item of `name = blocking(AsyncX.name)` or `locked(…)`: what it makes of a method.
+
+    The method is looked up in its class and the bases of it; without one the item is None.
+    """
+    call = member.value
+    if not isinstance(call, ast.Call) or ast.unparse(call.func) not in FACADE_MAKERS:
+        return None
+    (wrapped,) = call.args
+    assert isinstance(wrapped, ast.Attribute)
+    owner = ast.unparse(wrapped.value)
+    place = imported_from(module, owner)
+    found = class_of(place, owner) if place else None
+    if place is None or found is None:
+        return None
+    for one in lineage(place, found):
+        for inner in one.body:
+            is_method = isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef)
+            if is_method and inner.name == wrapped.attr:
+                return method(inner).replace("`await ", "`", 1)
+    return None
 
 
 def method(member: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
@@ -226,12 +263,19 @@ def tree_of(module: str) -> ast.Module:
     return ast.parse(file.read_text(encoding="utf-8"))
 
 
-def class_of(module: str, name: str) -> ast.ClassDef | None:
-    """Find a class in a module."""
+def defined(module: str, name: str) -> ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """Find a class or a function in a module."""
+    kinds = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     for one in tree_of(module).body:
-        if isinstance(one, ast.ClassDef) and one.name == name:
+        if isinstance(one, kinds) and one.name == name:
             return one
     return None
+
+
+def class_of(module: str, name: str) -> ast.ClassDef | None:
+    """Find a class in a module."""
+    found = defined(module, name)
+    return found if isinstance(found, ast.ClassDef) else None
 
 
 def imported_from(module: str, name: str) -> str | None:

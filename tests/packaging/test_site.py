@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import ottla
+from ottla import spark, streams
 from ottla.config.broker import BrokerConfig
 from ottla.config.client import ConsumerConfig
 from ottla.testing import Cluster
@@ -59,7 +60,20 @@ def test_the_reference_has_every_setting_and_name(reference: dict[str, str]) -> 
         assert key.internal or f"\n| `{name}` | " in reference["client-settings"]
     names = [name for name in ottla.__all__ if not name.startswith("_")]
     shown = set(re.findall(r"^(?:### |\| `)(\w+)", reference["api"], re.MULTILINE))
-    assert not set(names) - shown
+    assert not {*names, *streams.__all__, *spark.__all__} - shown
+    for facade in (ottla.Producer, ottla.Consumer, ottla.Admin, ottla.ShareConsumer):
+        section = reference["api"].partition(f"\n### {facade.__name__}\n")[2].partition("\n### ")[0]
+        methods = set(re.findall(r"^- `(?:await )?(\w+)", section, re.MULTILINE))
+        public = {name for name in vars(facade) if not name.startswith("_")}
+        assert not public - methods
+
+
+def test_the_front_pages_diagram_fits_a_narrow_window() -> None:
+    """The theme shows some 80 columns in a window of 1280 pixels, and cuts what is wider."""
+    for page in (DOCUMENTS / "index.md", ROOT / "README.md"):
+        for block in re.findall(r"```text\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+            if "◄" in block:
+                assert max(map(len, block.splitlines())) <= 78
 
 
 def test_the_reference_has_every_metric_of_a_node(reference: dict[str, str]) -> None:
