@@ -129,11 +129,12 @@ def test_settings_that_a_running_session_ignores_are_named(
 
     class Conf:
         def get(self, name: str, default: str | None) -> str | None:
-            return {"spark.master": "local[2]", "spark.a": "1"}.get(name, default)
+            return {"spark.sql.a": "1", "spark.driver.memory": "4g"}.get(name, default)
 
-    spark: Any = SimpleNamespace(conf=Conf())
-    local_session._warn_of_ignored(spark, {"spark.master": "local[2]", "spark.a": "1"})
+    context = SimpleNamespace(getConf=lambda: {"spark.master": "local[2]"})
+    spark: Any = SimpleNamespace(conf=Conf(), sparkContext=context)
+    local_session._warn_of_ignored(spark, {"spark.master": "local[2]", "spark.sql.a": "1"})
     assert not caplog.records
-    given = {"spark.master": "local[4]", "spark.a": "1", "spark.driver.memory": "4g"}
+    given = {"spark.master": "local[4]", "spark.sql.a": "1", "spark.driver.memory": "4g"}
     local_session._warn_of_ignored(spark, given)
     assert "without effect are spark.master=local[4], spark.driver.memory=4g; end it" in caplog.text

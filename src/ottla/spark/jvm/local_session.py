@@ -67,7 +67,8 @@ SHARED_CHECKPOINT = {
 """What takes the place of that class where a local master has its checkpoint elsewhere."""
 REMOTE = "sc://"
 """The start of the address of a Spark Connect server, in place of a master."""
-REMOTE_SETTINGS = {name: value for name, value in SETTINGS.items() if name.startswith("spark.sql.")}
+_OF_SQL = "spark.sql."
+REMOTE_SETTINGS = {name: value for name, value in SETTINGS.items() if name.startswith(_OF_SQL)}
 """The defaults that a client may set; others are the server's."""
 _ANY_SETTING = "spark.sql.session.timeZone"
 """Spark reads its settings at the first use of one. In a call like this its error names the wrong
@@ -135,8 +136,15 @@ def session(  # noqa: PLR0913 - keyword arguments, each with its default
 
 
 def _warn_of_ignored(spark: SparkSession, given: Mapping[str, str]) -> None:
-    """Name the settings that a session which runs already does not take: Spark ignores them."""
-    known = {name: spark.conf.get(name, None) for name in given}
+    """Name the settings that a session which runs already does not take: Spark ignores them.
+
+    All are in the session's own settings from then on, of which Spark reads only those of SQL.
+    """
+    of_context = spark.sparkContext.getConf()
+    known = {
+        name: spark.conf.get(name, None) if name.startswith(_OF_SQL) else of_context.get(name)
+        for name in given
+    }
     ignored = [f"{name}={value}" for name, value in given.items() if known[name] != str(value)]
     if ignored:
         log.warning(
