@@ -216,8 +216,9 @@ def of_facade(module: str, member: ast.Assign) -> str | None:
         return None
     for one in lineage(place, found):
         for inner in one.body:
-            is_method = isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef)
-            if is_method and inner.name == wrapped.attr:
+            if not isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            if inner.name == wrapped.attr:
                 return method(inner).replace("`await ", "`", 1)
     return None
 

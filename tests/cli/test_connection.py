@@ -20,7 +20,10 @@ from ottla.cli.options.connection import (
 )
 from ottla.cli.options.flags import require
 from ottla.cli.output.java_names import java_text
+from ottla.clients.settings import ADMIN
+from ottla.config.client import AdminConfig
 from ottla.errors import ErrorCode, KafkaError
+from ottla.security.jaas import parse_jaas
 from ottla.testing.cluster import Cluster
 from tests.cli.running import run
 
@@ -132,3 +135,38 @@ def test_topics_of_a_controller_are_refused_at_once(
     status, shown, _ = run(capsys, "topics", "--list", "--bootstrap-server", f"{host}:{port}")
     assert status == 1
     assert "METADATA: it is a controller, connect to a broker's listener" in shown
+
+
+def test_a_tool_takes_the_login_of_javas_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of KAFKA_OPTS, by mechanism, unless the settings have a login; errors name the file."""
+    file = tmp_path / "jaas.conf"
+    file.write_text(
+        'KafkaServer { x.PlainLoginModule required username="server" password="s"; };\n'
+        'KafkaClient { x.PlainLoginModule required username="al" password="pw"; };\n'
+    )
+    monkeypatch.setenv("KAFKA_OPTS", f"-Xmx1g -Djava.security.auth.login.config={file}")
+    given = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    found = connection.usable(given, AdminConfig, ADMIN)
+    assert parse_jaas(found["sasl.jaas.config"]).options == {"username": "al", "password": "pw"}
+    own = {**given, "sasl.username": "own", "sasl.password": "p"}
+    assert "sasl.jaas.config" not in connection.usable(own, AdminConfig, ADMIN)
+    assert "sasl.jaas.config" not in connection.usable({}, AdminConfig, ADMIN)
+    scram = {**given, "sasl.mechanism": "SCRAM-SHA-256"}
+    assert "sasl.jaas.config" not in connection.usable(scram, AdminConfig, ADMIN)
+    file.write_text("KafkaClient")
+    with pytest.raises(click.ClickException, match="cannot read the login file"):
+        connection.usable(given, AdminConfig, ADMIN)
+
+
+@pytest.mark.parametrize("principal", ["alice", ":alice", ""])
+def test_a_bad_principal_is_refused_before_anything_is_announced(
+    kafka: Kafka, capsys: pytest.CaptureFixture[str], principal: str
+) -> None:
+    """The tool printed "Adding ACLs" first."""
+    add = ("acls", "--bootstrap-server", kafka.bootstrap, "--add", "--topic", "t")
+    status, shown, said = run(capsys, *add, "--allow-principal", principal)
+    assert status == 1
+    assert "expected a string in format principalType:principalName but got" in shown + said
+    assert "Adding" not in shown
