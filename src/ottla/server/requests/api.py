@@ -18,7 +18,13 @@ from ottla.errors import ErrorCode, KafkaError, TooManyElements
 from ottla.protocol import codec
 from ottla.protocol.api_keys import ApiKey, response_class
 from ottla.protocol.frames import encode_response
-from ottla.server.requests.parts import ELEMENTS_IN_A_TURN, PARTS, LargeRequest, in_parts
+from ottla.server.requests.parts import (
+    ELEMENTS_IN_A_TURN,
+    PARTS,
+    LargeRequest,
+    in_parts,
+    max_elements,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -153,11 +159,12 @@ def _without_unstable(api: Api) -> Api:
 
 def codec_form(request: type[Request], key: ApiKey) -> Form:
     """Return the form of an API whose messages are objects."""
+    allowance = min(max_elements(key), ELEMENTS_IN_A_TURN)
 
     def read(reader: Reader, version: int) -> Any:
         source, position = reader.source, reader.position
         try:
-            return codec.decode_at(request, version, source, position, ELEMENTS_IN_A_TURN)[0]
+            return codec.decode_at(request, version, source, position, allowance)[0]
         except TooManyElements:
             raise LargeRequest(request, version, reader) from None
 

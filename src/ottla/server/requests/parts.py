@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 PER_TURN: Final = 500
 """Elements handled in a turn, at up to 10 µs each."""
 ELEMENTS_IN_A_TURN: Final = 5_000
-"""Elements decoded in a turn, at up to 2 µs each."""
+"""Elements decoded in one turn with one call, at up to 2 µs each."""
+ELEMENTS_IN_A_SLICE: Final = 1_000
+"""Elements decoded in a turn of several, by generators: at up to 5 µs each."""
 MAX_ELEMENTS: Final = 20_000
 """Elements of a request: 10,000 topics of one partition. A client that names more is refused."""
 MAX_PARTED_ELEMENTS: Final = 100_000
@@ -80,16 +82,16 @@ PARTS: Final[Mapping[int, tuple[RequestCut, ...]]] = {
     ApiKey.TXN_OFFSET_COMMIT: (RequestCut(_TOPICS, _TOPICS),),
     ApiKey.OFFSET_FETCH: (
         RequestCut(
-            ("groups", "topics", "partition_indexes"), ("groups", *_TOPICS), key=_group_offsets
+            ("groups", "topics", "partition_indexes"), ("groups", *_TOPICS), 250, _group_offsets
         ),
         _OFFSETS,
     ),
     ApiKey.FIND_COORDINATOR: (RequestCut(("coordinator_keys",), ("coordinators",), key=_itself),),
-    ApiKey.DESCRIBE_GROUPS: (RequestCut(("groups",), ("groups",), key=_itself),),
-    ApiKey.DELETE_GROUPS: (RequestCut(("groups_names",), ("results",)),),
-    ApiKey.CONSUMER_GROUP_DESCRIBE: (RequestCut(("group_ids",), ("groups",), key=_itself),),
-    ApiKey.SHARE_GROUP_DESCRIBE: (RequestCut(("group_ids",), ("groups",), key=_itself),),
-    ApiKey.STREAMS_GROUP_DESCRIBE: (RequestCut(("group_ids",), ("groups",), key=_itself),),
+    ApiKey.DESCRIBE_GROUPS: (RequestCut(("groups",), ("groups",), 250, _itself),),
+    ApiKey.DELETE_GROUPS: (RequestCut(("groups_names",), ("results",), 100),),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (RequestCut(("group_ids",), ("groups",), 250, _itself),),
+    ApiKey.SHARE_GROUP_DESCRIBE: (RequestCut(("group_ids",), ("groups",), 250, _itself),),
+    ApiKey.STREAMS_GROUP_DESCRIBE: (RequestCut(("group_ids",), ("groups",), 250, _itself),),
     ApiKey.DESCRIBE_TRANSACTIONS: (
         RequestCut(("transactional_ids",), ("transaction_states",), key=_itself),
     ),
@@ -100,9 +102,10 @@ PARTS: Final[Mapping[int, tuple[RequestCut, ...]]] = {
     ),
     ApiKey.CREATE_PARTITIONS: (RequestCut(("topics",), ("results",)),),
     ApiKey.DELETE_RECORDS: (RequestCut(_TOPICS, _TOPICS, 200),),
+    ApiKey.LIST_OFFSETS: (RequestCut(_TOPICS, _TOPICS, 1_000),),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (RequestCut(_TOPICS, _TOPICS),),
     ApiKey.DESCRIBE_PRODUCERS: (_OFFSETS,),
-    ApiKey.WRITE_TXN_MARKERS: (RequestCut(("markers",), ("markers",)),),
+    ApiKey.WRITE_TXN_MARKERS: (RequestCut(("markers",), ("markers",), 250),),
     ApiKey.DESCRIBE_CONFIGS: (RequestCut(("resources",), ("results",), key=_resource),),
     ApiKey.ALTER_CONFIGS: (RequestCut(("resources",), ("responses",)),),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (RequestCut(("resources",), ("responses",)),),
@@ -123,15 +126,38 @@ PARTS: Final[Mapping[int, tuple[RequestCut, ...]]] = {
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: (
         RequestCut(("directories", *_TOPICS), ("directories", *_TOPICS)),
     ),
-    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (RequestCut(("groups", *_TOPICS), ("groups", *_TOPICS)),),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (
+        RequestCut(("groups", *_TOPICS), ("groups", *_TOPICS), 250),
+    ),
     ApiKey.OFFSET_DELETE: (RequestCut(_TOPICS, _TOPICS),),
 }
 """By API key; of several ways, the first whose array is not empty."""
 
 
+_MAX_SMALL: Final = 1_000
+_MAX_OF: Final[Mapping[int, int]] = {
+    # of one partition, or of the endpoints and features of one node
+    ApiKey.VOTE: _MAX_SMALL,
+    ApiKey.BEGIN_QUORUM_EPOCH: _MAX_SMALL,
+    ApiKey.END_QUORUM_EPOCH: _MAX_SMALL,
+    ApiKey.FETCH_SNAPSHOT: _MAX_SMALL,
+    ApiKey.DESCRIBE_QUORUM: _MAX_SMALL,
+    ApiKey.ADD_RAFT_VOTER: _MAX_SMALL,
+    ApiKey.UPDATE_RAFT_VOTER: _MAX_SMALL,
+    ApiKey.BROKER_REGISTRATION: _MAX_SMALL,
+    ApiKey.CONTROLLER_REGISTRATION: _MAX_SMALL,
+    ApiKey.BROKER_HEARTBEAT: _MAX_SMALL,
+    ApiKey.UPDATE_FEATURES: _MAX_SMALL,
+    # of one member, whose topology is validated in one turn
+    ApiKey.STREAMS_GROUP_HEARTBEAT: 5_000,
+    # of one transaction, whose partitions are added together or not at all
+    ApiKey.ADD_PARTITIONS_TO_TXN: 10_000,
+}
+
+
 def max_elements(key: int) -> int:
     """Return how many elements a request of an API may announce."""
-    return MAX_PARTED_ELEMENTS if key in PARTS else MAX_ELEMENTS
+    return MAX_PARTED_ELEMENTS if key in PARTS else _MAX_OF.get(key, MAX_ELEMENTS)
 
 
 class LargeRequest(TooManyElements):
@@ -150,7 +176,7 @@ class LargeRequest(TooManyElements):
 def decoded(ctx: Context, large: LargeRequest) -> Pending[Any]:
     """Decode a request in slices; CorruptMessage where it is none, or announces too much."""
     decoding = large.decoding
-    steps = decoding.run(ELEMENTS_IN_A_TURN)
+    steps = decoding.run(ELEMENTS_IN_A_SLICE)
     done = in_slices(ctx.broker.replicas.call_soon, steps, 1, decoding)
     return done.then(lambda decoding: decoding.message)
 
@@ -268,7 +294,7 @@ class _Cut:
         """Whether all elements fit into one part; examines no more of them than that."""
         left = self._limit
         for item in items:
-            left -= _size(item, self._path[1:])
+            left -= _size(item, self._path[1:], left)
             if left < 0:
                 return False
         return True
@@ -284,7 +310,7 @@ class _Cut:
                 if what in self._seen:
                     continue
                 self._seen.add(what)
-            size = _size(item, path)
+            size = _size(item, path, self._limit)
             if size > left and chunk:
                 yield chunk
                 chunk, left = [], self._limit
@@ -303,15 +329,22 @@ class _Cut:
             yield chunk
 
 
-def _size(item: Any, path: tuple[str, ...]) -> int:
-    """Return the elements of an element: itself and what is nested in it."""
+def _size(item: Any, path: tuple[str, ...], limit: int) -> int:
+    """Return the elements of an element: itself and what is nested in it.
+
+    It counts no further than just beyond the limit: a large element is measured in one turn.
+    """
     if not path:
         fields = getattr(type(item), "fields", ())
         return 1 + sum(len(getattr(item, one.name) or ()) for one in fields if one.is_array)
     nested = getattr(item, path[0]) or ()
-    if len(path) == 1:
-        return 1 + len(nested)
-    return 1 + sum(_size(one, path[1:]) for one in nested)
+    size = 1 + len(nested)
+    if len(path) > 1:
+        for one in nested:
+            if size > limit:
+                break
+            size += _size(one, path[1:], limit - size) - 1
+    return size
 
 
 def _join(kept: Any, more: Any, path: tuple[str, ...]) -> None:

@@ -1,0 +1,53 @@
+"""The largest legal request of each API: no turn of the loop works longer than about 10 ms."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import Any
+
+import pytest
+
+from ottla.testing.cluster import Cluster
+from tests.server.reliability.largest_requests import (
+    MAX_CALLS,
+    FakeConnection,
+    largest,
+    send,
+)
+from tests.server.requests.untrusted_clients import create_topic
+from tests.waits import WAIT_S, wait_for
+
+WHOLE = bool(os.environ.get("OTTLA_TEST_LARGEST"))
+"""As many elements as the API may have, which takes some minutes; else enough to need parts."""
+USUAL_ELEMENTS = 3_000
+LIMIT_S = 600.0 if WHOLE else WAIT_S
+SECURED = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "listeners": "CLIENTS://127.0.0.1:0,INSIDE://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+    "listener.security.protocol.map": "CLIENTS:PLAINTEXT,INSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "inter.broker.listener.name": "INSIDE",
+}
+
+
+@pytest.mark.parametrize("rights", ["all", "none"])
+def test_no_turn_is_long(rights: str) -> None:
+    """Each array of each request, on both kinds of listeners; to a client without rights, too."""
+    with Cluster(config=SECURED if rights == "none" else {}) as cluster:
+        if rights == "all":
+            assert create_topic(cluster, "t1") == [0]
+        bound = None if WHOLE else USUAL_ELEMENTS
+        too_long, count = [], 0
+        for kind in ("broker", "controller"):
+            for name, frame in largest(kind, bound, "t1"):
+                connection: Any = FakeConnection()
+                if rights == "none":
+                    connection.principal = connection.principal._replace(name="nobody")
+                counter = cluster.run(partial(send, connection, frame, kind))
+                wait_for(partial(getattr, connection, "is_answered"), LIMIT_S)
+                cluster.run(counter.end)
+                count += 1
+                if counter.most > MAX_CALLS:
+                    too_long.append((counter.most, kind, name, counter.where))
+    assert count > 150
+    assert not too_long
