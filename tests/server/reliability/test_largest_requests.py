@@ -42,7 +42,7 @@ def test_no_turn_is_long(rights: str) -> None:
             for name, frame in largest(kind, bound, "t1"):
                 connection: Any = FakeConnection()
                 if rights == "none":
-                    connection.principal = connection.principal._replace(name="nobody")
+                    connection.principal = connection.principal._replace(name="mallory")
                 counter = cluster.run(partial(send, connection, frame, kind))
                 wait_for(partial(getattr, connection, "is_answered"), LIMIT_S)
                 cluster.run(counter.end)
