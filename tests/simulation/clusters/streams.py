@@ -65,16 +65,15 @@ class Process:
         self.name = name
         self.epoch = _JOINS
         self.active: frozenset[int] = frozenset()
-        self._has_told = False
-        """Whether the coordinator knows what runs."""
 
     def request(self, *, leaves: bool = False) -> StreamsGroupHeartbeatRequest:
-        """Return the next heartbeat; one that joins says everything."""
+        """Return the next heartbeat; one that joins says everything.
+
+        Each says what runs: an answer may be lost that gives it tasks, and the request repeated.
+        """
         joins = self.epoch == _JOINS
-        tasks: list[TaskIds] | None = None
-        if joins or not self._has_told:
-            tasks = [TaskIds(subtopology_id=_SUBTOPOLOGY, partitions=sorted(self.active))]
-        empty: list[TaskIds] | None = None if tasks is None else []
+        tasks = [TaskIds(subtopology_id=_SUBTOPOLOGY, partitions=sorted(self.active))]
+        empty: list[TaskIds] = []
         return StreamsGroupHeartbeatRequest(
             group_id=GROUP,
             member_id=self.name,
@@ -91,15 +90,13 @@ class Process:
     def take(self, answer: StreamsGroupHeartbeatResponse) -> None:
         """Take new tasks, after the others were given up: the next heartbeat says so."""
         self.epoch = answer.member_epoch
-        self._has_told = True
         if answer.active_tasks is not None:
-            given = frozenset(index for one in answer.active_tasks for index in one.partitions)
-            self._has_told = given == self.active
-            self.active = given
+            given = [index for one in answer.active_tasks for index in one.partitions]
+            self.active = frozenset(given)
 
     def forget(self) -> None:
         """Give up everything, and join again."""
-        self.epoch, self.active, self._has_told = _JOINS, frozenset(), False
+        self.epoch, self.active = _JOINS, frozenset()
 
 
 def _topology() -> StreamsGroupHeartbeatRequest.Topology:
