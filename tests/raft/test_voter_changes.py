@@ -461,22 +461,39 @@ def test_requests_under_the_leader_s_own_id_are_refused(
     led = Led(kraft_version, is_flushed=False)
     epoch, end_offset = led.node.epoch, led.log.end_offset
     key, log_end = ReplicaKey(1, directory_id), OffsetAndEpoch(end_offset, epoch)
-    here = LeaderAndEpoch(1, epoch, (HERE,))
+    here, is_meant = LeaderAndEpoch(1, epoch, (HERE,)), directory_id in {OWN, ZERO_UUID}
     requests: dict[Request, ErrorCode] = {
         Fetch(key, epoch, end_offset, epoch, -1, 0): ErrorCode.UNKNOWN_SERVER_ERROR,
         Fetch(key, epoch - 1, end_offset, 0, -1, 0): ErrorCode.FENCED_LEADER_EPOCH,
         FetchSnapshot(key, epoch, log_end, 0): ErrorCode.UNKNOWN_SERVER_ERROR,
         Vote(key, epoch + 1, log_end, is_pre_vote=False, voter=key): ErrorCode.INVALID_REQUEST,
         Vote(key, epoch, log_end, is_pre_vote=True, voter=key): ErrorCode.INVALID_REQUEST,
-        BeginQuorumEpoch(here, key): ErrorCode.INVALID_REQUEST,
-        EndQuorumEpoch(here, (key,)): ErrorCode.INVALID_REQUEST,
-        UpdateVoter(Voter(1, directory_id, (THERE,)), epoch): ErrorCode.INVALID_REQUEST,
+        BeginQuorumEpoch(here, key): ErrorCode.NONE if is_meant else ErrorCode.INVALID_VOTER_KEY,
+        EndQuorumEpoch(here, (key,)): ErrorCode.NONE,
     }
     refused = {request: led.ask(request).value.error for request in requests}
     assert refused == requests
     assert led.node.high_watermark == -1
     assert (led.node.epoch, led.log.end_offset) == (epoch, end_offset)
     assert led.node.voters.get(1) == Voter(1, OWN if kraft_version else ZERO_UUID, (HERE,))
+
+
+@pytest.mark.parametrize(
+    ("kraft_version", "directory_id", "code"),
+    [
+        (0, OWN, ErrorCode.INVALID_REQUEST),
+        (1, OWN, ErrorCode.INVALID_REQUEST),
+        (1, OTHER, ErrorCode.VOTER_NOT_FOUND),
+    ],
+)
+def test_the_leader_s_own_addresses_come_from_no_request(
+    kraft_version: int, directory_id: Uuid, code: ErrorCode
+) -> None:
+    """Another process with its id would lead all others away from it."""
+    led = Led(kraft_version)
+    end_offset = led.log.end_offset
+    refused = led.ask(UpdateVoter(Voter(1, directory_id, (THERE,)), led.node.epoch))
+    assert (refused.value.error, led.log.end_offset) == (code, end_offset)
 
 
 def test_only_a_flush_counts_the_leader_s_own_copy() -> None:

@@ -34,7 +34,6 @@ from ottla.raft.requests import (
     FetchResponse,
     FetchSnapshot,
     FetchSnapshotResponse,
-    UpdateVoter,
     VersionsResponse,
     Vote,
     VoterChangeResponse,
@@ -212,10 +211,9 @@ class RaftNode:
         return effects
 
     def _requested(self, request: Request, token: Pending[Any], now_ms: int) -> None:
-        if request.sender_id == self.node_id:
-            self._refuse_own_id(request, token, now_ms)
-            return
         match request:
+            case Vote() | Fetch() | FetchSnapshot() if request.sender_id == self.node_id:
+                self._refuse_own_id(request, token, now_ms)
             case Vote():
                 self._elections.vote(request, token, now_ms)
             case BeginQuorumEpoch():
@@ -232,33 +230,27 @@ class RaftNode:
             case _:
                 self._reconfiguration.requested(request, token, now_ms)
 
-    def _refuse_own_id(self, request: Request, token: Pending[Any], now_ms: int) -> None:
+    def _refuse_own_id(
+        self, request: Vote | Fetch | FetchSnapshot, token: Pending[Any], now_ms: int
+    ) -> None:
         """Refuse a request of another process under this node's id: its copy of a log is none.
 
         A node sends itself nothing; the other one runs on a copy of its directory, or is set up
         with its id. Kafka answers a Fetch with UNKNOWN_SERVER_ERROR ("Remote replica ID matches the
-        local leader ID"), and ends its process after most of the others.
+        local leader ID"), and raises at FetchSnapshot.
         """
-        member = self._member
-        response: Response
+        member, name = self._member, type(request).__name__
         if now_ms >= self._own_id_logged_ms + _OWN_ID_LOG_INTERVAL_MS:
             self._own_id_logged_ms = now_ms
-            name = type(request).__name__
             log.warning("%s from another process with the node id %d", name, self.node_id)
-        leader, refused = member.leader, ErrorCode.INVALID_REQUEST
-        if isinstance(request, Fetch | FetchSnapshot):
+        response: Response
+        if isinstance(request, Vote):
+            response = VoteResponse(ErrorCode.INVALID_REQUEST, member.leader)
+        else:
             refused = member.leader_only_error(request.epoch) or ErrorCode.UNKNOWN_SERVER_ERROR
-        match request:
-            case Fetch():
-                response = FetchResponse(refused, leader)
-            case FetchSnapshot():
-                response = FetchSnapshotResponse(refused, leader, request.snapshot_id)
-            case Vote():
-                response = VoteResponse(refused, leader)
-            case UpdateVoter():
-                response = VoterChangeResponse(refused, leader)
-            case _:
-                response = EpochResponse(refused, leader)
+            response = FetchResponse(refused, member.leader)
+            if isinstance(request, FetchSnapshot):
+                response = FetchSnapshotResponse(refused, member.leader, request.snapshot_id)
         member.effects.append(Respond(token, response))
 
     def _answered(self, sent: Sent, response: Response | None, now_ms: int) -> None:

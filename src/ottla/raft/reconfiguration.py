@@ -132,12 +132,15 @@ class Reconfiguration:
         voters, level = self._member.voters, self._member.voters.kraft_version
         if level > 0 and voters.latest_offset >= (role.high_watermark or 0):
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+        known = role.voters if role.reported_voters is None else role.reported_voters
+        changed = voter_changes.updated(known, voter, level)
+        if voter.voter_id == self._member.key.node_id:  # Kafka raises
+            text = f"Node {voter.voter_id} leads the quorum and does not send itself its addresses"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
         if role.reported_voters is not None:
-            role.reported_voters = voter_changes.updated(role.reported_voters, voter, level)
-        else:
-            changed = voter_changes.updated(role.voters, voter, level)
-            if changed != role.voters:
-                self._append(role, changed, now_ms)
+            role.reported_voters = changed
+        elif changed != role.voters:
+            self._append(role, changed, now_ms)
         role.followed_by(voter_changes.replica_key(voter), now_ms)
 
     def check_kraft_version(self, level: int) -> None:

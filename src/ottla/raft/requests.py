@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ottla.types import Buffer
 
 NO_LEADER = -1
-NO_SENDER = -1
-"""Of requests that do not name the node that sends them."""
 FIRST_BOOTSTRAP_ID = -2
 """The first of controller.quorum.bootstrap.servers; the next ones have -3, -4, ..."""
 
@@ -60,11 +58,6 @@ class BeginQuorumEpoch(NamedTuple):
     voter: ReplicaKey
 
     @property
-    def sender_id(self) -> int:
-        """The node that sends it."""
-        return self.leader.leader_id
-
-    @property
     def epoch(self) -> int:
         """The leader's epoch."""
         return self.leader.epoch
@@ -75,11 +68,6 @@ class EndQuorumEpoch(NamedTuple):
 
     leader: LeaderAndEpoch
     preferred: tuple[ReplicaKey, ...]
-
-    @property
-    def sender_id(self) -> int:
-        """The node that sends it."""
-        return self.leader.leader_id
 
     @property
     def epoch(self) -> int:
@@ -125,11 +113,6 @@ class UpdateVoter(NamedTuple):
     voter: Voter
     epoch: int
 
-    @property
-    def sender_id(self) -> int:
-        """The node that sends it."""
-        return self.voter.voter_id
-
 
 class AddVoter(NamedTuple):
     """An operator or the node itself adds a voter, an observer with the whole log."""
@@ -140,32 +123,17 @@ class AddVoter(NamedTuple):
     timeout_ms: int
     """Carried and not used: as in Kafka the leader's own request timeout counts."""
 
-    @property
-    def sender_id(self) -> int:
-        """It does not say."""
-        return NO_SENDER
-
 
 class RemoveVoter(NamedTuple):
     """An operator removes a voter, or a node its own former directory."""
 
     key: ReplicaKey
 
-    @property
-    def sender_id(self) -> int:
-        """It does not say."""
-        return NO_SENDER
-
 
 class DescribeVersions(NamedTuple):
     """The leader requests the kraft.version levels of a new voter (ApiVersions)."""
 
     epoch: int
-
-    @property
-    def sender_id(self) -> int:
-        """It does not say."""
-        return NO_SENDER
 
 
 Request: TypeAlias = (
