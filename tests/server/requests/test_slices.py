@@ -45,7 +45,9 @@ class Bed:
         self.calls: list[int] = []
         self._count = 0
         directory = SimpleNamespace(total_space=lambda: 2, free_space=lambda: 1)
-        log_dir = SimpleNamespace(path="/d", is_online=True, directory=directory)
+        log_dir = SimpleNamespace(
+            path="/d", is_online=True, is_short_of_space=False, directory=directory
+        )
         logs = [_Log(self, index) for index in range(COUNT)]
         self.ctx: Any = SimpleNamespace(
             api_version=10,
