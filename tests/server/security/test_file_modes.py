@@ -52,7 +52,12 @@ def test_a_node_hides_its_files() -> None:
             admin.alter_configs({ConfigResource(ResourceType.BROKER, "1"): secret})
         with Producer(bootstrap_servers=cluster.bootstrap) as producer:
             producer.send("t", b"x", partition=0).result(WAIT_S)
-        with Consumer("t", bootstrap_servers=cluster.bootstrap, group_id="g") as consumer:
+        with Consumer(
+            "t",
+            bootstrap_servers=cluster.bootstrap,
+            group_id="g",
+            auto_offset_reset="earliest",
+        ) as consumer:
             consumer.poll(timeout=WAIT_S)
             consumer.commit()
         cluster.restart()
