@@ -242,7 +242,8 @@ class RaftNode:
         member, name = self._member, type(request).__name__
         if now_ms >= self._own_id_logged_ms + _OWN_ID_LOG_INTERVAL_MS:
             self._own_id_logged_ms = now_ms
-            log.warning("%s from another process with the node id %d", name, self.node_id)
+            text = "%s from another process with the node id %d; give one of the two another id"
+            log.warning(text, name, self.node_id)
         response: Response
         if isinstance(request, Vote):
             response = VoteResponse(ErrorCode.INVALID_REQUEST, member.leader)

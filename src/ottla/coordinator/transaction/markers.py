@@ -172,7 +172,9 @@ class Markers:
         try:
             answer = self._channel.send_markers(broker_id, request)
         except Exception as error:  # noqa: BLE001 - sent again, as what a broker does not answer
-            text = "the markers of transactions for broker %d cannot be sent: %r"
+            text = (
+                "the markers of transactions for broker %d cannot be sent: %r; they are sent again"
+            )
             log.warning(text, broker_id, error, extra={"event": "markers.unsent"})
             answer = Pending.failed(error)
         if answer.done:  # this broker's own, without a wait

@@ -103,7 +103,7 @@ class RealEnvironment:
         opened = RealDirectory(path, create=True)
         if opened.is_readable_by_others():
             log.warning(
-                "every user of this machine can read %s, which has records and secrets: "
+                "every user of this machine can read %s, which has records and secrets; "
                 "chmod -R o-rwx %s",
                 opened.root,
                 opened.root,
