@@ -78,7 +78,7 @@ def test_entries_written_before_are_scanned() -> None:
     backend.put(b"b", None)
     backend.put(b"aa", b"4")
     assert list(backend.items(b"a", b"c")) == [(b"a", b"1"), (b"aa", b"4")]
-    backend.write()
+    backend.write("store")
     assert sorted(state.data) == [(b"a",), (b"aa",), (b"c",)]
 
 
