@@ -8,6 +8,14 @@ from typing import Any
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.delete_share_group_state import (
+    DeleteShareGroupStateRequest,
+    DeleteShareGroupStateResponse,
+)
+from ottla.protocol.apis.initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+    InitializeShareGroupStateResponse,
+)
 from ottla.protocol.apis.read_share_group_state import (
     ReadShareGroupStateRequest,
     ReadShareGroupStateResponse,
@@ -16,7 +24,7 @@ from ottla.purgatory.pending import Pending
 from ottla.purgatory.timing_wheel import TimingWheel
 from ottla.server.share.persister import StatePersister
 from ottla.types import Uuid
-from tests.coordinator.harness import VirtualClock
+from tests.coordinator.harness import VirtualClock, results_class
 
 TOPIC = Uuid(bytes(range(16)))
 _Topic = ReadShareGroupStateRequest.ReadStateData
@@ -69,3 +77,45 @@ def test_every_share_partition_has_a_result(
     assert not persister.calls
     assert sent == attempts
     assert [one.error_code for one in done.value.results[0].partitions] == codes
+
+
+def test_a_state_is_begun_after_its_deletion_has_ended() -> None:
+    """A deletion that is repeated after a refusal removes no state that was begun meanwhile."""
+    clock, timer = VirtualClock(), TimingWheel(0)
+    applied: list[str] = []
+    codes = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+
+    def send(_broker_id: int, request: Any) -> Pending[Any]:
+        code = codes.pop() if codes else ErrorCode.NONE
+        is_deletion = isinstance(request, DeleteShareGroupStateRequest)
+        if not code:
+            applied.append("deleted" if is_deletion else "begun")
+        response: Any = InitializeShareGroupStateResponse
+        if is_deletion:
+            response = DeleteShareGroupStateResponse
+        result = results_class(response)
+        part = result.PartitionResult(partition=0, error_code=int(code))
+        return Pending.of(response(results=[result(topic_id=TOPIC, partitions=[part])]))
+
+    channel: Any = SimpleNamespace(send=send, leader_of=lambda _partition: 1)
+    persister = StatePersister(channel, timer, clock, lambda _key: 0, lambda: None)
+    topic = DeleteShareGroupStateRequest.DeleteStateData
+    part = topic.PartitionData(partition=0)
+    deleted = persister.delete(
+        DeleteShareGroupStateRequest(
+            group_id="g", topics=[topic(topic_id=TOPIC, partitions=[part])]
+        )
+    )
+    kind = InitializeShareGroupStateRequest.InitializeStateData
+    state = kind.PartitionData(partition=0, state_epoch=2, start_offset=-1)
+    begun = persister.initialize(
+        InitializeShareGroupStateRequest(
+            group_id="g", topics=[kind(topic_id=TOPIC, partitions=[state])]
+        )
+    )
+    assert not list(persister.stalls())
+    while not (deleted.done and begun.done):
+        clock.time_ms += 1000
+        timer.advance(clock.time_ms)
+    assert applied == ["deleted", "begun"]
+    assert not persister.calls

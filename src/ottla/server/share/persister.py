@@ -22,7 +22,7 @@ from ottla.server.broker.internal_topics import SHARE_STATE_TOPIC
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from ottla.clock import Clock
     from ottla.coordinator.share.coordinator import ShareCoordinator
@@ -114,10 +114,12 @@ class StatePersister:
         self.create_topic = create_topic
         self.calls: dict[_Call, None] = {}
         """What is not answered yet."""
+        self._making: dict[ShareKey, _Call] = {}
+        """By share partition: the newest call that begins or deletes its state."""
 
     def initialize(self, request: initialize_api.InitializeShareGroupStateRequest) -> Pending[Any]:
         """Begin the states of share partitions."""
-        return _Call(self, _INITIALIZE, request).begin()
+        return self._in_order(_Call(self, _INITIALIZE, request))
 
     def read(self, request: read_api.ReadShareGroupStateRequest) -> Pending[Any]:
         """Return states to the leaders of partitions."""
@@ -129,11 +131,28 @@ class StatePersister:
 
     def delete(self, request: delete_api.DeleteShareGroupStateRequest) -> Pending[Any]:
         """Delete the states of share partitions."""
-        return _Call(self, _DELETE, request).begin()
+        return self._in_order(_Call(self, _DELETE, request))
 
     def read_summary(self, request: summary_api.ReadShareGroupStateSummaryRequest) -> Pending[Any]:
         """Return start offsets and counts of completed deliveries."""
         return _Call(self, _SUMMARY, request).begin()
+
+    def _in_order(self, call: _Call) -> Pending[Any]:
+        """Begin and delete the states of a share partition one after another, as was asked.
+
+        A deletion that is repeated after a refusal would else remove the state that was begun
+        meanwhile: its group takes it as begun, and no member would get the records.
+        """
+        earlier = {self._making[key]: None for key in call.keys if key in self._making}
+        self._making.update(dict.fromkeys(call.keys, call))
+
+        def ended(_done: Pending[Any]) -> None:
+            for key in call.keys:
+                if self._making.get(key) is call:
+                    del self._making[key]
+
+        call.answer.on_done(ended)
+        return call.begin_after(earlier)
 
     def stalls(self) -> Iterator[str]:
         """Yield calls for which neither an answer nor another attempt is to come."""
@@ -174,18 +193,35 @@ class _Call:
             for topic in request.topics
             for part in topic.partitions
         }
-        self._order = list(self._left)
+        self.keys = list(self._left)
+        self._earlier: list[Pending[Any]] = []
+        """The answers to calls that have to end first."""
         self._results: dict[ShareKey, Any] = {}
         self._attempt = 0
         self._open = 0
         self._retry: TimerTask | None = None
-        self._answer: Pending[Any] = Pending()
+        self.answer: Pending[Any] = Pending()
         persister.calls[self] = None
 
     @property
     def is_awaited(self) -> bool:
-        """Whether an answer or the time of the next attempt is to come."""
-        return self._open > 0 or (self._retry is not None and self._retry.is_waiting)
+        """Whether an answer, the time of the next attempt or the end of another call is to come."""
+        is_queued = any(not one.done for one in self._earlier)
+        return is_queued or self._open > 0 or (self._retry is not None and self._retry.is_waiting)
+
+    def begin_after(self, calls: Iterable[_Call]) -> Pending[Any]:
+        """Begin once other calls have ended."""
+        self._earlier = [one.answer for one in calls]
+        if not self._earlier:
+            return self.begin()
+
+        def begin_last(_done: Pending[Any]) -> None:
+            if not self._attempt and all(one.done for one in self._earlier):
+                self.begin()
+
+        for one in self._earlier:
+            one.on_done(begin_last)
+        return self.answer
 
     def begin(self) -> Pending[Any]:
         """Send the remaining share partitions to their coordinators."""
@@ -200,7 +236,7 @@ class _Call:
             else:
                 self._send(broker_id, parts)
         self._part_done()
-        return self._answer
+        return self.answer
 
     def _again(self, _now_ms: int) -> None:
         self.begin()
@@ -266,9 +302,9 @@ class _Call:
             return
         del self._persister.calls[self]
         results: dict[Uuid, list[Any]] = {}
-        for key in self._order:
+        for key in self.keys:
             results.setdefault(key.topic_id, []).append(self._results[key])
-        self._answer.complete(
+        self.answer.complete(
             self._api.response(
                 results=[
                     self._api.result(topic_id=topic_id, partitions=group)
