@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ottla.coordinator.group import GroupCoordinatorConfig
+from ottla.coordinator.group.classic.join import MAX_MEMBERS_BYTES, MAX_SHARED_BYTES
 from ottla.coordinator.group.classic.rebalance import ANSWERS_IN_A_TURN
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.join_group import JoinGroupRequest
@@ -31,14 +32,16 @@ def world() -> World:
     return World(config).elect()
 
 
-def join(made: World, member_id: str = "") -> Pending[Any]:
+def join(
+    made: World, member_id: str = "", group_id: str = "g", metadata: bytes = SUBSCRIPTION
+) -> Pending[Any]:
     request = JoinGroupRequest(
-        group_id="g",
+        group_id=group_id,
         session_timeout_ms=10_000,
         rebalance_timeout_ms=20_000,
         member_id=member_id,
         protocol_type="consumer",
-        protocols=[Protocol(name="range", metadata=SUBSCRIPTION)],
+        protocols=[Protocol(name="range", metadata=metadata)],
     )
     return made.coordinator.join_group(request, context(3))
 
@@ -115,3 +118,27 @@ def test_a_sync_that_is_not_answered_fails_with_its_generation() -> None:
     answered = codes.count(ErrorCode.NONE)
     assert answered + codes.count(ErrorCode.REBALANCE_IN_PROGRESS) == COUNT - 1
     assert answered >= ANSWERS_IN_A_TURN - 1
+
+
+def test_a_group_that_fills_the_memory_shuts_no_other_out() -> None:
+    """Members of others rejoin, with some more metadata as well; new groups have a share."""
+    made = world()
+    honest = join(made, metadata=bytes(8000))
+    made.advance(DELAY_MS)
+    member_id = honest.value.member_id
+    count, last = divmod(MAX_MEMBERS_BYTES, 1_000_000)
+    for size in (*[1_000_000] * count, last - 9000):
+        join(made, group_id="hostile", metadata=bytes(size))
+    for size in (8000, 8000, 9000):
+        again = join(made, member_id, metadata=bytes(size))
+        made.advance(DELAY_MS)
+        assert again.value.error_code == ErrorCode.NONE
+    others = [join(made, group_id=f"o{index}", metadata=bytes(20_000)) for index in range(10)]
+    refused = [join(made, group_id="hostile", metadata=bytes(1_000_000)) for _ in range(10)]
+    made.advance(DELAY_MS)
+    assert {one.value.error_code for one in others} == {ErrorCode.NONE}
+    assert {one.value.error_code for one in refused} == {ErrorCode.GROUP_MAX_SIZE_REACHED}
+    for index in range(5000):
+        join(made, group_id=f"n{index}", metadata=bytes(MAX_SHARED_BYTES // (index + 13)))
+    groups = made.coordinator.runtime.shard(0).classic
+    assert groups.member_bytes <= 2 * MAX_MEMBERS_BYTES

@@ -172,7 +172,8 @@ class GroupCoordinator:
 
     def account_in(self, ledger: Ledger) -> None:
         """Register what is kept for clients."""
-        bound_bytes = MAX_MEMBERS_BYTES * self._config.offsets_topic_num_partitions
+        # the shares of 4,096 groups are as much again, and a share of more is of small members
+        bound_bytes = 2 * MAX_MEMBERS_BYTES * self._config.offsets_topic_num_partitions
         ledger.register("classic_group_members", bound_bytes, self._measure)
 
     def _measure(self) -> tuple[int, int]:

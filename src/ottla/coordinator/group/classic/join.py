@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 MAX_MEMBER_BYTES: Final = 1 << 20
 """Of a member's metadata: the largest record of __consumer_offsets, in which it must fit."""
 MAX_MEMBERS_BYTES: Final = 16 << 20
-"""Of the metadata of all members of a shard that are not small."""
+"""Of the metadata of all members of a shard that are not small, but for the shares of groups."""
+MAX_SHARED_BYTES: Final = 2 << 20
+"""Of a group where others fill the shard: twice what its record can have."""
 _SMALL_BYTES: Final = 4096
 _MAX_STEM_LENGTH: Final = 1024
 """Characters of a client id in a member id, of which 10,000 may be handed out."""
@@ -85,11 +87,38 @@ def _has_room(groups: ClassicGroups, group: ClassicGroup, member_id: str) -> boo
 
 
 def _fits(groups: ClassicGroups, call: Join) -> bool:
-    """Whether there is memory for the member; small ones are bounded by their number."""
+    """Whether there is memory for the member; small ones are bounded by their number.
+
+    Refused clients give up for good, so that no group may shut out another: a member rejoins with
+    as much as it has, and where others fill the shard a group may still have a share, which falls
+    with the number of groups. All shares of n groups are less than MAX_SHARED_BYTES (1 + ln n).
+    """
     size_bytes = size_of_protocols(call.protocols)
     if size_bytes <= _SMALL_BYTES:
         return True
-    return size_bytes <= MAX_MEMBER_BYTES and groups.member_bytes + size_bytes <= MAX_MEMBERS_BYTES
+    group = groups.find(call.request.group_id)
+    known_bytes = 0 if group is None else _known_bytes(group, call)
+    if size_bytes <= known_bytes:
+        return True
+    if size_bytes > MAX_MEMBER_BYTES:
+        return False
+    more_bytes = size_bytes - known_bytes
+    if groups.member_bytes + more_bytes <= MAX_MEMBERS_BYTES:
+        return True
+    others = sum(
+        one is not group and one.member_bytes > _SMALL_BYTES for one in groups.live.values()
+    )
+    of_group_bytes = more_bytes if group is None else group.member_bytes + more_bytes
+    return of_group_bytes <= MAX_SHARED_BYTES // (others + 1)
+
+
+def _known_bytes(group: ClassicGroup, call: Join) -> int:
+    """Return the size of the metadata that the join replaces."""
+    member_id = call.request.member_id
+    if not member_id:
+        member_id = group.static_members.get(call.request.group_instance_id or "", "")
+    member = group.members.get(member_id)
+    return 0 if member is None else member.metadata_bytes
 
 
 def _join_unknown(groups: ClassicGroups, group: ClassicGroup, call: Join) -> Result[None]:
