@@ -1,4 +1,4 @@
-"""Open transactions are listed while their coordinators move between brokers."""
+"""Open transactions are listed while their coordinators move between brokers, and brokers fail."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.metadata import MetadataRequest, MetadataResponse
+from ottla.purgatory.pending import Pending
 from ottla.spark.coordination import TRANSACTION_STATE_TOPIC, Coordination
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ class Brokers:
         self.may_describe = may_describe
         self.requests = 0
         self.refusals = 0
+        self.known = [1, 2]
+        self.is_stale = False
 
     def owner(self, partition: int) -> tuple[int, int]:
         """Return leader and leader epoch; partition 1 moves from broker 2 to broker 1."""
@@ -38,7 +41,7 @@ class Brokers:
         if not isinstance(request, MetadataRequest):
             names = [f"q-task-{index}" for index in range(2) if self.owner(index)[0] == node_id]
             states = [SimpleNamespace(transactional_id=name) for name in names]
-            return SimpleNamespace(transaction_states=states)
+            return SimpleNamespace(transaction_states=states, error_code=0)
         parts = []
         for index in range(2 if self.may_describe else 0):
             leader_id, epoch = self.owner(index)
@@ -53,29 +56,60 @@ class Brokers:
                 )
             )
         topic = _Topic(name=TRANSACTION_STATE_TOPIC, partitions=parts)
-        return SimpleNamespace(topics=[topic])
+        return SimpleNamespace(topics=[topic], error_code=0)
 
     def retry(self, attempt: Callable[[float], Any]) -> Any:
-        """Try twice."""
+        """Try twice, with new metadata the second time if the first had reason to ask for it."""
         try:
             return attempt(0)
-        except KafkaError as error:
-            self.refusals += error.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        except KafkaError:
+            self.refusals += 1
+            if self.is_stale:
+                self.known = [1, 2]
             return attempt(0)
+
+    def send(self, node_id: int, request: Any, *, purpose: str) -> Pending[Any]:
+        """Answer as a broker; one that has failed refuses, which makes the metadata stale."""
+        del purpose
+        if node_id in {1, 2}:
+            return Pending.of(self.request(node_id, request))
+        self.mark_stale()
+        return Pending.failed(KafkaError(ErrorCode.NETWORK_EXCEPTION))
+
+    @property
+    def brokers(self) -> list[int]:
+        """The brokers in the client's metadata."""
+        return self.known
+
+    def mark_stale(self) -> None:
+        """Note that the client asks for new metadata."""
+        self.is_stale = True
+
+    def coordination(self) -> Coordination:
+        """Return the requests of a client that knows some brokers."""
+        cluster: Any = SimpleNamespace(
+            retry=self.retry,
+            client=SimpleNamespace(metadata=self, send=self.send),
+            runtime=SimpleNamespace(wait_for=lambda sent, _deadline_ms: sent.value),
+        )
+        return Coordination(cluster)
 
 
 @pytest.mark.parametrize("may_describe", [True, False])
 @pytest.mark.parametrize("moves_after", range(8))
 def test_no_transaction_is_missed_while_its_coordinator_moves(
-    moves_after: int, monkeypatch: pytest.MonkeyPatch, *, may_describe: bool
+    moves_after: int, *, may_describe: bool
 ) -> None:
     """A two-phase transaction that a driver does not find stays open for ever."""
     brokers = Brokers(moves_after, may_describe=may_describe)
-    cluster: Any = SimpleNamespace(
-        retry=brokers.retry,
-        client=SimpleNamespace(metadata=SimpleNamespace(brokers=[1, 2])),
-    )
-    coordination = Coordination(cluster)
-    monkeypatch.setattr(coordination, "_request_of_node", brokers.request)
-    assert coordination.open_transactions("q-task-") == ["q-task-0", "q-task-1"]
+    assert brokers.coordination().open_transactions("q-task-") == ["q-task-0", "q-task-1"]
     assert brokers.refusals <= 1
+
+
+@pytest.mark.parametrize("known", [[1, 2, 3], [3, 1, 2], [1], [2], []])
+def test_brokers_that_come_and_go_are_learnt_from_new_metadata(known: list[int]) -> None:
+    """A broker that has failed is not waited for; one that has come since is asked, too."""
+    brokers = Brokers(moves_after=1000)
+    brokers.known = known
+    assert brokers.coordination().open_transactions("q-task-") == ["q-task-0", "q-task-1"]
+    assert brokers.refusals == 1

@@ -233,32 +233,34 @@ class Coordination:
         the ids that it coordinates: those of a coordinator that moves meanwhile may be in no
         broker's list, and a two-phase transaction that is missed here has no timeout. So the lists
         count only where brokers that led all partitions before and after they answered are among
-        them.
+        them. After an error all are asked again, by new metadata: a broker that has failed is no
+        longer in it, and one that has come is.
         """
         states = ["Ongoing", "Empty"] if with_initialized else ["Ongoing"]
         request = ListTransactionsRequest(state_filters=states, producer_id_filters=[])
 
-        def attempt(_deadline_ms: float) -> list[str]:
+        def attempt(deadline_ms: float) -> list[str]:
             found: set[str] = set()
             led: set[int] = set()
             count, node_ids = 0, list(self._client.metadata.brokers)
             for number, node_id in enumerate((*node_ids, *node_ids)):
                 if count and number >= len(node_ids):
                     break  # the second round is for those who may not know who leads
-                before = self._coordinators_of(node_id)
-                listed = self._request_of_node(node_id, request).transaction_states
-                after = self._coordinators_of(node_id)
+                before = self._coordinators_of(node_id, deadline_ms)
+                listed = self._request_of_node(node_id, request, deadline_ms).transaction_states
+                after = self._coordinators_of(node_id, deadline_ms)
                 found.update(one.transactional_id for one in listed)
                 led.update(dict(before.led.items() & after.led.items()))
                 count = max(count, before.total, after.total)
-            if len(led) < count:
+            if len(led) < count or not node_ids:
+                self._client.metadata.mark_stale()
                 text = "a coordinator of transactions moved while its transactions were listed"
                 raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
             return sorted(one for one in found if one.startswith(prefix))
 
         return self._cluster.retry(attempt)
 
-    def _coordinators_of(self, node_id: int) -> _Led:
+    def _coordinators_of(self, node_id: int, deadline_ms: float) -> _Led:
         """Return the coordinators on a broker, by its own metadata.
 
         There are none without the right to describe their topic, which queries need not have: all
@@ -266,7 +268,7 @@ class Coordination:
         """
         topic = MetadataRequest.MetadataRequestTopic(name=TRANSACTION_STATE_TOPIC)
         request = MetadataRequest(topics=[topic], allow_auto_topic_creation=False)
-        (found,) = self._request_of_node(node_id, request).topics
+        (found,) = self._request_of_node(node_id, request, deadline_ms).topics
         return _Led(
             {
                 one.partition_index: one.leader_epoch
@@ -417,15 +419,13 @@ class Coordination:
         if coordinator.fatal is not None:
             raise coordinator.fatal
 
-    def _request_of_node(self, node_id: int, request: Request) -> Any:
-        def attempt(deadline_ms: float) -> Any:
-            sent = self._client.send(node_id, request, purpose=PURPOSE)
-            answer = self._cluster.runtime.wait_for(sent, deadline_ms)
-            if answer.error_code:
-                raise KafkaError(answer.error_code)
-            return answer
-
-        return self._cluster.retry(attempt)
+    def _request_of_node(self, node_id: int, request: Request, deadline_ms: float) -> Any:
+        """Send a request once: a node that has failed is not waited for."""
+        sent = self._client.send(node_id, request, purpose=PURPOSE)
+        answer = self._cluster.runtime.wait_for(sent, deadline_ms)
+        if answer.error_code:
+            raise KafkaError(answer.error_code)
+        return answer
 
 
 def _is_settled(coordinator: CoordinatorLookup) -> bool:
