@@ -325,6 +325,49 @@ def test_a_log_without_a_descriptor_is_fetched_again_later() -> None:
     assert named(world.fetch(NOW_MS + BACKOFF_MS)) == [(1, 0)]
 
 
+def test_records_that_are_refused_are_fetched_again_later() -> None:
+    """Only a failed disk ends the replication of a partition: nothing would begin it again."""
+    world = World()
+
+    def of_producer(sequence: int, *, transactional: bool) -> bytes:
+        return bytes(
+            encode_batch(
+                [(NOW_MS, None, b"v", ())],
+                base_offset=sequence,
+                leader_epoch=EPOCH,
+                producer_id=7,
+                producer_epoch=0,
+                base_sequence=sequence,
+                transactional=transactional,
+            )
+        )
+
+    world.fetch()
+    world.answer(
+        fetched(0, of_producer(0, transactional=True) + of_producer(1, transactional=False))
+    )
+    assert world.failed == []
+    assert world.fetcher.due_ms == NOW_MS + BACKOFF_MS
+    assert named(world.fetch(NOW_MS + BACKOFF_MS)) == [(0, 0)]
+    world.answer(fetched(0, batch(0)))
+    assert world.log.log_end_offset == 1
+
+
+def test_a_chunk_larger_than_a_segment_is_copied() -> None:
+    """Kafka refuses it, and replicates the partition no more."""
+    world = World(partitions=0)
+    log = PartitionLog.open(
+        SimulatedDisk(), "t-0", config=LogConfig(segment_bytes=150), now_ms=NOW_MS
+    )
+    world.partitions.append(Partition(TopicPartition("t", 0), TOPIC_ID, log))
+    world.fetcher.add(world.partitions[0], EPOCH)
+    world.fetch()
+    world.answer(fetched(0, batch(0) + batch(1) + batch(2)))
+    assert world.failed == []
+    assert named(world.fetch()) == [(0, 3)]
+    assert log.segments.base_offsets == [0, 2]
+
+
 def test_the_lag_is_what_is_missing_up_to_the_leaders_high_watermark() -> None:
     """For the metric MaxLag."""
     world = World()

@@ -141,6 +141,27 @@ def test_a_batch_larger_than_a_segment_is_refused() -> None:
     assert log.log_end_offset == 0
 
 
+@pytest.mark.parametrize("segment_bytes", [100, 200, 399, 400, 100_000])
+def test_followers_copy_whatever_the_size_of_their_segments(segment_bytes: int) -> None:
+    """A chunk may be larger than segment.bytes, and so may a batch since the setting was lowered."""
+    leader, disk = new_log(), SimulatedDisk()
+    for size in (10, 300, 10, 10, 500, 10):
+        put(leader, size=size)
+    data = b"".join(segment.file.read(0, segment.size) for segment in leader.segments)
+    config = LogConfig(segment_bytes=segment_bytes)
+    follower = new_log(disk, config=config)
+    for chunk in (data[: whole_batches(data)[3].position], data[whole_batches(data)[3].position :]):
+        info = follower.writes.append_as_follower(chunk, leader_epoch=0, now_ms=NOW_MS)
+        assert info is not None
+        assert info.size_bytes == len(chunk)
+    copied = [segment.file.read(0, segment.size) for segment in follower.segments]
+    assert b"".join(copied) == data
+    assert all(len(one) <= segment_bytes or len(whole_batches(one)) == 1 for one in copied)
+    assert all(copied)
+    close(follower)
+    assert new_log(disk, config=config, clean=True).log_end_offset == 6
+
+
 def test_the_high_watermark_stays_inside_the_log() -> None:
     """It follows truncation, and never leaves start and end (KAFKA-9491)."""
     log = new_log()
@@ -294,6 +315,12 @@ def test_offsets_far_from_a_segments_base_begin_another() -> None:
         log.writes.append_as_follower(batch, leader_epoch=0, now_ms=NOW_MS)
     assert log.segments.base_offsets == [0, far]
     assert new_log(disk, config=config).log_end_offset == far + 3
+    chunk = b"".join(segment.file.read(0, segment.size) for segment in log.segments)
+    copy_disk = SimulatedDisk()
+    copy = new_log(copy_disk, config=config)
+    copy.writes.append_as_follower(chunk, leader_epoch=0, now_ms=NOW_MS)
+    assert copy.segments.base_offsets == [0, far]
+    assert new_log(copy_disk, config=config).log_end_offset == far + 3
 
 
 def test_a_follower_skips_batches_of_a_newer_epoch() -> None:

@@ -453,9 +453,13 @@ class ReplicaFetcher:
             self._fail(replica, error, now_ms)
 
     def _fail(self, replica: _Replica, error: KafkaError, now_ms: int) -> None:
-        """Stop replicating a partition whose disk fails; retry where only descriptors ran out."""
+        """Stop replicating a partition whose disk fails; retry whatever else is refused.
+
+        Only a failed disk is reported to the controller, which then moves the replica's duties.
+        """
         self._report(replica, str(error))
-        if is_exhaustion(error.__cause__):
+        is_of_disk = error.code is ErrorCode.KAFKA_STORAGE_ERROR
+        if not is_of_disk or is_exhaustion(error.__cause__):
             replica.moved()
             self._delay(replica, now_ms)
             return

@@ -19,7 +19,7 @@ from ottla.storage.producers.append import TRANSACTION_VERSION_UNKNOWN, follows
 from ottla.storage.producers.update import SPECIAL_FLAGS, validate_producers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from ottla.records.validation_rules import CheckedBatch
     from ottla.records.validator import ValidatedBatch
@@ -95,6 +95,13 @@ class LogWrites:
                 if appends.duplicate is not None:
                     return self._duplicate(appends.duplicate)
         size, last, largest = batch.size, batch.last_offset, batch.max_timestamp
+        if size > log.config.segment_bytes:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"Message batch size is {size} bytes in append to partition "
+                f"{log.topic_partition}, which exceeds the maximum configured segment size of "
+                f"{log.config.segment_bytes}.",
+            )
         self._write((batch.buffer,), size, ((last, largest, size),), first, now_ms)
         if producer is not None:
             log.producer_state.writable(producer).take_next(batch)
@@ -141,7 +148,7 @@ class LogWrites:
         first_offset: int,
         now_ms: int,
     ) -> None:
-        """Write batches, each by its last offset, largest timestamp and size.
+        """Write batches to one segment, each by its last offset, largest timestamp and size.
 
         The end offset moves afterwards, so that no offset is ever given twice.
         """
@@ -150,13 +157,6 @@ class LogWrites:
         last_offset, largest, _ = batches[-1]
         if len(batches) > 1:
             largest = max(timestamp for _, timestamp, _ in batches)
-        if size > config.segment_bytes:
-            raise KafkaError(
-                ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"Message batch size is {size} bytes in append to partition "
-                f"{log.topic_partition}, which exceeds the maximum configured segment size of "
-                f"{config.segment_bytes}.",
-            )
         try:
             if not log.active_is_prepared:
                 log.prepare_active()
@@ -233,6 +233,30 @@ class LogWrites:
                 first_offset=first.base_offset,
                 last_offset=last.last_offset,
             )
+        size = last.position + last.size
+        span = last.last_offset - first.base_offset
+        if size <= log.config.segment_bytes and span <= MAX_RELATIVE_OFFSET:
+            self._append_copied(view, batches, now_ms)
+        else:
+            for some in _by_segment(batches, log.config.segment_bytes):
+                self._append_copied(view, some, now_ms)
+        if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
+            log.on_flush_requested(log)
+        if last.leader_epoch != log.latest_epoch:
+            self._assign_epochs(batches)
+        return AppendInfo(
+            first.base_offset,
+            last.last_offset,
+            max([batch.max_timestamp for batch in batches]),
+            -1,
+            log.log_start_offset,
+            sum([max(batch.record_count, 1) for batch in batches]),
+            size,
+        )
+
+    def _append_copied(self, view: memoryview, batches: list[BatchHeader], now_ms: int) -> None:
+        """Write checked batches that fit into one segment."""
+        log, first, last = self._log, batches[0], batches[-1]
         producers, appends = _known_producers(log, batches), None
         if producers is None:
             appends = validate_producers(
@@ -241,28 +265,16 @@ class LogWrites:
                 lambda batch: view[batch.position : batch.position + batch.size],
                 origin=AppendOrigin.REPLICATION,
             )
-        size = last.position + last.size
+        end = last.position + last.size
         places = [(batch.last_offset, batch.max_timestamp, batch.size) for batch in batches]
-        self._write((view[:size],), size, places, first.base_offset, now_ms)
+        buffers, size = (view[first.position : end],), end - first.position
+        self._write(buffers, size, places, first.base_offset, now_ms)
         if producers is not None:
             writable = log.producer_state.writable
             for entry, batch in producers:
                 writable(entry).take_next(batch)
         elif appends is not None:
             self._apply(appends)
-        if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
-            log.on_flush_requested(log)
-        if last.leader_epoch != log.latest_epoch:
-            self._assign_epochs(batches)
-        return AppendInfo(
-            first.base_offset,
-            last.last_offset,
-            max([timestamp for _, timestamp, _ in places]),
-            -1,
-            log.log_start_offset,
-            sum([max(batch.record_count, 1) for batch in batches]),
-            size,
-        )
 
     def _assign_epochs(self, batches: list[BatchHeader]) -> None:
         latest = self._log.latest_epoch
@@ -298,6 +310,23 @@ class LogWrites:
             if batch_epoch > epoch:  # noqa: PLR1730 - half the cost of max()
                 epoch = batch_epoch
         return batches
+
+
+def _by_segment(batches: list[BatchHeader], segment_bytes: int) -> Iterator[list[BatchHeader]]:
+    """Yield batches in parts that fit into a segment, or a batch alone that does not.
+
+    The leader took it when segment.bytes was larger; Kafka's followers stop there for good.
+    """
+    some: list[BatchHeader] = []
+    for batch in batches:
+        if some and (
+            batch.position + batch.size - some[0].position > segment_bytes
+            or batch.last_offset - some[0].base_offset > MAX_RELATIVE_OFFSET
+        ):
+            yield some
+            some = []
+        some.append(batch)
+    yield some
 
 
 def _new_base(log: PartitionLog, first_offset: int, last_offset: int) -> int:

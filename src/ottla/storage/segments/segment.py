@@ -298,18 +298,16 @@ class Segment:
 
         Its age is measured by record time where records have one, else by the clock.
         """
-        if self.size > 0:  # an empty segment does not age
+        if self.size > 0:  # an empty segment neither ages nor is too large
+            if self.size > config.segment_bytes - size:
+                return True
             first = self._first_timestamp
             if first == _UNKNOWN:
                 first = self.first_timestamp
             waited_ms = max_timestamp - first if first >= 0 else now_ms - self.created_ms
             if waited_ms > config.segment_ms - self.roll_jitter_ms:
                 return True
-        return (
-            self.size > config.segment_bytes - size
-            or last_offset - self.base_offset > MAX_RELATIVE_OFFSET
-            or self._is_index_full
-        )
+        return last_offset - self.base_offset > MAX_RELATIVE_OFFSET or self._is_index_full
 
     @property
     def first_timestamp(self) -> int:
