@@ -143,7 +143,7 @@ def test_a_batch_larger_than_a_segment_is_refused() -> None:
 
 @pytest.mark.parametrize("segment_bytes", [100, 200, 399, 400, 100_000])
 def test_followers_copy_whatever_the_size_of_their_segments(segment_bytes: int) -> None:
-    """A chunk may be larger than segment.bytes, and so may a batch since the setting was lowered."""
+    """A chunk may be larger than one, and so may a batch since segment.bytes was lowered."""
     leader, disk = new_log(), SimulatedDisk()
     for size in (10, 300, 10, 10, 500, 10):
         put(leader, size=size)

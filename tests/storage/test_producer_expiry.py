@@ -8,7 +8,7 @@ from ottla.storage.log.config import LogConfig
 from ottla.storage.log_set.retention_check import ProducerExpiry
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import TopicPartition
-from tests.storage.logs import NOW_MS, send
+from tests.storage.logs import NOW_MS, end, flush, new_log, put, send
 from tests.storage.sets import make, open_set
 
 if TYPE_CHECKING:
@@ -40,3 +40,22 @@ def test_producers_that_are_not_silent_remain() -> None:
     send(log, 7, 0)
     assert not ProducerExpiry(logs).step(NOW_MS + 990)
     assert list(log.producer_state.producers) == [7]
+
+
+def test_a_truncation_forgets_the_transactions_of_expired_producers() -> None:
+    """A marker may be cut that was not replicated before its producer expired."""
+    log = new_log(config=CONFIG)
+    put(log)
+    log.update_high_watermark(1)
+    send(log, 7, 0, transactional=True)
+    end(log, 7, commit=False)
+    put(log)
+    log.producer_state.remove_expired(NOW_MS + 5000)
+    log.truncation.truncate_to(1, now_ms=NOW_MS)
+    flush(log)
+    assert log.first_unstable_offset is None
+    send(log, 8, 0, transactional=True)
+    end(log, 8, commit=False)
+    put(log)
+    log.update_high_watermark(4)
+    assert log.last_stable_offset == 4

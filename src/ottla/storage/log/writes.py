@@ -95,13 +95,7 @@ class LogWrites:
                 if appends.duplicate is not None:
                     return self._duplicate(appends.duplicate)
         size, last, largest = batch.size, batch.last_offset, batch.max_timestamp
-        if size > log.config.segment_bytes:
-            raise KafkaError(
-                ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"Message batch size is {size} bytes in append to partition "
-                f"{log.topic_partition}, which exceeds the maximum configured segment size of "
-                f"{log.config.segment_bytes}.",
-            )
+        _check_fits_a_segment(log, size)
         self._write((batch.buffer,), size, ((last, largest, size),), first, now_ms)
         if producer is not None:
             log.producer_state.writable(producer).take_next(batch)
@@ -310,6 +304,15 @@ class LogWrites:
             if batch_epoch > epoch:  # noqa: PLR1730 - half the cost of max()
                 epoch = batch_epoch
         return batches
+
+
+def _check_fits_a_segment(log: PartitionLog, size: int) -> None:
+    if size > log.config.segment_bytes:
+        raise KafkaError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"Message batch size is {size} bytes in append to partition {log.topic_partition}, "
+            f"which exceeds the maximum configured segment size of {log.config.segment_bytes}.",
+        )
 
 
 def _by_segment(batches: list[BatchHeader], segment_bytes: int) -> Iterator[list[BatchHeader]]:

@@ -399,16 +399,18 @@ class PartitionProducers:
     def truncate_to(self, log_start_offset: int, offset: int, high_watermark: int) -> None:
         """Discard the state above offset; it is stale until `take_over`.
 
-        A state without producers stays as it is. Until `take_over` no transaction ends, as far as
-        readers see. Where a marker may be cut whose transaction is not among the unstable ones they
-        see nothing: it is below the high watermark, or was when the state was loaded.
+        A state without producers and transactions stays as it is; producers may expire before the
+        marker of their last transaction is replicated. Until `take_over` no transaction ends, as
+        far as readers see. Where a marker may be cut whose transaction is not among the unstable
+        ones they see nothing: it is below the high watermark, or was when the state was loaded.
         """
         unstable = self.first_unstable_offset
         if offset < max(high_watermark, self._loaded_offset) and self._may_have_transactions():
             unstable = log_start_offset
         self._drop_snapshots(log_start_offset, offset)
         self._snapshot_offset = self.snapshots[-1] if self.snapshots else 0
-        is_empty = not self.producers and not self.is_stale and self.end_offset >= offset
+        is_empty = not (self.producers or self.is_stale or self.transactions)
+        is_empty = is_empty and self.end_offset >= offset
         self.end_offset = offset
         if is_empty:
             self.take_snapshot()

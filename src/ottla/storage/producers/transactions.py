@@ -89,6 +89,9 @@ class UnstableTransactions:
         self._markers: deque[tuple[int, int]] = deque()
         """The unreplicated ones in order of their markers: (offset of the marker, first offset)."""
 
+    def __len__(self) -> int:
+        return len(self._open) + len(self._unreplicated)
+
     @property
     def first_offset(self) -> int | None:
         """The first unstable offset; None without any."""
