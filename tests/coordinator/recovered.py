@@ -122,14 +122,17 @@ def _comparable(shard: object, found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_times(partitions: Any) -> Any:
-    """Leave out since when a share partition is being initialised: after a load it begins again."""
+    """Leave out since when a share partition is being initialised: after a load it begins again.
+
+    The offset since when says, too, that what was asked before the load is asked again.
+    """
     if partitions is None:
         return None
     sides = {
         side: {key: replace(one, timestamp_ms=0) for key, one in getattr(partitions, side).items()}
         for side in ("initializing", "initialized")
     }
-    return replace(partitions, **sides)
+    return replace(partitions, since=dict.fromkeys(partitions.since, 0), **sides)
 
 
 def differences(live: Any, loaded: Any, path: str = "") -> list[str]:

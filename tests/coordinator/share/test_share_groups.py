@@ -9,6 +9,7 @@ from ottla.coordinator.group.share.assignor import assign_simple
 from ottla.coordinator.group.slices import finish
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.apis.delete_groups import DeleteGroupsRequest
 from ottla.protocol.apis.list_groups import ListGroupsRequest
 from ottla.protocol.apis.share_group_describe import ShareGroupDescribeRequest
 from ottla.protocol.apis.share_group_heartbeat import ShareGroupHeartbeatRequest
@@ -65,6 +66,63 @@ def test_a_late_answer_does_not_bring_a_deleted_topic_back(
     answer.complete(initialize(request).value)
     known = world.shard().share.get("g").state_partitions
     assert known is None or topic_id not in {*known.initialized, *known.initializing}
+
+
+def test_a_late_answer_completes_nothing_of_a_new_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The share partitions of a group deleted and created again wait for their own answer."""
+    world = World().elect()
+    topic_id, initialize = Topics.id_of("t"), world.persister.initialize
+    asked: list[tuple[Any, Pending[Any]]] = []
+
+    def ask(request: Any) -> Pending[Any]:
+        asked.append((request, Pending()))
+        return asked[-1][1]
+
+    monkeypatch.setattr(world.persister, "initialize", ask)
+    for code in (ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE):
+        beat(world, names=["t"])
+        beat(world, epoch=-1)
+        world.coordinator.delete_groups(DeleteGroupsRequest(groups_names=["g"]), CONTEXT)
+        assert world.shard().share.find("g") is None
+        beat(world, names=["t"])
+        old, new = asked[-2:]
+        world.persister.code = code
+        old[1].complete(initialize(old[0]).value)
+        known = world.shard().share.get("g").state_partitions
+        assert known is not None
+        assert (set(known.initialized), set(known.initializing)) == (set(), {topic_id})
+        world.persister.code = ErrorCode.NONE
+        new[1].complete(initialize(new[0]).value)
+        known = world.shard().share.get("g").state_partitions
+        assert known is not None
+        assert (set(known.initialized), set(known.initializing)) == ({topic_id}, set())
+        beat(world, epoch=-1)
+        world.coordinator.delete_groups(DeleteGroupsRequest(groups_names=["g"]), CONTEXT)
+
+
+def test_the_answer_of_a_repeated_initialisation_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the first one as well, whichever comes; a late failure after a success changes nothing."""
+    world = World().elect()
+    topic_id, initialize = Topics.id_of("t"), world.persister.initialize
+    asked: list[tuple[Any, Pending[Any]]] = []
+
+    def ask(request: Any) -> Pending[Any]:
+        asked.append((request, Pending()))
+        return asked[-1][1]
+
+    monkeypatch.setattr(world.persister, "initialize", ask)
+    epoch = beat(world, names=["t"]).member_epoch
+    world.advance(world.share_config.initialize_retry_interval_ms)
+    beat(world, epoch=epoch)
+    (first, second) = asked
+    second[1].complete(initialize(second[0]).value)
+    world.persister.code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    first[1].complete(initialize(first[0]).value)
+    known = world.shard().share.get("g").state_partitions
+    assert known is not None
+    assert (set(known.initialized), set(known.initializing)) == ({topic_id}, set())
 
 
 def test_a_member_gets_its_partitions_once_they_are_initialised() -> None:

@@ -139,7 +139,7 @@ class GroupShard:
         elif isinstance(key, schemas.GroupMetadataKey):
             assert value is None or isinstance(value, schemas.GroupMetadataValue)
             self._replay_group(key.group, value)
-        elif share_replay.replay(self.share, key, value) is None:
+        elif share_replay.replay(self.share, key, value, offset) is None:
             group_id = consumer_replay.replay(self.consumer, key, value) or streams_replay.replay(
                 self.streams, key, value
             )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.coordinator.group.counts import add_counts
 from ottla.coordinator.group.group import GroupType
@@ -41,13 +41,27 @@ class TopicParts:
     timestamp_ms: int = 0
 
 
+class InProgress(NamedTuple):
+    """A share partition whose state is begun, or with partition -1 a topic whose states end."""
+
+    topic_id: Uuid
+    partition: int = -1
+
+
 @dataclass(frozen=True, slots=True)
 class StatePartitions:
-    """Which share partitions the share coordinator knows, begins to know, or forgets."""
+    """Which share partitions the share coordinator knows, begins to know, or forgets.
+
+    since has the offset of the record with which that began. An answer of a share coordinator is
+    for what began at its own record or before, not for what a group of the same name has begun
+    later. After a load it is the offset of the newest record, so that what was asked before the
+    load is asked again.
+    """
 
     initializing: Mapping[Uuid, TopicParts] = field(default_factory=dict)
     initialized: Mapping[Uuid, TopicParts] = field(default_factory=dict)
     deleting: frozenset[Uuid] = frozenset()
+    since: Mapping[InProgress, int] = field(default_factory=dict)
 
 
 class ShareGroup(MemberGroup[ShareMember, "Mapping[Uuid, tuple[int, ...]]"]):

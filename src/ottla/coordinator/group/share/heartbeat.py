@@ -77,7 +77,8 @@ def heartbeat(
     begun = None
     if not is_settled:
         begun = initialization.begin(groups, group, group_epoch, topics, output)
-    return Result(Heartbeat(response, begun), output)
+    on_commit = None if begun is None else begun.written
+    return Result(Heartbeat(response, begun), output, on_commit=on_commit)
 
 
 def _with_request(

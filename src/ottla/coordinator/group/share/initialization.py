@@ -11,10 +11,11 @@ initializedAssignmentPending, maybeCleanupShareGroupState}.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ottla.coordinator.group.share import records
-from ottla.coordinator.group.share.group import StatePartitions, TopicParts
+from ottla.coordinator.group.share.group import InProgress, StatePartitions, TopicParts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,15 +25,28 @@ if TYPE_CHECKING:
     from ottla.coordinator.runtime import CoordinatorRecord
     from ottla.types import Uuid
 
+    _Topics: TypeAlias = "dict[Uuid, TopicParts]"
+
 _UNKNOWN_NAME: Final = "<UNKNOWN>"
+_NEVER: Final = 2**63
+"""No record has this offset."""
 
 
-class Initialization(NamedTuple):
-    """Share partitions that are to be initialised: offset -1 lets the leader choose the start."""
+@dataclass(slots=True)
+class Initialization:
+    """Share partitions that are to be initialised: offset -1 lets the leader choose the start.
+
+    written_offset is that of the record that says so, once it is committed.
+    """
 
     group_id: str
     state_epoch: int
     offsets: Mapping[Uuid, Mapping[int, int]]
+    written_offset: int = -1
+
+    def written(self, offset: int) -> None:
+        """Take note of the record's offset."""
+        self.written_offset = offset
 
 
 def begin(
@@ -113,26 +127,33 @@ def _missing(
     return found
 
 
-def complete(
-    groups: ShareGroups, group_id: str, partitions: Mapping[Uuid, Iterable[int]]
-) -> list[CoordinatorRecord]:
-    """Return the record of share partitions that now have a state.
+def _answered(groups: ShareGroups, known: StatePartitions, begun: Initialization) -> _Topics:
+    """Return the share partitions for which an answer is.
 
-    An answer may come late: what is not being initialised any more, such as partitions of a topic
-    that was deleted meanwhile, has no state, or was answered for before.
+    It may come late: what is not being initialised any more, such as partitions of a topic that was
+    deleted meanwhile, has no state, or was answered for before; what was begun later, as by a new
+    group of the same name, has an answer of its own.
     """
+    found = {}
+    for topic_id, offsets in begun.offsets.items():
+        parts = frozenset(
+            index
+            for index in offsets
+            if known.since.get(InProgress(topic_id, index), _NEVER) <= begun.written_offset
+        )
+        if parts:
+            name = groups.topics.topic_name(topic_id) or _UNKNOWN_NAME
+            found[topic_id] = TopicParts(name, parts)
+    return found
+
+
+def complete(groups: ShareGroups, begun: Initialization) -> list[CoordinatorRecord]:
+    """Return the record of share partitions that now have a state."""
+    group_id = begun.group_id
     group = groups.find(group_id)
     known = None if group is None else group.state_partitions
-    if known is None:
-        return []
-    done = {}
-    for topic_id, parts in partitions.items():
-        begun = known.initializing.get(topic_id)
-        found = frozenset() if begun is None else begun.partitions & frozenset(parts)
-        if found:
-            name = groups.topics.topic_name(topic_id) or _UNKNOWN_NAME
-            done[topic_id] = TopicParts(name, found)
-    if not done:
+    done = {} if known is None else _answered(groups, known, begun)
+    if known is None or not done:
         return []
     return [
         records.state_partitions(
@@ -144,15 +165,14 @@ def complete(
     ]
 
 
-def give_up(
-    groups: ShareGroups, group_id: str, partitions: Mapping[Uuid, Iterable[int]]
-) -> list[CoordinatorRecord]:
+def give_up(groups: ShareGroups, begun: Initialization) -> list[CoordinatorRecord]:
     """Return the record of share partitions whose state could not be made."""
+    group_id = begun.group_id
     group = groups.find(group_id)
     known = None if group is None else group.state_partitions
-    if known is None or not known.initializing or not partitions:
+    failed = {} if known is None else _answered(groups, known, begun)
+    if known is None or not failed:
         return []
-    failed = {topic_id: TopicParts("", frozenset(parts)) for topic_id, parts in partitions.items()}
     return [
         records.state_partitions(
             group_id,

@@ -164,7 +164,7 @@ class ShareOffsetRequests:
                 refuse(done.error)
                 return
             found = done.value
-            deleted = self._delete_offsets(request.group_id, found.partitions)
+            deleted = self._delete_offsets(request.group_id, found)
             deleted.on_done(lambda states: finish(found, states.value))
 
         def apply(shard: GroupShard) -> Result[offsets.Deletion]:
@@ -197,18 +197,21 @@ class ShareOffsetRequests:
         return answer
 
     def _delete_offsets(
-        self, group_id: str, partitions: Mapping[Uuid, list[int]]
+        self, group_id: str, found: offsets.Deletion
     ) -> Pending[dict[Uuid, KafkaError | None]]:
         """Delete states, and write which are deleted; return an error by topic."""
         answer: Pending[dict[Uuid, KafkaError | None]] = Pending()
 
-        states = self._delete_states(group_id, partitions)
+        states = self._delete_states(group_id, found.partitions)
+        begun = found.written_offset
 
         def deleted(done: Pending[dict[Uuid, KafkaError | None]]) -> None:
             gone = [topic_id for topic_id, error in done.value.items() if error is None]
             written = self._runtime.write(
                 self._partition_for(group_id),
-                lambda shard: Result(None, offsets.complete_deletion(shard.share, group_id, gone)),
+                lambda shard: Result(
+                    None, offsets.complete_deletion(shard.share, group_id, gone, begun)
+                ),
             )
             written.on_done(finish)
 

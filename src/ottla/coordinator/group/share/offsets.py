@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group.share import initialization
-from ottla.coordinator.group.share.group import StatePartitions, TopicParts
+from ottla.coordinator.group.share.group import InProgress, StatePartitions, TopicParts
 from ottla.coordinator.group.share.initialization import Initialization
 from ottla.coordinator.runtime.result import Result
 from ottla.errors import ErrorCode, KafkaError
@@ -47,6 +47,12 @@ class Deletion:
 
     topics: list[DeletedTopic] = field(default_factory=list)
     partitions: dict[Uuid, list[int]] = field(default_factory=dict)
+    written_offset: int = -1
+    """Of the record that says so, once it is committed."""
+
+    def written(self, offset: int) -> None:
+        """Take note of the record's offset."""
+        self.written_offset = offset
 
 
 def _empty_group(groups: ShareGroups, group_id: str) -> ShareGroup:
@@ -94,7 +100,8 @@ def alter(groups: ShareGroups, request: AlterShareGroupOffsetsRequest) -> Result
         )
     if changed:
         output.append(initialization.initializing(groups, group, changed))
-    return Result(Alteration(topics, Initialization(group_id, group.epoch, offsets)), output)
+    begun = Initialization(group_id, group.epoch, offsets)
+    return Result(Alteration(topics, begun), output, on_commit=begun.written)
 
 
 def _altered(index: int, *, is_known: bool) -> AlteredPartition:
@@ -125,7 +132,8 @@ def begin_deletion(
             found.topics.append(_not_deleted(name, "There is no offset information to delete."))
     if not found.partitions:
         return Result(found)
-    return Result(found, [_marked(groups, group, known, found.partitions)])
+    marked = _marked(groups, group, known, found.partitions)
+    return Result(found, [marked], on_commit=found.written)
 
 
 def begin_group_deletion(groups: ShareGroups, group_id: str) -> Result[Deletion]:
@@ -170,14 +178,20 @@ def _not_deleted(name: str, text: str) -> DeletedTopic:
 
 
 def complete_deletion(
-    groups: ShareGroups, group_id: str, topics: Iterable[Uuid]
+    groups: ShareGroups, group_id: str, topics: Iterable[Uuid], written_offset: int
 ) -> list[CoordinatorRecord]:
-    """Return the record without the topics whose states are deleted."""
+    """Return the record without the topics whose states are deleted, as a record has asked.
+
+    Not those whose deletion began later, as in a new group of the same name.
+    """
     group = groups.find(group_id)
     known = None if group is None else group.state_partitions
     if known is None:
         return []
-    left = StatePartitions(
-        known.initializing, known.initialized, known.deleting - frozenset(topics)
+    gone = known.deleting.intersection(
+        one for one in topics if known.since.get(InProgress(one), written_offset) <= written_offset
     )
+    if not gone:
+        return []
+    left = StatePartitions(known.initializing, known.initialized, known.deleting - gone)
     return [initialization.record_of(groups, group_id, left)]

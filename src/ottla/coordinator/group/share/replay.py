@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.coordinator.group import replaying
-from ottla.coordinator.group.share.group import StatePartitions, TopicParts
+from ottla.coordinator.group.share.group import InProgress, StatePartitions, TopicParts
 from ottla.coordinator.group.share.member import ShareMember
 from ottla.protocol.records import share_group as schemas
 
@@ -22,20 +22,28 @@ if TYPE_CHECKING:
     from ottla.types import Uuid
 
 
-def replay(groups: ShareGroups, key: Any, value: Any) -> str | None:
+def replay(groups: ShareGroups, key: Any, value: Any, offset: int) -> str | None:
     """Apply a record and return its group; None for the records of other kinds of groups."""
     if value is not None and isinstance(key, schemas.ShareGroupStatePartitionMetadataKey):
-        _state_partitions(groups.restore(key.group_id), value, groups.clock.now_ms())
+        _state_partitions(groups.restore(key.group_id), value, groups.clock.now_ms(), offset)
         return key.group_id
     return replaying.apply_record(groups, _REPLAYS, key, value)
 
 
-def _state_partitions(group: ShareGroup, value: Any, now_ms: int) -> None:
+def _state_partitions(group: ShareGroup, value: Any, now_ms: int, offset: int) -> None:
+    known = group.state_partitions or StatePartitions()
+    in_progress = [
+        InProgress(topic.topic_id, index)
+        for topic in value.initializing_topics
+        for index in topic.partitions
+    ]
+    in_progress += (InProgress(topic.topic_id) for topic in value.deleting_topics)
     group.set_state_partitions(
         StatePartitions(
             _topics(value.initializing_topics, now_ms),
             _topics(value.initialized_topics, now_ms),
             frozenset(one.topic_id for one in value.deleting_topics),
+            {one: known.since.get(one, offset) for one in in_progress},
         )
     )
 

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.share.persister import SharePersister
     from ottla.coordinator.runtime import CoordinatorRuntime
     from ottla.protocol.apis.initialize_share_group_state import InitializeShareGroupStateResponse
-    from ottla.types import Uuid
 
 log = logging.getLogger("ottla.groups")
 _Topic: Final = InitializeShareGroupStateRequest.InitializeStateData
@@ -118,25 +117,25 @@ class ShareGroupRequests:
             ],
         )
         states = self._persister.initialize(request)
-        states.on_done(lambda done: self._initialized(begun.group_id, done.value))
+        states.on_done(lambda done: self._initialized(begun, done.value))
         return states
 
-    def _initialized(self, group_id: str, response: InitializeShareGroupStateResponse) -> None:
-        partitions: dict[Uuid, list[int]] = {}
+    def _initialized(
+        self, begun: Initialization, response: InitializeShareGroupStateResponse
+    ) -> None:
         failed = ErrorCode.NONE
         for topic in response.results:
-            partitions[topic.topic_id] = [one.partition for one in topic.partitions]
             for one in topic.partitions:
                 failed = ErrorCode(one.error_code) or failed
         change = initialization.give_up if failed else initialization.complete
         if failed:
             log.warning(
                 "the share partitions of group %s are not initialised: %s; a heartbeat retries",
-                group_id,
+                begun.group_id,
                 failed.name,
                 extra={"event": "share.not_initialized"},
             )
         self._runtime.write(
-            self._partition_for(group_id),
-            lambda shard: Result(None, change(shard.share, group_id, partitions)),
+            self._partition_for(begun.group_id),
+            lambda shard: Result(None, change(shard.share, begun)),
         )
