@@ -15,6 +15,7 @@ from ottla.clients.blocking import Admin, Consumer, Producer
 from ottla.clients.producer.producer import AsyncProducer
 from ottla.errors import ErrorCode, KafkaError
 from ottla.testing.cluster import Cluster
+from ottla.testing.simulation import SimulatedNode
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -82,6 +83,27 @@ def test_a_transaction_takes_a_partition_that_was_added(bootstrap: str) -> None:
         new = TopicPartition("within", 2)
         with Consumer(bootstrap_servers=bootstrap, isolation_level="read_committed") as consumer:
             assert consumer.end_offsets([new])[new] == 2  # the record and its marker
+
+
+def test_a_producer_that_never_waits_requests_what_it_lacks() -> None:
+    """With max.block.ms=0 a later send finds the topic, and the partition, as in Kafka."""
+    node = SimulatedNode(4)
+
+    async def run() -> None:
+        await node.start()
+        producer = node.producer(max_block_ms=0)
+        with pytest.raises(TimeoutError):
+            await producer.send("t", b"unknown topic")
+        await asyncio.sleep(1)
+        assert (await producer.send_and_wait("t", b"known", partition=0)).offset == 0
+        before = producer._core.client.metadata.version
+        with pytest.raises(TimeoutError):
+            await producer.send("t", b"unknown partition", partition=1000)
+        await asyncio.sleep(1)
+        assert producer._core.client.metadata.version > before
+        await producer.close()
+
+    node.run(run())
 
 
 QUERIES: dict[str, Callable[[Consumer, TopicPartition], Any]] = {

@@ -183,8 +183,6 @@ class ProducerCore:
         if code and not KafkaError(code).is_retriable:
             self.client.metadata.drop_topic(topic)  # a later send requests it again
             raise topic_error(topic, code)
-        if waited_ms >= self.settings.max_block_ms:
-            raise self._blocked_error(topic, partition)
         metadata, now_ms = self.client.metadata, self.now_ms()
         is_due = now_ms - self._woken_ms >= self.settings.retry_backoff_ms
         if metadata.partition_count(topic) <= (partition or 0):
@@ -194,6 +192,9 @@ class ProducerCore:
         if is_due:  # every wake ends all waits: one for each would keep the loop busy
             self._woken_ms = now_ms
             self.runtime.wake()
+        # after the request: with max.block.ms=0 a later send finds the topic, as in Kafka
+        if waited_ms >= self.settings.max_block_ms:
+            raise self._blocked_error(topic, partition)
 
     def _blocked_error(self, topic: str, partition: int | None) -> KafkaError:
         limit_ms = self.settings.max_block_ms
