@@ -98,6 +98,32 @@ def test_probes_of_a_running_node_are_good(cluster: Cluster) -> None:
     assert [one["remaining"] for one in content["recovery"].values()] == [0]
 
 
+def test_a_node_that_is_a_controller_only_is_ready(tmp_path: Path) -> None:
+    """It is no broker that could be fenced: container and Kubernetes probes wait for no such."""
+    file = tmp_path / "server.properties"
+    file.write_text(
+        "node.id=1\nprocess.roles=controller\nlisteners=CONTROLLER://127.0.0.1:0\n"
+        "controller.listener.names=CONTROLLER\ncontroller.quorum.voters=1@127.0.0.1:0\n"
+        f"metrics.listener=127.0.0.1:0\nlog.dirs={tmp_path / 'data'}\n"
+    )
+    command = [sys.executable, "-m", "ottla", "server-start", str(file), "--format"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as node:
+        assert node.stdout is not None
+        banner = (line.split() for line in node.stdout)
+        url = next(line[1] for line in banner if line[:1] == ["metrics"])
+        try:
+            status, _, body = ask(url.replace("/metrics", "/readyz"))
+        finally:
+            node.terminate()
+            node.communicate(timeout=60)
+    assert (status, json.loads(body)["checks"]) == (
+        200,
+        {"serving": True, "caught_up": True, "disks": True, "space": True},
+    )
+
+
 def test_other_paths_and_methods_are_refused(cluster: Cluster) -> None:
     """What is not served is 404, what may not be done 405."""
     assert ask(cluster.metrics_url + "/nothing")[0] == 404

@@ -113,18 +113,23 @@ class NodeHealth:
         yield Series(_REMAINING, labels, [one["remaining"] for one in progress.values()])
 
     def checks(self) -> dict[str, bool]:
-        """Return the conditions of a ready node; on the node's loop."""
+        """Return the conditions of a ready node; on the node's loop.
+
+        A node that is a controller only has no registration that could be fenced.
+        """
         broker, controller = self._broker, self._controller
         online = broker.logs.online_directories
-        registration = controller.image.cluster.brokers.get(broker.node_id)
         applied = controller.image.offset_and_epoch.offset
-        return {
+        checks = {
             "serving": self.failure is None,
-            "unfenced": registration is not None and not registration.fenced,
             "caught_up": applied + 1 >= controller.quorum.high_watermark,
             "disks": bool(online),
             "space": not online or not all(log_dir.is_short_of_space for log_dir in online),
         }
+        if broker.metadata.config.is_broker:
+            registration = controller.image.cluster.brokers.get(broker.node_id)
+            checks["unfenced"] = registration is not None and not registration.fenced
+        return checks
 
     async def ask(self, question: Callable[[], T]) -> T:
         """Call a function on the node's loop; TimeoutError when it does not answer in time."""
