@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from ottla.config.broker import parse_broker_config
 from ottla.errors import ErrorCode, KafkaError
@@ -13,12 +16,14 @@ from ottla.protocol.apis.read_share_group_state import ReadShareGroupStateRespon
 from ottla.protocol.apis.write_share_group_state import WriteShareGroupStateResponse
 from ottla.purgatory.pending import Pending
 from ottla.purgatory.timing_wheel import TimingWheel
+from ottla.records.builder import encode_batch
 from ottla.replication.share import acknowledging
 from ottla.replication.share.acknowledging import Acknowledgement
 from ottla.replication.share.acquiring import AcquireRequest, acquire
 from ottla.replication.share.environment import SharePartitionKey
-from ottla.replication.share.session import MemberKey, TopicIdPartition
+from ottla.replication.share.session import MemberKey, ShareSession, TopicIdPartition
 from ottla.replication.share.walk import Fetched, FetchedBatch
+from ottla.server.share.delayed_fetch import DelayedShareFetch, ShareFetchLimits
 from ottla.server.share.partitions import SharePartitions
 from ottla.types import TopicPartition, Uuid
 from tests.coordinator.harness import VirtualClock
@@ -102,10 +107,9 @@ class _Share:
         answers.append(Pending())
         return answers[-1]
 
-    def begin_session(self, member_id: str) -> MemberKey:
+    def begin_session(self, member_id: str) -> ShareSession:
         member = MemberKey("g", member_id)
-        self.partitions.sessions.begin(member, [TopicIdPartition(TOPIC, 0)], object())
-        return member
+        return self.partitions.sessions.begin(member, [TopicIdPartition(TOPIC, 0)], object())
 
     def load(self) -> SharePartition:
         found = self.partitions.open(self.key)
@@ -146,6 +150,58 @@ def test_share_partitions_end_with_the_last_session_of_their_group() -> None:
     assert done.succeeded
     assert share.partitions.find(share.key) is None
     assert share.load() is not partition
+
+
+def test_a_late_end_of_a_session_does_not_end_its_member_s_next_one() -> None:
+    """The records of the next session would go to other members."""
+    share = _Share()
+    before = share.begin_session("a")
+    partition = share.load()
+    after = share.begin_session("a")
+    assert share.acquire(partition, "a")
+    share.partitions.end_session(before)
+    assert share.partitions.sessions.is_current(after)
+    assert not share.acquire(partition, "b")
+    assert share.partitions.find(share.key) is partition
+
+
+def test_a_fetch_acquires_nothing_after_the_end_of_its_session() -> None:
+    """No other member would get the records until the locks of the one that is gone expire."""
+    share = _Share()
+    data = bytes(encode_batch([(0, None, b"value", ())] * 10))
+    share.replica.check_leader = lambda _epoch=0: None
+    share.replica.read = lambda *_arguments: (data, None)
+    gone, _ = share.begin_session("a"), share.begin_session("b")
+    partition = share.load()
+    is_wanted = partial(share.partitions.sessions.is_current, gone)
+    limits = ShareFetchLimits("a", 500, 10_000, 10_000, 500, 500, False, is_wanted)
+    waiting = DelayedShareFetch(
+        lambda _key, _error: None,
+        {"t-0": partition},
+        limits,
+        500,
+        lambda _volume, job, done: done(job(), None),
+    )
+    share.partitions.fetches.try_complete_else_watch(waiting, [share.key])
+    assert not waiting.answer.done
+    share.partitions.end_session(gone)
+    assert waiting.answer.value["t-0"].acquired == []
+    assert share.acquire(partition, "b")
+
+
+def test_a_session_that_is_refused_leaves_the_earlier_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends with its connection, which releases its records."""
+    share = _Share()
+    before = share.begin_session("a")
+    partition = share.load()
+    assert share.acquire(partition, "a")
+    monkeypatch.setattr("ottla.replication.share.session.MAX_PARTITIONS", 0)
+    with pytest.raises(KafkaError):
+        share.begin_session("a")
+    share.partitions.connection_closed(before.connection)
+    share.written()
+    assert share.partitions.find(share.key) is None
+    assert share.partitions.sessions.partition_count == 0
 
 
 def test_a_late_error_does_not_end_the_share_partition_that_took_its_place() -> None:

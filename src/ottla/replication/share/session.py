@@ -102,13 +102,19 @@ class ShareSessionCache:
     def begin(
         self, key: MemberKey, partitions: Iterable[TopicIdPartition], connection: object
     ) -> ShareSession:
-        """Begin a session in place of an earlier one; SHARE_SESSION_LIMIT_REACHED for too many."""
-        self.remove(key)
-        session = ShareSession(key, connection)
+        """Begin a session in place of an earlier one.
+
+        SHARE_SESSION_LIMIT_REACHED for too many; an earlier one is left then, so that no session
+        ends without a release of its records.
+        """
+        session, before = ShareSession(key, connection), self._sessions.get(key)
         session.partitions.update(dict.fromkeys(partitions, False))
+        others = len(self._sessions) - (before is not None)
         count = self.partition_count + len(session.partitions)
-        if len(self._sessions) >= self._max_count or count > MAX_PARTITIONS:
+        count -= 0 if before is None else len(before.partitions)
+        if others >= self._max_count or count > MAX_PARTITIONS:
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+        self.remove(key)
         self.partition_count = count
         self._sessions[key] = session
         self._group_counts[key.group_id] += 1
@@ -120,13 +126,19 @@ class ShareSessionCache:
         added: Iterable[TopicIdPartition],
         forgotten: Iterable[TopicIdPartition],
     ) -> None:
-        """Apply the changes of a request; a session that exceeds MAX_PARTITIONS in all ends."""
+        """Apply the changes of a request.
+
+        SHARE_SESSION_NOT_FOUND for one that exceeds MAX_PARTITIONS in all: the caller ends it.
+        """
         before = len(session.partitions)
         session.update(added, forgotten)
         self.partition_count += len(session.partitions) - before
         if self.partition_count > MAX_PARTITIONS:
-            self.remove(session.key)
             raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND)
+
+    def is_current(self, session: ShareSession) -> bool:
+        """Whether a session has not ended, and its member has not begun another one."""
+        return self._sessions.get(session.key) is session
 
     def has_group(self, group_id: str) -> bool:
         """Whether a member of a group has a session."""

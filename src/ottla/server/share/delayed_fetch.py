@@ -36,7 +36,11 @@ _DROPPED: Final = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 @dataclass(frozen=True, slots=True)
 class ShareFetchLimits:
-    """The limits of a share fetch."""
+    """The limits of a share fetch.
+
+    is_wanted says whether the member's session goes on: records acquired after its end would wait
+    for their locks to expire.
+    """
 
     member_id: str
     max_wait_ms: int
@@ -45,6 +49,7 @@ class ShareFetchLimits:
     max_records: int
     batch_size: int
     is_strict: bool
+    is_wanted: Callable[[], bool] = lambda: True
 
 
 @dataclass(slots=True)
@@ -107,8 +112,8 @@ class DelayedShareFetch(DelayedOperation):
         self._partitions.pop(name, None)
 
     def try_complete(self) -> bool:
-        """Complete with enough bytes, after an error of the log, or without any partition left."""
-        if not self._partitions:
+        """Complete with enough bytes, an error of the log, or nothing to wait for."""
+        if not self._partitions or not self._limits.is_wanted():
             return self.force_complete()
         reads = self._read()
         size = sum(one.size for one in reads)
@@ -192,7 +197,7 @@ class DelayedShareFetch(DelayedOperation):
                 return FetchedRecords()
             self._on_error(partition, read.error)
             return FetchedRecords(error=read.error)
-        if not read.size or read.found is None:
+        if not read.size or read.found is None or not self._limits.is_wanted():
             return FetchedRecords()
         records, aborted = read.found
         try:

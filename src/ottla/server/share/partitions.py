@@ -21,7 +21,12 @@ from ottla.replication.share.environment import (
     ShareSettings,
 )
 from ottla.replication.share.partition import Phase, SharePartition
-from ottla.replication.share.session import MemberKey, ShareSessionCache, TopicIdPartition
+from ottla.replication.share.session import (
+    MemberKey,
+    ShareSession,
+    ShareSessionCache,
+    TopicIdPartition,
+)
 from ottla.server.share.offset_reset import reset_offset
 from ottla.types import AcknowledgeType
 
@@ -240,14 +245,19 @@ class SharePartitions:
         self._wake(key)
         return done
 
-    def end_session(self, key: MemberKey) -> None:
+    def end_session(self, session: ShareSession) -> None:
         """Release the records that a member has acquired, and remove its session.
 
+        A session whose member has begun another one has ended before: its late end is not that of
+        the other, whose records it would give to other members.
         After the last session of a group here its share partitions end, once what they write is
         stored: an administrator may now reset the group's offsets, which they would not learn of.
         """
-        session = self.sessions.remove(key)
-        for one in () if session is None else session.partitions:
+        if not self.sessions.is_current(session):
+            return
+        key = session.key
+        self.sessions.remove(key)
+        for one in session.partitions:
             self._release(key, one)
         if not self.sessions.has_group(key.group_id):
             for opened in [one for one in self if one.key.group_id == key.group_id]:
@@ -265,7 +275,7 @@ class SharePartitions:
         """End the sessions of a connection."""
         for session in self.sessions.of_connection(connection):
             self.sessions.eviction_count += 1
-            self.end_session(session.key)
+            self.end_session(session)
 
     def stalls(self) -> Iterator[str]:
         """Yield what keeps share partitions and the fetches that wait for them from an end."""

@@ -95,7 +95,7 @@ def share_fetch(
             return
         response = _fetch_response(ctx, request, session, fetched.value, acknowledged.value)
         if request.share_session_epoch == FINAL_EPOCH:
-            ctx.broker.share.end_session(session.key)
+            ctx.broker.share.end_session(session)
         answer.complete(response)
 
     acknowledged.on_done(combine)
@@ -152,7 +152,11 @@ def _session(ctx: Context, key: MemberKey, request: ShareFetchRequest) -> ShareS
             for topic in request.forgotten_topics_data
             for index in topic.partitions
         ]
-        sessions.update(session, added, forgotten)
+        try:
+            sessions.update(session, added, forgotten)
+        except KafkaError:
+            ctx.broker.share.end_session(session)
+            raise
     return session
 
 
@@ -186,6 +190,7 @@ def _fetch(
         request.max_records,
         request.batch_size,
         request.share_acquire_mode == _STRICT,
+        lambda: broker.share.sessions.is_current(session),
     )
     start_ms = broker.clock.monotonic_ms()
 
@@ -336,7 +341,7 @@ def share_acknowledge(
 
     def answer(results: Mapping[TopicIdPartition, KafkaError | None]) -> ShareAcknowledgeResponse:
         if epoch == FINAL_EPOCH:
-            ctx.broker.share.end_session(session.key)
+            ctx.broker.share.end_session(session)
         return _acknowledge_response(ctx, group_id, results)
 
     return done.then(answer)
