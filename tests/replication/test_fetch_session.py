@@ -141,22 +141,23 @@ def test_a_follower_takes_the_place_of_a_consumer(cache: FetchSessionCache) -> N
     """At once and whatever the sizes: consumers must not keep a follower without a session."""
     large = begun(cache, 0, 1, 2).session_id
     begun(cache, 0, 1)
-    assert cache.session_of(follower(0), 12, 1) is not None
+    assert cache.session_of(follower(0), 12, 1, is_follower=True) is not None
     assert cache.session_of(request(session_id=large, epoch=1), 12, 1) is not None
-    assert cache.session_of(follower(1), 12, 1) is not None
+    assert cache.session_of(follower(1), 12, 1, is_follower=True) is not None
     assert cache.evictions == 2
 
 
 def test_a_consumer_takes_no_follower_s_place(cache: FetchSessionCache) -> None:
     """However many partitions it reads; only another, larger follower's session does, later."""
     for number in range(2):
-        assert cache.session_of(follower(number), 12, 0) is not None
+        assert cache.session_of(follower(number), 12, 0, is_follower=True) is not None
     late_ms = MIN_EVICTION_MS + 1
     for session_id in list(cache._sessions):
-        cache.session_of(request(session_id=session_id, epoch=1), 12, late_ms - 1)
+        follow = request(session_id=session_id, epoch=1)
+        cache.session_of(follow, 12, late_ms - 1, is_follower=True)
     assert cache.session_of(request(0, 1, 2), 12, late_ms) is None
-    assert cache.session_of(follower(0, 1), 12, late_ms - 2) is None
-    assert cache.session_of(follower(0, 1), 12, late_ms) is not None
+    assert cache.session_of(follower(0, 1), 12, late_ms - 2, is_follower=True) is None
+    assert cache.session_of(follower(0, 1), 12, late_ms, is_follower=True) is not None
 
 
 def test_an_answer_names_only_what_changed() -> None:
@@ -242,3 +243,33 @@ def test_partitions_of_all_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch)
         cache.session_of(follow._replace(partitions=more), 12, 0, 1)
     assert raised.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert (len(cache), cache.used_bytes) == (0, 0)
+
+
+def test_no_clients_take_the_room_of_a_follower_s_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It grows beyond what clients may use together, and takes none of that; others see none."""
+    monkeypatch.setattr(fetch_session, "MAX_BYTES", 100_000)
+    cache = FetchSessionCache(1000, random.Random(1))
+    clients = [begin(cache, 100, f"client{number}", number) for number in range(3)]
+    assert [one is not None for one in clients] == [True, False, False]
+    used_bytes = cache.used_bytes
+    session = cache.session_of(follower(*range(500)), 12, 0, "follower", is_follower=True)
+    assert session is not None
+    more = request(*range(500, 5000), session_id=session.session_id, epoch=1)
+    with pytest.raises(KafkaError) as raised:
+        cache.session_of(more, 12, 0, "client")
+    assert raised.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert cache.session_of(more, 12, 0, "follower", is_follower=True) is session
+    assert len(session.partitions) == 5000
+    assert (cache.used_bytes, cache.evictions, len(cache)) == (used_bytes, 0, 2)
+    cache.connection_closed("follower")
+    assert (cache.used_bytes, len(cache)) == (used_bytes, 1)
+
+
+def test_who_may_not_replicate_begins_a_client_s_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever replica id it claims: followers' sessions are neither bounded nor evicted."""
+    monkeypatch.setattr(fetch_session, "MAX_BYTES", 100_000)
+    cache = FetchSessionCache(2, random.Random(1))
+    assert cache.session_of(follower(*range(1000)), 12, 0) is None
+    for number in range(2):
+        assert cache.session_of(follower(number), 12, 0) is not None
+    assert cache.session_of(follower(0), 12, 0, is_follower=True) is not None

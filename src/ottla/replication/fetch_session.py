@@ -36,7 +36,7 @@ INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 MIN_EVICTION_MS = 120_000
 MAX_BYTES: Final = 128 << 20
-"""Of all sessions: some 200,000 partitions."""
+"""Of all clients' sessions: some 200,000 partitions."""
 MAX_ORPHAN_BYTES: Final = 8 << 20
 """Of the sessions whose connections have ended: clients begin new ones after a disconnect."""
 _MAX_EVICTIONS: Final = 10
@@ -132,6 +132,7 @@ class FetchSession:
         "_waiting",
         "created_ms",
         "epoch",
+        "is_follower",
         "last_fetch_ms",
         "last_used_ms",
         "owner",
@@ -144,8 +145,11 @@ class FetchSession:
         "uses_topic_ids",
     )
 
-    def __init__(self, session_id: int, *, uses_topic_ids: bool, now_ms: int) -> None:
+    def __init__(
+        self, session_id: int, *, uses_topic_ids: bool, now_ms: int, is_follower: bool = False
+    ) -> None:
         self.session_id = session_id
+        self.is_follower = is_follower
         self.epoch = 1
         self.uses_topic_ids = uses_topic_ids
         self.owner: object = None
@@ -280,8 +284,9 @@ def _stop_watching(cached: CachedPartition) -> None:
 class FetchSessionCache:
     """At most `slots` sessions; a new one may evict one that is stale or less important.
 
-    A session that would exceed MAX_BYTES in all is not begun, or ends: its client sends full
-    fetches. The sessions of ended connections share MAX_ORPHAN_BYTES; the oldest end first.
+    A client's session that would exceed MAX_BYTES in all is not begun, or ends: its client sends
+    full fetches. The sessions of ended connections share MAX_ORPHAN_BYTES; the oldest end first.
+    Followers have at most their partitions, and are no part of this: no client takes their room.
     """
 
     def __init__(self, slots: int, rng: random.Random) -> None:
@@ -292,6 +297,7 @@ class FetchSessionCache:
         self._orphans: dict[int, FetchSession] = {}
         """In the order in which their connections ended."""
         self.used_bytes = 0
+        """Of clients' sessions."""
         self.evictions = 0
 
     def __len__(self) -> int:
@@ -311,24 +317,27 @@ class FetchSessionCache:
         return len(self._orphans), sum(one.used_bytes for one in self._orphans.values())
 
     def session_of(
-        self, request: FetchValues, version: int, now_ms: int, owner: object = None
+        self,
+        request: FetchValues,
+        version: int,
+        now_ms: int,
+        owner: object = None,
+        *,
+        is_follower: bool = False,
     ) -> FetchSession | None:
         """Return the session that a fetch begins or continues, None when it has none.
 
-        owner is the connection of the fetch. Raises KafkaError for an unknown session or epoch.
+        owner is the connection of the fetch; is_follower says that it may replicate. Raises
+        KafkaError for an unknown session, that of a follower to a client, or epoch.
         """
         session_id, epoch = request.session_id, request.session_epoch
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             if session_id:
                 self._remove(session_id)
-            return None if epoch == FINAL_EPOCH else self._begin(request, version, now_ms, owner)
-        session = self._sessions.get(session_id)
-        if session is None:
-            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        if session.epoch != epoch:
-            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        if session.uses_topic_ids != (version >= _TOPIC_IDS_FROM):
-            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+            if epoch == FINAL_EPOCH:
+                return None
+            return self._begin(request, version, now_ms, owner, is_follower=is_follower)
+        session = self._checked(request, version, is_follower=is_follower)
         if request.partitions or request.forgotten:
             self._change(session, request)
             if not session.partitions:
@@ -339,14 +348,26 @@ class FetchSessionCache:
         session.epoch = 1 if epoch == _MAX_EPOCH else epoch + 1
         return session
 
+    def _checked(self, request: FetchValues, version: int, *, is_follower: bool) -> FetchSession:
+        session = self._sessions.get(request.session_id)
+        if session is None or (session.is_follower and not is_follower):
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != request.session_epoch:
+            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids != (version >= _TOPIC_IDS_FROM):
+            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        return session
+
     def _change(self, session: FetchSession, request: FetchValues) -> None:
         """Add and remove partitions; a session that becomes empty ends, as in Kafka."""
         before_bytes = session.used_bytes
         session.update(request.partitions)
         for key in request.forgotten:
             session.forget(key)
-        self.used_bytes += session.used_bytes - before_bytes
-        is_too_much = self.used_bytes > MAX_BYTES
+        is_too_much = False
+        if not session.is_follower:
+            self.used_bytes += session.used_bytes - before_bytes
+            is_too_much = self.used_bytes > MAX_BYTES
         if is_too_much or not session.partitions:
             self._remove(session.session_id)
         if is_too_much:
@@ -369,7 +390,8 @@ class FetchSessionCache:
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self._disown(session)
-            self.used_bytes -= session.used_bytes
+            if not session.is_follower:
+                self.used_bytes -= session.used_bytes
             session.end()
 
     def _own(self, session: FetchSession, owner: object) -> None:
@@ -387,9 +409,15 @@ class FetchSessionCache:
                 del self._owned[session.owner]
 
     def connection_closed(self, owner: object) -> None:
-        """Keep the sessions of a connection as long as those of ended ones fit into their bytes."""
+        """Keep the sessions of a connection as long as those of ended ones fit into their bytes.
+
+        A follower begins another one.
+        """
         for session in self._owned.pop(owner, {}).values():
             session.owner = None
+            if session.is_follower:
+                self._remove(session.session_id)
+                continue
             self._orphans[session.session_id] = session
             left_bytes = MAX_ORPHAN_BYTES - self._measure()[1]
             while left_bytes < 0:
@@ -398,10 +426,15 @@ class FetchSessionCache:
                 self._remove(oldest.session_id)
 
     def _begin(
-        self, request: FetchValues, version: int, now_ms: int, owner: object
+        self,
+        request: FetchValues,
+        version: int,
+        now_ms: int,
+        owner: object,
+        *,
+        is_follower: bool,
     ) -> FetchSession | None:
         size = len(request.partitions)
-        is_follower = request.replica_id >= 0
         is_full = len(self._sessions) >= self._slots
         if is_full and not self._evict(size, now_ms, is_follower=is_follower):
             return None
@@ -409,18 +442,21 @@ class FetchSessionCache:
         while session_id in self._sessions:
             session_id = self._rng.randint(1, _MAX_EPOCH)
         uses_topic_ids = version >= _TOPIC_IDS_FROM
-        session = FetchSession(session_id, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
+        session = FetchSession(
+            session_id, uses_topic_ids=uses_topic_ids, now_ms=now_ms, is_follower=is_follower
+        )
         session.replica_id, session.replica_epoch = request.replica_id, request.replica_epoch
         session.update(request.partitions)
-        for _ in range(_MAX_EVICTIONS):
-            if self.used_bytes + session.used_bytes <= MAX_BYTES:
-                break
-            if not self._evict(size, now_ms, is_follower=is_follower):
-                break
-        if self.used_bytes + session.used_bytes > MAX_BYTES:
-            session.end()
-            return None
-        self.used_bytes += session.used_bytes
+        if not is_follower:
+            for _ in range(_MAX_EVICTIONS):
+                if self.used_bytes + session.used_bytes <= MAX_BYTES:
+                    break
+                if not self._evict(size, now_ms, is_follower=False):
+                    break
+            if self.used_bytes + session.used_bytes > MAX_BYTES:
+                session.end()
+                return None
+            self.used_bytes += session.used_bytes
         self._sessions[session_id] = session
         self._own(session, owner)
         return session
@@ -450,7 +486,7 @@ class FetchSessionCache:
         candidates = (
             one
             for one in self._sessions.values()
-            if now_ms - one.created_ms > MIN_EVICTION_MS or (is_follower and one.replica_id < 0)
+            if now_ms - one.created_ms > MIN_EVICTION_MS or (is_follower and not one.is_follower)
         )
         least = min(candidates, key=_importance, default=None)
         if least is None or (is_follower, size, 0) < _importance(least):
@@ -459,4 +495,4 @@ class FetchSessionCache:
 
 
 def _importance(session: FetchSession) -> tuple[bool, int, int]:
-    return session.replica_id >= 0, len(session.partitions), session.session_id
+    return session.is_follower, len(session.partitions), session.session_id

@@ -13,6 +13,7 @@ from ottla.protocol.apis.fetch import FetchRequest
 from ottla.protocol.fetch_values import FetchAnswer, read_fetch, write_fetch
 from ottla.purgatory.pending import Pending
 from ottla.replication.delayed_fetch import DelayedFetch
+from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
 from ottla.server.fetch.consumer_read import ConsumerRead
 from ottla.server.fetch.follower_read import FollowerRead
 from ottla.server.requests.api import Form, handles
@@ -41,7 +42,12 @@ def fail_request(_request: FetchValues, error: KafkaError) -> FetchAnswer:
 def fetch(ctx: Context, request: FetchValues) -> FetchAnswer | Pending[FetchAnswer]:
     """Answer at once with min_bytes, after an error, or when the client does not wait."""
     sessions = ctx.broker.fetch_sessions
-    session = sessions.session_of(request, ctx.api_version, ctx.now_ms, ctx.connection)
+    is_follower = request[1] >= 0 and ctx.is_allowed(
+        Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
+    )
+    session = sessions.session_of(
+        request, ctx.api_version, ctx.now_ms, ctx.connection, is_follower=is_follower
+    )
     read = _read(ctx, request, session)
     if read.run():
         return _gather(ctx, request, read) if read.may_grow else _answer(ctx, read)
