@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ottla.coordinator.bounded_patterns import BoundedPattern
 from ottla.coordinator.group import ConsumerGroupConfig, RequestContext
 from ottla.coordinator.group.consumer import patterns
 from ottla.coordinator.group.consumer.patterns import MIN_INTERVAL_MS
@@ -74,9 +75,37 @@ def test_a_pattern_that_explodes_elsewhere_is_linear(pattern: str) -> None:
     made.topics.ids = {f"{'a' * 240}-{i}": made.topics.id_of(str(i)) for i in range(2_000)}
     start = time.process_time()
     send(made, subscribed_topic_regex=pattern)
-    made.advance(20)
+    made.advance(1_000)
     assert resolved(made) == {pattern: ()}
     assert time.process_time() - start < 30
+
+
+def test_a_costly_pattern_is_matched_with_few_topics_in_a_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A match of some ms is one of few in its turn, as every other client waits for it."""
+    made = world()
+    made.topics.ids = {f"{'a' * 240}-{i}": made.topics.id_of(str(i)) for i in range(50)}
+    pattern = "(.?.?){250}"
+    send(made, subscribed_topic_regex=pattern)
+    costs: Counter[int] = Counter()
+    matches = BoundedPattern.matches
+
+    def counted(self: BoundedPattern, name: str) -> bool:
+        costs[made.clock.time_ms] += self.cost(name)
+        return matches(self, name)
+
+    monkeypatch.setattr(BoundedPattern, "matches", counted)
+    made.advance(1_000)
+    assert len(resolved(made)[pattern]) == 50
+    assert len(costs) == 50, "each match costs more than a turn may"
+
+
+@pytest.mark.parametrize("pattern", ["x{1000}" * 3_000, r"\pL{1000}", "(.*?.*?){1000}"])
+def test_a_pattern_that_would_stop_the_loop_is_refused(pattern: str) -> None:
+    """To compile it, or to match one topic, would take longer than a turn of the loop may."""
+    answer = send(world(), subscribed_topic_regex=pattern)
+    assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
 def test_many_patterns_are_compiled_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:

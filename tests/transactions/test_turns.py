@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import pytest
+import re2
+
+from ottla.coordinator.bounded_patterns import MAX_COST, BoundedPattern
 from ottla.coordinator.transaction import queries
 from ottla.coordinator.transaction.decisions import EndRequest, ProducerKey
 from ottla.coordinator.transaction.markers import (
@@ -76,6 +81,48 @@ def test_many_ids_are_listed_in_slices() -> None:
     world.advance(20)
     names = {one.transactional_id for one in listed.value.transaction_states}
     assert names == {f"t{number}" for number in range(COUNT)}
+
+
+def test_ids_are_matched_with_a_costly_pattern_in_more_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So much of it in a turn as of a usual list, and ids that it matches are found."""
+    world = world_of(COUNT)
+    pattern = "(.?.?){250}"
+    request = ListTransactionsRequest(
+        state_filters=[], producer_id_filters=[], transactional_id_pattern=pattern
+    )
+    costs: Counter[int] = Counter()
+    matches = BoundedPattern.matches
+
+    def counted(self: BoundedPattern, name: str) -> bool:
+        costs[world.clock.time_ms] += self.cost(name)
+        return matches(self, name)
+
+    monkeypatch.setattr(BoundedPattern, "matches", counted)
+    listed = queries.list_transactions(world.coordinator, request, world.clock.now_ms())
+    world.advance(1_000)
+    assert len(listed.value.transaction_states) == COUNT
+    assert max(costs.values()) <= MAX_COST * 1.1
+
+
+@pytest.mark.parametrize("pattern", ["x{1000}" * 3_000, r"\pL{1000}", "(.*?.*?){1000}"])
+def test_a_pattern_that_would_stop_the_loop_is_refused(pattern: str) -> None:
+    """ListTransactions needs no right to be compiled for."""
+    request = ListTransactionsRequest(
+        state_filters=[], producer_id_filters=[], transactional_id_pattern=pattern
+    )
+    world = world_of(1)
+    listed = queries.list_transactions(world.coordinator, request, world.clock.now_ms())
+    assert listed.value.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+def test_an_id_that_is_too_long_for_a_pattern_is_refused_not_left_out() -> None:
+    """A list without it would be wrong."""
+    pattern = BoundedPattern("(.?.?){250}")
+    with pytest.raises(re2.error, match="too large"):
+        pattern.matches("t" * 32_000)
+    assert BoundedPattern(".*x.*").matches("t" * 32_000 + "x")
 
 
 def test_many_ids_are_described_in_slices() -> None:

@@ -116,12 +116,13 @@ class CoordinatorRuntime(Generic[S]):
         self,
         keys: Callable[[S, int], Iterable[str]],
         read: Callable[[S, int, Sequence[str]], list[T]],
+        weight: Callable[[str], int] | None = None,
     ) -> Pending[list[T]]:
         """Read all entries of every partition that this node leads, some in a turn.
 
         See `SlicedRead`. Refused while a partition is being loaded.
         """
-        sliced = SlicedRead(sorted(self._partitions), self.read, keys, read)
+        sliced = SlicedRead(sorted(self._partitions), self.read, keys, read, weight)
         if any(one.state is ShardState.LOADING for one in self._partitions.values()):
             sliced.pending.fail(KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
             return sliced.pending

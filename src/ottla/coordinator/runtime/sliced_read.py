@@ -39,14 +39,19 @@ class SlicedRead(Generic[S, T]):
         read_partition: Callable[[int, Callable[[S, int], list[T]]], Pending[list[T]]],
         keys: Callable[[S, int], Iterable[str]],
         read: Callable[[S, int, Sequence[str]], list[T]],
+        weight: Callable[[str], int] | None = None,
     ) -> None:
-        """keys(shard, epoch) returns all keys, read(shard, epoch, some keys) their entries."""
+        """keys(shard, epoch) returns all keys, read(shard, epoch, some keys) their entries.
+
+        weight(key) returns how many entries of usual cost the entry of a key counts as.
+        """
         self.pending: Pending[list[T]] = Pending()
         self.cost = 0
         """Of the last step, in records."""
         self._read_partition = read_partition
         self._keys_of = keys
         self._read_keys = read
+        self._weight = weight
         self._partitions = deque(partitions)
         self._partition = -1
         self._keys: list[str] = []
@@ -75,12 +80,18 @@ class SlicedRead(Generic[S, T]):
     def _next(self, max_count: int) -> tuple[Pending[list[T]] | None, int]:
         """Begin the next read; return it, and how many entries it counts as."""
         if self._keys:
-            some = self._keys[:max_count]
-            del self._keys[:max_count]
+            count = weight = max_count
+            if self._weight is not None:
+                count = weight = 0
+                while weight < max_count and count < len(self._keys):
+                    weight += self._weight(self._keys[count])
+                    count += 1
+            some = self._keys[:count]
+            del self._keys[:count]
             read = self._read_partition(
                 self._partition, lambda shard, epoch: self._read_keys(shard, epoch, some)
             )
-            return read, len(some)
+            return read, len(some) if self._weight is None else weight
         if not self._partitions:
             return None, 0
         self._partition = self._partitions.popleft()

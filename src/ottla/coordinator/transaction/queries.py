@@ -7,13 +7,15 @@ TransactionStateManager.listTransactionStates.
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import re2
 
+from ottla.coordinator.bounded_patterns import MAX_COST, BoundedPattern
 from ottla.coordinator.runtime.active import ShardState
 from ottla.coordinator.runtime.answers import gather_begun, recover
 from ottla.coordinator.runtime.log_errors import operation_error
+from ottla.coordinator.runtime.sliced_read import KEYS_IN_A_TURN
 from ottla.coordinator.transaction.state import STATES_BY_TEXT, Transaction, TransactionState
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.describe_transactions import DescribeTransactionsResponse
@@ -120,7 +122,8 @@ def list_transactions(
     if ShardState.FAILED in loaded:
         return Pending.of(_refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))
     try:
-        pattern = _pattern(request.transactional_id_pattern)
+        text = request.transactional_id_pattern
+        pattern = BoundedPattern(text) if text else None
     except re2.error:
         return Pending.of(_refused(ErrorCode.INVALID_REGULAR_EXPRESSION))
 
@@ -140,25 +143,21 @@ def list_transactions(
             and _passes(one, request, states, pattern, now_ms)
         ]
 
-    listed = runtime.read_all(lambda shard, epoch: shard.transactions.at(epoch), read)
+    def weight(name: str) -> int:
+        return 1 if pattern is None else 1 + pattern.cost(name) * KEYS_IN_A_TURN // MAX_COST
+
+    listed = runtime.read_all(lambda shard, epoch: shard.transactions.at(epoch), read, weight)
     return recover(
         listed.then(lambda found: _listed(found, unknown)),
         lambda error: _refused(operation_error(error)),
     )
 
 
-def _pattern(text: str | None) -> Any:
-    """Return the compiled pattern, None for every id. Raises re2.error."""
-    options = re2.Options()
-    options.log_errors = False
-    return re2.compile(text, options) if text else None
-
-
 def _passes(
     one: Transaction,
     request: ListTransactionsRequest,
     states: set[TransactionState],
-    pattern: Any,
+    pattern: BoundedPattern | None,
     now_ms: int,
 ) -> bool:
     if one.state is TransactionState.DEAD:
@@ -167,7 +166,10 @@ def _passes(
         return False
     if request.duration_filter >= 0 and now_ms - one.start_ms <= request.duration_filter:
         return False
-    return pattern is None or pattern.fullmatch(one.transactional_id) is not None
+    try:
+        return pattern is None or pattern.matches(one.transactional_id)
+    except re2.error as error:  # an id of thousands of characters
+        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION) from error
 
 
 def _listed(transactions: list[Listed], unknown: list[str]) -> ListTransactionsResponse:

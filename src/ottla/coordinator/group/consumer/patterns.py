@@ -1,7 +1,7 @@
 """Subscriptions by pattern: RE2 expressions, resolved to topics in slices between requests.
 
-RE2 matches in linear time, so a slice of topics bounds a turn of the loop for any expression. Kafka
-resolves in a thread of its own, at most every ten seconds for a group.
+`coordinator.bounded_patterns` says what a match may cost, so that a turn of the loop is bounded for
+any expression. Kafka resolves in a thread of its own, at most every ten seconds for a group.
 
 Kafka: GroupMetadataManager.{maybeUpdateRegularExpressions, refreshRegularExpressions,
 handleRegularExpressionsResult}, Utils.throwIfRegularExpressionIsInvalid.
@@ -9,10 +9,11 @@ handleRegularExpressionsResult}, Utils.throwIfRegularExpressionIsInvalid.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import re2
 
+from ottla.coordinator.bounded_patterns import MAX_COST, BoundedPattern
 from ottla.coordinator.group import slices
 from ottla.coordinator.group.consumer import records
 from ottla.coordinator.group.consumer.group import ResolvedRegex
@@ -30,11 +31,8 @@ if TYPE_CHECKING:
     from ottla.coordinator.runtime import CoordinatorRecord
 
 MIN_INTERVAL_MS: Final = 10_000
-_MATCHES_IN_A_TURN: Final = 1000
-_MATCHES_AT_ONCE: Final = 100
-_COMPILATION_COST: Final = 50
-"""Names that are matched in the time in which an expression is compiled."""
-_MAX_MEMORY_BYTES: Final = 1 << 20
+_COMPILATION_COST: Final = MAX_COST // 20
+"""Of an expression of usual size."""
 _DESCRIPTIONS: Final = {
     "missing )": "missing closing )",
     "missing ]": "missing closing ]",
@@ -48,13 +46,10 @@ _DESCRIPTIONS: Final = {
 }
 
 
-def compiled(pattern: str) -> Any:
-    """Return the compiled expression; INVALID_REGULAR_EXPRESSION for one that RE2 refuses."""
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = _MAX_MEMORY_BYTES
+def compiled(pattern: str) -> BoundedPattern:
+    """Return the compiled expression; INVALID_REGULAR_EXPRESSION for one that is refused."""
     try:
-        return re2.compile(pattern, options)
+        return BoundedPattern(pattern)
     except re2.error as error:
         problem = error.args[0] if error.args else ""
         text = problem.decode(errors="replace") if isinstance(problem, bytes) else str(problem)
@@ -150,12 +145,11 @@ def _find(
         expression = compiled(pattern)
         cost += _COMPILATION_COST
         found[pattern] = []
-        for start in range(0, len(names), _MATCHES_AT_ONCE):
-            some = names[start : start + _MATCHES_AT_ONCE]
-            matching = [name for name in some if expression.fullmatch(name)]
-            found[pattern] += [name for name in matching if may_describe(name)]
-            cost += len(some)
-            if cost >= _MATCHES_IN_A_TURN:
+        for name in names:
+            if expression.matches(name) and may_describe(name):
+                found[pattern].append(name)
+            cost += expression.cost(name)
+            if cost >= MAX_COST:
                 cost = 0
                 yield
     return found
