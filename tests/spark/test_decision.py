@@ -40,12 +40,14 @@ def test_participants_are_spread_over_partitions(count: int) -> None:
 
 
 @pytest.mark.parametrize("digest", [None, 0, (1 << 64) - 1])
-def test_the_digest_of_the_state_is_kept(digest: int | None) -> None:
-    """It is of the last batch, and none of a query that has no digest."""
-    old = BatchDecision("q", 3, MANY[:1], 7)
-    new = BatchDecision("q", 4, MANY[:150], digest)
+@pytest.mark.parametrize("sources", [None, (1 << 64) - 1])
+def test_the_digests_are_kept(digest: int | None, sources: int | None) -> None:
+    """They are of the last batch, and none of a query, or an earlier version, that has none."""
+    query = "9b1c2f0e-63a5-4d0c-8f1e-2f9a5a1d7c33"
+    old = BatchDecision(query, 3, MANY[:1], 7, 8)
+    new = BatchDecision(query, 1 << 40, MANY[:150], digest, sources)
     texts = [*encode(old, places(6)).values(), *encode(new, places(5)).values()]
-    assert decode("q", texts) == new
+    assert decode(query, texts) == new
     assert max(map(len, texts)) < 4096
 
 

@@ -163,6 +163,30 @@ def test_a_repeated_batch_must_change_the_state_as_the_first_time(
     assert "other changes of the state" in caplog.text
 
 
+def test_a_batch_that_reuses_a_number_is_not_taken_for_the_decided_one(
+    query: Query, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A checkpoint restored from a copy, or without its last files, plans other offsets."""
+    plans = []
+    for number in (0, 1):
+        plans.append(query.driver().begin())
+        query.driver().commit(plans[-1], number, query.written(plans[-1]))
+    plan = query.driver().begin()
+    query.driver().commit(plan, 1, [])  # Spark repeats it with the offsets in its checkpoint
+    of_earlier_version = plan._replace(decided_sources=None)
+    (query._path / "offsets" / "1").write_text('v1\n{}\n{"other": 5}')
+    query.driver().commit(of_earlier_version, 1, [])
+    for number in (0, 1):
+        with pytest.raises(KafkaError, match="ends at other offsets than the one") as refused:
+            query.driver().commit(plan, number, [])
+        assert "\n" not in str(refused.value)
+        assert is_final(RuntimeError(f"as Spark has it: {refused.value}"))
+    goes_on = query.driver()
+    goes_on._options = replace(goes_on._options, fail_on_data_loss=False)
+    goes_on.commit(plan, 1, [])
+    assert "the checkpoint is older" in caplog.text
+
+
 def test_attempts_that_fail_leave_the_last_decision_as_it_is(query: Query) -> None:
     """They have names of their own: fencing one that was decided on looks like a loss."""
     driver = query.driver()

@@ -9,6 +9,8 @@ import json
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
+import xxhash
+
 from ottla.errors import ErrorCode, KafkaError
 from ottla.spark.checkpoint_files import open_files, qualified
 from ottla.spark.hadoop_settings import hadoop_settings
@@ -82,6 +84,10 @@ class Checkpoint:
             for document in _documents(self._source_lines(batch_id))
             if all(ID in topic for topic in document.values())
         ]
+
+    def source_digest(self, batch_id: int) -> int:
+        """Return a number of 64 bits for the offsets at which all sources of a batch end."""
+        return xxhash.xxh3_64_intdigest("\n".join(self._source_lines(batch_id)).encode())
 
     def _source_lines(self, batch_id: int) -> list[str]:
         return self._read(f"offsets/{batch_id}").splitlines()[2:]

@@ -24,7 +24,7 @@ PART_BYTES: Final = 3900
 MAX_COPIES: Final = 2
 """Of a decision, each in another topic: one of a thousand topics would be too much."""
 _BATCH, _QUERY, _PART, _PARTS, _PARTICIPANTS = "batch", "query", "part", "of", "tx"
-_STATE = "state"
+_STATE, _SOURCES = "state", "sources"
 
 
 class IncompleteDecision(KafkaError):
@@ -57,6 +57,8 @@ class BatchDecision(NamedTuple):
     participants: tuple[Participant, ...] = ()
     state_digest: int | None = None
     """Of the changes of the state that the batch has made; None for a query without a digest."""
+    source_digest: int | None = None
+    """Of the offsets at which the batch ends; None for one that an earlier version has decided."""
 
 
 def encode(
@@ -67,6 +69,8 @@ def encode(
     head = {_QUERY: decision.query_id, _BATCH: decision.batch_id}
     if decision.state_digest is not None:
         head[_STATE] = f"{decision.state_digest:x}"
+    if decision.source_digest is not None:
+        head[_SOURCES] = f"{decision.source_digest:x}"
     chunks = _chunks(decision.participants)
     if len(chunks) > len(places):
         raise KafkaError(
@@ -122,6 +126,7 @@ def decode(query_id: str, found: Iterable[str | None]) -> BatchDecision | None:
     parts: dict[int, dict[int, list[Participant]]] = {}
     counts: dict[int, int] = {}
     digests: dict[int, int] = {}
+    sources: dict[int, int] = {}
     for text in found:
         document = _document(text)
         if document is None:
@@ -136,6 +141,8 @@ def decode(query_id: str, found: Iterable[str | None]) -> BatchDecision | None:
         counts.setdefault(batch_id, 0)
         if _STATE in document:
             digests[batch_id] = int(document[_STATE], 16)
+        if _SOURCES in document:
+            sources[batch_id] = int(document[_SOURCES], 16)
         if _PART in document:
             counts[batch_id] = document[_PARTS]
             chunk = [Participant(*one) for one in document[_PARTICIPANTS]]
@@ -147,7 +154,7 @@ def decode(query_id: str, found: Iterable[str | None]) -> BatchDecision | None:
     if not counts[last] or sorted(held) != list(range(counts[last])):
         raise IncompleteDecision(last)
     participants = tuple(one for part in sorted(held) for one in held[part])
-    return BatchDecision(query_id, last, participants, digests.get(last))
+    return BatchDecision(query_id, last, participants, digests.get(last), sources.get(last))
 
 
 def is_decision(metadata: str) -> bool:

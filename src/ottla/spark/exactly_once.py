@@ -48,6 +48,8 @@ _GENERATIONS: Final = 8
 """A batch takes two; the names are few, since a coordinator keeps each for days."""
 OTHER_STATE: Final = "was repeated with other changes of the state"
 """What a repeated micro-batch says whose code is no function of its records."""
+OTHER_OFFSETS: Final = "ends at other offsets than the one that was decided"
+"""What a micro-batch says whose checkpoint is older than the decision."""
 OTHER_DRIVER: Final = "another driver runs this query"
 """What a fenced driver says: tried again it would fence the other one."""
 
@@ -82,6 +84,8 @@ class Plan(NamedTuple):
     """Of the transactional ids of the tasks of this batch."""
     decided_state: int | None = None
     """The digest of the state's changes in the last decided batch, if its query has one."""
+    decided_sources: int | None = None
+    """The digest of the offsets at which the last decided batch ends, if it is known."""
 
     @property
     def driver_mark(self) -> Mark:
@@ -146,8 +150,8 @@ class ExactlyOnce:
         decided_batch = -1 if decision is None else decision.batch_id
         mark = Mark(self._mark_id, *marked[:2])
         prefix = self._prefix_at(mark.producer_epoch)
-        state = None if decision is None else decision.state_digest
-        return Plan(self._group_id, driver, decided_batch, mark, prefix, state)
+        digests = (None, None) if decision is None else decision[-2:]
+        return Plan(self._group_id, driver, decided_batch, mark, prefix, *digests)
 
     def _abort_others(self, driver: TaskProducer) -> None:
         """Abort what drivers and batches before left; KafkaError if another driver has begun.
@@ -218,10 +222,14 @@ class ExactlyOnce:
 
         One that was decided before is only checked: it has changed the state as the first time.
         """
+        sources = self._checkpoint.source_digest(batch_id)
         if plan.decided_batch >= batch_id:
+            self._check_sources(plan, batch_id, sources)
             self._check_repeat(plan, batch_id, state_digest)
             return
-        decision = BatchDecision(self._query_id, batch_id, tuple(participants), state_digest)
+        decision = BatchDecision(
+            self._query_id, batch_id, tuple(participants), state_digest, sources
+        )
         tasks = (one.transactional_id for one in participants)
         self._coordination.look_up((self._driver_id, self._mark_id, *tasks), self._group_id)
         self._check_open(batch_id, participants)
@@ -230,6 +238,29 @@ class ExactlyOnce:
             self._decide_as(plan.driver, decision)
         self._commit_all(batch_id, decision.participants)
         self._coordination.end_attempts(self._mark_id, plan.task_prefix)
+
+    def _check_sources(self, plan: Plan, batch_id: int, source_digest: int) -> None:
+        """Raise KafkaError if a batch is decided, but under its number other records were written.
+
+        Spark repeats the last batch alone, with its offsets. A checkpoint that was restored from a
+        copy, or lost its last files with the power, plans new offsets under old numbers: their
+        tasks have written nothing.
+        """
+        known = plan.decided_sources if plan.decided_batch == batch_id else None
+        if plan.decided_batch == batch_id and known in (None, source_digest):
+            return
+        text = (
+            f"micro-batch {batch_id} {OTHER_OFFSETS} (batch {plan.decided_batch}): the checkpoint "
+            "is older than what was written. Was it restored from a copy, or did it lose its last "
+            "files? The batch is not written"
+        )
+        if self._options.fail_on_data_loss:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD_STATE,
+                f"{text}: start with a new checkpoint and another group, at the offsets that are "
+                f"committed for group {self._group_id!r}; failOnDataLoss=false goes on without it",
+            )
+        log.warning("%s", text, extra={"event": "spark.older"})
 
     def _check_repeat(self, plan: Plan, batch_id: int, state_digest: int | None) -> None:
         """Raise KafkaError if a decided batch has changed the state otherwise this time.

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from ottla.spark.cluster import OLD_OFFSETS
-from ottla.spark.exactly_once import OTHER_DRIVER, OTHER_STATE
+from ottla.spark.exactly_once import OTHER_DRIVER, OTHER_OFFSETS, OTHER_STATE
 from ottla.streams.errors import StreamsException
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ meets it as both write the same file: started again it would end the other one."
 _FINAL = (
     OTHER_DRIVER,
     OTHER_STATE,
+    OTHER_OFFSETS,
     *_OTHER_LOG,
     "StreamsException",
     "FailedProcessingException",
@@ -39,9 +40,9 @@ _FINAL = (
     "was deleted before offset",
     "SQLSTATE: 22",
 )
-"""What a restart does not change: another driver, code that is no function of its records, a bad
-record or an error of an expression (Spark's class 22), a wrong checkpoint, a source topic that was
-deleted."""
+"""What a restart does not change: another driver, code that is no function of its records, a
+checkpoint that is older than what was written, a bad record or an error of an expression (Spark's
+class 22), a wrong checkpoint, a source topic that was deleted."""
 
 _OWN: Final = re.compile(r"\b(?:ottla(?:\.\w+)+|Could not serialize object: \w+): (.+)")
 """An error of ours in the text of Spark's, as Python writes it, or what pickles a writer."""
