@@ -211,6 +211,25 @@ def test_loading_waits_for_log_and_commit() -> None:
     assert bench.runtime.shard(0).events == ["loaded"]
 
 
+@pytest.mark.parametrize("turns", range(8))
+def test_a_commit_during_a_load_cuts_nothing_off(turns: int) -> None:
+    """All that was read is replayed before the first request, whenever the followers catch up."""
+    bench = Bench()
+    for number in range(3 * SLICE_RECORDS // 10):
+        records = [(0, f"{number}-{one}".encode(), None, ()) for one in range(10)]
+        bench.log.append(0, encode_batch(records), 0)
+    bench.log.high_watermarks[0] = 0
+    bench.runtime.on_elected(0, 1)
+    for _ in range(turns):
+        bench.advance(bench.clock.time_ms + 1)
+        assert list(bench.runtime.stalls()) == []
+    bench.log.commit(0)
+    while bench.runtime.partitions[0] is ShardState.LOADING:
+        assert list(bench.runtime.stalls()) == []
+        bench.advance(bench.clock.time_ms + 1)
+    assert len(bench.runtime.shard(0).counts) == 3 * SLICE_RECORDS
+
+
 def test_unload_during_load_leaves_no_stale_copy() -> None:
     """Resigning while loading, then leading again, loads from the start (bug 56)."""
     bench = Bench()

@@ -160,7 +160,6 @@ class ActivePartition(Generic[S]):
             return False
         try:
             if complete := self._loader.step():
-                self._loader.position = max(self._loader.position, self._loader.target)
                 self._maybe_activate()
         except CorruptMessage as error:
             text = f"partition {self.partition} is damaged after offset {self._loader.position}"
@@ -174,7 +173,7 @@ class ActivePartition(Generic[S]):
 
     def _maybe_activate(self) -> None:
         target = self._loader.target
-        if self._loader.position < target or self._high_watermark < target:
+        if not self._loader.is_complete or self._high_watermark < target:
             return
         self._written_offset = target
         self._registry.snapshot(target)
@@ -455,10 +454,10 @@ class ActivePartition(Generic[S]):
         """Yield what waits here although nothing that is to come ends it."""
         turns, committed = self._environment.turns, self._high_watermark
         if self.state is ShardState.LOADING:
-            is_read = self._loader.position >= self._loader.target
-            if not is_read and not turns.waits_for(self._load_step):
+            is_loaded = self._loader.is_complete
+            if not is_loaded and not turns.waits_for(self._load_step):
                 yield f"partition {self.partition} loads in no turn"
-            if is_read and committed >= self._loader.target:
+            if is_loaded and committed >= self._loader.target:
                 yield f"partition {self.partition} is loaded and not active"
         elif self.state is ShardState.ACTIVE:
             first_offset = self._deferred.first_offset

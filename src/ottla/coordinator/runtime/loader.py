@@ -56,6 +56,8 @@ class Loader:
         if shard.is_compacted:
             self._newest_end = min(self.target, log.first_unstable_offset(partition))
         self.record_count = 0
+        self.is_complete = False
+        """Whether all is replayed: what was walked over may be waiting for its replay."""
         self._data = b""
         self._place = 0
         """Where the next batch begins in the data."""
@@ -82,6 +84,7 @@ class Loader:
             if self._replays:
                 self._replay_newest()
             elif self.position >= self.target and not self._newest:
+                self.is_complete = True
                 return True
             elif not self._walk():
                 break
