@@ -401,6 +401,22 @@ def test_a_stream_follows_its_topic(node: Node) -> None:
     stream.stop()
 
 
+def test_what_is_available_now_ends_after_the_start(node: Node) -> None:
+    """Spark asks for the goal first; the log grows before a query starts at its end."""
+    make_topic(node, "available", 1)
+    options = reading(node, "available", streaming=True, startingOffsets="latest")
+    stream = StreamReader(options, ("value",))
+    limit = stream.getDefaultReadLimit()
+    stream.prepareForTriggerAvailableNow()
+    with Producer(bootstrap_servers=node.bootstrap) as producer:
+        producer.send_and_wait("available", b"between")
+        start = stream.initialOffset()
+        assert stream.latestOffset(start, limit) == start
+        producer.send_and_wait("available", b"later")
+        assert stream.latestOffset(start, limit) == start
+    stream.stop()
+
+
 def test_an_idle_stream_waits_at_the_brokers(node: Node) -> None:
     """For longer each time; a record ends the wait, and one that is there needs none."""
     make_topic(node, "idle", 2)

@@ -98,6 +98,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             positions = resolve(
                 cluster, self._options.starting, partitions, self._options, is_start=True
             )
+            if self._goal is not None:
+                # Spark asks for it before the start, which may be the end of a log that grows
+                self._goal = self._latest()
             self._has_checked_group = True  # what it holds is of queries before this one
             self._first = positions
             if self._options.group_id:
