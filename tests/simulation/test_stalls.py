@@ -44,7 +44,7 @@ FLUSHES = {
     "log.flush.offset.checkpoint.interval.ms": "1000",
 }
 """Recovery points are stored soon: a truncation has to lower them first."""
-RECORDS = 24_000
+RECORDS = 28_800
 RECORD_US = 100
 """How long the replay of a record takes: of all of them longer than the fetch timeout."""
 LIMITS = (

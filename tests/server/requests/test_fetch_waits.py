@@ -305,7 +305,7 @@ class _Ear:
     """Stands in for a connection."""
 
     peer_host, listener_name, connection_id = "127.0.0.1", "PLAINTEXT", "1"
-    is_closed = False
+    is_closed = is_in_login = False
     principal = ANONYMOUS
 
     def respond(self, items: Any) -> None:

@@ -21,6 +21,7 @@ def test_a_directory_whose_space_cannot_be_read_hides_no_other() -> None:
         SimpleNamespace(
             path=path,
             is_online=True,
+            is_short_of_space=False,
             directory=SimpleNamespace(total_space=total, free_space=lambda: 1),
         )
         for path, total in (("/lost", _lost_space), ("/good", lambda: 2))

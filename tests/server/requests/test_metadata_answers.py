@@ -75,6 +75,7 @@ class Bench:
             api_version=version,
             listener_name="PLAINTEXT",
             authorize=lambda *_right: True,
+            is_allowed=lambda *_right: True,
             operations=lambda kind, _name: {2: 0b110111111000, 4: 0b1111110100000}[kind],
         )
         return metadata(ctx, MetadataRequest(topics=topics, **fields))

@@ -176,5 +176,5 @@ def test_requests_before_a_login_are_of_no_user() -> None:
             peer = Peer(":".join(map(str, address)))
             assert peer.ask(ApiVersionsRequest(), 0).throttle_time_ms == 0
             peer.close()
-        concerned = cluster.run(lambda node: list(node.broker.quotas._concerned))
+        concerned = cluster.run(lambda node: list(node.broker.quotas._concerned.known))
         assert (ANONYMOUS.name, "test") not in concerned

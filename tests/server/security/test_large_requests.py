@@ -59,9 +59,14 @@ class Features:
 def ctx(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return the context of a client that has no right to topics whose names begin with `x`."""
     monkeypatch.setattr(Name, "compared", 0)
+
+    def is_allowed(_operation: int, _kind: int, name: str) -> bool:
+        return not name.startswith("x")
+
     return SimpleNamespace(
         api_version=8,
-        authorize=lambda _operation, _kind, name: not name.startswith("x"),
+        authorize=is_allowed,
+        is_allowed=is_allowed,
         broker=SimpleNamespace(topic_name=str, image=SimpleNamespace(features=Features())),
     )
 
