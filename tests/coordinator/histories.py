@@ -23,8 +23,10 @@ from ottla.coordinator.transaction.decisions import EndRequest, ProducerKey
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol import codec
 from ottla.protocol.apis import streams_group_heartbeat as streams_api
+from ottla.protocol.apis.alter_share_group_offsets import AlterShareGroupOffsetsRequest
 from ottla.protocol.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.apis.delete_groups import DeleteGroupsRequest
+from ottla.protocol.apis.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
 from ottla.protocol.apis.join_group import JoinGroupRequest
 from ottla.protocol.apis.leave_group import LeaveGroupRequest
 from ottla.protocol.apis.offset_commit import OffsetCommitRequest
@@ -122,9 +124,12 @@ class GroupHistory(History):
                 self._commit_in_transaction,
                 self._end_transaction,
                 self._delete,
+                self._change_share_offsets,
+                self._change_topics,
+                self._fail_over,
                 self._pass_time,
             ),
-            weights=(28, 28, 12, 8, 8, 10, 8, 3, 8, 4),
+            weights=(28, 28, 12, 8, 8, 10, 8, 3, 8, 4, 3, 2, 4),
         )
         act()
 
@@ -305,6 +310,37 @@ class GroupHistory(History):
             group_id=self._group_with_offsets(), topics=[topic(name="t", partitions=[part])]
         )
         coordinator.offset_delete(request, _context(0))
+
+    def _change_share_offsets(self) -> None:
+        rng, requests = self.rng, self.world.coordinator.share_offsets
+        group_id, name = rng.choice(("h", "h", "k")), rng.choice("tu")
+        if rng.random() < 0.4:
+            deleted = DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic
+            requests.delete(
+                DeleteShareGroupOffsetsRequest(group_id=group_id, topics=[deleted(topic_name=name)])
+            )
+            return
+        topic = AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic
+        part = topic.AlterShareGroupOffsetsRequestPartition(
+            partition_index=rng.randrange(2), start_offset=self.count
+        )
+        requests.alter(
+            AlterShareGroupOffsetsRequest(
+                group_id=group_id, topics=[topic(topic_name=name, partitions=[part])]
+            )
+        )
+
+    def _change_topics(self) -> None:
+        topics, name = self.world.topics, self.rng.choice("tu")
+        topics.counts[name] += 1
+        self.world.coordinator.on_topics_changed([name])
+
+    def _fail_over(self) -> None:
+        """Let the coordinator begin again with what its log has."""
+        self.log.is_holding = False
+        self.log.commit(0)
+        self.world.resign()
+        self.world.elect()
 
     def _pass_time(self) -> None:
         self.world.advance(self.rng.choice((1, 100, 1001, 11_000, 46_000)))
