@@ -13,8 +13,11 @@ from ottla.protocol.apis.describe_configs import DescribeConfigsRequest
 from ottla.protocol.apis.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.apis.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from ottla.purgatory.pending import Pending
+from ottla.server.requests import parts
 from ottla.server.requests.parts import MAX_ELEMENT_SIZE, PARTS, RequestCut, in_parts
 from ottla.testing.cluster import Cluster
+from tests.server.reliability.largest_requests import array_paths
+from tests.server.reliability.largest_requests import filled as filled_at
 from tests.server.requests.untrusted_clients import Peer
 
 if TYPE_CHECKING:
@@ -230,3 +233,39 @@ def test_a_node_answers_large_requests_and_refuses_absurd_ones() -> None:
         body = b"\0\3\0\1\0\0\0\1\0\1x" + count.to_bytes(4, "big") + bytes(2 * count)
         assert peer.is_closed_after(len(body).to_bytes(4, "big") + body)
         assert Peer(cluster.bootstrap).is_served()
+
+
+def count_of(message: Any) -> int:
+    """Return the elements of all arrays of a message."""
+    fields = [one for one in getattr(type(message), "fields", ()) if one.is_array]
+    arrays = [getattr(message, one.name) or () for one in fields]
+    return sum(len(array) + sum(map(count_of, array)) for array in arrays)
+
+
+@pytest.mark.parametrize(("key", "cut"), WAYS)
+def test_no_part_has_more_elements_than_the_largest_topic(
+    key: int, cut: RequestCut, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever in a request they are: what is nested deeper than the cut is counted as well."""
+    bound = 1_100
+    monkeypatch.setattr(parts, "MAX_ELEMENT_SIZE", bound)
+    monkeypatch.setattr(parts, "NESTED_AS_ONE", 2)
+    request_type = request_class(ApiKey(key))
+    for path in array_paths(request_type, request_type.versions.highest):
+        if path[0].name != cut.request[0]:
+            continue
+        request = filled_at(request_type, path, 4 * bound, "t")
+        counts: list[int] = []
+
+        def handle(part: Any, counts: list[int] = counts) -> Any:
+            counts.append(count_of(part))
+            return SimpleNamespace(**{cut.response[0]: []})
+
+        context: Any = Turns(key)
+        try:
+            context.answer(request, handle)
+        except KafkaError:
+            assert not counts, "it is refused as a whole"
+        else:
+            assert sum(counts) >= 4 * bound or cut.key is not None, "repeats are answered once"
+        assert max(counts, default=0) <= bound + len(path), path

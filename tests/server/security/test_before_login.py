@@ -176,5 +176,18 @@ def test_requests_before_a_login_are_of_no_user() -> None:
             peer = Peer(":".join(map(str, address)))
             assert peer.ask(ApiVersionsRequest(), 0).throttle_time_ms == 0
             peer.close()
+        peer = Peer(":".join(map(str, address)))
+        peer.sock.sendall(many_tags())  # so many that it is decoded in several turns
+        assert peer.read_frame()[:4] == (5).to_bytes(4, "big")
+        peer.close()
         concerned = cluster.run(lambda node: list(node.broker.quotas._concerned.known))
         assert (ANONYMOUS.name, "test") not in concerned
+
+
+def many_tags(count: int = 6_000) -> bytes:
+    """Return the frame of ApiVersions version 4 with unknown tagged fields, which are ignored."""
+    tags = b"".join(bytes([tag & 0x7F | 0x80, tag >> 7, 0]) for tag in range(1_000, 1_000 + count))
+    header = bytes.fromhex("0012000400000005") + b"\x00\x04test\x00"
+    length = bytes([count & 0x7F | 0x80, count >> 7])
+    frame = header + b"\x02a\x021" + length + tags
+    return len(frame).to_bytes(4, "big") + frame

@@ -120,6 +120,7 @@ class Dispatcher:
         broker = self._broker
         ctx = Context(broker, connection, self._listener, api, header)
         ctx.started_s = self._elapsed_s()
+        is_in_login = connection.is_in_login  # not any more when it is decoded
 
         def handle(done: Pending[Any]) -> None:
             if connection.is_closed:
@@ -128,7 +129,11 @@ class Dispatcher:
                 _close(connection, done.error)
                 return
             quotas = broker.quotas
-            if quotas.is_on and quotas.concerns(connection.principal.name, ctx.client_id):
+            if (
+                quotas.is_on
+                and not is_in_login
+                and quotas.concerns(connection.principal.name, ctx.client_id)
+            ):
                 ctx.quota_use = QuotaUse(frame_bytes, self._elapsed_s)
             request = done.value
             try:

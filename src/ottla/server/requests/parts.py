@@ -41,8 +41,10 @@ MAX_PARTED_ELEMENTS: Final = 100_000
 """Elements of a request that is handled in parts."""
 REPEATS_ANSWERED: Final = 10
 """Elements of a request in which repeats are answered each, as in Kafka: their cost is small."""
-MAX_ELEMENT_SIZE: Final = 10_001
-"""Elements nested in one that is not cut, and itself: the partitions of the largest new topic."""
+MAX_ELEMENT_SIZE: Final = 40_001
+"""Elements nested in one that is not cut, and itself: 10,000 new partitions with three replicas."""
+NESTED_AS_ONE: Final = 16
+"""Replicas and the like of a partition that count as one more: usually they are fewer."""
 
 
 class RequestCut(NamedTuple):
@@ -105,7 +107,9 @@ PARTS: Final[Mapping[int, tuple[RequestCut, ...]]] = {
     ApiKey.LIST_OFFSETS: (RequestCut(_TOPICS, _TOPICS, 1_000),),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (RequestCut(_TOPICS, _TOPICS),),
     ApiKey.DESCRIBE_PRODUCERS: (_OFFSETS,),
-    ApiKey.WRITE_TXN_MARKERS: (RequestCut(("markers",), ("markers",), 250),),
+    ApiKey.WRITE_TXN_MARKERS: (
+        RequestCut(("markers", "topics", "partition_indexes"), ("markers", *_TOPICS), 750),
+    ),
     ApiKey.DESCRIBE_CONFIGS: (RequestCut(("resources",), ("results",), key=_resource),),
     ApiKey.ALTER_CONFIGS: (RequestCut(("resources",), ("responses",)),),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (RequestCut(("resources",), ("responses",)),),
@@ -335,8 +339,7 @@ def _size(item: Any, path: tuple[str, ...], limit: int) -> int:
     It counts no further than just beyond the limit: a large element is measured in one turn.
     """
     if not path:
-        fields = getattr(type(item), "fields", ())
-        return 1 + sum(len(getattr(item, one.name) or ()) for one in fields if one.is_array)
+        return _nested_size(item)
     nested = getattr(item, path[0]) or ()
     size = 1 + len(nested)
     if len(path) > 1:
@@ -344,6 +347,26 @@ def _size(item: Any, path: tuple[str, ...], limit: int) -> int:
             if size > limit:
                 break
             size += _size(one, path[1:], limit - size) - 1
+    elif nested and any(one.is_array for one in getattr(type(nested[0]), "fields", ())):
+        for one in nested:
+            if size > limit:
+                break
+            size += (_nested_size(one) - 1) // NESTED_AS_ONE
+    return size
+
+
+def _nested_size(item: Any) -> int:
+    """Return the elements of one that is not cut, however deep; no further than the bound."""
+    size = 1
+    for field in getattr(type(item), "fields", ()):
+        if not field.is_array:
+            continue
+        nested = getattr(item, field.name) or ()
+        size += len(nested)
+        for one in nested if field.struct is not None else ():
+            if size > MAX_ELEMENT_SIZE:
+                return size
+            size += _nested_size(one) - 1
     return size
 
 
