@@ -267,6 +267,27 @@ def test_an_abort_returns_to_the_records_without_a_committed_offset() -> None:
     _run(node, work())
 
 
+def test_a_consumer_that_is_closed_hides_no_error_of_the_block() -> None:
+    """The one after it reads the records again; seeking in the closed one would be refused."""
+    node = SimulatedNode(31)
+
+    async def work() -> None:
+        async with _producer(node) as producer, node.producer() as source:
+            await source.send_and_wait("in", b"a")
+            with pytest.raises(ZeroDivisionError):
+                async with _consumer(node, "group") as consumer:
+                    consumer.subscribe("in")
+                    async with producer.process(consumer, 30):
+                        await consumer.close()
+                        raise ZeroDivisionError
+            async with _consumer(node, "group") as consumer:
+                consumer.subscribe("in")
+                async with producer.process(consumer, 30) as records:
+                    assert [record.value for record in records] == [b"a"]
+
+    _run(node, work())
+
+
 def test_the_blocking_clients_have_the_same_loop() -> None:
     """An error of the block, then the same records; `seek_to_committed` reads them again too."""
     with Cluster() as cluster:

@@ -62,10 +62,19 @@ class TransactionalRead:
 
     def rewind(self) -> None:
         """Read the records again: their transaction is aborted."""
-        for partition in self._starts.keys() & self._consumer.assignment:
+        for partition in self._assigned():
             self._consumer.seek(partition, self._starts[partition])
 
     def look_up(self) -> None:
         """Continue where the group has committed: this producer cannot learn the outcome."""
-        for partition in self._starts.keys() & self._consumer.assignment:
+        for partition in self._assigned():
             self._consumer.seek_to_committed(partition)
+
+    def _assigned(self) -> set[TopicPartition]:
+        """Return the partitions that may be moved back; none of a consumer that is closed.
+
+        The one after it starts at the committed offsets by itself.
+        """
+        if self._consumer._core.client.closed:  # noqa: SLF001 - two parts of one client
+            return set()
+        return self._starts.keys() & self._consumer.assignment
