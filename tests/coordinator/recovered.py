@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 from unittest import mock
 
 from ottla.coordinator.group.shard import GroupShard
-from ottla.coordinator.runtime import ShardEnvironment, ShardTimers, loader, shared_turns
-from ottla.coordinator.runtime.loader import Loader
+from ottla.coordinator.runtime import loader, shared_turns
+from ottla.coordinator.runtime.active import ActivePartition, RuntimeEnvironment, ShardState
+from ottla.coordinator.runtime.load_times import LoadTimes
+from ottla.coordinator.runtime.loader import MAX_READ_BYTES
 from ottla.coordinator.runtime.shared_turns import SharedTurns
 from ottla.coordinator.share.shard import ShareShard
 from ottla.coordinator.transaction.shard import TransactionShard
@@ -25,7 +27,7 @@ from ottla.storage.cleaner.key_scan import KeyScan
 from ottla.storage.cleaner.offset_map import OffsetMap
 from ottla.storage.cleaner.transactions import CleanedTransactions
 from ottla.storage.indexes.transaction_index import AbortedTransaction
-from ottla.timeline import LATEST_EPOCH, SnapshotRegistry, TimelineDict, TimelineObject, TimelineSet
+from ottla.timeline import LATEST_EPOCH, TimelineDict, TimelineObject, TimelineSet
 from tests.coordinator.harness import MemoryLog
 from tests.records.batch_changes import assign_offset
 
@@ -161,23 +163,34 @@ def _shown(value: object) -> str:
 def load(
     runtime: CoordinatorRuntime[Any], log: CoordinatorLog, partition: int, rng: Random | None = None
 ) -> Any:
-    """Return a shard of a runtime's kind that has loaded a log; with rng in runs of any length."""
+    """Return a shard of a runtime's kind that has loaded a log; with rng in runs of any length.
+
+    The followers catch up when all is read, and nothing of the last run is replayed.
+    """
     clock = runtime._environment.clock  # another shard in the same surroundings
     timer = TimingWheel(clock.monotonic_ms())
-    timers = ShardTimers(timer, clock, lambda _operation, _on_error: None)
-    turns = SharedTurns(timer, clock)
-    environment = ShardEnvironment(partition, SnapshotRegistry(), timers, clock, turns)
-    shard = runtime._make_shard(environment)
+    environment = RuntimeEnvironment(
+        log, timer, clock, 0, _fail, "recovered", MAX_READ_BYTES, SharedTurns(timer, clock)
+    )
+    active = ActivePartition(partition, 0, environment, runtime._make_shard, LoadTimes())
+    active._high_watermark = 0
+    shard, loading = active.shard, active._loader
     with (
         mock.patch.object(loader, "MAX_KEYS", loader.MAX_KEYS if rng is None else _run(rng)),
         mock.patch.object(
             loader, "SLICE_RECORDS", shared_turns.SLICE_RECORDS if rng is None else _run(rng)
         ),
+        mock.patch.object(type(shard), "on_loaded", return_value=iter(())),
     ):
-        loading = Loader(log, partition, shard)
-        while not loading.step():
-            pass
+        while active.state is ShardState.LOADING:
+            active._load_step()
+            if loading.position >= loading.target:
+                active.on_high_watermark(loading.target)
     return shard
+
+
+def _fail(error: Exception) -> None:
+    raise error
 
 
 def _run(rng: Random) -> int:
