@@ -10,7 +10,6 @@ Kafka: org.apache.kafka.common.network.SslTransportLayer. Hot path: benchmarks/n
 from __future__ import annotations
 
 import logging
-import socket
 import ssl
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
@@ -22,6 +21,7 @@ from ottla.types import FileSlice
 
 if TYPE_CHECKING:
     import asyncio
+    import socket
     from collections.abc import Callable
 
     from ottla.network.connection import RequestHandler
@@ -99,10 +99,11 @@ class TlsSocket:
 
     def refuse_plain(self) -> None:
         """Send an alert to a client that does not speak TLS, so that it can name the cause."""
+        plain: Any = super(ssl.SSLSocket, self.tls)  # the calls without TLS
         with suppress(OSError):
-            socket.socket.send(self.tls, _ALERT)
+            plain.send(_ALERT)
             # what is left unread would reset the connection, and the alert be lost
-            socket.socket.recv(self.tls, CHUNK_BYTES)
+            plain.recv(CHUNK_BYTES)
 
     def finish_worker(self) -> None:
         """Note that the worker is done; close now if that was requested meanwhile."""
