@@ -14,7 +14,7 @@ from ottla.protocol.apis.find_coordinator import FindCoordinatorRequest, FindCoo
 from ottla.protocol.apis.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from ottla.purgatory.pending import Pending
 from ottla.server.requests import parts
-from ottla.server.requests.parts import MAX_ELEMENT_SIZE, PARTS, RequestCut, in_parts
+from ottla.server.requests.parts import MAX_ELEMENT_SIZE, PARTS, RequestCut, in_parts, max_elements
 from ottla.testing.cluster import Cluster
 from tests.server.reliability.largest_requests import array_paths
 from tests.server.reliability.largest_requests import filled as filled_at
@@ -269,3 +269,31 @@ def test_no_part_has_more_elements_than_the_largest_topic(
         else:
             assert sum(counts) >= 4 * bound or cut.key is not None, "repeats are answered once"
         assert max(counts, default=0) <= bound + len(path), path
+
+
+@pytest.mark.parametrize(
+    ("key", "path", "count"),
+    [
+        (ApiKey.METADATA, ("topics",), 50_000),
+        (ApiKey.DESCRIBE_TOPIC_PARTITIONS, ("topics",), 20_000),
+        (ApiKey.DESCRIBE_CONFIGS, ("resources",), 50_000),
+        (ApiKey.DELETE_TOPICS, ("topics",), 50_000),
+        (ApiKey.CREATE_ACLS, ("creations",), 50_000),
+        (ApiKey.OFFSET_FETCH, ("groups", "topics", "partition_indexes"), 50_000),
+        (ApiKey.LIST_OFFSETS, ("topics", "partitions"), 50_000),
+        (ApiKey.ADD_PARTITIONS_TO_TXN, ("v3_and_below_topics", "partitions"), 10_000),
+        (ApiKey.JOIN_GROUP, ("protocols",), 100),
+        (ApiKey.LEAVE_GROUP, ("members",), 5_000),
+        (ApiKey.CONSUMER_GROUP_HEARTBEAT, ("topic_partitions", "partitions"), 10_000),
+    ],
+)
+def test_what_clients_send_is_allowed(key: ApiKey, path: tuple[str, ...], count: int) -> None:
+    """As clients of large clusters do: with the elements around those of the innermost array."""
+    request_type: Any = request_class(key)
+    (fields,) = {
+        tuple(one.name for one in fields): fields
+        for version in range(request_type.versions.lowest, request_type.versions.highest + 1)
+        for fields in array_paths(request_type, version)
+        if tuple(one.name for one in fields) == path
+    }.values()
+    assert count_of(filled_at(request_type, fields, count, "t")) <= max_elements(key)

@@ -154,8 +154,8 @@ _MAX_OF: Final[Mapping[int, int]] = {
     ApiKey.UPDATE_FEATURES: _MAX_SMALL,
     # of one member, whose topology is validated in one turn
     ApiKey.STREAMS_GROUP_HEARTBEAT: 5_000,
-    # of one transaction, whose partitions are added together or not at all
-    ApiKey.ADD_PARTITIONS_TO_TXN: 10_000,
+    # of one transaction, whose partitions are added together or not at all: 10,000 of 2,000 topics
+    ApiKey.ADD_PARTITIONS_TO_TXN: 12_001,
 }
 
 
