@@ -53,6 +53,13 @@ def test_an_alarm_that_comes_while_the_stop_begins_does_not_interrupt_it(
     assert signal.getsignal(signal.SIGALRM) == signals._give_up
 
 
+def test_an_alarm_that_comes_after_the_command_interrupts_nothing() -> None:
+    """It was on its way when the alarm was switched off; the last line is still printed."""
+    with suppress(KeyboardInterrupt), StopSignals(lambda: None, is_endless=False):
+        signal.raise_signal(signal.SIGTERM)
+    signal.raise_signal(signal.SIGALRM)
+
+
 @pytest.mark.parametrize("status", [0, 1])
 def test_an_error_that_the_stop_has_caused_is_not_reported(
     status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -61,6 +61,7 @@ class StopSignals:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._is_settled = True  # an alarm may be on its way: it must not interrupt the last line
         _set_alarm(0)
 
     @contextmanager
