@@ -317,8 +317,10 @@ def test_a_limit_of_transactions_is_named() -> None:
         given = {"kafka.bootstrap.servers": cluster.bootstrap, "topic": "short"}
         schema = StructType([StructField("value", StringType())])
         frame = pa.record_batch([["v"]], names=["value"])
+        longer = BatchWriter(given, schema)
         with pytest.raises(KafkaError, match=r"kafka\.transaction\.timeout\.ms is 900000"):
-            BatchWriter(given, schema).write(iter([frame]))
+            longer.write(iter([frame]))
+        longer.abort([])
         shorter = BatchWriter({**given, "kafka.transaction.timeout.ms": "60000"}, schema)
         assert shorter.write(iter([frame])).records == 1
         shorter.abort([])
