@@ -24,8 +24,8 @@ from ottla.storage.log_set.flush_queue import MAX_FLUSHES
 from ottla.storage.log_set.log_set import LogSet
 from ottla.testing.disk import Call, SimulatedCrash, SimulatedDisk
 from ottla.types import TopicPartition, Uuid
-from tests.storage.logs import NOW_MS, TOPIC_ID, put
-from tests.storage.sets import A, finish, make, open_set
+from tests.storage.logs import NOW_MS, TOPIC_ID, flush, put
+from tests.storage.sets import A, drain, finish, make, open_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -160,6 +160,28 @@ def test_a_name_is_used_again_after_a_worker_wrote_the_checkpoints() -> None:
     assert make(logs, A, Uuid(b"another incarnat")).log_end_offset == 0
     assert not [path for path in paths if "point-offset" in path]
     assert disk.read_file("recovery-point-offset-checkpoint") == b"0\n0\n"
+
+
+@pytest.mark.parametrize("in_worker", [False, True])
+def test_a_log_takes_no_high_watermark_of_a_deleted_one(*, in_worker: bool) -> None:
+    """What it has is not committed: after a crash a follower's would be ahead of its leader's."""
+    disk, logs = with_checkpoints()
+    make(logs, A).update_high_watermark(7)
+    finish(logs.checkpoints.high_watermark_jobs())
+    logs.delete(A, now_ms=NOW_MS)
+    if in_worker:
+        for checkpoint in logs.checkpoints.without_gone({A}):
+            checkpoint.start(_run_at_once)
+    other = Uuid(b"another incarnat")
+    log = make(logs, A, other)
+    put(log)
+    flush(log)
+    drain(logs)
+    disk.crash()
+    found = open_set(disk).get(A)
+    assert found is not None
+    assert (found.topic_id, found.high_watermark) == (other, 0)
+    assert found.log_end_offset
 
 
 def _run_at_once(

@@ -129,7 +129,7 @@ class DirectoryLoader:
         self.recovery_points: dict[TopicPartition, int] = {}
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         self.log_starts: dict[TopicPartition, int] = {}
-        self._high_watermarks: dict[TopicPartition, int] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
 
     @property
     def volume(self) -> Hashable:
@@ -148,7 +148,7 @@ class DirectoryLoader:
         self.recovery_points = log_dir.read_offsets(RECOVERY_POINT_CHECKPOINT)
         self.cleaner_offsets = log_dir.read_offsets(CLEANER_CHECKPOINT)
         self.log_starts = log_dir.read_offsets(LOG_START_CHECKPOINT)
-        self._high_watermarks = log_dir.read_offsets(HIGH_WATERMARK_CHECKPOINT)
+        self.high_watermarks = log_dir.read_offsets(HIGH_WATERMARK_CHECKPOINT)
         self.logs.extend(self._open_all())
 
     def done(self, error: BaseException | None) -> None:
@@ -179,7 +179,7 @@ class DirectoryLoader:
                 continue
             log = self._open(found)
             if log is not None:
-                log.update_high_watermark(self._high_watermarks.get(partition, 0))
+                log.update_high_watermark(self.high_watermarks.get(partition, 0))
                 yield log
         if others:
             self._report_others(others)

@@ -41,6 +41,8 @@ class CheckpointQueue:
         """The recovery points in the files, perhaps with partitions deleted since."""
         self._starts: dict[LogDirectory, Mapping[TopicPartition, int]] = {}
         """The log starts in the files, likewise."""
+        self._high_watermarks: dict[LogDirectory, Mapping[TopicPartition, int]] = {}
+        """The high watermarks in the files, likewise."""
         self._under_way: dict[CheckpointJob, None] = {}
         self._lowering: dict[PartitionLog, DurableCheckpoint] = {}
         """Logs whose lowered recovery points are not durable."""
@@ -105,7 +107,7 @@ class CheckpointQueue:
         It waits for the disk. New partitions avoid that: `without_gone` returns worker jobs.
         """
         if any(self._is_gone(log_dir, name) for name in partitions):
-            self.write_now(log_dir)
+            self.write_all_now(log_dir)
 
     def without_gone(self, partitions: Collection[TopicPartition]) -> list[DurableCheckpoint]:
         """Return the checkpoints that must be durable before logs of these names are made.
@@ -119,15 +121,24 @@ class CheckpointQueue:
         ]
 
     def _without(self, log_dir: LogDirectory, gone: Iterable[TopicPartition]) -> DurableCheckpoint:
-        """Return the content of the files without deleted partitions; the rest may be old."""
+        """Return the content of the files without deleted partitions; the rest may be old.
+
+        A later log of the same name would take their offsets for its own after a crash: its high
+        watermark could cover what is not committed.
+        """
         recovery_points = dict(self._stored.get(log_dir, {}))
         starts = dict(self._starts.get(log_dir, {}))
+        high_watermarks = dict(self._high_watermarks.get(log_dir, {}))
         for partition in gone:
-            recovery_points.pop(partition, None)
-            starts.pop(partition, None)
+            for offsets in (recovery_points, starts, high_watermarks):
+                offsets.pop(partition, None)
         for log in self._lowering_in(log_dir):
             recovery_points[log.topic_partition] = log.recovery_point
-        files = {RECOVERY_POINT_CHECKPOINT: recovery_points, LOG_START_CHECKPOINT: starts}
+        files = {
+            RECOVERY_POINT_CHECKPOINT: recovery_points,
+            LOG_START_CHECKPOINT: starts,
+            HIGH_WATERMARK_CHECKPOINT: high_watermarks,
+        }
         return DurableCheckpoint(
             self, CheckpointJob(self, self._table, log_dir, files), log_dir, []
         )
@@ -136,15 +147,17 @@ class CheckpointQueue:
         return [one for one in self._lowering if self._table.directory_of(one) is log_dir]
 
     def _is_gone(self, log_dir: LogDirectory, partition: TopicPartition) -> bool:
-        """Whether the file has, or may get, an entry of a partition that the directory has not."""
+        """Whether a file has, or may get, an entry of a partition that the directory has not."""
         table = self._table
         broken = table.broken.get(partition)
         if log_dir in (table.log_dirs.get(partition), table.future_dirs.get(partition)) or (
             broken is not None and broken.log_dir is log_dir
         ):
             return False
-        return partition in self._stored.get(log_dir, ()) or any(
-            job.recovery_point_of(log_dir, partition) >= 0 for job in self._under_way
+        return (
+            partition in self._stored.get(log_dir, ())
+            or partition in self._high_watermarks.get(log_dir, ())
+            or any(job.may_store(log_dir, partition) for job in self._under_way)
         )
 
     def durable(self, log_dir: LogDirectory) -> DurableCheckpoint:
@@ -241,10 +254,12 @@ class CheckpointQueue:
         log_dir: LogDirectory,
         recovery_points: Mapping[TopicPartition, int],
         starts: Mapping[TopicPartition, int],
+        high_watermarks: Mapping[TopicPartition, int],
     ) -> None:
         """Record what a start found in a directory's files."""
         self._stored[log_dir] = recovery_points
         self._starts[log_dir] = starts
+        self._high_watermarks[log_dir] = high_watermarks
 
     def written(
         self, log_dir: LogDirectory, name: str, offsets: Mapping[TopicPartition, int]
@@ -254,6 +269,8 @@ class CheckpointQueue:
             self._stored[log_dir] = offsets
         elif name == LOG_START_CHECKPOINT:
             self._starts[log_dir] = offsets
+        elif name == HIGH_WATERMARK_CHECKPOINT:
+            self._high_watermarks[log_dir] = offsets
 
 
 class CheckpointJob:
@@ -296,6 +313,13 @@ class CheckpointJob:
         ):
             return -1
         return self._files.get(RECOVERY_POINT_CHECKPOINT, {}).get(partition, -1)
+
+    def may_store(self, log_dir: LogDirectory, partition: TopicPartition) -> bool:
+        """Whether the job may store an offset of a partition in a file without newer content."""
+        return log_dir is self._log_dir and any(
+            partition in offsets and not log_dir.has_newer(name, self._sequence)
+            for name, offsets in self._files.items()
+        )
 
     def collect(self, max_count: int | None = None) -> bool:
         """Collect the offsets of so many logs; return whether some may be left.

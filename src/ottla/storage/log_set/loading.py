@@ -81,7 +81,9 @@ class LoadedLogs:
         for name in loader.deleted:
             delay_ms = self._logs.config_for(marked_topic(name)).file_delete_delay_ms
             self._logs.removals.add(Removal(self._now_ms + delay_ms, log_dir, name))
-        self._logs.checkpoints.loaded(log_dir, loader.recovery_points, loader.log_starts)
+        self._logs.checkpoints.loaded(
+            log_dir, loader.recovery_points, loader.log_starts, loader.high_watermarks
+        )
         self._logs.cleaner_offsets.loaded(log_dir, loader.cleaner_offsets)
         return bool(loader.strays) or self._is_checkpoint_untrue(log_dir, loader)
 
