@@ -342,3 +342,13 @@ def test_a_session_is_counted_from_the_end_of_its_login() -> None:
     login.handshake(OAUTHBEARER, 1)
     answer = login.authenticate(first_message("token"), lambda: clock_ms[0])
     assert answer.session_lifetime_ms == 400
+
+
+@pytest.mark.parametrize(
+    "text", ["canary", "canary x", "canary required", "a.B canary", "'canary'"]
+)
+def test_a_text_that_is_no_entry_is_not_repeated(text: str) -> None:
+    """It may be a password that stands where the whole text belongs."""
+    with pytest.raises(ValueError, match="JAAS config") as caught:
+        parse_jaas(text)
+    assert "canary" not in str(caught.value)

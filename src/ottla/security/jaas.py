@@ -66,9 +66,8 @@ def parse_jaas(text: str) -> JaasConfig:
         raise ValueError("JAAS config does not begin with the name of a login module")
     flag = next(tokens, _Token(None)).text
     if flag is None or flag.lower() not in _FLAGS:
-        raise ValueError(
-            f"login module control flag is not available in the JAAS config of {module.text}"
-        )
+        # the first word is not named: a password may stand where the whole text belongs
+        raise ValueError("login module control flag is not available in the JAAS config")
     options: dict[str, str] = {}
     for token in tokens:
         if token.sign == ";":
