@@ -540,16 +540,6 @@ def _with_epochs(tasks: dict[str, list[int]]) -> dict[str, dict[int, int]]:
     return {key: dict.fromkeys(partitions, 2) for key, partitions in tasks.items()}
 
 
-def test_a_member_that_missed_its_tasks_gets_them_again() -> None:
-    """It says what it runs after an answer was lost; one that has all is told nothing."""
-    made = world()
-    everything = tasks_of(join(made, "a").active_tasks)
-    again = beat(made, "a", 2, {})
-    assert tasks_of(again.active_tasks) == everything
-    assert beat(made, "a", 2, everything).active_tasks is None
-    assert beat(made, "a", 2).active_tasks is None
-
-
 def test_the_log_restores_the_group() -> None:
     """Another coordinator that loads the log knows members, tasks, topology and epochs."""
     made = world()

@@ -65,15 +65,16 @@ class Process:
         self.name = name
         self.epoch = _JOINS
         self.active: frozenset[int] = frozenset()
+        self._has_told = False
+        """Whether the coordinator knows what runs."""
 
     def request(self, *, leaves: bool = False) -> StreamsGroupHeartbeatRequest:
-        """Return the next heartbeat; one that joins says everything.
-
-        Each says what runs: an answer may be lost that gives it tasks, and the request repeated.
-        """
+        """Return the next heartbeat; one that joins says everything."""
         joins = self.epoch == _JOINS
-        tasks = [TaskIds(subtopology_id=_SUBTOPOLOGY, partitions=sorted(self.active))]
-        empty: list[TaskIds] = []
+        tasks: list[TaskIds] | None = None
+        if joins or not self._has_told:
+            tasks = [TaskIds(subtopology_id=_SUBTOPOLOGY, partitions=sorted(self.active))]
+        empty: list[TaskIds] | None = None if tasks is None else []
         return StreamsGroupHeartbeatRequest(
             group_id=GROUP,
             member_id=self.name,
@@ -90,13 +91,15 @@ class Process:
     def take(self, answer: StreamsGroupHeartbeatResponse) -> None:
         """Take new tasks, after the others were given up: the next heartbeat says so."""
         self.epoch = answer.member_epoch
+        self._has_told = True
         if answer.active_tasks is not None:
-            given = [index for one in answer.active_tasks for index in one.partitions]
-            self.active = frozenset(given)
+            given = frozenset(index for one in answer.active_tasks for index in one.partitions)
+            self._has_told = given == self.active
+            self.active = given
 
     def forget(self) -> None:
         """Give up everything, and join again."""
-        self.epoch, self.active = _JOINS, frozenset()
+        self.epoch, self.active, self._has_told = _JOINS, frozenset(), False
 
 
 def _topology() -> StreamsGroupHeartbeatRequest.Topology:

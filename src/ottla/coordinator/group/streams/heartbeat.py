@@ -224,12 +224,7 @@ def _response(
     reconciled: StreamsMember,
     configured: ConfiguredTopology,
 ) -> Response:
-    """Return the response; the tasks are in it where they are new to the member.
-
-    So they are for a member that says what it runs, and lacks an active task: it did not get the
-    answer that had it, as when the coordinator moved. No process would run the task until the next
-    rebalance.
-    """
+    """Return the response; the tasks are in it where they are new to the member."""
     groups, group, request = call.groups, call.group, call.request
     response = Response(
         member_id=reconciled.member_id,
@@ -240,13 +235,8 @@ def _response(
         status=None,
         endpoint_information_epoch=0,
     )
-    assigned = reconciled.assigned
-    lacks_some = call.owned is not None and any(
-        index not in call.owned.active.get(key, ())
-        for key, indexes in assigned.active.items()
-        for index in indexes
-    )
-    if request.member_epoch == JOIN_EPOCH or lacks_some or assigned != member.assigned:
+    if request.member_epoch == JOIN_EPOCH or reconciled.assigned != member.assigned:
+        assigned = reconciled.assigned
         response.active_tasks = _task_ids(without_epochs(assigned.active))
         response.standby_tasks = _task_ids(assigned.standby)
         response.warmup_tasks = _task_ids(assigned.warmup)
