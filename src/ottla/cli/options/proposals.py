@@ -13,8 +13,14 @@ if TYPE_CHECKING:
 
 
 def near_names(name: str, known: Iterable[str]) -> list[str]:
-    """Return the nearest of the known names; none if no name is similar."""
-    return get_close_matches(name, list(known), n=1, cutoff=0.5)
+    """Return the nearest of the known names; none if no name is similar.
+
+    `--json`, which Kafka's tools do not have, is for its misspellings alone.
+    """
+    near = get_close_matches(name, list(known), n=1, cutoff=0.5)
+    if near == ["--json"] and not get_close_matches(name, near, cutoff=0.75):
+        return []
+    return near
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

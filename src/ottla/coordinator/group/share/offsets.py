@@ -188,10 +188,15 @@ def complete_deletion(
     known = None if group is None else group.state_partitions
     if known is None:
         return []
-    gone = known.deleting.intersection(
-        one for one in topics if known.since.get(InProgress(one), written_offset) <= written_offset
-    )
-    if not gone:
+    later = {
+        topic_id
+        for topic_id in known.deleting
+        if known.since.get(InProgress(topic_id), written_offset) > written_offset
+    }
+    named = set(topics)
+    gone = named - later
+    if named and not gone:
         return []
+    # as in Kafka also where nothing is left to be deleted
     left = StatePartitions(known.initializing, known.initialized, known.deleting - gone)
     return [initialization.record_of(groups, group_id, left)]
