@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,6 @@ from ottla.spark.jvm.options import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 OPTIONS = JavaOptions("1g", "ERROR", fast_start=False, temp_dir=None)
 
@@ -101,6 +101,23 @@ def test_a_java_that_cannot_be_started_leaves_no_file(
     with pytest.raises(OttlaError, match=r"^Java could not be started: .*Permission denied"):
         local_session._start_java(OPTIONS, secret, "local[1]", class_cache=False)
     assert list(temporary.iterdir()) == []
+
+
+def test_an_interrupt_while_the_jvm_is_made_leaves_no_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It runs by then, and `stop_java` does not know it."""
+    made: list[subprocess.Popen[bytes]] = []
+
+    def interrupted(*_: Any, **__: Any) -> Launch:
+        made.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(local_session, "find_java", lambda: Java(Path(sys.executable), 17))
+    monkeypatch.setattr(local_session, "launch", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        local_session._start_java(OPTIONS, {}, "local[1]", class_cache=False)
+    assert made[0].wait(60) == -signal.SIGKILL
 
 
 def test_a_jvm_that_is_ending_can_be_ended_by_force(

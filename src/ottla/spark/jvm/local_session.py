@@ -17,6 +17,7 @@ from pathlib import Path
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
+import psutil
 from pyspark import SparkContext
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
@@ -249,6 +250,7 @@ def _start_java(
     cache = cache_dir() if class_cache else None
     archive = None if cache is None else ClassArchive(java, spark_home, cache)
     directory = Path(tempfile.mkdtemp(prefix="ottla-java-"))
+    before = {child.pid for child in psutil.Process().children()}
     try:
         command = java_command(
             java,
@@ -264,7 +266,12 @@ def _start_java(
         log = None if options.temp_dir is None else options.temp_dir / "spark.log"
         python = None if is_local(master) else executor_python(master, config)
         launched = launch(command, spark_home, directory, log=log, python=python, config=config)
-    except BaseException:  # `connect` and `end` delete it later
+    except BaseException as error:  # `connect` and `end` delete it later
+        if isinstance(error, KeyboardInterrupt):  # the JVM may run already, unregistered
+            for child in psutil.Process().children():
+                if child.pid not in before:
+                    with suppress(psutil.NoSuchProcess):
+                        child.kill()
         shutil.rmtree(directory, ignore_errors=True)
         raise
     _launched.append(launched)  # before waiting: `stop_java` must find it
