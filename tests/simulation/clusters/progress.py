@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ottla.server.node.node import Node
 
 TURNS_IN_BETWEEN: Final = 20
-"""An examination takes a fraction of a millisecond: this is some hundredth of a run."""
+"""Turns between two examinations: what cannot move stays so, and need not be seen at once."""
 LATER_TURNS_S: Final = 1.0
 """A fetcher whose logs were truncated goes on in one of the next turns of the loop."""
 
