@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from ottla.clients.blocking import Consumer, Producer
     from ottla.clients.consumer.consumer import AsyncConsumer
     from ottla.clients.consumer.core import GroupMetadata, RebalanceListener
-    from ottla.clients.consumer.offsets import OffsetAndMetadata, OffsetAndTimestamp
     from ottla.clients.consumer.record_decoder import ConsumerRecord
     from ottla.clients.consumer.subscription import SubscriptionPattern
     from ottla.clients.interceptors import ConsumerInterceptor, ProducerInterceptor, ProducerRecord
     from ottla.clients.keywords import AdminSettings, ConsumerSettings, ProducerSettings
     from ottla.clients.metadata import PartitionMetadata
     from ottla.clients.metric_windows import MetricName
+    from ottla.clients.offsets import OffsetAndMetadata, OffsetAndTimestamp
     from ottla.clients.producer.batches import Deliveries, Delivery, RecordMetadata
     from ottla.clients.producer.producer import AsyncProducer
     from ottla.clients.producer.transaction_state import PreparedTransaction
@@ -272,8 +272,8 @@ _MODULES = {
     "MetricName": "ottla.clients.metric_windows",
     "NewTopic": "ottla.clients.admin.topics",
     "Node": "ottla.types",
-    "OffsetAndMetadata": "ottla.clients.consumer.offsets",
-    "OffsetAndTimestamp": "ottla.clients.consumer.offsets",
+    "OffsetAndMetadata": "ottla.clients.offsets",
+    "OffsetAndTimestamp": "ottla.clients.offsets",
     "PartitionDescription": "ottla.clients.admin.topics",
     "PartitionMetadata": "ottla.clients.metadata",
     "PreparedTransaction": "ottla.clients.producer.transaction_state",

@@ -13,7 +13,7 @@ from ottla.cli.main import main
 from ottla.clients.admin.cluster import ClusterDescription
 from ottla.clients.admin.groups import GroupDescription, GroupListing, MemberDescription
 from ottla.clients.admin.topics import PartitionDescription, TopicDescription
-from ottla.clients.consumer.offsets import OffsetAndMetadata, OffsetAndTimestamp
+from ottla.clients.offsets import OffsetAndMetadata, OffsetAndTimestamp
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import Node, TopicPartition, Uuid
 

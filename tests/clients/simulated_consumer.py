@@ -8,7 +8,7 @@ from ottla.clients.consumer.core import ConsumerCore, call_listener
 from tests.clients.simulated import FakeCluster, Simulation, consumer_settings
 
 if TYPE_CHECKING:
-    from ottla.clients.consumer.offsets import OffsetAndMetadata
+    from ottla.clients.offsets import OffsetAndMetadata
     from ottla.purgatory.pending import Pending
     from ottla.types import TopicPartition
 

@@ -17,7 +17,7 @@ from ottla.clients.admin.blocking import Admin
 from ottla.clients.admin.configs import ConfigResource, ResourceType
 from ottla.clients.blocking import Consumer, Producer
 from ottla.clients.consumer.consumer import AsyncConsumer
-from ottla.clients.consumer.offsets import OffsetAndMetadata
+from ottla.clients.offsets import OffsetAndMetadata
 from ottla.clients.producer.producer import AsyncProducer
 from ottla.errors import ClosedError, ConfigError, IllegalStateError, KafkaError
 from ottla.types import TopicPartition

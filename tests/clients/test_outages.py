@@ -13,7 +13,7 @@ import pytest
 
 from ottla.clients.blocking import Consumer
 from ottla.clients.connection_errors import connect_error, with_hint
-from ottla.clients.consumer.coordinator import CoordinatorLookup
+from ottla.clients.coordinator import CoordinatorLookup
 from ottla.clients.login import make_login
 from ottla.clients.outages import ClientTrace, Outages
 from ottla.errors import ErrorCode, IllegalSaslStateError, KafkaError, SslAuthenticationError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ottla.clients.consumer.offsets import OffsetAndMetadata, first_commit_error
+from ottla.clients.offsets import OffsetAndMetadata, first_commit_error
 from ottla.protocol.apis.fetch import FetchRequest
 from ottla.protocol.apis.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.apis.metadata import MetadataRequest, MetadataResponse

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from ottla.clients.consumer.offsets import OffsetAndMetadata, OffsetAndTimestamp
+from ottla.clients.offsets import OffsetAndMetadata, OffsetAndTimestamp
 from ottla.errors import ErrorCode, KafkaError
 from ottla.spark.checkpoint import Checkpoint
 from ottla.streams import (

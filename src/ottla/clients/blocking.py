@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
     from ottla.clients.consumer.core import Batches
     from ottla.clients.consumer.membership import ListenerCall
-    from ottla.clients.consumer.offsets import OffsetAndMetadata
     from ottla.clients.consumer.record_decoder import ConsumerRecord
     from ottla.clients.keywords import ConsumerSettings, ProducerSettings
     from ottla.clients.metric_windows import MetricName
+    from ottla.clients.offsets import OffsetAndMetadata
     from ottla.clients.producer.batches import Delivery, RecordMetadata
     from ottla.clients.producer.producer import HeadersInput
     from ottla.types import TopicPartition

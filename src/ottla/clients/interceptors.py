@@ -16,8 +16,8 @@ from ottla.clients.arguments import named_object
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ottla.clients.consumer.offsets import OffsetAndMetadata
     from ottla.clients.consumer.record_decoder import ConsumerRecord
+    from ottla.clients.offsets import OffsetAndMetadata
     from ottla.clients.producer.batches import Delivery, RecordMetadata
     from ottla.errors import KafkaError
     from ottla.types import TopicPartition

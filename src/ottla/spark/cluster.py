@@ -13,8 +13,8 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ottla.clients.blocking_runtime import BlockingRuntime
-from ottla.clients.consumer.offset_query import OffsetQuery, is_retried
 from ottla.clients.metadata import ClusterMetadata
+from ottla.clients.offsets import OffsetQuery, is_retried
 from ottla.clients.settings import COMMON, read_settings
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.errors.base import topic_error

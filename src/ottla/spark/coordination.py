@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from ottla.clients.consumer.coordinator import GROUP, TRANSACTION, CoordinatorLookup
+from ottla.clients.coordinator import GROUP, TRANSACTION, CoordinatorLookup
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.protocol.apis.describe_transactions import DescribeTransactionsRequest

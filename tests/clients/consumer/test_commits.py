@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.clients.consumer.classic_group import ClassicMembership, GroupState
-from ottla.clients.consumer.offsets import OffsetAndMetadata, first_commit_error
+from ottla.clients.offsets import OffsetAndMetadata, first_commit_error
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.apis.offset_commit import OffsetCommitRequest, OffsetCommitResponse

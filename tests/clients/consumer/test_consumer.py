@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.clients.consumer.coordinator import CoordinatorLookup
 from ottla.clients.consumer.deserializing import Deserializers
 from ottla.clients.consumer.fetched import (
     AppendedRecord,
@@ -12,8 +11,10 @@ from ottla.clients.consumer.fetched import (
     next_offset_after,
 )
 from ottla.clients.consumer.fetcher import ClientFetchSession, Fetcher
-from ottla.clients.consumer.offsets import OffsetAndMetadata, Positions, read_reset_policy
+from ottla.clients.consumer.positions import Positions, read_reset_policy
 from ottla.clients.consumer.subscription import Subscription
+from ottla.clients.coordinator import CoordinatorLookup
+from ottla.clients.offsets import OffsetAndMetadata
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError, LogTruncationError
 from ottla.protocol.apis.fetch import FetchRequest, FetchResponse
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest, ListOffsetsResponse

@@ -10,7 +10,7 @@ import pytest
 from ottla import SubscriptionPattern
 from ottla.clients.consumer.consumer_group import ConsumerMembership, MembershipState
 from ottla.clients.consumer.core import ConsumerCore, RebalanceListener
-from ottla.clients.consumer.offsets import OffsetAndMetadata
+from ottla.clients.offsets import OffsetAndMetadata
 from ottla.coordinator.group.consumer.patterns import MIN_INTERVAL_MS
 from ottla.errors import ConfigError, ErrorCode, KafkaError
 from ottla.protocol.apis.consumer_group_heartbeat import (

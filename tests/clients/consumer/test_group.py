@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ottla.clients.consumer.classic_group import ClassicMembership, GroupState
-from ottla.clients.consumer.coordinator import CoordinatorLookup
 from ottla.clients.consumer.subscription import Subscription
+from ottla.clients.coordinator import CoordinatorLookup
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.apis.join_group import JoinGroupRequest

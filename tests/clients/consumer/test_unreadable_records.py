@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla import Admin, AsyncConsumer, Consumer, Producer, TopicPartition
-from ottla.clients.consumer.offsets import OffsetAndMetadata
 from ottla.clients.consumer.subscription import Subscription
+from ottla.clients.offsets import OffsetAndMetadata
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError, RecordDeserializationError
 from ottla.protocol.apis.fetch import FetchRequest, FetchResponse
 from ottla.protocol.apis.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse

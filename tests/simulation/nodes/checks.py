@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ottla.clients.consumer.consumer import AsyncConsumer
-    from ottla.clients.consumer.offsets import OffsetAndMetadata
+    from ottla.clients.offsets import OffsetAndMetadata
     from ottla.types import TopicPartition
     from tests.simulation.nodes.model import GroupModel, TopicModel
     from tests.simulation.nodes.workload import Workload

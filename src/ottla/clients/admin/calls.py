@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from ottla.clients.admin.controllers import ControllerMetadata, refuse_for_controllers
 from ottla.clients.arguments import check_timeout
 from ottla.clients.client import ANY_NODE
-from ottla.clients.consumer.coordinator import GROUP, CoordinatorLookup
-from ottla.clients.consumer.offset_query import is_retried
+from ottla.clients.coordinator import GROUP, CoordinatorLookup
+from ottla.clients.offsets import is_retried
 from ottla.clients.settings import ADMIN, read_settings, refuse_positional
 from ottla.clients.transport import Runtime
 from ottla.errors import ConfigError, ErrorCode, KafkaError

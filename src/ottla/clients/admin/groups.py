@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from ottla.clients.admin.calls import AdminCalls, error_or_none
 from ottla.clients.arguments import listed
 from ottla.clients.consumer.assignors.interface import PROTOCOL_TYPE, decode_assignment
-from ottla.clients.consumer.coordinator import GROUP
-from ottla.clients.consumer.core import as_offsets
-from ottla.clients.consumer.offsets import (
+from ottla.clients.coordinator import GROUP
+from ottla.clients.offsets import (
     CommitIdentity,
     OffsetAndMetadata,
+    as_offsets,
     offset_commit_request,
     offset_fetch_request,
     read_offset_fetch,

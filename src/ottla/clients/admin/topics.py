@@ -19,7 +19,7 @@ from ottla.clients.arguments import (
     either,
     listed,
 )
-from ottla.clients.consumer.offsets import OffsetAndTimestamp, list_offsets_request
+from ottla.clients.offsets import OffsetAndTimestamp, list_offsets_request
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.create_partitions import CreatePartitionsRequest
 from ottla.protocol.apis.create_topics import CreateTopicsRequest

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.clients.admin.calls import error_or_none, response_code
 from ottla.clients.admin.replicas import ReplicasAdmin
 from ottla.clients.arguments import listed
-from ottla.clients.consumer.coordinator import TRANSACTION
+from ottla.clients.coordinator import TRANSACTION
 from ottla.errors import KafkaError
 from ottla.protocol.apis.describe_transactions import DescribeTransactionsRequest
 from ottla.protocol.apis.init_producer_id import InitProducerIdRequest

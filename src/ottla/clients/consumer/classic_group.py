@@ -22,12 +22,12 @@ from ottla.clients.consumer.assignors.interface import (
     decode_subscription,
 )
 from ottla.clients.consumer.assignors.named import make_assignors
-from ottla.clients.consumer.coordinator import PURPOSE
 from ottla.clients.consumer.group_requests import GroupRequests
 from ottla.clients.consumer.membership import NO_MEMBER, REBALANCES_GROUP, ListenerCall
-from ottla.clients.consumer.offsets import CommitIdentity
-from ottla.clients.consumer.pending_errors import PendingErrors
+from ottla.clients.coordinator import PURPOSE
 from ottla.clients.metric_windows import REBALANCES
+from ottla.clients.offsets import CommitIdentity
+from ottla.clients.pending_errors import PendingErrors
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from ottla.clients.client import Client
     from ottla.clients.consumer.assignors.interface import Assignment
-    from ottla.clients.consumer.coordinator import CoordinatorLookup
     from ottla.clients.consumer.subscription import Subscription
+    from ottla.clients.coordinator import CoordinatorLookup
     from ottla.clients.settings import ValidatedSettings
     from ottla.purgatory.pending import Pending
     from ottla.types import TopicPartition

@@ -11,9 +11,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ottla.clients.arguments import as_partition, check_poll, topic_names
-from ottla.clients.consumer.core import ConsumerCore, GroupMetadata, as_offsets, call_listener
+from ottla.clients.consumer.core import ConsumerCore, GroupMetadata, call_listener
 from ottla.clients.consumer.metrics import partition_metrics
 from ottla.clients.consumer.queries import Queries
+from ottla.clients.offsets import as_offsets
 from ottla.errors import KafkaError
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.types import TopicPartition
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
 
     from ottla.clients.consumer.core import Batches, RebalanceListener
     from ottla.clients.consumer.membership import ListenerCall
-    from ottla.clients.consumer.offsets import OffsetAndMetadata, OffsetAndTimestamp
     from ottla.clients.consumer.record_decoder import ConsumerRecord
     from ottla.clients.consumer.subscription import SubscriptionPattern
     from ottla.clients.environment import ClientEnvironment
     from ottla.clients.keywords import ConsumerSettings
     from ottla.clients.metadata import PartitionMetadata
     from ottla.clients.metric_windows import MetricName
+    from ottla.clients.offsets import OffsetAndMetadata, OffsetAndTimestamp
     from ottla.purgatory.pending import Pending
 
 

@@ -16,10 +16,10 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from ottla.clients.consumer.heartbeat_fields import HeartbeatFields
-from ottla.clients.consumer.heartbeats import FENCED, JOIN_EPOCH, LEAVE_EPOCH, HeartbeatMember
 from ottla.clients.consumer.membership import NO_MEMBER, REBALANCES_GROUP, ListenerCall
-from ottla.clients.consumer.offsets import CommitIdentity
+from ottla.clients.membership.heartbeats import FENCED, JOIN_EPOCH, LEAVE_EPOCH, HeartbeatMember
 from ottla.clients.metric_windows import REBALANCES
+from ottla.clients.offsets import CommitIdentity
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.clients.client import Client
-    from ottla.clients.consumer.coordinator import CoordinatorLookup
     from ottla.clients.consumer.subscription import Subscription
+    from ottla.clients.coordinator import CoordinatorLookup
     from ottla.clients.settings import ValidatedSettings
     from ottla.protocol.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
     from ottla.purgatory.pending import Pending

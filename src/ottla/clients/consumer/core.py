@@ -5,28 +5,27 @@ Kafka: org.apache.kafka.clients.consumer.internals.ClassicKafkaConsumer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.clients.arguments import as_partition, topic_names
 from ottla.clients.consumer.classic_group import ClassicMembership
 from ottla.clients.consumer.consumer_group import ConsumerMembership
-from ottla.clients.consumer.coordinator import CoordinatorLookup
 from ottla.clients.consumer.deserializing import Deserializers
 from ottla.clients.consumer.explanation import why_no_records
 from ottla.clients.consumer.fetcher import Fetcher
-from ottla.clients.consumer.offsets import (
+from ottla.clients.consumer.positions import Positions
+from ottla.clients.consumer.reading import RecordIteration
+from ottla.clients.consumer.subscription import Subscription, SubscriptionPattern
+from ottla.clients.coordinator import CoordinatorLookup
+from ottla.clients.interceptors import Interceptors
+from ottla.clients.offsets import (
     CommitIdentity,
     OffsetAndMetadata,
-    Positions,
     first_commit_error,
     offset_commit_request,
     replace_commit_errors,
 )
-from ottla.clients.consumer.reading import RecordIteration
-from ottla.clients.consumer.subscription import Subscription, SubscriptionPattern
-from ottla.clients.interceptors import Interceptors
 from ottla.clients.serdes import deserializer
 from ottla.clients.settings import CONSUMER, read_settings
 from ottla.clients.transport import Runtime
@@ -36,7 +35,7 @@ from ottla.purgatory.pending import Pending
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ottla.clients.consumer.membership import ListenerCall, Membership
     from ottla.clients.consumer.record_decoder import ConsumerRecord
@@ -474,29 +473,3 @@ def call_listener(listener: Any, step: ListenerCall) -> Any:
     if step.kind == "lost":
         return listener.on_partitions_lost(step.partitions)
     return listener.on_partitions_revoked(step.partitions)
-
-
-def as_offsets(
-    given: Mapping[TopicPartition, OffsetAndMetadata | int],
-) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return offsets with metadata, from plain offsets or OffsetAndMetadata.
-
-    Raises KafkaError(INVALID_REQUEST) for negative offsets: brokers would store them, but no
-    consumer could use them.
-    """
-    if not isinstance(given, Mapping):
-        raise TypeError(f"offsets must be a mapping by partition, not {type(given).__name__}")
-    found = {as_partition(partition): _as_offset(value) for partition, value in given.items()}
-    for partition, value in found.items():
-        if value.offset < 0:
-            text = f"{partition}: Invalid negative offset {value.offset}"
-            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
-    return found
-
-
-def _as_offset(value: Any) -> OffsetAndMetadata:
-    offset = value.offset if isinstance(value, OffsetAndMetadata) else value
-    if not isinstance(offset, int):
-        text = f"an offset must be int or OffsetAndMetadata, not {type(offset).__name__}: {value!r}"
-        raise TypeError(text)
-    return value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(offset)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.clients.consumer.fetched import FetchedPartitionRecords, next_offset_after
 from ottla.clients.consumer.metrics import FetcherMetrics
-from ottla.clients.consumer.pending_errors import PendingErrors
+from ottla.clients.pending_errors import PendingErrors
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.fetch import FetchRequest
 from ottla.types import TopicPartition, Uuid

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ottla.clients.consumer.assignors.interface import Assignment, Member
-    from ottla.clients.consumer.offsets import CommitIdentity
+    from ottla.clients.offsets import CommitIdentity
     from ottla.clients.settings import ValidatedSettings
 
 MAX_REASON_CHARS = 255

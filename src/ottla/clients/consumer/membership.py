@@ -12,10 +12,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from ottla.clients.consumer.coordinator import CoordinatorLookup
-    from ottla.clients.consumer.offsets import CommitIdentity
-    from ottla.clients.consumer.pending_errors import PendingErrors
     from ottla.clients.consumer.subscription import Subscription
+    from ottla.clients.coordinator import CoordinatorLookup
+    from ottla.clients.offsets import CommitIdentity
+    from ottla.clients.pending_errors import PendingErrors
     from ottla.errors import KafkaError
     from ottla.purgatory.pending import Pending
     from ottla.types import TopicPartition

@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.clients.arguments import as_partition, check_timeout, check_topic
-from ottla.clients.consumer.offset_query import OffsetQuery, is_retried
-from ottla.clients.consumer.offsets import (
+from ottla.clients.offsets import (
     OffsetAndMetadata,
+    OffsetQuery,
     first_commit_error,
+    is_retried,
     offset_fetch_request,
     read_offset_fetch,
 )
@@ -22,10 +23,10 @@ from ottla.errors import KafkaError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ottla.clients.consumer.coordinator import CoordinatorLookup
     from ottla.clients.consumer.core import ConsumerCore
-    from ottla.clients.consumer.offsets import OffsetAndTimestamp
+    from ottla.clients.coordinator import CoordinatorLookup
     from ottla.clients.metadata import PartitionMetadata
+    from ottla.clients.offsets import OffsetAndTimestamp
     from ottla.types import TopicPartition
 
 
@@ -100,7 +101,7 @@ class Queries:
         timeout: float | None,
     ) -> None:
         """Commit with retries."""
-        from ottla.clients.consumer.core import as_offsets
+        from ottla.clients.offsets import as_offsets
 
         deadline = Deadline(self._core, "successfully committing offsets", timeout)
         self._core.require_coordinator()

@@ -16,8 +16,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from ottla.clients.arguments import check_callback, check_timeout, check_topic, listed
-from ottla.clients.consumer.core import as_offsets
 from ottla.clients.interceptors import Interceptors, ProducerRecord
+from ottla.clients.offsets import as_offsets
 from ottla.clients.producer.accumulator import Accumulator, producer_closed
 from ottla.clients.producer.batches import Deliveries, ProducerBatch, run_callback
 from ottla.clients.producer.sender import Sender
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
 
     from ottla.clients.consumer.consumer import AsyncConsumer
     from ottla.clients.consumer.core import GroupMetadata
-    from ottla.clients.consumer.offsets import OffsetAndMetadata
     from ottla.clients.consumer.record_decoder import ConsumerRecord
     from ottla.clients.environment import ClientEnvironment
     from ottla.clients.keywords import ProducerSettings
     from ottla.clients.metadata import PartitionMetadata
     from ottla.clients.metric_windows import MetricName
+    from ottla.clients.offsets import OffsetAndMetadata
     from ottla.clients.producer.batches import Delivery, RecordMetadata
     from ottla.clients.settings import ValidatedSettings
 

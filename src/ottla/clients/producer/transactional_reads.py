@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ottla.clients.consumer.core import ConsumerCore
-    from ottla.clients.consumer.offsets import OffsetAndMetadata
     from ottla.clients.consumer.record_decoder import ConsumerRecord
+    from ottla.clients.offsets import OffsetAndMetadata
 
 
 class RewindableConsumer(Protocol):

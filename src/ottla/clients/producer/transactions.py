@@ -9,7 +9,7 @@ import asyncio
 import builtins
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.clients.consumer.coordinator import GROUP, TRANSACTION, CoordinatorLookup
+from ottla.clients.coordinator import GROUP, TRANSACTION, CoordinatorLookup
 from ottla.clients.producer.transaction_state import (
     PreparedTransaction,
     ProducerIds,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
     from ottla.clients.consumer.core import GroupMetadata
-    from ottla.clients.consumer.offsets import OffsetAndMetadata
+    from ottla.clients.offsets import OffsetAndMetadata
     from ottla.clients.settings import ValidatedSettings
     from ottla.clients.transport import Runtime
     from ottla.protocol.schema import Request

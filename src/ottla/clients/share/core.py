@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ottla.clients.arguments import as_partition, check_int, topic_names
-from ottla.clients.consumer.coordinator import CoordinatorLookup
 from ottla.clients.consumer.deserializing import Deserializers
+from ottla.clients.coordinator import CoordinatorLookup
 from ottla.clients.serdes import deserializer
 from ottla.clients.settings import CONSUMER, read_settings
 from ottla.clients.share.fetcher import ShareFetcher

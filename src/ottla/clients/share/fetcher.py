@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from ottla.clients.consumer.pending_errors import PendingErrors
+from ottla.clients.pending_errors import PendingErrors
 from ottla.clients.share.in_flight import Acknowledgements
 from ottla.clients.share.metrics import ShareFetchMetrics
 from ottla.clients.share.records import AcquiredPartitionRecords, PartitionKey

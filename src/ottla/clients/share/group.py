@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ottla.clients.consumer.heartbeats import JOIN_EPOCH, LEAVE_EPOCH, HeartbeatMember
+from ottla.clients.membership.heartbeats import JOIN_EPOCH, LEAVE_EPOCH, HeartbeatMember
 from ottla.clients.metric_windows import REBALANCES
 from ottla.clients.share.metrics import COORDINATOR_GROUP
 from ottla.protocol.apis.share_group_heartbeat import ShareGroupHeartbeatRequest
@@ -18,7 +18,7 @@ from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from ottla.clients.client import Client
-    from ottla.clients.consumer.coordinator import CoordinatorLookup
+    from ottla.clients.coordinator import CoordinatorLookup
     from ottla.clients.settings import ValidatedSettings
     from ottla.purgatory.pending import Pending
     from ottla.types import Uuid

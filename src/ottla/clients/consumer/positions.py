@@ -1,53 +1,39 @@
-"""Positions: from committed offsets, by timestamp, after a leader change; and commits.
+"""Positions: from committed offsets, by timestamp, after a leader change.
 
-Kafka: org.apache.kafka.clients.consumer.internals.{OffsetFetcher, CommitRequestManager,
-OffsetsRequestManager}. KIP-320 (leader epochs), KIP-447 (stable offsets), KIP-1106 (by_duration).
+Kafka: org.apache.kafka.clients.consumer.internals.{OffsetFetcher, OffsetsRequestManager}.
+KIP-320 (leader epochs), KIP-447 (stable offsets), KIP-1106 (by_duration).
 """
 
 from __future__ import annotations
 
 import re
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from ottla.clients.consumer.pending_errors import PendingErrors
+from ottla.clients.offsets import (
+    CommitIdentity,
+    list_offsets_request,
+    offset_fetch_request,
+    read_offset_fetch,
+)
+from ottla.clients.pending_errors import PendingErrors
 from ottla.errors import ConfigError, ErrorCode, KafkaError, LogTruncationError
-from ottla.protocol.apis.list_offsets import ListOffsetsRequest
-from ottla.protocol.apis.offset_commit import OffsetCommitRequest
-from ottla.protocol.apis.offset_fetch import OffsetFetchRequest
 from ottla.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from ottla.types import TopicPartition, Uuid
+from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from ottla.clients.client import Client
-    from ottla.clients.consumer.coordinator import CoordinatorLookup
     from ottla.clients.consumer.subscription import PartitionState, Subscription
-    from ottla.clients.metadata import ClusterMetadata
+    from ottla.clients.coordinator import CoordinatorLookup
     from ottla.clients.settings import ValidatedSettings
     from ottla.purgatory.pending import Pending
+    from ottla.types import Uuid
 
-FIRST_VERSION_WITH_TOPIC_IDS = 10
 _FETCH_AGAIN = frozenset({ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
 """Errors after which committed offsets are fetched again: the next heartbeat settles them."""
-
-
-class OffsetAndMetadata(NamedTuple):
-    """A committed offset: the next one to read, with the epoch of the record before it."""
-
-    offset: int
-    metadata: str = ""
-    leader_epoch: int = -1
-
-
-class OffsetAndTimestamp(NamedTuple):
-    """The result of an offset query by timestamp."""
-
-    offset: int
-    timestamp: int
-    leader_epoch: int = -1
 
 
 def read_reset_policy(text: str) -> int | tuple[str, int] | None:
@@ -69,159 +55,6 @@ def _duration_ms(text: str) -> int:
         raise ConfigError(f"auto.offset.reset: {text!r} is not a duration like PT1H")
     days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return int((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
-
-
-# ---------------------------------------------------------------- requests and responses
-
-
-def list_offsets_request(
-    timestamps: Mapping[TopicPartition, int],
-    metadata: ClusterMetadata,
-    *,
-    committed_only: bool,
-    timeout_ms: int,
-) -> ListOffsetsRequest:
-    """Return ListOffsets with a timestamp (or special one) for partitions of one leader."""
-    topics: dict[str, ListOffsetsRequest.ListOffsetsTopic] = {}
-    for partition, timestamp in timestamps.items():
-        topic = topics.get(partition.topic)
-        if topic is None:
-            topic = topics[partition.topic] = ListOffsetsRequest.ListOffsetsTopic(
-                name=partition.topic, partitions=[]
-            )
-        known = metadata.partition(partition)
-        topic.partitions.append(
-            ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
-                partition_index=partition.partition,
-                current_leader_epoch=-1 if known is None else known.leader_epoch,
-                timestamp=timestamp,
-            )
-        )
-    return ListOffsetsRequest(
-        replica_id=-1,
-        isolation_level=1 if committed_only else 0,
-        topics=list(topics.values()),
-        timeout_ms=timeout_ms,
-    )
-
-
-def offset_fetch_request(
-    group_id: str,
-    partitions: Iterable[TopicPartition] | None,
-    metadata: ClusterMetadata | None,
-    member: CommitIdentity | None = None,
-    *,
-    require_stable: bool = True,
-) -> tuple[OffsetFetchRequest, int | None]:
-    """Return OffsetFetch for partitions (None: all of the group), and a version limit.
-
-    With require_stable it waits for the offsets of open transactions (KIP-447).
-    """
-    group = OffsetFetchRequest.OffsetFetchRequestGroup
-    topics: dict[str, Any] = {}
-    for name, partition in partitions or ():
-        topic = topics.get(name)
-        if topic is None:
-            topic = topics[name] = group.OffsetFetchRequestTopics(
-                name=name,
-                topic_id=metadata.topic_id(name) if metadata else Uuid(),
-                partition_indexes=[],
-            )
-        topic.partition_indexes.append(partition)
-    requested = group(
-        group_id=group_id, topics=None if partitions is None else list(topics.values())
-    )
-    if member is not None and member.member_id:
-        requested.member_id, requested.member_epoch = member.member_id, member.generation
-    has_ids = partitions is not None and all(topic.topic_id for topic in topics.values())
-    limit = None if has_ids and topics else FIRST_VERSION_WITH_TOPIC_IDS - 1
-    return OffsetFetchRequest(groups=[requested], require_stable=require_stable), limit
-
-
-def read_offset_fetch(
-    response: Any, names: Mapping[Uuid, str]
-) -> dict[TopicPartition, OffsetAndMetadata | KafkaError | None]:
-    """Return the committed offsets, None for partitions without one; raises group errors."""
-    group = response.groups[0]
-    if group.error_code:
-        raise KafkaError(group.error_code)
-    found: dict[TopicPartition, OffsetAndMetadata | KafkaError | None] = {}
-    for topic in group.topics:
-        name = topic.name or names.get(topic.topic_id, "")
-        for one in topic.partitions:
-            key = TopicPartition(name, one.partition_index)
-            if one.error_code:
-                found[key] = KafkaError(one.error_code)
-            elif one.committed_offset < 0:
-                found[key] = None
-            else:
-                found[key] = OffsetAndMetadata(
-                    one.committed_offset, one.metadata or "", one.committed_leader_epoch
-                )
-    return found
-
-
-class CommitIdentity(NamedTuple):
-    """The membership in an OffsetCommit; the defaults are those of a non-member."""
-
-    generation: int = -1
-    member_id: str = ""
-    instance_id: str | None = None
-
-
-def offset_commit_request(
-    group_id: str,
-    offsets: Mapping[TopicPartition, OffsetAndMetadata],
-    identity: CommitIdentity,
-    metadata: ClusterMetadata | None,
-) -> tuple[OffsetCommitRequest, int | None]:
-    """Return OffsetCommit, and a version limit if a topic id is unknown."""
-    topics: dict[str, OffsetCommitRequest.OffsetCommitRequestTopic] = {}
-    for (name, partition), committed in offsets.items():
-        topic = topics.get(name)
-        if topic is None:
-            topic = topics[name] = OffsetCommitRequest.OffsetCommitRequestTopic(
-                name=name,
-                topic_id=metadata.topic_id(name) if metadata else Uuid(),
-                partitions=[],
-            )
-        topic.partitions.append(
-            OffsetCommitRequest.OffsetCommitRequestTopic.OffsetCommitRequestPartition(
-                partition_index=partition,
-                committed_offset=committed.offset,
-                committed_leader_epoch=committed.leader_epoch,
-                committed_metadata=committed.metadata,
-            )
-        )
-    request = OffsetCommitRequest(
-        group_id=group_id,
-        generation_id_or_member_epoch=identity.generation,
-        member_id=identity.member_id,
-        group_instance_id=identity.instance_id,
-        topics=list(topics.values()),
-    )
-    has_ids = all(topic.topic_id for topic in topics.values())
-    return request, None if has_ids else FIRST_VERSION_WITH_TOPIC_IDS - 1
-
-
-def first_commit_error(response: Any) -> KafkaError | None:
-    """Return the first error in an OffsetCommit response."""
-    for topic in response.topics:
-        for partition in topic.partitions:
-            if partition.error_code:
-                return KafkaError(partition.error_code)
-    return None
-
-
-def replace_commit_errors(response: Any, code: ErrorCode) -> None:
-    """Replace all errors in an OffsetCommit response by code."""
-    for topic in response.topics:
-        for partition in topic.partitions:
-            if partition.error_code:
-                partition.error_code = code
-
-
-# ---------------------------------------------------------------- state machine
 
 
 class Positions:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.clients.consumer.offset_query import OffsetQuery
+from ottla.clients.offsets import OffsetQuery
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest
 from ottla.protocol.apis.metadata import MetadataRequest

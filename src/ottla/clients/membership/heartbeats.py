@@ -9,13 +9,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.clients.consumer.pending_errors import PendingErrors
+from ottla.clients.pending_errors import PendingErrors
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import Uuid
 
 if TYPE_CHECKING:
     from ottla.clients.client import Client
-    from ottla.clients.consumer.coordinator import CoordinatorLookup
+    from ottla.clients.coordinator import CoordinatorLookup
     from ottla.clients.settings import ValidatedSettings
     from ottla.purgatory.pending import Pending
 

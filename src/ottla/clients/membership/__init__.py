@@ -1,0 +1,1 @@
+"""Members of groups: what they send, for every kind of group."""
