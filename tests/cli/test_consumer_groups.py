@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.cli.commands import consumer_groups as module
-from ottla.cli.groups.flags import GroupCommandError
+from ottla.cli.groups import tool as module
 from ottla.cli.groups.reset_times import parse_duration, parse_moment
+from ottla.cli.groups.usage import GroupCommandError
 from ottla.cli.main import main
 from ottla.clients.admin.cluster import ClusterDescription
 from ottla.clients.admin.groups import GroupDescription, GroupListing, MemberDescription

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.cli.commands import streams_groups as module
+from ottla.cli.groups import tool as module
 from ottla.cli.main import main
 from ottla.clients.admin.groups import GroupListing
 from ottla.clients.admin.streams_groups import (

@@ -190,7 +190,7 @@ COMMANDS: dict[str, Command] = {
         "Measure the throughput of a share group.",
     ),
     "share-groups": Command(
-        "ottla.cli.share.share_groups",
+        "ottla.cli.commands.share_groups",
         "share_groups",
         "List, describe, reset, delete share groups.",
     ),

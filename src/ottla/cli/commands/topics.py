@@ -19,13 +19,12 @@ from ottla.cli.options.joptsimple import INTEGER, ToolCommand, refuse_both
 from ottla.cli.options.json_output import json_option, print_json, refuse_json_unless, wants_json
 from ottla.cli.output.java_names import kafka_message
 from ottla.errors import ConfigError, ErrorCode, KafkaError
-from ottla.types import TopicPartition, Uuid
+from ottla.types import Uuid
+from ottla.views.topics import describe_topics
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ottla.clients.admin.replicas import PartitionReassignment
     from ottla.clients.blocking import Admin
+    from ottla.views.topics import PartitionView, TopicView
 
 INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 ACTIONS = ("list", "describe", "create", "alter", "delete")
@@ -190,10 +189,10 @@ def _matching(admin: Admin, flags: TopicFlags) -> list[str]:
         compiled = re.compile(pattern)
     except re.error as error:
         raise CommandError(f"{pattern} is an invalid regex.") from error
-    found = sorted(name for name in names if compiled.fullmatch(name))
-    if not found and not flags.if_exists and flags.action != "list":
+    matching = sorted(name for name in names if compiled.fullmatch(name))
+    if not matching and not flags.if_exists and flags.action != "list":
         raise CommandError(f"Topic '{flags.topic}' does not exist as expected")
-    return found
+    return matching
 
 
 def _broker_id(text: str) -> int:
@@ -208,7 +207,7 @@ def _assignment(text: str) -> list[list[int]]:
     lists = [[_broker_id(broker) for broker in part.split(":")] for part in text.split(",")]
     for part in lists:
         if len(set(part)) != len(part):
-            twice = ",".join(str(one) for one in sorted({b for b in part if part.count(b) > 1}))
+            twice = ",".join(str(id_) for id_ in sorted({b for b in part if part.count(b) > 1}))
             raise CommandError(
                 f"Partition replica lists may not contain duplicate entries: {twice}"
             )
@@ -244,15 +243,15 @@ def _create(admin: Admin, flags: TopicFlags) -> None:
         raise CommandError("The replication factor must be between 1 and 32767 inclusive")
     if flags.partitions is not None and flags.partitions < 1:
         raise CommandError("The partitions must be greater than 0")
-    placed = None
+    assignment = None
     if flags.replica_assignment is not None:
-        placed = dict(enumerate(_assignment(flags.replica_assignment)))
+        assignment = dict(enumerate(_assignment(flags.replica_assignment)))
     new = NewTopic(
         name,
         -1 if flags.partitions is None else flags.partitions,
         -1 if flags.replication_factor is None else flags.replication_factor,
         _own_settings(flags.config),
-        placed,
+        assignment,
     )
     outcome = admin.create_topics([new], retry_on_quota_violation=False)[name]
     if isinstance(outcome, KafkaError):
@@ -262,9 +261,9 @@ def _create(admin: Admin, flags: TopicFlags) -> None:
     click.echo(f"Created topic {name}.")
 
 
-def _own_settings(given: tuple[str, ...]) -> dict[str, str]:
+def _own_settings(arguments: tuple[str, ...]) -> dict[str, str]:
     settings = {}
-    for text in given:
+    for text in arguments:
         parts = re.split(r"\s*=\s*", text)
         if len(parts) != 2 or not parts[1]:
             raise CommandError(
@@ -304,51 +303,15 @@ def _delete(admin: Admin, flags: TopicFlags) -> None:
 # ---------------------------------------------------------------- describe
 
 
-class ShownPartition(NamedTuple):
-    """A partition to print; without elr if the cluster does not report it."""
-
-    partition: int
-    leader: int | None
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    elr: tuple[int, ...] | None
-    last_known_elr: tuple[int, ...] | None
-    adding: tuple[int, ...] = ()
-    removing: tuple[int, ...] = ()
-
-    @property
-    def replication_factor(self) -> int:
-        """The number of replicas, without those that a reassignment adds."""
-        return len(self.replicas) - len(self.adding)
-
-
 def _describe(admin: Admin, flags: TopicFlags) -> None:
     names = _matching(admin, flags) if flags.topic_id is None else _name_of(admin, flags)
-    if not names:
-        if wants_json():
-            print_json([])
-        return
-    described = admin.describe_topics(names)
-    details = _details(admin, names)
-    moves = _moves(admin)
-    settings = _settings(admin, names)
-    documents: list[Mapping[str, object]] = []
-    for name in names:
-        topic = described[name]
-        if isinstance(topic, KafkaError):
-            raise topic
-        shown = details.get(name) or [
-            ShownPartition(
-                p.partition, p.leader.node_id if p.leader else None, p.replicas, p.isr, None, None
-            )
-            for p in topic.partitions
-        ]
-        shown = [_moving(one, moves.get(TopicPartition(name, one.partition))) for one in shown]
-        chosen = _chosen(flags, name, topic.topic_id, shown, settings[name])
-        if wants_json():
-            documents += _documents(flags, chosen)
-        else:
-            _print_topic(flags, chosen)
+    documents: list[object] = []
+    for topic in describe_topics(admin, names) if names else ():
+        selected = [it for it in sorted(topic.partitions) if _is_selected(flags, topic, it)]
+        if not wants_json():
+            _print_topic(flags, topic, selected)
+        elif topic.settings if flags.topics_with_overrides else selected:
+            documents.append(topic.document(selected))
     if wants_json():
         print_json(documents)
 
@@ -358,104 +321,13 @@ def _name_of(admin: Admin, flags: TopicFlags) -> list[str]:
         topic_id = Uuid.parse(flags.topic_id or "")
     except ValueError as error:
         raise CommandError(str(error)) from error
-    found = [topic.name for topic in admin.list_topics() if topic.topic_id == topic_id]
-    if not found and not flags.if_exists:
+    names = [topic.name for topic in admin.list_topics() if topic.topic_id == topic_id]
+    if not names and not flags.if_exists:
         raise CommandError(f"TopicId '{flags.topic_id}' does not exist as expected")
-    return found
+    return names
 
 
-def _details(admin: Admin, names: list[str]) -> dict[str, list[ShownPartition]]:
-    """Describe topics with eligible leader replicas (KIP-966); empty where not supported."""
-    from ottla.protocol.apis.describe_topic_partitions import DescribeTopicPartitionsRequest
-
-    requested = [DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in names]
-    found: dict[str, list[ShownPartition]] = {}
-    cursor: Any = None
-    while True:
-        request = DescribeTopicPartitionsRequest(topics=requested, cursor=cursor)
-        try:
-            answer = admin.request(request)
-        except KafkaError as error:
-            if error.code is ErrorCode.UNSUPPORTED_VERSION:
-                return {}
-            raise
-        for topic in answer.topics:
-            if topic.name is not None and not topic.error_code:
-                found.setdefault(topic.name, []).extend(_shown(one) for one in topic.partitions)
-        if answer.next_cursor is None:
-            return found
-        cursor = DescribeTopicPartitionsRequest.Cursor(
-            topic_name=answer.next_cursor.topic_name,
-            partition_index=answer.next_cursor.partition_index,
-        )
-        requested = [one for one in requested if one.name >= cursor.topic_name]
-
-
-def _moves(admin: Admin) -> dict[TopicPartition, PartitionReassignment]:
-    """Return all reassignments; none if the cluster refuses to list them."""
-    try:
-        return admin.list_partition_reassignments()
-    except KafkaError as error:
-        refused = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        if error.code in refused:
-            return {}
-        raise
-
-
-def _moving(shown: ShownPartition, move: PartitionReassignment | None) -> ShownPartition:
-    if move is None:
-        return shown
-    return shown._replace(adding=move.adding, removing=move.removing)
-
-
-def _shown(partition: Any) -> ShownPartition:
-    return ShownPartition(
-        partition.partition_index,
-        partition.leader_id if partition.leader_id >= 0 else None,
-        tuple(partition.replica_nodes),
-        tuple(partition.isr_nodes),
-        tuple(partition.eligible_leader_replicas or ()),
-        tuple(partition.last_known_elr or ()),
-    )
-
-
-def _settings(admin: Admin, names: list[str]) -> dict[str, dict[str, Any]]:
-    """Return the settings of each topic that are not defaults, and min.insync.replicas."""
-    from ottla.clients.admin.configs import ConfigResource, ResourceType
-
-    resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
-    result = {}
-    for resource, entries in admin.describe_configs(resources).items():
-        if isinstance(entries, KafkaError):
-            raise entries
-        result[resource.name] = entries
-    return result
-
-
-class Chosen(NamedTuple):
-    """A topic with its own settings, all partitions and those that the flags select."""
-
-    name: str
-    topic_id: Uuid
-    settings: dict[str, str | None]
-    partitions: list[ShownPartition]
-    selected: list[ShownPartition]
-
-
-def _chosen(
-    flags: TopicFlags,
-    name: str,
-    topic_id: Uuid,
-    shown: list[ShownPartition],
-    entries: dict[str, Any],
-) -> Chosen:
-    own = {key: entry.value for key, entry in entries.items() if not entry.is_default}
-    minimum = int(entries["min.insync.replicas"].value) if "min.insync.replicas" in entries else 1
-    selected = [one for one in sorted(shown) if _is_selected(flags, one, minimum)]
-    return Chosen(name, topic_id, own, shown, selected)
-
-
-def _print_topic(flags: TopicFlags, topic: Chosen) -> None:
+def _print_topic(flags: TopicFlags, topic: TopicView, selected: list[PartitionView]) -> None:
     filtered = flags.unavailable_partitions or flags.under_replicated_partitions
     filtered = filtered or flags.under_min_isr_partitions or flags.at_min_isr_partitions
     if not filtered and (topic.settings or not flags.topics_with_overrides):
@@ -466,29 +338,13 @@ def _print_topic(flags: TopicFlags, topic: Chosen) -> None:
             f"\tReplicationFactor: {topic.partitions[0].replication_factor}\tConfigs: {configs}"
         )
     if not flags.topics_with_overrides:
-        for partition in topic.selected:
+        for partition in selected:
             click.echo(_partition_line(topic.name, partition))
 
 
-def _documents(flags: TopicFlags, topic: Chosen) -> list[Mapping[str, object]]:
-    """Return the JSON of a topic; none when the flags select nothing of it."""
-    if not (topic.settings if flags.topics_with_overrides else topic.selected):
-        return []
-    return [
-        {
-            "topic": topic.name,
-            "topic_id": str(topic.topic_id),
-            "partition_count": len(topic.partitions),
-            "replication_factor": topic.partitions[0].replication_factor,
-            "configs": topic.settings,
-            "partitions": [one._asdict() for one in topic.selected],
-        }
-    ]
-
-
-def _is_selected(flags: TopicFlags, partition: ShownPartition, minimum: int) -> bool:
+def _is_selected(flags: TopicFlags, topic: TopicView, partition: PartitionView) -> bool:
     """Whether a partition is in one of the requested states, or no state is requested."""
-    in_sync = len(partition.isr)
+    in_sync, minimum = len(partition.isr), topic.min_insync_replicas
     is_led = partition.leader is not None
     states = (
         (flags.unavailable_partitions, not is_led),
@@ -500,7 +356,7 @@ def _is_selected(flags: TopicFlags, partition: ShownPartition, minimum: int) -> 
     return any(requested) or not requested
 
 
-def _partition_line(name: str, partition: ShownPartition) -> str:
+def _partition_line(name: str, partition: PartitionView) -> str:
     leader = "none" if partition.leader is None else partition.leader
     moves = ""
     if partition.adding or partition.removing:

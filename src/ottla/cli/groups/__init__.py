@@ -1,4 +1,4 @@
-"""Parts of `ottla consumer-groups`: tables, offset resets, offset deletion.
+"""The tool of consumer, share and streams groups, and its offset resets.
 
 Kafka: none.
 """

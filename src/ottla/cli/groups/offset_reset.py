@@ -1,22 +1,23 @@
-"""`consumer-groups --reset-offsets`.
+"""Plans of `--reset-offsets`: made from flags or CSV, committed, printed as a table or as CSV.
 
-Kafka: org.apache.kafka.tools.OffsetsUtils, ConsumerGroupCommand.ConsumerGroupService.
+Kafka: org.apache.kafka.tools.OffsetsUtils, org.apache.kafka.tools.consumer.group.CsvUtils.
 """
 
 from __future__ import annotations
 
+import csv
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.groups.flags import GroupCommandError, GroupFlags, topic_argument
-from ottla.cli.groups.reset_plans import export_plans, print_plans, read_plan
 from ottla.cli.groups.reset_times import moment_before_now, parse_moment
-from ottla.cli.groups.timestamp_offsets import offsets_at
-from ottla.cli.groups.usage import refuse_without_scenario, refuse_without_scope, scenario_of
-from ottla.errors import ErrorCode, KafkaError
+from ottla.cli.groups.usage import GroupCommandError, GroupFlags, topic_argument
+from ottla.cli.output.tables import columns
+from ottla.errors import KafkaError
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.types import TopicPartition
+from ottla.views.groups import offsets_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,40 +36,23 @@ SCENARIOS = (
     "shift_by",
     "from_file",
 )
+_LONGEST_PLAIN_CELL = 24
+"""Characters; Jackson, which writes Kafka's CSV, quotes longer cells."""
 
 
-def reset_offsets(admin: Admin, groups: list[str], flags: GroupFlags) -> None:
-    """Plan the reset of each group, execute it with --execute, and print the plan."""
-    plans: dict[str, Plan] = {}
-    for group, described in admin.describe_groups(groups).items():
-        if isinstance(described, KafkaError):
-            if described.code is not ErrorCode.GROUP_ID_NOT_FOUND:
-                raise described
-            state = "Dead"  # offsets may be committed for a group that does not exist
-        else:
-            state = described.state
-        if state not in ("Empty", "Dead"):
-            click.echo(
-                f"\nError: Assignments can only be reset if the group '{group}' is inactive, but "
-                f"the current state is {state}."
-            )
-            plans[group] = {}
-            continue
-        plans[group] = plan_reset(admin, group, flags)
-        if flags.execute:
-            commit_plan(admin, group, plans[group])
-    if flags.export:
-        export_plans(plans, many=flags.has_many)
-    else:
-        print_plans(plans)
+def require_scenario(scenario: str | None) -> None:
+    """Refuse a reset without a target."""
+    if scenario is None:
+        names = ", ".join(f"[{name.replace('_', '-')}]" for name in sorted(SCENARIOS))
+        raise click.UsageError(
+            f"Option '[reset-offsets]' requires one of the following scenarios: [{names}]"
+        )
 
 
-def check_scenario(options: Mapping[str, Any]) -> None:
-    """Refuse a reset unless it has exactly one target and a selection of topics."""
-    if scenario_of(SCENARIOS, options) is None:
-        refuse_without_scenario(SCENARIOS)
-    if not options["from_file"] and not options["topic"] and not options["all_topics"]:
-        refuse_without_scope()
+def require_scope(options: Mapping[str, Any], topics: str) -> None:
+    """Refuse a reset without a selection of topics."""
+    if not options["from_file"] and not options[topics] and not options[f"all_{topics}s"]:
+        raise click.UsageError("One of the reset scopes should be defined: --all-topics, --topic.")
 
 
 def commit_plan(admin: Admin, group: str, plan: Plan) -> None:
@@ -92,7 +76,11 @@ def plan_reset(admin: Admin, group: str, flags: GroupFlags) -> Plan:
         return _shifted(admin, group, partitions, flags.shift_by)
     if flags.to_current:
         return _current(admin, group, partitions)
-    return _offsets_by_time(admin, partitions, _moment(flags))
+    moment = flags.to_datetime
+    moment_ms = (
+        moment_before_now(flags.by_duration or "") if moment is None else parse_moment(moment)
+    )
+    return _offsets_by_time(admin, partitions, moment_ms)
 
 
 def _partitions(admin: Admin, group: str, flags: GroupFlags) -> list[TopicPartition]:
@@ -100,12 +88,12 @@ def _partitions(admin: Admin, group: str, flags: GroupFlags) -> list[TopicPartit
         return sorted(admin.list_group_offsets(group))
     requested: list[TopicPartition] = []
     for argument in flags.topic:
-        topic, given = topic_argument(argument)
+        topic, ids = topic_argument(argument)
         described = admin.describe_topics([topic])[topic]
         if isinstance(described, KafkaError):
             raise GroupCommandError(str(described))
         existing = {partition.partition for partition in described.partitions}
-        numbers = sorted(existing if given is None else given)
+        numbers = sorted(existing if ids is None else ids)
         unknown = [f"{topic}-{number}" for number in numbers if number not in existing]
         if unknown:
             raise GroupCommandError(f'The partitions "{",".join(unknown)}" do not exist')
@@ -169,7 +157,56 @@ def _current(admin: Admin, group: str, partitions: list[TopicPartition]) -> Plan
     return known | offsets_at(admin, new, LATEST_TIMESTAMP)
 
 
-def _moment(flags: GroupFlags) -> int:
-    if flags.to_datetime is not None:
-        return parse_moment(flags.to_datetime)
-    return moment_before_now(flags.by_duration or "")
+def read_plan(path: str, group: str, *, many: bool) -> Plan:
+    """Read lines of topic,partition,offset, with the group first if there are several groups."""
+    plan: Plan = {}
+    try:
+        with Path(path).open(encoding="utf-8", newline="") as file:
+            for row in csv.reader(file):
+                if not row:
+                    continue
+                cells = row
+                if many or len(row) == 4:
+                    if row[0] != group:
+                        continue
+                    cells = row[1:]
+                topic, partition, offset = cells
+                plan[TopicPartition(topic, int(partition))] = int(offset)
+    except OSError as error:
+        raise GroupCommandError(f"java.io.IOException: Unable to read file {path}") from error
+    except ValueError as error:
+        raise GroupCommandError(
+            f"{path} is not a list of topic,partition,offset: {error}"
+        ) from error
+    if not plan:
+        click.echo(f"\nError: No reset plan for group {group} found")
+    return plan
+
+
+def export_plans(plans: Mapping[str, Plan], *, many: bool) -> None:
+    """Print plans as CSV, with the group first if there are several groups."""
+    for group, plan in plans.items():
+        for partition, offset in sorted(plan.items()):
+            cells = [partition.topic, str(partition.partition), str(offset)]
+            click.echo(",".join(map(_csv_cell, [group, *cells] if many else cells)))
+    click.echo()
+
+
+def _csv_cell(text: str) -> str:
+    """Quote as Jackson does: long texts, and those with a character below the hyphen."""
+    if len(text) <= _LONGEST_PLAIN_CELL and all(sign >= "-" for sign in text):
+        return text
+    return '"' + text.replace('"', '""') + '"'
+
+
+def print_plans(plans: Mapping[str, Plan]) -> None:
+    """Print plans as a table."""
+    rows = [
+        (group, *partition, offset)
+        for group, plan in plans.items()
+        for partition, offset in sorted(plan.items())
+    ]
+    # a group without a plan has no row, but its name widens the column in Kafka's table
+    group_width = max([15, *map(len, plans)])
+    widths = {"GROUP": str(group_width), "TOPIC": "15+", "PARTITION": "10", "NEW-OFFSET": "0"}
+    click.echo("\n" + columns(widths, rows))

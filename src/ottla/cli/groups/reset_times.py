@@ -10,7 +10,7 @@ import time
 from calendar import timegm
 from datetime import UTC, datetime
 
-from ottla.cli.groups.flags import GroupCommandError
+from ottla.cli.groups.usage import GroupCommandError
 
 # As java.time.Duration: an optional sign before the whole and before each number.
 _DURATION = re.compile(
@@ -32,8 +32,8 @@ def parse_moment(text: str) -> int:
 
     Raises GroupCommandError with Java's text; digits after the point are milliseconds, as in Java.
     """
-    _, found, clock = text.partition("T")
-    if not found or not clock:
+    _, separator, clock = text.partition("T")
+    if not separator or not clock:
         raise GroupCommandError(
             "java.text.ParseException: Error parsing timestamp. It does not contain a 'T' "
             "according to ISO8601 format"

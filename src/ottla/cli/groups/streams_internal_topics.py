@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli.groups.streams_tables import input_topics
-from ottla.cli.groups.tables import print_problem
 from ottla.cli.output.java_names import java_text
+from ottla.cli.output.tables import print_problem
 from ottla.errors import ErrorCode, KafkaError
+from ottla.views.groups import input_topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -35,19 +35,19 @@ def is_internal_name(name: str, group_id: str) -> bool:
 def internal_topics(group: StreamsGroupDescription) -> list[str]:
     """Return the internal topics of a group; those with other names are reported and kept."""
     inputs = input_topics(group)
-    found = []
-    for one in group.subtopologies:
-        for name in (*one.repartition_source_topics, *one.state_changelog_topics):
+    internal = []
+    for part in group.subtopologies:
+        for name in (*part.repartition_source_topics, *part.state_changelog_topics):
             if name in inputs:
                 continue
             if is_internal_name(name, group.group_id):
-                found.append(name)
+                internal.append(name)
             else:
                 print_problem(
                     f"The internal topic '{name}' is not inferred as internal and thus will not be "
                     f"deleted with the group '{group.group_id}'."
                 )
-    return found
+    return internal
 
 
 def delete_with_groups(

@@ -1,4 +1,4 @@
-"""Options of the tools for groups, and the usage errors that several of them report.
+"""Options of the tools for groups, what they select, and the usage errors of several of them.
 
 Kafka: org.apache.kafka.tools.consumer.group.ConsumerGroupCommandOptions,
 org.apache.kafka.tools.streams.StreamsGroupCommandOptions.
@@ -6,11 +6,14 @@ org.apache.kafka.tools.streams.StreamsGroupCommandOptions.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from ottla.cli.options.flags import server_options
 from ottla.cli.options.joptsimple import LONG, refuse_both
+from ottla.cli.options.json_output import json_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -28,11 +31,83 @@ _TARGETS = (
 )
 
 
-def reset_targets(command: F) -> F:
-    """Add the options for the target of a reset."""
-    for option in reversed(_TARGETS):
-        command = option(command)
-    return command
+class GroupCommandError(Exception):
+    """An error that ends the tool, with Kafka's text."""
+
+
+class GroupFlags(NamedTuple):
+    """The flags that select offsets and the target of a reset."""
+
+    group: tuple[str, ...]
+    topic: tuple[str, ...]
+    all_topics: bool
+    to_offset: int | None
+    to_datetime: str | None
+    by_duration: str | None
+    to_earliest: bool
+    to_latest: bool
+    shift_by: int | None
+    from_file: str | None
+    to_current: bool
+
+    @property
+    def has_many(self) -> bool:
+        """Whether each line of a file names its group: unless there is exactly one --group."""
+        return len(self.group) != 1
+
+
+def group_options(kind: str, lag: str, reset: str) -> Callable[[F], F]:
+    """Return a decorator that adds servers, --json, the actions and the selection of groups."""
+    options = (
+        server_options,
+        json_option,
+        click.option("--list", "list_", is_flag=True, help=f"List all {kind} groups."),
+        click.option("--describe", is_flag=True, help=f"Show {lag}, members or state."),
+        click.option("--delete", is_flag=True, help="Delete groups."),
+        click.option("--reset-offsets", is_flag=True, help=reset),
+        click.option("--delete-offsets", is_flag=True, help="Delete a group's offsets of topics."),
+        click.option("--group", multiple=True, help="The group; may be repeated."),
+        click.option("--all-groups", is_flag=True, help=f"All {kind} groups."),
+        click.option("--offsets", is_flag=True, help=f"With --describe: {lag} (the default)."),
+        click.option("--members", is_flag=True, help="With --describe: the members."),
+        click.option(
+            "--state",
+            is_flag=False,
+            flag_value="",
+            metavar="[STATES]",
+            help="With --describe: the state; with --list: show or filter by states.",
+        ),
+        click.option("--verbose", is_flag=True, help="With --describe: more columns."),
+        click.option("--timeout", type=LONG, default=30_000, help="Time limit in ms."),
+    )
+    return _all_of(options)
+
+
+def topic_options(flag: str, all_help: str) -> Callable[[F], F]:
+    """Return a decorator that adds the selection of topics and of what a reset does."""
+    named = click.option(
+        f"--{flag}", multiple=True, metavar="TOPIC[:0,1]", help="The topic, or some partitions."
+    )
+    return _all_of(
+        (
+            named,
+            click.option(f"--all-{flag}s", is_flag=True, help=all_help),
+            click.option("--dry-run", is_flag=True, help="Only print the new offsets."),
+            click.option("--execute", is_flag=True, help="Execute the reset."),
+        )
+    )
+
+
+def _all_of(options: Iterable[Callable[[Any], Any]]) -> Callable[[F], F]:
+    def decorate(command: F) -> F:
+        for option in reversed(tuple(options)):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+reset_targets = _all_of(_TARGETS)
 
 
 def check_only_with(
@@ -48,7 +123,7 @@ def check_only_with(
 
 def check_describe(options: Mapping[str, Any]) -> None:
     """Refuse more than one view with --describe, and states to filter by."""
-    chosen = [one for one in ("members", "offsets") if options[one]]
+    chosen = [name for name in ("members", "offsets") if options[name]]
     chosen += ["state"] if options["state"] is not None else []
     if len(chosen) > 1:
         raise click.UsageError(
@@ -61,33 +136,49 @@ def check_describe(options: Mapping[str, Any]) -> None:
 def scenario_of(known: Collection[str], options: Mapping[str, Any]) -> str | None:
     """Return the target of a reset, if there is one; more than one is refused."""
     # 0 is a value, although it equals False
-    given = [name for name in known if options[name] is not None and options[name] is not False]
-    if len(given) > 1:
-        refuse_both(given[0], given[1])
-    return given[0] if given else None
+    names = [name for name in known if options[name] is not None and options[name] is not False]
+    if len(names) > 1:
+        refuse_both(names[0], names[1])
+    return names[0] if names else None
 
 
-def refuse_without_scenario(known: Iterable[str]) -> NoReturn:
-    """Refuse a reset without a target."""
-    names = ", ".join(f"[{name.replace('_', '-')}]" for name in sorted(known))
-    raise click.UsageError(
-        f"Option '[reset-offsets]' requires one of the following scenarios: [{names}]"
-    )
+def check_reset_mode(options: Mapping[str, Any]) -> None:
+    """Refuse a reset unless exactly one of --execute and --dry-run is there."""
+    if options["dry_run"] and options["execute"]:
+        raise click.UsageError("Option [reset-offsets] only accepts one of [execute] and [dry-run]")
+    if not options["dry_run"] and not options["execute"]:
+        raise click.UsageError("Option [reset-offsets] takes the option: [execute] or [dry-run]")
 
 
-def refuse_without_scope() -> NoReturn:
-    """Refuse a reset without a selection of topics."""
-    raise click.UsageError("One of the reset scopes should be defined: --all-topics, --topic.")
+def require_groups(action: str, options: Mapping[str, Any]) -> None:
+    """Refuse an action on groups without a selection of groups."""
+    if not options["group"] and not options["all_groups"]:
+        name = action.replace("_", "-")
+        raise click.UsageError(f"Option [{name}] takes one of these options: [all-groups], [group]")
 
 
-def words_of(given: str | None, known: tuple[str, ...], what: str) -> tuple[str, ...]:
+def words_of(text: str | None, known: tuple[str, ...], noun: str) -> tuple[str, ...]:
     """Return the words of a list in Kafka's spelling; a usage error for an unknown one."""
-    if not given:
+    if not text:
         return ()
     by_name = {word.lower(): word for word in known}
-    requested = [word.strip().lower() for word in given.split(",")]
+    requested = [word.strip().lower() for word in text.split(",")]
     if any(word not in by_name for word in requested):
         raise click.UsageError(
-            f"Invalid {what} list '{given}'. Valid {what.rstrip('s')}s are: {', '.join(known)}"
+            f"Invalid {noun} list '{text}'. Valid {noun.rstrip('s')}s are: {', '.join(known)}"
         )
     return tuple(by_name[word] for word in requested)
+
+
+def topic_argument(argument: str) -> tuple[str, list[int] | None]:
+    """Parse topic or topic:0,1; None means all partitions."""
+    topic, colon, ids = argument.partition(":")
+    if not colon:
+        return topic, None
+    if not topic or not ids or ":" in ids:
+        raise click.UsageError(
+            f"Invalid topic arg '{argument}', expected topic name and partitions"
+        )
+    if not re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})*", ids):
+        raise click.UsageError(f"Invalid partition '{ids}' specified in topic arg '{argument}''")
+    return topic, [int(number) for number in ids.split(",")]
