@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _NO_MOVES: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
 
-class PartitionView(NamedTuple):
+class PartitionFacts(NamedTuple):
     """A partition by broker ids; elr is None if the cluster does not report it (KIP-966)."""
 
     partition: int
@@ -38,16 +38,16 @@ class PartitionView(NamedTuple):
         return len(self.replicas) - len(self.adding)
 
 
-class TopicView(NamedTuple):
+class TopicFacts(NamedTuple):
     """A topic; settings are those that are not defaults."""
 
     name: str
     topic_id: Uuid
     settings: dict[str, str | None]
     min_insync_replicas: int
-    partitions: list[PartitionView]
+    partitions: list[PartitionFacts]
 
-    def document(self, partitions: list[PartitionView]) -> dict[str, object]:
+    def document(self, partitions: list[PartitionFacts]) -> dict[str, object]:
         """Return the JSON of the topic with some of its partitions."""
         return {
             "topic": self.name,
@@ -59,7 +59,7 @@ class TopicView(NamedTuple):
         }
 
 
-def describe_topics(admin: Admin, names: list[str]) -> Iterator[TopicView]:
+def describe_topics(admin: Admin, names: list[str]) -> Iterator[TopicFacts]:
     """Describe topics in the order of their names; raises the first KafkaError."""
     topics = admin.describe_topics(names)
     details = _details(admin, names)
@@ -70,31 +70,31 @@ def describe_topics(admin: Admin, names: list[str]) -> Iterator[TopicView]:
         if isinstance(topic, KafkaError):
             raise topic
         partitions = details.get(name) or [
-            PartitionView(
+            PartitionFacts(
                 p.partition, p.leader.node_id if p.leader else None, p.replicas, p.isr, None, None
             )
             for p in topic.partitions
         ]
         entries = settings[name]
         minimum = entries.get("min.insync.replicas")
-        yield TopicView(
+        yield TopicFacts(
             name,
             topic.topic_id,
             {key: entry.value for key, entry in entries.items() if not entry.is_default},
             1 if minimum is None else int(minimum.value),
             [
-                PartitionView(*p[:6], *moves.get(TopicPartition(name, p.partition), _NO_MOVES))
+                PartitionFacts(*p[:6], *moves.get(TopicPartition(name, p.partition), _NO_MOVES))
                 for p in partitions
             ],
         )
 
 
-def _details(admin: Admin, names: list[str]) -> dict[str, list[PartitionView]]:
+def _details(admin: Admin, names: list[str]) -> dict[str, list[PartitionFacts]]:
     """Describe topics with eligible leader replicas (KIP-966); empty where not supported."""
     from ottla.protocol.apis.describe_topic_partitions import DescribeTopicPartitionsRequest
 
     requested = [DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in names]
-    details: dict[str, list[PartitionView]] = {}
+    details: dict[str, list[PartitionFacts]] = {}
     cursor: Any = None
     while True:
         request = DescribeTopicPartitionsRequest(topics=requested, cursor=cursor)
@@ -108,7 +108,7 @@ def _details(admin: Admin, names: list[str]) -> dict[str, list[PartitionView]]:
             if topic.name is not None and not topic.error_code:
                 partitions = details.setdefault(topic.name, [])
                 partitions += [
-                    PartitionView(
+                    PartitionFacts(
                         p.partition_index,
                         p.leader_id if p.leader_id >= 0 else None,
                         tuple(p.replica_nodes),

@@ -98,6 +98,33 @@ def test_lines_about_the_node_have_a_limit_as_well(clock: Clock) -> None:
     assert limit.take_suppressed() == [(about_node, 234)]
 
 
+def test_a_flood_of_one_logger_leaves_the_lines_of_another(clock: Clock) -> None:
+    """Connections from very many addresses do not hide a denial."""
+    limit = LineLimit(clock, max_kinds=10)
+    flood = [limit.admits(kind(str(number))) for number in range(100)]
+    assert sum(flood) == 10
+    denial = LineKind("::1", "ottla.authorizer", logging.INFO, "denied", ("alice", 3, 2))
+    assert limit.admits(denial)
+    assert not limit.admits(denial)
+
+
+def test_a_flood_of_denials_leaves_those_of_another_user(clock: Clock) -> None:
+    """Denials of a user from very many addresses are counted, and another user's is written."""
+    limit = LineLimit(clock, max_kinds=10)
+    denials = [
+        LineKind(str(number), "ottla.authorizer", logging.INFO, "denied", ("anonymous", 3, 2))
+        for number in range(100)
+    ]
+    assert sum(map(limit.admits, denials)) == 10
+    other = denials[0]._replace(limited_by=("alice", 3, 2))
+    assert limit.admits(other)
+    assert not limit.admits(other)
+    assert not limit.admits(denials[99])
+    assert len(limit) == 10
+    clock.now_ms += 1000
+    assert sum(count for _, count in limit.take_suppressed()) == 92
+
+
 def test_memory_and_lines_are_bounded_and_no_count_is_lost(clock: Clock) -> None:
     """A flood from everywhere writes a line for each kind that is remembered."""
     limit = LineLimit(clock, max_kinds=10)

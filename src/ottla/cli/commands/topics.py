@@ -24,7 +24,7 @@ from ottla.views.topics import describe_topics
 
 if TYPE_CHECKING:
     from ottla.clients.blocking import Admin
-    from ottla.views.topics import PartitionView, TopicView
+    from ottla.views.topics import PartitionFacts, TopicFacts
 
 INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 ACTIONS = ("list", "describe", "create", "alter", "delete")
@@ -327,7 +327,7 @@ def _name_of(admin: Admin, flags: TopicFlags) -> list[str]:
     return names
 
 
-def _print_topic(flags: TopicFlags, topic: TopicView, selected: list[PartitionView]) -> None:
+def _print_topic(flags: TopicFlags, topic: TopicFacts, selected: list[PartitionFacts]) -> None:
     filtered = flags.unavailable_partitions or flags.under_replicated_partitions
     filtered = filtered or flags.under_min_isr_partitions or flags.at_min_isr_partitions
     if not filtered and (topic.settings or not flags.topics_with_overrides):
@@ -342,7 +342,7 @@ def _print_topic(flags: TopicFlags, topic: TopicView, selected: list[PartitionVi
             click.echo(_partition_line(topic.name, partition))
 
 
-def _is_selected(flags: TopicFlags, topic: TopicView, partition: PartitionView) -> bool:
+def _is_selected(flags: TopicFlags, topic: TopicFacts, partition: PartitionFacts) -> bool:
     """Whether a partition is in one of the requested states, or no state is requested."""
     in_sync, minimum = len(partition.isr), topic.min_insync_replicas
     is_led = partition.leader is not None
@@ -356,7 +356,7 @@ def _is_selected(flags: TopicFlags, topic: TopicView, partition: PartitionView) 
     return any(requested) or not requested
 
 
-def _partition_line(name: str, partition: PartitionView) -> str:
+def _partition_line(name: str, partition: PartitionFacts) -> str:
     leader = "none" if partition.leader is None else partition.leader
     moves = ""
     if partition.adding or partition.removing:

@@ -6,7 +6,8 @@ Lines are of one kind when logger, level and message template are equal, and the
 lines about clients have as `extra={"client": …}`. What else tells kinds apart stands in
 `extra={"limited_by": …}`, which is not written: denials are of one kind only if user, operation and
 resource type are equal, too, so that no denial hides another user's. Suppressed lines are counted,
-and the count is written.
+and the count is written. Each logger has a budget of kinds of its own: connections from very many
+addresses, as one host has in an IPv6 network, leave the lines of the audit log alone.
 
 Kafka: none.
 """
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 INTERVAL_MS: Final = 1000
 MAX_KINDS: Final = 10_000
-"""Of clients' lines, that many are written in a second at most."""
+"""Most kinds of a logger: as many lines about clients it writes in a second at most."""
 MAX_NODE_LINES: Final = 1000
 """Lines of a kind that name no client, a second: more than a node with many partitions writes about
 each, less than a client can cause."""
@@ -56,23 +57,35 @@ class _Seen:
         self.suppressed = 0
 
 
-class LineLimit:
-    """Decides which lines are written; remembers at most `max_kinds` kinds.
+class _Kinds:
+    """The kinds of one logger, in the order of their intervals."""
 
-    Beyond that, lines of further kinds are counted by logger and level until a second is over.
+    __slots__ = ("sharing", "table")
+
+    def __init__(self) -> None:
+        self.table: dict[LineKind, _Seen] = {}
+        self.sharing: Counter[Hashable] = Counter()
+        """Number of kinds by `limited_by`."""
+
+
+class LineLimit:
+    """Decides which lines are written; remembers at most `max_kinds` kinds of each logger.
+
+    Beyond that, lines of further kinds are counted by logger and level until a second is over. Two
+    replace the oldest kind instead: lines about the node, and those whose `limited_by` no kind has.
     """
 
     def __init__(self, now_ms: Callable[[], int], *, max_kinds: int = MAX_KINDS) -> None:
         """`now_ms` is a monotonic clock."""
         self._now_ms = now_ms
         self._max_kinds = max_kinds
-        self._seen: dict[LineKind, _Seen] = {}  # in order of their intervals
+        self._loggers: dict[str, _Kinds] = {}
         self._others: Counter[tuple[str, int]] = Counter()
         self._others_since_ms = 0
         self._ended: list[tuple[LineKind, int]] = []
 
     def __len__(self) -> int:
-        return len(self._seen)
+        return sum(len(kinds.table) for kinds in self._loggers.values())
 
     def admits(self, kind: LineKind, write: Callable[[], str] | None = None) -> bool:
         """Whether a line of this kind may be written now; otherwise it is counted.
@@ -80,7 +93,10 @@ class LineLimit:
         `write` fills the kind's template for the line that reports the count.
         """
         now_ms = self._now_ms()
-        seen = self._seen.get(kind)
+        kinds = self._loggers.get(kind.logger)
+        if kinds is None:
+            kinds = self._loggers[kind.logger] = _Kinds()
+        seen = kinds.table.get(kind)
         if seen is not None:
             if now_ms - seen.began_ms < INTERVAL_MS:
                 if kind.client is None and seen.written < MAX_NODE_LINES:
@@ -88,34 +104,41 @@ class LineLimit:
                     return True
                 seen.suppressed += 1
                 return False
-            self._end(kind)
-        elif len(self._seen) >= self._max_kinds:
-            oldest, last = next(iter(self._seen.items()))
-            if now_ms - last.began_ms < INTERVAL_MS and kind.client is not None:
+            self._end(kinds, kind)
+        elif len(kinds.table) >= self._max_kinds:
+            oldest, last = next(iter(kinds.table.items()))
+            is_first = kind.limited_by is not None and not kinds.sharing[kind.limited_by]
+            replaces = kind.client is None or is_first
+            if now_ms - last.began_ms < INTERVAL_MS and not replaces:
                 if not self._others:
                     self._others_since_ms = now_ms
                 self._others[kind.logger, kind.level] += 1
                 return False
-            self._end(oldest)
+            self._end(kinds, oldest)
         text = kind.text if write is None else write()[:_KIND_CHARACTERS]
-        self._seen[kind] = _Seen(now_ms, text)
+        kinds.table[kind] = _Seen(now_ms, text)
+        kinds.sharing[kind.limited_by] += 1
         return True
 
-    def _end(self, kind: LineKind) -> None:
-        seen = self._seen.pop(kind)
+    def _end(self, kinds: _Kinds, kind: LineKind) -> None:
+        seen = kinds.table.pop(kind)
+        kinds.sharing[kind.limited_by] -= 1
+        if not kinds.sharing[kind.limited_by]:
+            del kinds.sharing[kind.limited_by]
         if seen.suppressed:
             self._ended.append((kind._replace(text=seen.text), seen.suppressed))
 
     def take_suppressed(self, *, all_of_them: bool = False) -> list[tuple[LineKind, int]]:
         """Return and reset the kinds whose second is over, with their suppressed lines."""
         limit_ms = self._now_ms() - INTERVAL_MS
-        over: list[LineKind] = []
-        for kind, seen in self._seen.items():  # not copied: this runs for each line of a client
-            if seen.began_ms > limit_ms and not all_of_them:
-                break
-            over.append(kind)
-        for kind in over:
-            self._end(kind)
+        for kinds in self._loggers.values():
+            over: list[LineKind] = []
+            for kind, seen in kinds.table.items():  # not copied: this runs for each line
+                if seen.began_ms > limit_ms and not all_of_them:
+                    break
+                over.append(kind)
+            for kind in over:
+                self._end(kinds, kind)
         if self._others and (all_of_them or self._others_since_ms <= limit_ms):
             for (logger, level), count in self._others.items():
                 self._ended.append((LineKind("any", logger, level, _OTHER_LINES), count))
