@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ottla.clients import connection_errors
 from ottla.clients.bootstrap import bootstrap_nodes, unreachable
-from ottla.clients.connection import Backoff, NodeConnection
+from ottla.clients.connection import NodeConnection
 from ottla.clients.metadata import ClusterMetadata
 from ottla.clients.metrics import ClientMetrics
 from ottla.clients.outages import GRACE_MS, ClientTrace, Outages
@@ -29,12 +29,13 @@ from ottla.errors import (
     TimeoutError,  # noqa: A004 - Kafka's, also a builtin one
 )
 from ottla.network.request_channel import Channel, ChannelState
+from ottla.purgatory.backoff import Backoff
 from ottla.purgatory.pending import Pending
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ottla.clients.connection import Random
+    from ottla.clients.environment import RandomSource
     from ottla.clients.settings import ValidatedSettings
     from ottla.network.request_channel import Login
     from ottla.protocol.schema import Request
@@ -104,7 +105,7 @@ class Client:
         settings: ValidatedSettings,
         transport: Transport,
         *,
-        rng: Random,
+        rng: RandomSource,
         login: Callable[[str], Login] | None = None,
         metadata: ClusterMetadata | None = None,
     ) -> None:

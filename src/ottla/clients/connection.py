@@ -1,40 +1,15 @@
-"""One connection of a client across reconnects, and the backoff between them.
+"""One connection of a client across reconnects.
 
-Kafka: org.apache.kafka.clients.ClusterConnectionStates, common.utils.ExponentialBackoff.
+Kafka: org.apache.kafka.clients.ClusterConnectionStates.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ottla.network.request_channel import Channel
     from ottla.types import Node
-
-
-class Random(Protocol):
-    """The random source for jitter and choices."""
-
-    def random(self) -> float:
-        """Return a number in [0, 1)."""
-
-    def getrandbits(self, count: int, /) -> int:
-        """Return a number of so many bits."""
-
-
-class Backoff:
-    """Exponential backoff with 20 % jitter (KIP-580)."""
-
-    def __init__(self, initial_ms: int, maximum_ms: int, rng: Random) -> None:
-        self._initial_ms, self._maximum_ms, self._rng = initial_ms, maximum_ms, rng
-
-    def after(self, failures: int) -> int:
-        """Return the delay in ms after a number of consecutive failures."""
-        if failures <= 0:
-            return 0
-        exponential = self._initial_ms * 2 ** min(failures - 1, 20)
-        jitter = 0.8 + 0.4 * self._rng.random()
-        return int(min(exponential, max(self._maximum_ms, self._initial_ms)) * jitter)
 
 
 class NodeConnection:

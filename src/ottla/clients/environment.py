@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import random
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from random import Random
+from ottla.purgatory.backoff import Randomness
+
+
+class RandomSource(Randomness, Protocol):
+    """The random source for jitter and choices, not for secrets."""
+
+    def getrandbits(self, count: int, /) -> int:
+        """Return a number of `count` bits."""
 
 
 class ClientEnvironment(Protocol):
     """The dependencies of a client on its environment, without the event loop."""
 
-    rng: Random
-    """For jitter of retries and load balancing, not for secrets."""
+    rng: RandomSource
 
     def monotonic_ms(self) -> int:
         """Return the monotonic time in ms."""
@@ -30,7 +35,7 @@ class RealClientEnvironment:
     """The clocks of the operating system."""
 
     def __init__(self) -> None:
-        self.rng: Random = random.Random()  # noqa: S311 - see the protocol
+        self.rng: RandomSource = random.Random()  # noqa: S311 - see the protocol
 
     def monotonic_ms(self) -> int:
         """Return the monotonic time in ms."""

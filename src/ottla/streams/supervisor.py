@@ -9,6 +9,7 @@ import logging
 import re
 from typing import TYPE_CHECKING, Final
 
+from ottla.purgatory.backoff import Backoff
 from ottla.spark.cluster import OLD_OFFSETS
 from ottla.spark.exactly_once import OTHER_DRIVER, OTHER_OFFSETS, OTHER_STATE
 from ottla.streams.errors import StreamsException
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.streams")
 
-FIRST_PAUSE_S: Final = 1.0
-MAX_PAUSE_S: Final = 60.0
+BACKOFF: Final = Backoff(1000, 60_000)
+"""Between restarts: a broker that restarts is back by the second one, a broken one costs little."""
 _OTHER_LOG: Final = (
     "CONCURRENT_STREAM_LOG_UPDATE",
     "Multiple streaming queries are concurrently using",
@@ -140,25 +141,23 @@ def supervise(
     `run` returns the last finished micro-batch: a later one ends the growth of pauses.
     Raises the error that is final, or the one after the last restart.
     """
-    pause = FIRST_PAUSE_S
-    failures = 0
-    last = -1
+    failures, last = 0, -1
     while True:
         try:
             found = run()
             if found is None:
                 return
             if found > last:
-                pause, failures, last = FIRST_PAUSE_S, 0, found
+                failures, last = 0, found
         except Exception as error:
             failures += 1
             if is_final(error) or (restarts is not None and failures > restarts):
                 raise
+            pause_s = BACKOFF.after(failures) / 1000
             log.warning(
                 "micro-batch failed, restart in %.0f s: %s",
-                pause,
+                pause_s,
                 reason(error),
                 extra={"event": "streams.restart"},
             )
-            sleep(pause)
-            pause = min(2 * pause, MAX_PAUSE_S)
+            sleep(pause_s)

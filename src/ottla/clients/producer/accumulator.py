@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
-    from ottla.clients.connection import Random
+    from ottla.clients.environment import RandomSource
     from ottla.clients.metadata import ClusterMetadata
     from ottla.clients.settings import ValidatedSettings
     from ottla.records.record import Headers
@@ -70,7 +70,7 @@ class Accumulator:
         settings: ValidatedSettings,
         metadata: ClusterMetadata,
         *,
-        rng: Random,
+        rng: RandomSource,
         wake: Callable[[], None],
         wall_ns: Callable[[], int],
         lock: AbstractContextManager[Any] | None = None,

@@ -19,7 +19,7 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ottla.clients.connection import Random
+    from ottla.clients.environment import RandomSource
     from ottla.clients.metadata import ClusterMetadata
 
 _MULTIPLIER = 0x5BD1E995
@@ -104,7 +104,7 @@ def load_partitioner(
     return function
 
 
-def choose_by_load(queued_bytes: Sequence[int], rng: Random) -> int:
+def choose_by_load(queued_bytes: Sequence[int], rng: RandomSource) -> int:
     """Return an index, with a higher probability for shorter queues (adaptive choice of KIP-794).
 
     With equal queues every index is equally likely.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.features import partition_record_version
 from ottla.protocol.apis.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from ottla.purgatory.backoff import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,8 +28,8 @@ log = logging.getLogger("ottla.replication")
 MAX_PARTITIONS: Final = 2250
 """In one request."""
 _DIRECTORIES_FROM: Final = 1
-_FIRST_BACKOFF_MS: Final = 100
-_MAX_BACKOFF_MS: Final = 10_000
+_BACKOFF: Final = Backoff(100, 10_000)
+"""As in Kafka's AssignmentsManager, without jitter: a broker has one request in flight."""
 _Directory = AssignReplicasToDirsRequest.DirectoryData
 _Topic = _Directory.TopicData
 _Partition = _Topic.PartitionData
@@ -142,8 +143,8 @@ class DirectoryAssignments:
             self._failures = 0
             self.wake()
             return
-        backoff_ms = min(_FIRST_BACKOFF_MS << min(self._failures, 10), _MAX_BACKOFF_MS)
         self._failures += 1
+        backoff_ms = _BACKOFF.after(self._failures)
         self._waiting = failed | self._waiting
         self._is_backing_off = True
         text = "AssignReplicasToDirs is sent again for %d partitions in %d ms: %s"

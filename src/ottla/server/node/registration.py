@@ -15,6 +15,7 @@ from ottla.errors import KafkaError
 from ottla.metadata.broker import ControllerRegistration
 from ottla.metadata.features import SUPPORTED_FEATURES, are_controllers_registered
 from ottla.protocol.apis.controller_registration import ControllerRegistrationRequest
+from ottla.purgatory.backoff import Backoff
 
 if TYPE_CHECKING:
     from random import Random
@@ -31,11 +32,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.controller")
 REGISTRATION_TIMEOUT_MS: Final = 5000
 """How long a request is repeated while no controller is active."""
-_FIRST_BACKOFF_MS: Final = 100
-_MAX_BACKOFF_MS: Final = 120_000
-_DOUBLINGS: Final = 11
-"""Failures after which the backoff is the maximum."""
+_BACKOFF_MS: Final = (100, 120_000)
+"""As in Kafka: quick for an election, rare for a quorum that is gone."""
 _JITTER: Final = 0.02
+"""As in Kafka; a controller meets few others."""
 
 
 class ControllerRegistrationManager:
@@ -57,7 +57,7 @@ class ControllerRegistrationManager:
         self._channel = channel
         self._clock = clock
         self._timer = timer
-        self._rng = rng
+        self._backoff = Backoff(*_BACKOFF_MS, rng, jitter=_JITTER)
         self._is_waiting = False
         """Whether a request has no answer yet."""
         self._failures = 0
@@ -99,12 +99,10 @@ class ControllerRegistrationManager:
             error,
             extra={"event": "controller.unregistered"},
         )
-        backoff_ms = _FIRST_BACKOFF_MS << min(self._failures, _DOUBLINGS)
-        backoff_ms = int(backoff_ms * self._rng.uniform(1 - _JITTER, 1 + _JITTER))
         self._failures += 1
         if self._retry is not None:
             self._retry.cancel()
-        due_ms = self._clock.monotonic_ms() + min(backoff_ms, _MAX_BACKOFF_MS)
+        due_ms = self._clock.monotonic_ms() + self._backoff.after(self._failures)
         self._retry = self._timer.add(due_ms, self._send_if_needed)
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ from ottla.protocol.apis import initialize_share_group_state as initialize_api
 from ottla.protocol.apis import read_share_group_state as read_api
 from ottla.protocol.apis import read_share_group_state_summary as summary_api
 from ottla.protocol.apis import write_share_group_state as write_api
+from ottla.purgatory.backoff import Backoff
 from ottla.purgatory.pending import Pending
 from ottla.server.broker.internal_topics import SHARE_STATE_TOPIC
 from ottla.types import TopicPartition
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     from ottla.types import Uuid
 
 _MAX_ATTEMPTS: Final = 5
-_FIRST_BACKOFF_MS: Final = 1000
-_MAX_BACKOFF_MS: Final = 30_000
+_BACKOFF: Final = Backoff(1000, 30_000)
+"""As in Kafka's PersisterStateManager, without its jitter: a call has one broker to itself."""
 _RETRIED: Final = frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -296,8 +297,7 @@ class _Call:
         if self._open:
             return
         if self._left and self._attempt < _MAX_ATTEMPTS:
-            backoff_ms = min(_MAX_BACKOFF_MS, _FIRST_BACKOFF_MS << (self._attempt - 1))
-            due_ms = self._persister.clock.monotonic_ms() + backoff_ms
+            due_ms = self._persister.clock.monotonic_ms() + _BACKOFF.after(self._attempt)
             self._retry = self._persister.timer.add(due_ms, self._again)
             return
         del self._persister.calls[self]
