@@ -24,11 +24,15 @@ CLASSES = message_classes()
 def sliced(cls: StructMeta, version: int, data: bytes, per_slice: int, allowance: int) -> Any:
     """Return the message and the number of slices, or the class of the error."""
     decoding = SlicedDecoding(cls, version, memoryview(data), 0, allowance)
+    slices, run = 0, decoding.run(per_slice)
     try:
-        slices = sum(1 for _ in decoding.run(per_slice))
+        while True:
+            next(run)
+            slices += 1
+    except StopIteration as end:
+        return end.value, slices
     except KafkaError as error:
         return type(error)
-    return decoding.message, slices
 
 
 def whole(cls: type[Struct], version: int, data: bytes, allowance: int) -> Any:

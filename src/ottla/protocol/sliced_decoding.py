@@ -18,7 +18,7 @@ from ottla.protocol import walker
 from ottla.protocol.plans import plan_of
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator
 
     from ottla.protocol.schema import StructMeta
 
@@ -40,11 +40,9 @@ class SlicedDecoding:
         self._reader = walker.reader_at(source, position, len(source), allowance)
         self._made = 0
         self._slice_end = 0
-        self.message: Any = None
-        """The message, once `run` is over."""
 
-    def run(self, per_slice: int) -> Iterator[None]:
-        """Decode; yield each time so many elements have been made."""
+    def run(self, per_slice: int) -> Generator[None, None, Any]:
+        """Return the message; yields after each `per_slice` elements."""
         self._slice_end = per_slice
         steps = self._struct(self._plan)
         try:
@@ -52,8 +50,7 @@ class SlicedDecoding:
                 try:
                     next(steps)
                 except StopIteration as end:
-                    self.message = end.value
-                    return
+                    return end.value
                 self._slice_end = self._made + per_slice
                 yield
         except IndexError as error:

@@ -20,6 +20,7 @@ from ottla.protocol.apis.write_txn_markers import WriteTxnMarkersRequest
 from ottla.purgatory.expiries import Expiries
 from ottla.purgatory.pending import Pending
 from ottla.purgatory.timing_wheel import TimingWheel
+from ottla.purgatory.work import Worker
 from ottla.server.broker.transaction_markers import MarkerWriter
 from ottla.server.broker.transaction_verification import TransactionVerification
 from ottla.storage.producers.append import Verification
@@ -162,12 +163,18 @@ class Markers:
         replicas: Any = SimpleNamespace(
             find=lambda _topic, index: index,
             append=self._append,
-            call_soon=self.turns.append,
             overdue_flushes=self.overdue,
             logs=SimpleNamespace(flushes=flushes),
         )
         self._leader = leader
-        self._writer = MarkerWriter(replicas, {}, Expiries(self.timer), self.clock, 1000)
+        self._writer = MarkerWriter(
+            replicas,
+            Worker(self.turns.append, max_steps=4),
+            {},
+            Expiries(self.timer),
+            self.clock,
+            timeout_ms=1000,
+        )
 
     def _append(self, index: int, *_: object, **__: object) -> tuple[Any, Any]:
         if index == self.broken:
@@ -219,7 +226,7 @@ def test_the_markers_of_a_large_request_are_written_in_slices() -> None:
     markers = Markers(leader)
     answer = markers.write(150)
     sizes = [len(markers.written)]
-    while markers.turns:
+    while sizes[-1] < 150:
         markers.turns.pop()()
         sizes.append(len(markers.written))
     assert (sizes, markers.written) == ([64, 128, 150], list(range(150)))

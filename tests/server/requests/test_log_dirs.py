@@ -8,6 +8,7 @@ from typing import Any
 
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
+from ottla.purgatory.work import Worker
 from ottla.server.handlers.log_dirs import describe_log_dirs
 
 
@@ -31,8 +32,7 @@ def test_a_directory_whose_space_cannot_be_read_hides_no_other() -> None:
         table=SimpleNamespace(logs_in=lambda _dir: []),
         cordoned=frozenset(),
     )
-    replicas = SimpleNamespace(call_soon=None)
-    broker = SimpleNamespace(logs=logs, replicas=replicas)
+    broker = SimpleNamespace(logs=logs, worker=Worker(lambda _turn: None))
     ctx: Any = SimpleNamespace(broker=broker, client="10.0.0.1")
     answer = describe_log_dirs(ctx, DescribeLogDirsRequest(topics=None))
     lost, good = answer.value.results

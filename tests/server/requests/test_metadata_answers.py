@@ -20,6 +20,7 @@ from ottla.protocol.records.metadata import (
     TopicRecord,
 )
 from ottla.purgatory.pending import Pending
+from ottla.purgatory.work import Worker
 from ottla.server.handlers import metadata_answers
 from ottla.server.handlers.metadata import metadata
 from ottla.types import Node, OffsetAndEpoch, Uuid
@@ -38,6 +39,7 @@ class Bench:
     def __init__(self) -> None:
         self.image = MetadataImage()
         self.turns: list[Callable[[], None]] = []
+        self.worker = Worker(self.turns.append, max_steps=4)
         self._end = 0
         for broker_id in (1, 2):
             listeners = {"PLAINTEXT": ListenerAddress("host", 9000 + broker_id, 0)}
@@ -67,7 +69,7 @@ class Bench:
             metadata=SimpleNamespace(
                 any_controller_id=lambda: 1, config=SimpleNamespace(auto_create_topics_enable=False)
             ),
-            replicas=SimpleNamespace(call_soon=self.turns.append),
+            worker=self.worker,
             topic_name=lambda _id: None,
         )
         ctx: Any = SimpleNamespace(
@@ -99,7 +101,7 @@ def test_the_bytes_are_those_of_the_whole_message(
     version: int, slices: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In any version, encoded in one turn or in several, new or kept."""
-    monkeypatch.setattr(metadata_answers, "PARTITIONS_PER_TURN", slices)
+    monkeypatch.setattr(metadata_answers, "PARTITIONS_AT_ONCE", slices)
     bench = Bench()
     fields: dict[str, Any] = {"include_topic_authorized_operations": True} if version >= 8 else {}
     first = bench.ask(version, **fields)
@@ -123,7 +125,7 @@ def test_missing_topics_follow_those_that_exist() -> None:
 
 def test_a_turn_encodes_a_limited_number_of_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     """The response comes later; what is kept is sent at once."""
-    monkeypatch.setattr(metadata_answers, "PARTITIONS_PER_TURN", 2)
+    monkeypatch.setattr(metadata_answers, "PARTITIONS_AT_ONCE", 2)
     bench = Bench()
     pending = bench.send(12)
     counts = []
@@ -163,7 +165,7 @@ def test_only_changed_topics_are_encoded_again(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_change_between_two_turns_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next response has it."""
-    monkeypatch.setattr(metadata_answers, "PARTITIONS_PER_TURN", 2)
+    monkeypatch.setattr(metadata_answers, "PARTITIONS_AT_ONCE", 2)
     bench = Bench()
     bench.send(12)
     bench.apply(PartitionChangeRecord(topic_id=IDS["a"], partition_id=0, leader=2), 2)

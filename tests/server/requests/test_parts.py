@@ -13,6 +13,7 @@ from ottla.protocol.apis.describe_configs import DescribeConfigsRequest
 from ottla.protocol.apis.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.apis.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from ottla.purgatory.pending import Pending
+from ottla.purgatory.work import Worker
 from ottla.server.requests import parts
 from ottla.server.requests.parts import MAX_ELEMENT_SIZE, PARTS, RequestCut, in_parts, max_elements
 from ottla.testing.cluster import Cluster
@@ -38,15 +39,14 @@ class Turns:
         self._turns: list[Callable[[], None]] = []
         self.api_key = key
         self.quota_use = None
-        replicas = SimpleNamespace(call_soon=self._turns.append)
-        self.broker = SimpleNamespace(replicas=replicas)
+        self.broker = SimpleNamespace(worker=Worker(self._turns.append))
 
     def answer(self, request: Any, handle: Callable[[Any], Any]) -> tuple[Any, int]:
         """Return the response to a request, and how many turns it took."""
         ctx: Any = self
         result = in_parts(ctx, request, handle)
         turns = 1
-        while self._turns:
+        while isinstance(result, Pending) and not result.done:
             self._turns.pop(0)()
             turns += 1
         return (result.value if isinstance(result, Pending) else result), turns

@@ -14,10 +14,10 @@ from ottla.protocol.apis.describe_acls import DescribeAclsRequest, DescribeAclsR
 from ottla.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest
 from ottla.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from ottla.purgatory.work import MAX_STEPS, Worker
 from ottla.security.acl import Operation, PatternType, Permission, ResourceType
 from ottla.server.handlers import acls, log_dirs, offsets
 from ottla.server.requests.api import served_apis
-from ottla.server.requests.slices import in_slices
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -53,9 +53,8 @@ class Bed:
             api_version=10,
             client="10.0.0.1",
             broker=SimpleNamespace(
-                replicas=SimpleNamespace(
-                    get=self._get, find=lambda *_name: None, call_soon=self.turns.append
-                ),
+                replicas=SimpleNamespace(get=self._get, find=lambda *_name: None),
+                worker=Worker(self.turns.append),
                 logs=SimpleNamespace(
                     directories=[log_dir],
                     table=SimpleNamespace(logs_in=lambda _dir: logs),
@@ -108,7 +107,7 @@ def test_offsets_are_listed_in_slices() -> None:
     answer = offsets.list_offsets(bed.ctx, ListOffsetsRequest(replica_id=-1, topics=topics))
     (topic,) = bed.finish(answer).topics
     assert [one.partition_index for one in topic.partitions] == list(range(COUNT))
-    assert max(bed.calls) <= offsets.PARTITIONS_IN_A_TURN < sum(bed.calls)
+    assert max(bed.calls) <= MAX_STEPS < sum(bed.calls)
 
 
 def test_offsets_by_time_are_listed_in_slices() -> None:
@@ -121,7 +120,7 @@ def test_offsets_by_time_are_listed_in_slices() -> None:
     answer = offsets.list_offsets(bed.ctx, ListOffsetsRequest(replica_id=-1, topics=topics))
     (topic,) = bed.finish(answer).topics
     assert len(topic.partitions) == COUNT
-    assert max(bed.calls) <= offsets.PARTITIONS_IN_A_TURN < sum(bed.calls)
+    assert max(bed.calls) <= MAX_STEPS < sum(bed.calls)
 
 
 def test_ends_of_epochs_are_found_in_slices() -> None:
@@ -135,7 +134,7 @@ def test_ends_of_epochs_are_found_in_slices() -> None:
     request = OffsetForLeaderEpochRequest(replica_id=-1, topics=topics)
     (topic,) = bed.finish(offsets.offset_for_leader_epoch(bed.ctx, request)).topics
     assert [one.partition for one in topic.partitions] == list(range(COUNT))
-    assert max(bed.calls) <= offsets.PARTITIONS_IN_A_TURN < sum(bed.calls)
+    assert max(bed.calls) <= MAX_STEPS < sum(bed.calls)
 
 
 def test_log_directories_are_described_in_slices() -> None:
@@ -144,7 +143,7 @@ def test_log_directories_are_described_in_slices() -> None:
     answer = log_dirs.describe_log_dirs(bed.ctx, DescribeLogDirsRequest(topics=None))
     (result,) = bed.finish(answer).results
     assert [one.partition_size for one in result.topics[0].partitions] == list(range(COUNT))
-    assert max(bed.calls) <= log_dirs.PARTITIONS_IN_A_TURN < sum(bed.calls)
+    assert max(bed.calls) <= MAX_STEPS < sum(bed.calls)
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
@@ -156,7 +155,7 @@ def test_access_control_entries_are_described_in_slices(
 
     They are encoded in slices, too, and the last turn only joins what was encoded.
     """
-    bed, count = Bed(), 3 * acls.ENTRIES_IN_A_TURN // 2
+    bed, count = Bed(), 750
     bed.ctx.api_version = version
     records = {number: _Entry(bed, number, number % topic_count) for number in range(count)}
     bed.ctx.broker.authorizer = "any"
@@ -164,7 +163,7 @@ def test_access_control_entries_are_described_in_slices(
     answer = acls.describe_acls(bed.ctx, EVERY_ENTRY)
     del records[0]
     encoded = bed.finish(answer)
-    assert max(bed.calls) <= acls.ENTRIES_IN_A_TURN < sum(bed.calls)
+    assert max(bed.calls) <= MAX_STEPS < sum(bed.calls)
     sizes, encode_into = [], codec.encode_into
 
     def count_encoded(message: Any, at_version: int, out: Any) -> None:
@@ -207,21 +206,3 @@ class _Entry:
         """A user of its own."""
         self._bed.count()
         return f"User:{self._number}"
-
-
-def test_few_steps_are_done_at_once() -> None:
-    """Without a turn of the loop."""
-    assert in_slices(Bed().turns.append, iter(range(3)), 4, "response").value == "response"
-
-
-def test_an_error_of_a_later_slice_fails_the_request() -> None:
-    """The client gets an answer, as after an error of the first one."""
-    bed = Bed()
-
-    def steps() -> Any:
-        yield from range(5)
-        raise RuntimeError("a defect")
-
-    answer = in_slices(bed.turns.append, steps(), 4, "response")
-    with pytest.raises(RuntimeError, match="a defect"):
-        bed.finish(answer)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ottla.purgatory.expiries import Expiries
     from ottla.purgatory.purgatory import Purgatory
     from ottla.purgatory.timing_wheel import TimingWheel
+    from ottla.purgatory.work import Worker
     from ottla.quota.quotas import Quotas
     from ottla.replication.delayed_fetch import DelayedFetch
     from ottla.replication.fetch_session import FetchSessionCache
@@ -61,6 +62,7 @@ class Broker:
     clock: Clock
     rng: random.Random
     timer: TimingWheel
+    worker: Worker
     run_on_volume: RunOnVolume
     run_trial: RunInWorker
     """Runs trials of changed settings, which open files."""

@@ -5,7 +5,7 @@ Kafka: org.apache.kafka.server.AclApis.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ottla.controller.acls import acl_of, checked_filter
 from ottla.errors import ErrorCode, KafkaError
@@ -23,29 +23,23 @@ from ottla.server.handlers.acl_answers import (
 )
 from ottla.server.handlers.refusals import per_item_errors
 from ottla.server.requests.api import handles
-from ottla.server.requests.slices import in_slices
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ottla.protocol.records.metadata import AccessControlEntryRecord
+    from ottla.purgatory.work import Work
     from ottla.security.acl import Acl, AclFilter
     from ottla.server.requests.context import Context
-
-ENTRIES_IN_A_TURN: Final = 500
-"""At 4 µs each, 12 for those that match."""
 
 
 @handles(DescribeAclsRequest, form=FORM)
 def describe_acls(ctx: Context, request: DescribeAclsRequest) -> Pending[EncodedAcls]:
-    """List the entries that match a filter, by resource, in slices: there may be 100,000."""
+    """List the entries that match a filter, by resource: there may be 100,000."""
     if ctx.broker.authorizer is None:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
     acl_filter = checked_filter(request)
     answer = EncodedAcls(DescribeAclsResponse(error_message="", resources=[]))
     records = list(ctx.broker.image.acls.by_id.values())
-    steps = _describe(records, acl_filter, answer, ctx.api_version)
-    return in_slices(ctx.broker.replicas.call_soon, steps, ENTRIES_IN_A_TURN, answer)
+    return ctx.broker.worker.run(_describe(records, acl_filter, answer, ctx.api_version))
 
 
 def _describe(
@@ -53,8 +47,8 @@ def _describe(
     acl_filter: AclFilter,
     answer: EncodedAcls,
     version: int,
-) -> Iterator[None]:
-    """Compare one entry with the filter, or encode one resource, in a step."""
+) -> Work[EncodedAcls]:
+    """Add the resources of the entries that the filter fits to the answer."""
     resources: dict[tuple[int, str, int], EncodedResource] = {}
     for record in records:
         yield
@@ -66,6 +60,7 @@ def _describe(
                 resource = resources[key] = EncodedResource(_resource(*key), version)
             resource.add(_entry(acl))
     yield from encode_all(resources, answer)
+    return answer
 
 
 def _resource(kind: int, name: str, pattern: int) -> Resource:

@@ -7,7 +7,7 @@ ReplicaManager.{describeLogDirs, alterReplicaLogDirs}.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.alter_replica_log_dirs import (
@@ -16,13 +16,11 @@ from ottla.protocol.apis.alter_replica_log_dirs import (
 )
 from ottla.protocol.apis.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from ottla.server.requests.api import handles
-from ottla.server.requests.slices import in_slices
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ottla.purgatory.pending import Pending
+    from ottla.purgatory.work import Work
     from ottla.server.broker.broker import Broker
     from ottla.server.requests.context import Context
     from ottla.storage.directories.log_dir import LogDirectory
@@ -33,8 +31,6 @@ PartitionResult = TopicResult.DescribeLogDirsPartition
 AlteredTopic = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
 Altered = AlteredTopic.AlterReplicaLogDirPartitionResult
 log = logging.getLogger("ottla.replication")
-PARTITIONS_IN_A_TURN: Final = 500
-"""At up to 10 µs each."""
 
 
 @handles(DescribeLogDirsRequest)
@@ -42,18 +38,19 @@ def describe_log_dirs(
     ctx: Context, request: DescribeLogDirsRequest
 ) -> Pending[DescribeLogDirsResponse]:
     """Report the partitions, their sizes and the disk space of each log directory."""
+    return ctx.broker.worker.run(_describe_all(ctx, request))
+
+
+def _describe_all(ctx: Context, request: DescribeLogDirsRequest) -> Work[DescribeLogDirsResponse]:
     requested = None
     if request.topics is not None:
         requested = {(one.topic, index) for one in request.topics for index in one.partitions}
     directories = ctx.broker.logs.directories
     response = DescribeLogDirsResponse(results=[_describe(ctx, one) for one in directories])
-    steps = (
-        step
-        for log_dir, result in zip(directories, response.results, strict=True)
-        if not result.error_code
-        for step in _fill(ctx.broker, log_dir, result, requested)
-    )
-    return in_slices(ctx.broker.replicas.call_soon, steps, PARTITIONS_IN_A_TURN, response)
+    for log_dir, result in zip(directories, response.results, strict=True):
+        if not result.error_code:
+            yield from _fill(ctx.broker, log_dir, result, requested)
+    return response
 
 
 def _describe(ctx: Context, log_dir: LogDirectory) -> Result:
@@ -87,8 +84,8 @@ def _fill(
     log_dir: LogDirectory,
     result: Result,
     requested: set[tuple[str, int]] | None,
-) -> Iterator[None]:
-    """Add the partitions of a directory, one in a step; logs may be deleted in between."""
+) -> Work[None]:
+    """Add the partitions of a directory; logs may be deleted in between."""
     topics: dict[str, TopicResult] = {}
     for one in broker.logs.table.logs_in(log_dir):
         yield

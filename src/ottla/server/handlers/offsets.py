@@ -6,7 +6,7 @@ Kafka: KafkaApis.handleListOffsetRequest, handleOffsetForLeaderEpochRequest.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -24,21 +24,19 @@ from ottla.protocol.offset_timestamps import (
 )
 from ottla.purgatory.pending import Pending
 from ottla.server.requests.api import handles
-from ottla.server.requests.slices import in_slices
 from ottla.storage.log.timestamp_reads import largest_timestamps, place_of_timestamp
 from ottla.storage.log_set.jobs import run_reads, run_timestamp_reads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ottla.purgatory.work import Work
     from ottla.replication.partition import Partition
     from ottla.server.requests.context import Context
     from ottla.storage.log.partition_log import PartitionLog
 
     RequestedPartition = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
 
-PARTITIONS_IN_A_TURN: Final = 500
-"""At up to 10 µs each."""
 _LOWEST_VERSION_OF = {
     MAX_TIMESTAMP: 7,
     EARLIEST_LOCAL_TIMESTAMP: 8,
@@ -100,15 +98,11 @@ def _read_ahead(ctx: Context, searches: list[tuple[PartitionLog, int]]) -> Pendi
 
 
 def _answer(ctx: Context, request: ListOffsetsRequest) -> Pending[ListOffsetsResponse]:
+    return ctx.broker.worker.run(_list_all(ctx, request))
+
+
+def _list_all(ctx: Context, request: ListOffsetsRequest) -> Work[ListOffsetsResponse]:
     response = ListOffsetsResponse(topics=[])
-    steps = _list_all(ctx, request, response)
-    return in_slices(ctx.broker.replicas.call_soon, steps, PARTITIONS_IN_A_TURN, response)
-
-
-def _list_all(
-    ctx: Context, request: ListOffsetsRequest, response: ListOffsetsResponse
-) -> Iterator[None]:
-    """Add one partition to the response in a step."""
     requested: dict[str, list[RequestedPartition]] = {}
     for topic in request.topics:
         requested.setdefault(topic.name, []).extend(topic.partitions)
@@ -119,6 +113,7 @@ def _list_all(
             for one in _list_topic(ctx, request, name, partitions):
                 answered.partitions.append(one)
                 yield
+    return response
 
 
 def _list_topic(
@@ -217,21 +212,20 @@ def offset_for_leader_epoch(
     ctx: Context, request: OffsetForLeaderEpochRequest
 ) -> Pending[OffsetForLeaderEpochResponse]:
     """Return the end offset of each leader epoch, for truncation detection (KIP-320)."""
-    response = OffsetForLeaderEpochResponse(topics=[])
-    steps = _find_ends(ctx, request, response)
-    return in_slices(ctx.broker.replicas.call_soon, steps, PARTITIONS_IN_A_TURN, response)
+    return ctx.broker.worker.run(_find_ends(ctx, request))
 
 
 def _find_ends(
-    ctx: Context, request: OffsetForLeaderEpochRequest, response: OffsetForLeaderEpochResponse
-) -> Iterator[None]:
-    """Add one partition to the response in a step."""
+    ctx: Context, request: OffsetForLeaderEpochRequest
+) -> Work[OffsetForLeaderEpochResponse]:
+    response = OffsetForLeaderEpochResponse(topics=[])
     for topic in request.topics:
         answered = EpochTopicResult(topic=topic.topic, partitions=[])
         response.topics.append(answered)
         for requested in topic.partitions:
             answered.partitions.append(_epoch_end(ctx, topic.topic, requested))
             yield
+    return response
 
 
 def _epoch_end(

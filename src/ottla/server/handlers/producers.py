@@ -5,7 +5,7 @@ Kafka: KafkaApis.handleDescribeProducersRequest, UnifiedLog.activeProducers (KIP
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ottla.controller.topic_names import check_topic_name
 from ottla.errors import ErrorCode, KafkaError
@@ -14,26 +14,28 @@ from ottla.protocol.apis.describe_producers import (
     DescribeProducersResponse,
 )
 from ottla.server.requests.api import handles
-from ottla.server.requests.slices import in_slices
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ottla.purgatory.pending import Pending
+    from ottla.purgatory.work import Work
     from ottla.server.requests.context import Context
     from ottla.storage.producers.entry import ProducerEntry
 
 TopicResponse = DescribeProducersResponse.TopicResponse
 PartitionResponse = TopicResponse.PartitionResponse
-PRODUCERS_IN_A_TURN: Final = 1_000
-"""At some 4 µs each."""
 
 
 @handles(DescribeProducersRequest)
 def describe_producers(
     ctx: Context, request: DescribeProducersRequest
 ) -> Pending[DescribeProducersResponse]:
-    """Describe the producers of partitions, PRODUCERS_IN_A_TURN in one turn of the loop."""
+    """Describe the producers of partitions."""
+    return ctx.broker.worker.run(_describe_all(ctx, request))
+
+
+def _describe_all(
+    ctx: Context, request: DescribeProducersRequest
+) -> Work[DescribeProducersResponse]:
     response = DescribeProducersResponse(
         topics=[
             TopicResponse(
@@ -46,17 +48,13 @@ def describe_producers(
             for topic in request.topics
         ]
     )
-    steps = (
-        step
-        for topic in response.topics
-        for partition in topic.partitions
-        for step in _describe(ctx, topic.name, partition)
-    )
-    return in_slices(ctx.broker.replicas.call_soon, steps, PRODUCERS_IN_A_TURN, response)
+    for topic in response.topics:
+        for partition in topic.partitions:
+            yield from _describe(ctx, topic.name, partition)
+    return response
 
 
-def _describe(ctx: Context, topic: str, response: PartitionResponse) -> Iterator[None]:
-    """Fill the response in steps of one producer."""
+def _describe(ctx: Context, topic: str, response: PartitionResponse) -> Work[None]:
     try:
         check_topic_name(topic)
         if ctx.broker.image.topics.topic_id(topic) is None:

@@ -384,6 +384,7 @@ class Node:
             clock=self.clock,
             rng=environment.rng,
             timer=resources.timer,
+            worker=resources.worker,
             run_on_volume=workers.disk.run,
             run_trial=workers.trials.run,
             authorizer=authorizer_of(config, self.controller.add_listener),
@@ -433,10 +434,11 @@ class Node:
     ) -> MarkerWriter:
         markers = MarkerWriter(
             replicas,
+            self._resources.worker,
             {OFFSETS_TOPIC: coordinators.groups},
             expiries,
             self.clock,
-            self.config.request_timeout_ms,
+            timeout_ms=self.config.request_timeout_ms,
         )
         coordinators.channel.answer_locally(WriteTxnMarkersRequest, markers.write)
         return markers

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from ottla.metadata.broker import ListenerAddress
+from ottla.purgatory.work import MAX_STEPS, Worker
 from ottla.server.broker.directory_moves import concurrent_moves
 from ottla.server.broker.log_cleaning import LogCleaning
 from ottla.server.http.endpoint import HttpPort
@@ -95,6 +96,13 @@ class NodeResources:
         if is_watched:
             loop = cast("asyncio.AbstractEventLoop", WatchedLoop(loop, self.turns))
         self.loop = loop
+        elapsed_s = environment.stopwatch.elapsed_s
+        self.worker = Worker(
+            loop.call_soon,
+            elapsed_s,
+            max_steps=None if is_watched else MAX_STEPS,
+            on_long_step=self.turns.part_took,
+        )
         self.collections = CollectionSchedule(loop, self.turns)
         """Off until it is started: the process may have other users than this node."""
         with ExitStack() as held:

@@ -14,27 +14,29 @@ from __future__ import annotations
 
 from copy import copy
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError, TooManyElements
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.sliced_decoding import SlicedDecoding
 from ottla.purgatory.pending import Pending
-from ottla.server.requests.slices import in_slices
+from ottla.purgatory.work import NEXT_TURN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping
 
     from ottla.protocol.schema import Request
     from ottla.protocol.walker import Reader
+    from ottla.purgatory.work import Work
     from ottla.server.requests.context import Context
 
 PER_TURN: Final = 500
 """Elements handled in a turn, at up to 10 µs each."""
 ELEMENTS_IN_A_TURN: Final = 5_000
 """Elements decoded in one turn with one call, at up to 2 µs each."""
-ELEMENTS_IN_A_SLICE: Final = 1_000
-"""Elements decoded in a turn of several, by generators: at up to 5 µs each."""
+ELEMENTS_AT_ONCE: Final = 200
+"""Elements of a larger request that are decoded between two yields, at up to 5 µs each."""
 MAX_ELEMENTS: Final = 20_000
 """Elements of a request: 10,000 topics of one partition. A client that names more is refused."""
 MAX_PARTED_ELEMENTS: Final = 100_000
@@ -179,10 +181,7 @@ class LargeRequest(TooManyElements):
 
 def decoded(ctx: Context, large: LargeRequest) -> Pending[Any]:
     """Decode a request in slices; CorruptMessage where it is none, or announces too much."""
-    decoding = large.decoding
-    steps = decoding.run(ELEMENTS_IN_A_SLICE)
-    done = in_slices(ctx.broker.replicas.call_soon, steps, 1, decoding)
-    return done.then(lambda decoding: decoding.message)
+    return ctx.broker.worker.run(large.decoding.run(ELEMENTS_AT_ONCE))
 
 
 def in_parts(ctx: Context, request: Any, handle: Callable[[Any], Any]) -> Any:
@@ -197,75 +196,41 @@ def in_parts(ctx: Context, request: Any, handle: Callable[[Any], Any]) -> Any:
             first = next(pieces)
             if first is request:
                 return handle(request)
-            return _PartedRequest(ctx, parts, first, pieces, handle).run()
+            work = _handle_parts(ctx, parts, chain((first,), pieces), handle)
+            return ctx.broker.worker.run(work)
     return handle(request)
 
 
-class _PartedRequest:
-    """A request in the course of being handled in parts."""
+def _handle_parts(
+    ctx: Context, cut: RequestCut, pieces: Iterator[Any], handle: Callable[[Any], Any]
+) -> Work[Any]:
+    """Handle one part in a turn, and join the responses.
 
-    def __init__(
-        self,
-        ctx: Context,
-        parts: RequestCut,
-        first: Any,
-        pieces: Iterator[Any],
-        handle: Callable[[Any], Any],
-    ) -> None:
-        self._ctx = ctx
-        self._path = parts.response
-        self._next: Any = first
-        self._pieces = pieces
-        self._handle = handle
-        self._response: Any = None
-        self._answer: Pending[Any] = Pending()
+    A response of another type, or with an error of its own, is about the whole request.
+    """
+    response: Any = None
 
-    def run(self) -> Pending[Any]:
-        """Handle the first part; the answer is complete after the last one."""
-        self._step()
-        return self._answer
+    def handle_part(part: Any) -> Any:
+        if ctx.quota_use is None:
+            return handle(part)
+        return ctx.quota_use.measured(partial(handle, part))
 
-    def _step(self) -> None:
-        try:
-            result = self._handle(self._next)
-        except Exception as error:  # noqa: BLE001 - answered like that of a handler
-            self._answer.fail(error)
-            return
-        if isinstance(result, Pending):
-            result.on_done(self._handled)
+    part = next(pieces)
+    while True:
+        result = handle_part(part)
+        answered = (yield result) if isinstance(result, Pending) else result
+        if response is None:
+            response = answered
+        elif type(response) is not type(answered):
+            return answered
         else:
-            self._take(result)
-
-    def _handled(self, done: Pending[Any]) -> None:
-        if done.error is not None:
-            self._answer.fail(done.error)
-        else:
-            self._take(done.value)
-
-    def _take(self, response: Any) -> None:
-        """Join the response of a part, and go on with the next one in the next turn."""
-        kept = self._response
-        if kept is None:
-            kept = self._response = response
-        elif type(kept) is not type(response):
-            self._answer.complete(response)
-            return
-        else:
-            _join(kept, response, self._path)
-        if getattr(response, "error_code", 0):
-            self._answer.complete(response)  # it is about the whole request
-            return
-        try:
-            self._next = next(self._pieces, None)
-        except Exception as error:  # noqa: BLE001 - as above
-            self._answer.fail(error)
-            return
-        if self._next is None:
-            self._answer.complete(kept)
-        else:
-            use = self._ctx.quota_use
-            turn = self._step if use is None else partial(use.measure, self._step)
-            self._ctx.broker.replicas.call_soon(turn)
+            _join(response, answered, cut.response)
+        if getattr(answered, "error_code", 0):
+            return answered
+        part = next(pieces, None)
+        if part is None:
+            return response
+        yield NEXT_TURN
 
 
 class _Cut:

@@ -8,7 +8,7 @@ Kafka: KafkaApis with ClientQuotaManager.throttle, RequestHandlerHelper (KIP-13,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.protocol import codec
 from ottla.protocol.api_keys import ApiKey, response_header_version
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ottla.server.requests.context import Context
     from ottla.types import SendItem
 
+T = TypeVar("T")
 EXEMPT: Final = frozenset(
     {
         ApiKey.ALTER_PARTITION,
@@ -74,11 +75,13 @@ class QuotaUse:
         """Note that the handler has returned."""
         self._handled_s = self._elapsed_s() - self._started_s
 
-    def measure(self, turn: Callable[[], None]) -> None:
-        """Run a later turn of the request, and count its time as well."""
-        begun_s = self._elapsed_s()
-        turn()
-        self._handled_s += self._elapsed_s() - begun_s
+    def measured(self, handle: Callable[[], T]) -> T:
+        """Handle a part of the request, and count its time as well."""
+        begin_s = self._elapsed_s()
+        try:
+            return handle()
+        finally:
+            self._handled_s += self._elapsed_s() - begin_s
 
     def answer(self, ctx: Context, response: Any) -> None:
         """Record the cost, send the response and mute the connection where it exceeds a quota."""

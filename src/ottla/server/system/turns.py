@@ -103,8 +103,13 @@ class TurnWatch:
             callback(*arguments)
         finally:
             duration_s = self._elapsed_s() - start_s
-            if duration_s > max(self._part.duration_s, BOUNDS_S[0]):
-                self._part = SlowTurn(duration_s, name_of(callback))
+            if duration_s > BOUNDS_S[0]:
+                self.part_took(name_of(callback), duration_s)
+
+    def part_took(self, name: str, duration_s: float) -> None:
+        """Note that a part of the present turn took more than a millisecond."""
+        if duration_s > self._part.duration_s:
+            self._part = SlowTurn(duration_s, name)
 
     def _record_slow(
         self, callback: Callable[..., object], duration_s: float, start_s: float
