@@ -9,17 +9,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.records.batch import TRANSACTIONAL_FLAG
 from ottla.records.crc32c import crc32c
 from ottla.records.validator import AppendOrigin, place_checked, validate
 from ottla.storage.batches import whole_batches
 from ottla.storage.indexes.offset_index import MAX_RELATIVE_OFFSET
 from ottla.storage.indexes.transaction_index import AbortedTransaction
 from ottla.storage.log.append_info import AppendInfo, UnexpectedAppendOffset
-from ottla.storage.producers.append import TRANSACTION_VERSION_UNKNOWN, follows
-from ottla.storage.producers.update import SPECIAL_FLAGS, validate_producers
+from ottla.storage.producers.append import (
+    EPOCH_BUMP_VERSION,
+    TRANSACTION_VERSION_UNKNOWN,
+    follows,
+)
+from ottla.storage.producers.update import SPECIAL_FLAGS, read_marker, validate_producers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ottla.records.validation_rules import CheckedBatch
     from ottla.records.validator import ValidatedBatch
@@ -35,9 +40,12 @@ if TYPE_CHECKING:
     from ottla.storage.segments.segment import Segment
     from ottla.types import Buffer
 
+    _UsualBatch = tuple[ProducerEntry, BatchHeader, EndTransactionMarker | None]
+
 _CRC_START: Final = 21
 _MAGIC: Final = 2
-_CLIENT: Final = AppendOrigin.CLIENT
+_CLIENT: Final = AppendOrigin.CLIENT  # an enum's members are found slowly
+_COORDINATOR: Final = AppendOrigin.COORDINATOR
 _new_tuple: Final = tuple.__new__
 
 
@@ -49,7 +57,7 @@ class LogWrites:
     def __init__(self, log: PartitionLog) -> None:
         self._log = log
 
-    def append_as_leader(
+    def append_as_leader(  # noqa: C901 - the steps of the hot path
         self,
         records: memoryview | CheckedBatch,
         leader_epoch: int,
@@ -80,7 +88,11 @@ class LogWrites:
             batch = place_checked(records, first, leader_epoch, now_ms)
         producer, appends = None, None
         if batch.producer_id >= 0:
-            producer = _next_of(log, batch, origin)
+            if batch.is_control and marker is None:
+                marker = read_marker(batch.buffer)
+            producer = _usual_producer(
+                log, batch, origin, verification, transaction_version, marker
+            )
             if producer is None:
                 appends = validate_producers(
                     log.producer_state,
@@ -98,7 +110,7 @@ class LogWrites:
         _check_fits_a_segment(log, size)
         self._write((batch.buffer,), size, ((last, largest, size),), first, now_ms)
         if producer is not None:
-            log.producer_state.writable(producer).take_next(batch)
+            self._apply_usual(producer, batch, marker)
         elif appends is not None:
             self._apply(appends)
         if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
@@ -163,15 +175,38 @@ class LogWrites:
             raise log.storage_error("appending records to", error) from error
         log.appended(last_offset + 1, size)
 
+    def _apply_usual(
+        self, producer: ProducerEntry, batch: ValidatedBatch, marker: EndTransactionMarker | None
+    ) -> None:
+        """Apply a batch or marker that `_usual_producer` allows to its producer, in place."""
+        state = self._log.producer_state
+        if not batch.is_transactional:
+            state.writable(producer).take_next(batch)
+        elif not batch.is_control:
+            if state.take_transactional(producer, batch):
+                self._log.transactions_changed()
+        else:
+            assert marker is not None
+            self._complete((state.take_marker(producer, batch, marker),))
+            state.end_verification(
+                batch.producer_id, producer_epoch=batch.producer_epoch, is_control=True
+            )
+            self._log.transactions_changed()
+
+    def _complete(self, transactions: Iterable[CompletedTransaction]) -> None:
+        """Close transactions; aborts are indexed first, so that no reader misses them."""
+        log = self._log
+        for completed in transactions:
+            if completed.is_aborted:
+                self._index_abort(log.segments.active, completed)
+            log.producer_state.complete(completed)
+
     def _apply(self, appends: ProducerAppends) -> None:
         """Apply the append's effects on producers and transactions."""
         log = self._log
         state = log.producer_state
         state.apply(appends.appends.values())
-        for completed in appends.completed:
-            if completed.is_aborted:
-                self._index_abort(log.segments.active, completed)
-            state.complete(completed)
+        self._complete(appends.completed)
         for producer_id, append in appends.appends.items():
             if append.is_transactional:
                 state.end_verification(
@@ -251,8 +286,8 @@ class LogWrites:
     def _append_copied(self, view: memoryview, batches: list[BatchHeader], now_ms: int) -> None:
         """Write checked batches that fit into one segment."""
         log, first, last = self._log, batches[0], batches[-1]
-        producers, appends = _known_producers(log, batches), None
-        if producers is None:
+        usual, appends = _usual_batches(log, batches, view), None
+        if usual is None:
             appends = validate_producers(
                 log.producer_state,
                 batches,
@@ -263,12 +298,25 @@ class LogWrites:
         places = [(batch.last_offset, batch.max_timestamp, batch.size) for batch in batches]
         buffers, size = (view[first.position : end],), end - first.position
         self._write(buffers, size, places, first.base_offset, now_ms)
-        if producers is not None:
-            writable = log.producer_state.writable
-            for entry, batch in producers:
-                writable(entry).take_next(batch)
+        if usual is not None:
+            self._apply_all_usual(usual)
         elif appends is not None:
             self._apply(appends)
+
+    def _apply_all_usual(self, batches: list[_UsualBatch]) -> None:
+        """Apply what `_usual_batches` allows; as in `_apply`, transactions are closed last."""
+        state, completed = self._log.producer_state, []
+        is_changed = False
+        for producer, batch, marker in batches:
+            if not batch.is_transactional:
+                state.writable(producer).take_next(batch)
+            elif marker is None:
+                is_changed |= state.take_transactional(producer, batch)
+            else:
+                completed.append(state.take_marker(producer, batch, marker))
+        if completed or is_changed:
+            self._complete(completed)
+            self._log.transactions_changed()
 
     def _assign_epochs(self, batches: list[BatchHeader]) -> None:
         latest = self._log.latest_epoch
@@ -341,49 +389,91 @@ def _new_base(log: PartitionLog, first_offset: int, last_offset: int) -> int:
     return end_offset if last_offset - end_offset <= MAX_RELATIVE_OFFSET else first_offset
 
 
-def _known_producers(
-    log: PartitionLog, batches: list[BatchHeader]
-) -> list[tuple[ProducerEntry, BatchHeader]] | None:
-    """Return the producers of batches outside of transactions, each known in the batch's epoch.
+def _usual_batches(
+    log: PartitionLog, batches: list[BatchHeader], view: memoryview
+) -> list[_UsualBatch] | None:
+    """Return the batches of producers, where none can be refused and each changes a known entry.
 
-    They need no checks; None when `validate_producers` must check the batches.
+    None when `validate_producers` must check them: a new producer, a batch outside of a transaction
+    in a new epoch or next to one, a marker without a transaction. A follower copies whatever
+    sequence the leader took.
     """
-    producers = log.producer_state.producers
-    found = []
+    state, usual = log.producer_state, []
+    is_open: dict[int, bool] = {}
+    """Whether a producer's transaction is open after the batches so far; missing as in the log."""
     for batch in batches:
-        if batch.producer_id < 0:
+        producer_id = batch.producer_id
+        if producer_id < 0:
             continue
-        entry = producers.get(batch.producer_id)
-        if (
-            entry is None
-            or entry.producer_epoch != batch.producer_epoch
-            or entry.transaction_first_offset >= 0
-            or batch.attributes & SPECIAL_FLAGS
-        ):
+        entry = state.producers.get(producer_id)
+        if entry is None:
             return None
-        found.append((entry, batch))
-    return found
+        flags, marker = batch.attributes & SPECIAL_FLAGS, None
+        if not flags:
+            if (
+                batch.producer_epoch != entry.producer_epoch
+                or entry.transaction_first_offset >= 0
+                or producer_id in is_open
+            ):
+                return None
+        elif producer_id in state.verifications or batch.producer_epoch < entry.producer_epoch:
+            return None
+        elif flags == TRANSACTIONAL_FLAG:
+            is_open[producer_id] = True
+        else:
+            if flags == SPECIAL_FLAGS and is_open.get(producer_id, entry.in_transaction):
+                marker = read_marker(view[batch.position : batch.position + batch.size])
+            if marker is None:
+                return None
+            is_open[producer_id] = False
+        usual.append((entry, batch, marker))
+    return usual
 
 
-def _next_of(
-    log: PartitionLog, batch: ValidatedBatch, origin: AppendOrigin
+def _usual_producer(
+    log: PartitionLog,
+    batch: ValidatedBatch,
+    origin: AppendOrigin,
+    verification: Verification | None,
+    transaction_version: int,
+    marker: EndTransactionMarker | None,
 ) -> ProducerEntry | None:
-    """Return the producer when this is its next batch, outside of transactions, in a known epoch.
+    """Return the producer of a batch or marker that no check refuses and that changes its entry.
 
-    No other check applies then; `validate_producers` handles all other cases.
+    These are its next batch, in a transaction or outside, in a known epoch; the first batch of a
+    verified transaction; and the marker that ends one. `validate_producers` handles all other
+    cases.
     """
+    _, _, producer_id, epoch, sequence, _, _, is_transactional, is_control, _, _, _, _, _ = batch
     state = log.producer_state
-    entry = state.producers.get(batch.producer_id)
-    if (
-        entry is None
-        or batch.producer_id in state.verifications
-        or not entry.batches
-        or entry.producer_epoch != batch.producer_epoch
-        or entry.transaction_first_offset >= 0
-        or batch.is_transactional
-        or batch.is_control
-        or origin is not _CLIENT
-        or not follows(entry.batches[-1].last_sequence, batch.base_sequence)
-    ):
+    entry = state.producers.get(producer_id)
+    if entry is None:
         return None
-    return entry
+    is_same_epoch, is_open = epoch == entry.producer_epoch, entry.transaction_first_offset >= 0
+    guard = state.verifications.get(producer_id) if state.verifications else None
+    if is_control:
+        is_usual = (
+            marker is not None
+            and is_transactional
+            and is_open
+            and marker.coordinator_epoch >= entry.coordinator_epoch
+            and epoch >= entry.producer_epoch
+            and not (is_same_epoch and transaction_version >= EPOCH_BUMP_VERSION)
+        )
+    elif is_open or not is_transactional:
+        is_usual = is_same_epoch and guard is None and is_open == is_transactional
+    else:
+        is_verified = guard is not None or not log.config.transaction_partition_verification_enable
+        is_usual = epoch >= entry.producer_epoch and guard is verification and is_verified
+    if not is_usual:
+        return None
+    if origin is not _CLIENT:  # a coordinator's batches have no sequences
+        return entry if origin is _COORDINATOR and is_transactional else None
+    if not is_same_epoch:
+        is_next = sequence == 0
+    elif entry.batches:
+        is_next = follows(entry.batches[-1][0], sequence)
+    else:
+        is_next = sequence == 0 and is_transactional
+    is_in_order = is_next and (guard is None or sequence <= guard.lowest_sequence)
+    return entry if is_in_order else None

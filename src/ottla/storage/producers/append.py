@@ -6,7 +6,7 @@ Kafka: org.apache.kafka.storage.internals.log.{ProducerAppendInfo, VerificationS
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.validator import AppendOrigin
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ottla.storage.batches import BatchHeader
 
 TRANSACTION_VERSION_UNKNOWN = -1
+EPOCH_BUMP_VERSION: Final = 2
+"""The first transaction version whose markers carry a newer epoch than the records (KIP-890)."""
 _MAX_EPOCH = 0x7FFF
 
 
@@ -177,7 +179,7 @@ class ProducerAppend:
     def _check_epoch(self, epoch: int, offset: int, transaction_version: int) -> None:
         """Refuse an old epoch; under TV2 a marker must carry a newer one (KIP-890)."""
         current = self.updated.producer_epoch
-        bumped = transaction_version >= 2
+        bumped = transaction_version >= EPOCH_BUMP_VERSION
         if epoch > current or (epoch == current and not bumped):
             return
         if bumped and epoch == current:

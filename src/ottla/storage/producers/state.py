@@ -17,17 +17,19 @@ from typing import TYPE_CHECKING, Final
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.records.validator import AppendOrigin
 from ottla.storage.directory import join
-from ottla.storage.producers.append import ProducerAppend, Verification
+from ottla.storage.producers.append import CompletedTransaction, ProducerAppend, Verification
 from ottla.storage.producers.count import ProducerCount
-from ottla.storage.producers.entry import EntryOwner, ProducerEntry
+from ottla.storage.producers.entry import NO_OFFSET, EntryOwner, ProducerEntry
 from ottla.storage.producers.snapshot import SNAPSHOT_SUFFIX, decode_snapshot, encode_snapshot
 from ottla.storage.producers.transactions import UnstableTransactions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from ottla.records.validator import ValidatedBatch
+    from ottla.storage.batches import BatchHeader
     from ottla.storage.directory import Directory
-    from ottla.storage.producers.append import CompletedTransaction
+    from ottla.storage.producers.append import EndTransactionMarker
 
     Snapshots = Mapping[int, Sequence[ProducerEntry] | None]
 
@@ -226,6 +228,36 @@ class PartitionProducers:
                 entry.transaction_first_offset = updated.transaction_first_offset
             for first_offset in append.started:
                 self.transactions.begin(first_offset, updated.producer_id)
+
+    def take_transactional(self, entry: ProducerEntry, batch: ValidatedBatch | BatchHeader) -> bool:
+        """Apply a valid batch of a transaction; return whether the transaction begins with it."""
+        entry = self.writable(entry)
+        entry.set_epoch(batch.producer_epoch)
+        entry.take_next(batch)
+        if self.verifications:
+            self.verifications.pop(entry.producer_id, None)
+        if entry.transaction_first_offset >= 0:
+            return False
+        entry.transaction_first_offset = batch.base_offset
+        self.transactions.begin(batch.base_offset, entry.producer_id)
+        return True
+
+    def take_marker(
+        self,
+        entry: ProducerEntry,
+        batch: ValidatedBatch | BatchHeader,
+        marker: EndTransactionMarker,
+    ) -> CompletedTransaction:
+        """Apply a valid marker of an open transaction, for `complete`, to the producer's entry."""
+        entry = self.writable(entry)
+        first_offset = entry.transaction_first_offset
+        entry.set_epoch(batch.producer_epoch)
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_timestamp = batch.max_timestamp
+        entry.transaction_first_offset = NO_OFFSET
+        return CompletedTransaction(
+            entry.producer_id, first_offset, batch.base_offset, marker.is_abort
+        )
 
     def writable(self, entry: ProducerEntry) -> ProducerEntry:
         """Return the producer's current entry, copied when a snapshot holds it."""
