@@ -20,7 +20,7 @@ from ottla.cli.main import main
 from ottla.cli.options.first_start import format_empty
 from ottla.config.broker import parse_broker_config
 from ottla.config.properties import write_properties
-from ottla.server.node.startup import PortTaken
+from ottla.server.system.ports import PortTaken
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,16 +6,18 @@ Kafka: metrics of stream-thread-metrics, stream-task-metrics and stream-state-me
 from __future__ import annotations
 
 import errno
-import socket
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.http.host import HttpHost, Page
 from ottla.metrics.exposition import TEXT_TYPE, Exposition
 from ottla.metrics.families import Family, Kind, Series, label_text, own
 
 if TYPE_CHECKING:
     from typing import Self
+
+    from starlette.requests import Request
+    from starlette.responses import Response
 
     from ottla.streams.progress import Progress
 
@@ -76,38 +78,27 @@ def bind_problem(host: str, port: int, error: Exception) -> str:
 
 
 class MetricsServer:
-    """Serves /metrics on a port, in threads of its own."""
+    """Serves /metrics on a port, in a thread of its own."""
 
     def __init__(self, metrics: StreamsMetrics, host: str, port: int) -> None:
         """Bind the port; OSError, or UnicodeError for a host that is no name."""
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                self.send_response(200 if self.path == "/metrics" else 404)
-                self.send_header("Content-Type", TEXT_TYPE)
-                self.end_headers()
-                if self.path == "/metrics":
-                    self.wfile.write(metrics.text())
-
-            def log_message(self, *_: Any) -> None:
-                """Write nothing: the terminal has the live view."""
-
-        class Server(ThreadingHTTPServer):
-            address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-
-        self._server = Server((host, port), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._metrics = metrics
+        self._host = HttpHost(host, port, "metrics")
 
     @property
     def port(self) -> int:
         """The port."""
-        return int(self._server.server_address[1])
+        return self._host.address[1]
+
+    async def _answer(self, _request: Request) -> Response:
+        from starlette.responses import Response
+
+        return Response(self._metrics.text(), headers={"content-type": TEXT_TYPE})
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._host.start(lambda: [Page("/metrics", self._answer, is_public=True)])
+        self._host.begin()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._host.stop()

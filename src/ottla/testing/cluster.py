@@ -223,7 +223,7 @@ class Cluster:
         return self
 
     def _start_all(self) -> None:
-        from ottla.server.node.startup import PortTaken
+        from ottla.server.system.ports import PortTaken
 
         for attempt in range(_PORT_ATTEMPTS):
             files = self._make_nodes()

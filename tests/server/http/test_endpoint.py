@@ -27,7 +27,7 @@ from ottla.errors import OttlaError
 from ottla.server.http.endpoint import HttpEndpoint
 from ottla.server.http.health import BrokerState
 from ottla.server.metrics.loop import BEAT_S
-from ottla.server.node.startup import PortTaken
+from ottla.server.system.ports import PortTaken
 from ottla.testing.cluster import TEST_DEFAULTS, Cluster
 from ottla.testing.errors import ClusterError
 from tests.server.security.certificates import Authority
@@ -332,7 +332,7 @@ def test_a_node_answers_probes_while_it_opens_its_logs(monkeypatch: pytest.Monke
 
     The loop is held in the middle of the real opening of logs.
     """
-    monkeypatch.setattr("ottla.server.system.http_server.START_DELAY_S", 0.0)
+    monkeypatch.setattr("ottla.http.host.START_DELAY_S", 0.0)
     opened, may_go_on = threading.Event(), threading.Event()
     with Cluster(config=OPEN) as cluster:
         with ottla.Admin(bootstrap_servers=cluster.bootstrap) as admin:

@@ -17,7 +17,7 @@ PARTS = ("controller", "coordinator", "metadata", "network", "quota", "raft", "s
 LEVELS = {"warning", "error", "exception", "critical"}
 ALARM = re.compile(rf"\b_?log\.({'|'.join(LEVELS)})\(")
 STEP_IS_AN_ARGUMENT = {"'listener %s: %s'", "NOT_COMPILED", "_offline_text(log_dir)"}
-"""Texts made elsewhere: startup.port_taken, records.compiled, maintenance's offline text."""
+"""Texts made elsewhere: ports.port_taken, records.compiled, maintenance's offline text."""
 
 
 def texts() -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla.protocol.apis.metadata import MetadataRequest
-from ottla.server.node.startup import PortTaken
+from ottla.server.system.ports import PortTaken
 from ottla.server.system.process import own_host_name
 from ottla.testing.cluster import Cluster
 from tests.server.requests.untrusted_clients import Peer

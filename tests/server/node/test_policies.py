@@ -14,7 +14,7 @@ from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.server.node import plugins
 from ottla.server.node.plugins import PluginError, load_class, plugin_problems
 from ottla.server.node.settings import node_settings
-from ottla.server.node.startup import PortTaken
+from ottla.server.system.ports import PortTaken
 from ottla.testing.cluster import Cluster
 from tests.controller.harness import PROPERTIES, topic
 from tests.server.node.policies import NoForbiddenTopics

@@ -9,7 +9,8 @@ import pytest
 from ottla.config.broker import parse_broker_config
 from ottla.server.node import startup
 from ottla.server.node.listeners import BoundPorts
-from ottla.server.node.startup import Banner, PortTaken
+from ottla.server.node.startup import Banner
+from ottla.server.system.ports import PortTaken
 from ottla.server.system.real import RealEnvironment
 
 BANNER = Banner(1, "MkU3OEVBNTcwNTJENDM2Qg", "localhost:9092", "./ottla-data", True, 0)

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from ottla.server.node.node import Node
     from ottla.server.node.settings import StartSettings
-    from ottla.server.node.startup import Banner, PortTaken
+    from ottla.server.node.startup import Banner
+    from ottla.server.system.ports import PortTaken
 
 log = logging.getLogger("ottla.node")
 _CLUSTER_ID_VARIABLES = ("CLUSTER_ID", "KAFKA_CLUSTER_ID", "KAFKA_KRAFT_CLUSTER_ID")
@@ -101,7 +102,7 @@ def server_start(  # noqa: PLR0917 - click passes options by name
     _open_log(settings)
     if formats:
         format_empty(settings.config, cluster_id)
-    from ottla.server.node.startup import PortTaken
+    from ottla.server.system.ports import PortTaken
 
     try:
         _run(_serve(settings, ready_file, lambda banner: banner.lines()))
@@ -115,7 +116,7 @@ def run_node(
     settings: StartSettings, ready_file: str | None, lines: Callable[[Banner], Iterable[str]]
 ) -> None:
     """Run a node until a signal; print the lines once it serves."""
-    from ottla.server.node.startup import PortTaken
+    from ottla.server.system.ports import PortTaken
 
     _open_log(settings)
     try:

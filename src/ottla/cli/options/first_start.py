@@ -77,8 +77,8 @@ def obstacles(config: BrokerConfig, *, may_format: bool) -> list[str]:
     from ottla.server.node.format import read_meta_properties
     from ottla.server.node.identity import format_command
     from ottla.server.node.listeners import BoundPorts
-    from ottla.server.node.startup import PortTaken
     from ottla.server.system.files import RealDirectory
+    from ottla.server.system.ports import PortTaken
     from ottla.server.system.real import RealEnvironment
 
     found = []

@@ -1,4 +1,4 @@
-"""The pages of a node's HTTP server: /metrics and the probes.
+"""The pages of a node: /metrics and the probes.
 
 `/livez` reports whether the loop answers, `/readyz` whether the node serves clients, `/startupz`
 whether the start is complete, with the progress of recovery. A node in recovery is alive: a restart
@@ -10,17 +10,12 @@ Kafka: none; Kubernetes users probe its port, which is closed while it recovers.
 from __future__ import annotations
 
 import asyncio
-from base64 import b64encode
-from hmac import compare_digest
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from starlette.applications import Starlette
-from starlette.middleware import Middleware
-from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
-from starlette.routing import Route
 
+from ottla.http.host import Page
 from ottla.metrics.exposition import OPENMETRICS_TYPE, TEXT_TYPE, Exposition
 from ottla.server.http.health import BrokerState
 from ottla.server.system.process_metrics import ProcessMetrics
@@ -32,61 +27,34 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from ottla.config.secret import Secret
     from ottla.metrics.families import Series, Spelling
     from ottla.server.http.health import NodeHealth
 
-OK, UNAUTHORIZED, UNAVAILABLE = 200, 401, 503
+OK, UNAVAILABLE = 200, 503
 SCRAPES_MAX = 16
 """Concurrent scrapes while they gather; each needs megabytes, even if its client disconnects."""
 
 
-class BasicLogin(NamedTuple):
-    """The login of scrapes (RFC 7617)."""
+class NodePages:
+    """The pages, one method for each; all are public, as those of the JVM's exporters are."""
 
-    username: str
-    password: Secret
-
-    def admits(self, header: str) -> bool:
-        """Whether an Authorization header contains this login; compared in constant time."""
-        expected = b64encode(f"{self.username}:{self.password.reveal()}".encode())
-        scheme, _, given = header.partition(" ")
-        is_same = compare_digest(given.strip().encode(), expected)
-        return scheme.lower() == "basic" and is_same
-
-
-def make_app(health: NodeHealth, spelling: Spelling, login: BasicLogin | None = None) -> Starlette:
-    """Return the application; called on the server's thread."""
-    pages = Pages(health, spelling, login)
-    return Starlette(
-        routes=[
-            Route("/metrics", pages.metrics),
-            Route("/livez", pages.livez),
-            Route("/readyz", pages.readyz),
-            Route("/startupz", pages.startupz),
-        ],
-        middleware=[Middleware(GZipMiddleware, compresslevel=1)],
-    )
-
-
-class Pages:
-    """The pages, one method for each."""
-
-    def __init__(
-        self, health: NodeHealth, spelling: Spelling, login: BasicLogin | None = None
-    ) -> None:
+    def __init__(self, health: NodeHealth, spelling: Spelling) -> None:
         self._health = health
-        self._login = login
         self._process = ProcessMetrics()
         self._exposition = Exposition(spelling)
         self._scrape_count = 0
 
+    def all(self) -> list[Page]:
+        """Return the pages; probes need no login, which the kubelet could not give."""
+        return [
+            Page("/metrics", self.metrics, needs_login=True, is_public=True),
+            Page("/livez", self.livez, is_public=True),
+            Page("/readyz", self.readyz, is_public=True),
+            Page("/startupz", self.startupz, is_public=True),
+        ]
+
     async def metrics(self, request: Request) -> Response:
         """Answer a scrape, in OpenMetrics format when the client accepts it."""
-        given = request.headers.get("authorization", "")
-        if self._login is not None and not self._login.admits(given):
-            challenge = {"www-authenticate": 'Basic realm="ottla", charset="UTF-8"'}
-            return PlainTextResponse("a login is required\n", UNAUTHORIZED, headers=challenge)
         if self._scrape_count >= SCRAPES_MAX:
             return PlainTextResponse("too many scrapes at a time\n", UNAVAILABLE)
         self._scrape_count += 1

@@ -13,16 +13,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.network.tls_context import Store, TlsSettings, server_context
-from ottla.server.node.startup import port_taken
+from ottla.server.system.ports import port_taken
 
 if TYPE_CHECKING:
     import asyncio
     import ssl
     from collections.abc import Iterable, Sequence
 
-    from starlette.types import ASGIApp
-
     from ottla.config.metrics import MetricsSettings
+    from ottla.http.host import Access, Page
     from ottla.network.server import Listener
     from ottla.server.broker.broker import Broker
     from ottla.server.controller.controller_node import ControllerNode
@@ -111,18 +110,24 @@ class HttpEndpoint:
         )
         self._served = _Served(port.service, metrics, NodeHealth(broker, controller, metrics))
 
-    def _make_app(self) -> ASGIApp:
+    def _pages(self) -> list[Page]:
         from ottla.metrics.families import Spelling
-        from ottla.server.http.app import BasicLogin, make_app
+        from ottla.server.http.app import NodePages
+
+        return NodePages(self.health, Spelling(self._settings.metrics_names)).all()
+
+    def _access(self) -> Access:
+        """Return how clients come in. Raises TlsError."""
+        from ottla.http.host import Access, BasicLogin
 
         login = None
         password = self._settings.metrics_basic_auth_password
         if self._settings.metrics_basic_auth_username and password is not None:
             login = BasicLogin(self._settings.metrics_basic_auth_username, password)
-        return make_app(self.health, Spelling(self._settings.metrics_names), login)
+        return Access(self._context(), login)
 
     def _context(self) -> ssl.SSLContext | None:
-        """Return the context of HTTPS. Raises TlsError."""
+        """Return the context of HTTPS."""
         location = self._settings.metrics_ssl_keystore_location
         if location is None:
             return None
@@ -162,7 +167,7 @@ class HttpEndpoint:
         """Begin to answer probes: the node starts. Raises TlsError."""
         if self._served is not None:
             self._served.health.starting()
-            self._served.service.start(self._make_app, self._context())
+            self._served.service.start(self._pages, self._access())
 
     def recovering(self, log_dirs: Iterable[LogDirectory]) -> None:
         """Report that the node begins to open its logs."""
@@ -184,7 +189,7 @@ class HttpEndpoint:
         if self._served is not None:
             self._served.metrics.start()
             self._served.health.running()
-            self._served.service.node_started()
+            self._served.service.begin()
 
     def failed(self, error: Exception) -> None:
         """Report that the node halts: it is no longer ready."""

@@ -17,16 +17,15 @@ from ottla.network.server import SCRATCH_BYTES, Listener, close_idlest
 from ottla.server.node.dynamic_settings import limited_names
 from ottla.server.node.startup import (
     ConnectionQuotas,
-    PortTaken,
     clients_listeners,
     frame_budget,
     limit_connections,
     listeners_on,
     own_ports,
-    port_taken,
     protected_listener,
     socket_options,
 )
+from ottla.server.system.ports import PortTaken, port_taken
 
 if TYPE_CHECKING:
     import asyncio

@@ -5,8 +5,6 @@ Kafka: SocketServer's settings; its start prints a few hundred log lines.
 
 from __future__ import annotations
 
-from errno import EADDRINUSE
-from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla._version import __version__
@@ -17,12 +15,11 @@ from ottla.server.node.dynamic_settings import address_limits, listener_limit
 from ottla.server.system.environment import SocketOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from ottla.config.broker import BrokerConfig, ListenerEndpoint
     from ottla.network.limits import ConnectionQuota
     from ottla.network.server import Listener
-    from ottla.server.system.environment import Network
 
 PROTOCOL = "Apache Kafka protocol 4.3"
 
@@ -117,59 +114,6 @@ def clients_listeners(config: BrokerConfig, listeners: Sequence[Listener]) -> li
     """Return the broker's listeners without the one that is for other brokers only."""
     others = {*controller_listeners(config), protected_listener(config)}
     return [one for one in listeners if one.name not in others]
-
-
-class PortTaken(Exception):
-    """A listener's port cannot be bound; the text is one line with the reason and what to do.
-
-    `overrides` are the settings with which the node starts on a free port; 0 stands for any port.
-    """
-
-    def __init__(self, reason: str, overrides: Sequence[str] = (), port: int = 0) -> None:
-        self.reason = reason
-        self.port = port
-        self.overrides = tuple(overrides)
-        flags = " ".join(f"--override {quote(one)}" for one in self.overrides)
-        super().__init__(f"{reason}; stop it or start with {flags}" if flags else reason)
-
-
-def port_taken(
-    host: str,
-    port: int,
-    error: OSError,
-    network: Network,
-    *,
-    setting: str,
-    overrides: Callable[[int], Sequence[str]],
-    own_ports: Collection[int] = (),
-) -> PortTaken:
-    """Return why a port cannot be bound: the process that holds it, and settings for another port.
-
-    Only a port in use has a holder: not an address of another machine, or a privileged port.
-    overrides(port) returns the settings of a node that listens on the port instead; own_ports are
-    those that the node itself will take.
-    """
-    shown = host or "0.0.0.0"  # noqa: S104 - only shown
-    if error.errno != EADDRINUSE:
-        return PortTaken(f"cannot listen on {shown}:{port}, see {setting}: {error.strerror}")
-    holder = network.holder_of_port(port)
-    who = f" by {holder}" if holder else f" ({error})"
-    reason = f"port {port} on {shown} is taken{who}"
-    free = _free_port(network, host, port, own_ports)
-    return PortTaken(reason, overrides(free), free)
-
-
-def _free_port(network: Network, host: str, taken: int, own_ports: Collection[int]) -> int:
-    """Return the next port that can be bound, 0 (any) when none of the next ones is free."""
-    for port in range(taken + 1, min(taken + 50, 65536)):
-        if port in own_ports:  # as that of the controller, the next one in Kafka's own files
-            continue
-        try:
-            network.listen(host, port, SocketOptions()).close()
-        except OSError:
-            continue
-        return port
-    return 0
 
 
 def own_ports(config: BrokerConfig) -> set[int]:

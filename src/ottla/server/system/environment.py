@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 if TYPE_CHECKING:
     import asyncio
     import socket
-    import ssl
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Sequence
     from random import Random
 
-    from starlette.types import ASGIApp
-
     from ottla.clock import Clock
+    from ottla.http.host import Access, Page
     from ottla.storage.directory import Directory
     from ottla.types import Uuid
 
@@ -63,10 +61,10 @@ class HttpService(Protocol):
 
     address: tuple[str, int]
 
-    def start(self, make_app: Callable[[], ASGIApp], context: ssl.SSLContext | None = None) -> None:
-        """Serve an application within a second or after `node_started`; over TLS with a context."""
+    def start(self, make_pages: Callable[[], Sequence[Page]], access: Access | None = None) -> None:
+        """Serve pages within a second or after `begin`."""
 
-    def node_started(self) -> None:
+    def begin(self) -> None:
         """Begin to serve at once."""
 
     def stop(self) -> None:

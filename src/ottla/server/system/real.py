@@ -71,9 +71,9 @@ class RealNetwork:
 
     def bind_http(self, host: str, port: int) -> HttpService:
         """Bind an HTTP server, which has a thread of its own; OSError."""
-        from ottla.server.system.http_server import HttpServer
+        from ottla.http.host import HttpHost
 
-        return HttpServer(host, port)
+        return HttpHost(host, port, "metrics and probes")
 
 
 _sched_yield: Callable[[], None] = getattr(os, "sched_yield", lambda: None)

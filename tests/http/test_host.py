@@ -1,8 +1,9 @@
-"""The HTTP server against clients that open connections and ask for nothing."""
+"""The HTTP host against clients that open connections and ask for nothing."""
 
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import logging
 import socket
@@ -13,19 +14,22 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import uvicorn
 from starlette.requests import Request
+from starlette.responses import PlainTextResponse
 
 from ottla.config.log_lines import LoggingSettings
+from ottla.config.secret import Secret
+from ottla.http import connection, pages
+from ottla.http.host import Access, BasicLogin, HttpHost, Page
 from ottla.metrics.families import Spelling
-from ottla.server.http import app, connection
+from ottla.server.http import app
 from ottla.server.http.health import NodeHealth
 from ottla.server.logging.lines import configure_logging
-from ottla.server.system.http_server import HttpServer
 from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from starlette.types import Receive, Scope, Send
+    from starlette.responses import Response
 
     from ottla.metrics.families import Series
 
@@ -33,24 +37,39 @@ LIMIT_S = 0.05
 REQUEST = b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n"
 
 
-async def application(scope: Scope, _receive: Receive, send: Send) -> None:
+async def answer(request: Request) -> Response:
     """Answer at once, or at /slow after the time that a request has, or at /never not at all."""
-    if scope["path"] == "/slow":
+    path = request.url.path
+    if path == "/slow":
         loop: Any = asyncio.get_running_loop()
         loop.time = lambda: time.monotonic() + 2 * WAIT_S  # and all timers of before are due
-    await asyncio.sleep({"/slow": LIMIT_S, "/never": 3600}.get(scope["path"], 0))
-    headers = [(b"content-length", b"2")]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": b"ok"})
+    await asyncio.sleep({"/slow": LIMIT_S, "/never": 3600}.get(path, 0))
+    return PlainTextResponse("ok")
+
+
+async def take(request: Request) -> Response:
+    """Read the whole body."""
+    return PlainTextResponse(f"{len(await request.body())} ok")
+
+
+def make_pages() -> list[Page]:
+    """Return pages that answer at once, late, never; and one that takes a body."""
+    pages = [Page(path, answer) for path in ("/livez", "/slow", "/never")]
+    return [
+        *pages,
+        Page("/put", take, methods=("PUT",)),
+        Page("/private", answer, needs_login=True),
+    ]
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[HttpServer]:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[HttpHost]:
     """Run a server that gives a request as much time as a busy machine may take."""
+    monkeypatch.setattr(pages, "ANSWER_LIMIT_S", 10 * WAIT_S)
     monkeypatch.setattr(connection, "REQUEST_LIMIT_S", WAIT_S)
-    running = HttpServer("127.0.0.1", 0)
-    running.node_started()
-    running.start(lambda: application)
+    running = HttpHost("127.0.0.1", 0, "metrics and probes")
+    running.begin()
+    running.start(make_pages)
     yield running
     running.stop()
 
@@ -58,7 +77,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[HttpServer]:
 class Client:
     """One connection."""
 
-    def __init__(self, server: HttpServer) -> None:
+    def __init__(self, server: HttpHost) -> None:
         self._socket = socket.create_connection(server.address, timeout=2 * WAIT_S)
 
     def send(self, data: bytes) -> None:
@@ -88,7 +107,7 @@ class Client:
     "start", [b"", b"GET /livez", REQUEST[:-2] + b"content-length: 9\r\n\r\n", REQUEST + b"GET"]
 )
 def test_a_connection_without_a_whole_request_is_ended(
-    server: HttpServer, monkeypatch: pytest.MonkeyPatch, start: bytes
+    server: HttpHost, monkeypatch: pytest.MonkeyPatch, start: bytes
 ) -> None:
     """Nothing, half a head, a body that is missing, a second request that stays half: ended."""
     whole = start.startswith(REQUEST)
@@ -104,7 +123,7 @@ def test_a_connection_without_a_whole_request_is_ended(
     client.close()
 
 
-def test_an_answer_may_take_longer_than_a_request(server: HttpServer) -> None:
+def test_an_answer_may_take_longer_than_a_request(server: HttpHost) -> None:
     """Once a request is whole its time is over, and the connection serves another."""
     client = Client(server)
     for request in (REQUEST.replace(b"livez", b"slow"), REQUEST):
@@ -113,7 +132,7 @@ def test_an_answer_may_take_longer_than_a_request(server: HttpServer) -> None:
     client.close()
 
 
-def test_idle_connections_do_not_keep_a_probe_out(server: HttpServer) -> None:
+def test_idle_connections_do_not_keep_a_probe_out(server: HttpHost) -> None:
     """Beyond the limit the oldest idle connection is ended, and the probe is answered."""
     idle = [Client(server) for _ in range(connection.CONNECTIONS_MAX)]
     probe = Client(server)
@@ -127,7 +146,7 @@ def test_idle_connections_do_not_keep_a_probe_out(server: HttpServer) -> None:
 
 
 def test_an_idle_connection_goes_before_one_that_waits(
-    server: HttpServer, monkeypatch: pytest.MonkeyPatch
+    server: HttpHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Answers under way stay; when all are, the oldest of them gives its place to a probe."""
     monkeypatch.setattr(connection, "CONNECTIONS_MAX", 3)
@@ -166,20 +185,20 @@ def test_scrapes_are_bounded_and_probes_are_not(monkeypatch: pytest.MonkeyPatch)
             return []
 
         monkeypatch.setattr(health, "gather", gather)
-        pages = app.Pages(health, Spelling.CLASSIC)
+        node_pages = app.NodePages(health, Spelling.CLASSIC)
         request = Request({"type": "http", "headers": []})
-        first = asyncio.create_task(pages.metrics(request))
+        first = asyncio.create_task(node_pages.metrics(request))
         await asyncio.sleep(0)
-        refused, probe = await pages.metrics(request), await pages.livez(request)
+        refused, probe = await node_pages.metrics(request), await node_pages.livez(request)
         may_go_on.set()
-        answers = [refused, probe, await first, await pages.metrics(request)]
+        answers = [refused, probe, await first, await node_pages.metrics(request)]
         return [one.status_code for one in answers]
 
     assert asyncio.run(run()) == [503, 200, 200, 200]
 
 
 def test_untrusted_clients_and_the_library_write_no_lines_of_their_own(
-    server: HttpServer, capsys: pytest.CaptureFixture[str]
+    server: HttpHost, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """No line for untrusted input, and the library's errors are JSON like all others."""
     names = ("ottla", "uvicorn")
@@ -211,10 +230,61 @@ def test_a_server_that_cannot_start_is_stopped_all_the_same(
     monkeypatch.setattr(uvicorn.Server, "startup", fail)
     caplog.set_level(logging.ERROR, logger="ottla.http")
     monkeypatch.setattr(logging.getLogger("ottla"), "propagate", True)
-    failed = HttpServer("127.0.0.1", 0)
-    failed.node_started()
-    failed.start(lambda: application)
+    failed = HttpHost("127.0.0.1", 0, "metrics and probes")
+    failed.begin()
+    failed.start(make_pages)
     assert failed._thread is not None
     failed._thread.join(WAIT_S)
     failed.stop()
     assert "metrics and probes are no longer served" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("size", "chunked", "status"), [(1000, False, 200), (1001, False, 413), (1001, True, 413)]
+)
+def test_a_body_is_bounded(
+    server: HttpHost, monkeypatch: pytest.MonkeyPatch, size: int, *, chunked: bool, status: int
+) -> None:
+    """A body of more bytes is refused, whether or not its length is announced."""
+    monkeypatch.setattr(pages, "BODY_BYTES_MAX", 1000)
+    connected = http.client.HTTPConnection(*server.address, timeout=WAIT_S)
+    body: Any = iter([b"x"] * size) if chunked else b"x" * size
+    connected.request("PUT", "/put", body, encode_chunked=chunked)
+    assert connected.getresponse().status == status
+    connected.close()
+
+
+def test_an_answer_that_does_not_begin_is_given_up(
+    server: HttpHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client learns of it; a connection must not wait for ever."""
+    monkeypatch.setattr(pages, "ANSWER_LIMIT_S", 0.01)
+    client = Client(server)
+    client.send(REQUEST.replace(b"livez", b"never"))
+    assert client.answer().startswith(b"HTTP/1.1 503")
+    client.close()
+
+
+def test_pages_that_are_not_public_need_a_login_for_other_machines(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On all interfaces they are served with a login only, and refused in the log without one."""
+    caplog.set_level(logging.ERROR, logger="ottla.http")
+    monkeypatch.setattr(logging.getLogger("ottla"), "propagate", True)
+    for login in (None, BasicLogin("me", Secret("pw"))):
+        host = HttpHost("0.0.0.0", 0, "pages")
+        host.begin()
+        host.start(make_pages, Access(login=login))
+        if login is None:
+            assert host._thread is not None
+            host._thread.join(WAIT_S)
+            assert "set a login, or listen on 127.0.0.1" in caplog.text
+        else:
+            connected = http.client.HTTPConnection("127.0.0.1", host.address[1], timeout=WAIT_S)
+            for headers, status in (({}, 401), ({"Authorization": "Basic bWU6cHc="}, 200)):
+                connected.request("GET", "/private", headers=headers)
+                answered = connected.getresponse()
+                answered.read()
+                assert answered.status == status
+            connected.close()
+        host.stop()

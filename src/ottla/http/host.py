@@ -1,0 +1,177 @@
+"""An HTTP host with its own thread and event loop.
+
+A node that recovers keeps its loop busy as long as its disks need, and a scrape of ten thousand
+partitions is megabytes of text: neither must wait for the other. The socket is bound at once, so
+that a port in use is reported first; the library is imported on the thread, after `begin` or when
+START_DELAY_S have passed.
+
+Kafka: none; the JVM's exporters bring their own server, as Connect brings Jetty.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import socket
+import threading
+from base64 import b64encode
+from hmac import compare_digest
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from ottla.config.secret import Secret
+
+log = logging.getLogger("ottla.http")
+START_DELAY_S = 1.0
+"""Delay of the import, which would slow a node's start; connections wait in the backlog."""
+STOP_LIMIT_S = 2.0
+_BACKLOG = 128
+_KEEP_ALIVE_S = 12
+"""Less than usual scrape intervals: a connection must not end just as a request is sent."""
+
+
+class Page(NamedTuple):
+    """One path and who answers it."""
+
+    path: str
+    answer: Callable[[Request], Awaitable[Response]]
+    methods: tuple[str, ...] = ("GET",)
+    needs_login: bool = False
+    """Asks for the host's login, if it has one."""
+    is_public: bool = False
+    """May be served to other machines by a host without a login."""
+
+
+class BasicLogin(NamedTuple):
+    """A user and a password (RFC 7617)."""
+
+    username: str
+    password: Secret
+
+    def admits(self, header: str) -> bool:
+        """Whether an Authorization header contains this login; compared in constant time."""
+        expected = b64encode(f"{self.username}:{self.password.reveal()}".encode())
+        scheme, _, credentials = header.partition(" ")
+        is_same = compare_digest(credentials.strip().encode(), expected)
+        return scheme.lower() == "basic" and is_same
+
+
+class Access(NamedTuple):
+    """How clients come in: over HTTPS with a context, after a login with one."""
+
+    context: ssl.SSLContext | None = None
+    login: BasicLogin | None = None
+
+
+class UnsafePages(Exception):
+    """Pages that are not public would be served to other machines without a login."""
+
+
+class HttpHost:
+    """Serves pages on a port; `start`, `begin`, then `stop` from any thread."""
+
+    def __init__(self, host: str, port: int, content: str) -> None:
+        """Bind the port; connections wait in its backlog. OSError when it is taken.
+
+        `content` names the pages in a log line, should they fail.
+        """
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        self.address: tuple[str, int] = self._socket.getsockname()[:2]
+        self._content = content
+        self._may_begin = threading.Event()
+        self._is_stopping = False
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopped: asyncio.Event | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self, make_pages: Callable[[], Sequence[Page]], access: Access | None = None) -> None:
+        """Start the thread; it waits for `begin`, or a second, then calls make_pages()."""
+        arguments = (make_pages, access or Access())
+        self._thread = threading.Thread(
+            target=self._run, args=arguments, name="ottla-http", daemon=True
+        )
+        self._thread.start()
+
+    def begin(self) -> None:
+        """Begin to serve at once."""
+        self._may_begin.set()
+
+    def stop(self) -> None:
+        """End the host and wait for its thread."""
+        with self._lock:
+            self._is_stopping = True
+            if self._loop is not None and self._stopped is not None:
+                self._loop.call_soon_threadsafe(self._stopped.set)
+        self._may_begin.set()
+        if self._thread is not None:
+            self._thread.join(STOP_LIMIT_S)
+        self._socket.close()
+
+    def _run(self, make_pages: Callable[[], Sequence[Page]], access: Access) -> None:
+        self._may_begin.wait(START_DELAY_S)
+        if not self._is_stopping:
+            try:
+                asyncio.run(self._serve(make_pages(), access))
+            except Exception:
+                text = f"{self._content} are no longer served; restart the process to serve them"
+                log.exception(text, extra={"event": "http.failed"})
+
+    async def _serve(self, pages: Sequence[Page], access: Access) -> None:
+        import uvicorn
+
+        from ottla.http.connection import HttpConnection
+        from ottla.http.pages import make_app
+
+        private = [page.path for page in pages if not page.is_public]
+        if private and access.login is None and not is_loopback(self.address[0]):
+            raise UnsafePages(
+                f"{', '.join(private)}: other machines reach {self.address[0]}; set a login, or "
+                "listen on 127.0.0.1"
+            )
+        stopped = asyncio.Event()
+        config = uvicorn.Config(
+            make_app(pages, access.login),
+            loop="asyncio",
+            http=HttpConnection,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            backlog=_BACKLOG,
+            timeout_keep_alive=_KEEP_ALIVE_S,
+            timeout_graceful_shutdown=1,
+        )
+        # its warnings concern untrusted input, one line for each request
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+        config.load()
+        config.ssl = access.context
+        server = uvicorn.Server(config)
+        server.lifespan = config.lifespan_class(config)
+        with self._lock:
+            self._loop, self._stopped = asyncio.get_running_loop(), stopped
+            if self._is_stopping:
+                return
+        try:
+            await server.startup(sockets=[self._socket])
+            await stopped.wait()  # the library's own loop would wake ten times a second
+            server.should_exit = True
+            await server.shutdown(sockets=[self._socket])
+        finally:
+            with self._lock:
+                self._loop = None
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine reaches an IP address."""
+    return ipaddress.ip_address(address.partition("%")[0]).is_loopback
