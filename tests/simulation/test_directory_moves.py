@@ -6,7 +6,7 @@ import asyncio
 import errno
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,6 +14,8 @@ from ottla import KafkaError, NewTopic, TopicPartition
 from ottla.clients.admin.configs import ConfigResource, ResourceType
 from ottla.errors import ErrorCode
 from ottla.replication import directory_move
+from ottla.replication.directory_move import DirectoryMove
+from ottla.server.broker.directory_moves import DirectoryMoves
 from ottla.testing.simulation import SimulatedCluster
 from ottla.types import FileSlice
 from tests.simulation.test_cluster_replication import (
@@ -27,6 +29,7 @@ from tests.simulation.test_cluster_replication import (
 from tests.simulation.test_stalls import FileCalls
 
 if TYPE_CHECKING:
+    from ottla.purgatory.timing_wheel import TimerTask
     from ottla.testing.simulation.node import SimulatedNode
 
 DIRECTORIES = ("/data", "/more")
@@ -107,6 +110,41 @@ def test_replicas_move_under_load() -> None:
         await load
         assert await _values(cluster, 400) == [b"%d" % number for number in range(400)]
         await _until(lambda: _in_sync(cluster, 3))
+        await cluster.stop()
+
+    cluster.run(work())
+
+
+def test_the_controller_s_answer_starts_no_second_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A move has one continuation at a time: two would append the same records."""
+    tasks: dict[DirectoryMove, TimerTask] = {}
+    later, turn = DirectoryMoves._later, DirectoryMoves._turn
+
+    def wait(moves: DirectoryMoves, move: DirectoryMove, delay_ms: int) -> None:
+        later(moves, move, delay_ms)
+        task = moves._continuations[move]
+        assert task is not None
+        tasks[move] = task
+
+    def go_on(moves: DirectoryMoves, move: DirectoryMove, *read: Any) -> None:
+        task = tasks.pop(move, None)
+        assert task is None or not task.is_waiting
+        turn(moves, move, *read)
+
+    monkeypatch.setattr(DirectoryMoves, "_later", wait)
+    monkeypatch.setattr(DirectoryMoves, "_turn", go_on)
+    cluster = SimulatedCluster(32, nodes=1, config={**CONFIG, "min.insync.replicas": "1"})
+
+    async def work() -> None:
+        await cluster.start()
+        await _create(cluster, 1)
+        load = cluster.loop.create_task(_produce(cluster, 0, 2000))
+        (node,) = cluster
+        for _ in range(4):
+            target = _other(_place(node))
+            assert await _move(cluster, node, target) is None
+            await _until(partial(_has_moved, node, target))
+        await load
         await cluster.stop()
 
     cluster.run(work())

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.errors.base import ConnectionRefused
@@ -62,7 +62,7 @@ from ottla.storage.log.append_info import UnexpectedAppendOffset
 from ottla.types import FileSlice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ottla.clock import Clock
     from ottla.raft.messages import Effect, Event
@@ -80,6 +80,8 @@ if TYPE_CHECKING:
     """Sends to a node, or for ids below -1 to a bootstrap server; fails when there is no answer."""
 
 COMMITS_KEPT = 100
+_LATE_MS: Final = 5000
+"""A timer that is later than this was not set; a busy loop delays it by less."""
 log = logging.getLogger("ottla.raft")
 
 
@@ -222,6 +224,20 @@ class RaftDriver:
         self._happened(ShutdownRequested())
         self._check_stopped()
         return stopped
+
+    def stalls(self) -> Iterator[str]:
+        """Yield what waits between two events although nothing that is to come ends it."""
+        if self.failure is not None or self._is_running:
+            return
+        if self._effects:
+            yield f"{len(self._effects)} effects of the quorum are not executed"
+        if self._held and not self._is_persisting:
+            yield f"{len(self._held)} effects of the quorum are held for no write"
+        if self._clock.monotonic_ms() > self.node.deadline_ms + _LATE_MS:
+            yield "the quorum's deadline has passed, and no timer has come"
+        is_due = self._flush_is_due or self._unwritten is not None  # `retry` comes periodically
+        if not is_due:
+            yield from self.node.stalls()
 
     def _check_stopped(self) -> None:
         role = self.node.role

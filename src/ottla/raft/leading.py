@@ -50,6 +50,11 @@ class Leading:
         self._member = member
         self._waiting: list[_Waiting] = []
 
+    @property
+    def has_waiting(self) -> bool:
+        """Whether fetches wait for records."""
+        return bool(self._waiting)
+
     # The epoch's beginning and end
 
     def begin(self, granting: frozenset[int], now_ms: int) -> None:

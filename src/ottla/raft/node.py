@@ -43,7 +43,7 @@ from ottla.raft.roles import Candidate, Follower, Resigned, Unattached
 from ottla.raft.timeouts import NEVER_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from random import Random
 
     from ottla.purgatory.pending import Pending
@@ -304,6 +304,23 @@ class RaftNode:
             role = self._member.role
             self.deadline_ms = self._poll_role(role, now_ms)
         return self._take_effects()
+
+    def stalls(self) -> Iterator[str]:
+        """Yield what waits in a polled machine although nothing that is to come ends it."""
+        member, role = self._member, self._member.role
+        if not isinstance(role, Leader):
+            if self._leading.has_waiting:
+                yield f"fetches of the quorum wait at a {type(role).__name__}"
+        elif not member.is_flushing:
+            if member.durable_end_offset < member.log.end_offset:
+                yield "the leader of the quorum does not flush its log"
+            elif not role.accumulator.is_empty:
+                yield "the leader of the quorum does not write what was offered"
+        waits_for_time = self.deadline_ms < NEVER_MS or self._is_stopping
+        is_alone = isinstance(role, Leader) and len(role.voters) <= 1
+        waits_for_disk = member.is_flushing or member.is_storing
+        if not waits_for_time and not is_alone and not waits_for_disk:
+            yield f"the {type(role).__name__} of the quorum waits for nothing"
 
     def _poll_role(self, role: Role, now_ms: int) -> int:
         if self._is_stopping and not isinstance(role, Resigned):

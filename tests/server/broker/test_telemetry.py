@@ -228,6 +228,23 @@ def test_clients_are_forgotten_in_the_end() -> None:
     assert len(telemetry._instances) == MAX_INSTANCES - 1
 
 
+def test_a_connection_may_speak_for_several_clients() -> None:
+    """The second one does not make the first one new, and both end with the connection."""
+    telemetry = Telemetry(1024, lambda job, done: None)
+    context = TelemetryContext("c", "127.0.0.1", 1, "s", "1", "PLAINTEXT")
+    first, second = Uuid(b"a" * 16), Uuid(b"b" * 16)
+
+    instance = telemetry.instance(first, context, "connection")
+    telemetry.instance(second, context, "connection")
+    assert telemetry.instance(first, context, "another") is instance
+    assert len(telemetry._instances) == 2
+
+    telemetry.connection_closed("connection")
+    assert not telemetry._instances
+    assert not telemetry._by_connection
+    telemetry.connection_closed("another")
+
+
 @pytest.mark.parametrize(
     ("expression", "client_id"),
     [

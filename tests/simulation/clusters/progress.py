@@ -2,7 +2,7 @@
 
 Whatever waits in a broker waits for something that comes: an answer, a timer, a commit. Every so
 many turns of the loop the `stalls` of its purgatories, share partitions, persister, coordinators,
-marker writer and fetchers are examined; that the cluster serves again after its faults, and within
+marker writer, moves between directories, quorum and fetchers are examined; that the cluster serves again after its faults, and within
 what time, is checked in the end.
 """
 
@@ -60,3 +60,6 @@ def stalls(node: Node) -> Iterator[str]:
     ):
         yield from runtime.stalls()
     yield from broker.transactions.markers.stalls()
+    yield from broker.moves.stalls()
+    yield from node._replication.directories.stalls()
+    yield from node.controller.driver.stalls()

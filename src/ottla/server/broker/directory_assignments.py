@@ -18,7 +18,7 @@ from ottla.protocol.apis.assign_replicas_to_dirs import AssignReplicasToDirsRequ
 from ottla.purgatory.backoff import Backoff
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ottla.metadata.image.image import MetadataImage
     from ottla.purgatory.pending import Pending
@@ -101,6 +101,12 @@ class DirectoryAssignments:
             del self._waiting[key]
         if self._sent:
             self._send(self._request()).on_done(self._answered)
+
+    def stalls(self) -> Iterator[str]:
+        """Yield what waits between two turns although nothing that is to come sends it."""
+        is_open = self.is_recorded and not self._sent and not self._is_backing_off
+        if self._waiting and is_open:
+            yield f"the directories of {len(self._waiting)} replicas are not reported"
 
     def _is_ours(self, topic_id: Uuid, index: int) -> bool:
         """Whether the partition exists and has a replica on this broker."""

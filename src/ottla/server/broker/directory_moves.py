@@ -19,12 +19,12 @@ from ottla.replication.directory_move import DirectoryMove, MoveState, Need, Rea
 from ottla.storage.directories.partition_dir_names import check_future_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
     from ottla.metadata.partition import PartitionRegistration
-    from ottla.purgatory.timing_wheel import TimingWheel
+    from ottla.purgatory.timing_wheel import TimerTask, TimingWheel
     from ottla.quota.replication import ReplicationQuota
     from ottla.replication.partition import Partition
     from ottla.replication.replica_set import ReplicaSet
@@ -81,6 +81,8 @@ class DirectoryMoves:
         self._moves: dict[TopicPartition, DirectoryMove] = {}
         self._queue: deque[DirectoryMove] = deque()
         self._copying: set[DirectoryMove] = set()
+        self._continuations: dict[DirectoryMove, TimerTask | None] = {}
+        """The one thing that continues each started move: a timer, or a worker (None)."""
         self.failed_count = 0
         """Moves that ended with an error since the start."""
         self._is_closed = False
@@ -179,6 +181,9 @@ class DirectoryMoves:
         """End the move of a partition; its future log stays."""
         move = self._moves.pop(name, None)
         if move is not None:
+            task = self._continuations.pop(move, None)
+            if task is not None:
+                task.cancel()
             self._logs.flushes.release(move.partition.log)
             self._release(move)
 
@@ -202,6 +207,17 @@ class DirectoryMoves:
         """Return the failed directory of a partition that had to move."""
         directory = move.partition.log.directory
         return next((one for one in self._logs.directories if one.directory is directory), None)
+
+    def stalls(self) -> Iterator[str]:
+        """Yield the moves that nothing which is to come continues."""
+        if self._is_closed:
+            return
+        queue = set(self._queue)
+        if queue and len(self._copying) < self._max_copying:
+            yield f"{len(queue)} moves wait although fewer than {self._max_copying} copy"
+        for move in self._moves.values():
+            if move not in queue and move not in self._continuations:
+                yield f"the move of {move.partition.topic_partition} waits for nothing"
 
     # Turns
 
@@ -239,13 +255,14 @@ class DirectoryMoves:
 
     def _later(self, move: DirectoryMove, delay_ms: int) -> None:
         due_ms = self._clock.monotonic_ms() + delay_ms
-        self._timer.add(due_ms, lambda _now_ms: self._turn(move))
+        self._continuations[move] = self._timer.add(due_ms, lambda _now_ms: self._turn(move))
 
     def _is_current(self, move: DirectoryMove) -> bool:
         return not self._is_closed and self._moves.get(move.partition.topic_partition) is move
 
     def _turn(self, move: DirectoryMove, read: Read | None = None, data: bytes = b"") -> None:
         """Continue a move, with the data that was read for it; an error ends the move."""
+        self._continuations.pop(move, None)
         if not self._is_current(move):
             return
         name = move.partition.topic_partition
@@ -312,6 +329,7 @@ class DirectoryMoves:
 
         def done(data: bytes | None, error: Exception | None) -> None:
             read.piece.file.unpin()
+            self._continuations.pop(move, None)
             if not self._is_current(move):
                 return
             if data is None:
@@ -319,6 +337,7 @@ class DirectoryMoves:
                 return
             self._turn(move, read, data)
 
+        self._continuations[move] = None
         self._run_on_volume(move.partition.log.directory.volume, read.piece.read, done)
 
     def _flush(self, move: DirectoryMove) -> bool:
@@ -344,6 +363,7 @@ class DirectoryMoves:
                 move.flushed()
             self._turn(move)
 
+        self._continuations[move] = None
         self._run_on_volume(job.volume, job.run, done)
         return False
 
@@ -368,8 +388,12 @@ class DirectoryMoves:
         self._assignments.wake()
 
     def _assigned(self, move: DirectoryMove) -> None:
-        if self._is_current(move):
-            move.state = MoveState.ASSIGNED
+        """Record the controller's answer; go on now, unless a worker is busy for the move."""
+        if not self._is_current(move):
+            return
+        move.state = MoveState.ASSIGNED
+        task = self._continuations.get(move)
+        if task is not None and task.cancel():
             self._turn(move)
 
     def _exchange(self, move: DirectoryMove) -> None:

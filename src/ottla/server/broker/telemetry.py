@@ -84,6 +84,7 @@ class ClientInstance:
     """The state kept of one client; times are monotonic ms."""
 
     __slots__ = (
+        "connection_ids",
         "context",
         "interval_ms",
         "is_terminating",
@@ -98,6 +99,8 @@ class ClientInstance:
     def __init__(
         self, context: TelemetryContext, metrics: list[str], subscription_id: int, version: int
     ) -> None:
+        self.connection_ids: set[str] = set()
+        """The connections on which it was created; the end of any of them ends it."""
         self.context = context
         self.interval_ms = context.push_interval_ms
         self.metrics = metrics
@@ -137,7 +140,7 @@ class Telemetry:
         self._subscriptions: dict[str, TelemetrySubscription] = {}
         self._version = 0
         self._instances: OrderedDict[Uuid, ClientInstance] = OrderedDict()
-        self._by_connection: dict[str, Uuid] = {}
+        self._by_connection: dict[str, set[Uuid]] = {}
         self._waiting = 0
 
     def account_in(self, ledger: Ledger) -> None:
@@ -178,10 +181,19 @@ class Telemetry:
             log.error(text, stored.get("match"), extra=extra)
 
     def connection_closed(self, connection_id: str) -> None:
-        """Forget the client of a connection."""
-        instance_id = self._by_connection.pop(connection_id, None)
-        if instance_id is not None:
-            self._instances.pop(instance_id, None)
+        """Forget the clients of a connection.
+
+        One connection may speak for several: Kafka keeps the earlier ones for ever.
+        """
+        for instance_id in tuple(self._by_connection.get(connection_id, ())):
+            self._forget(instance_id, self._instances.pop(instance_id))
+
+    def _forget(self, instance_id: Uuid, instance: ClientInstance) -> None:
+        for connection_id in instance.connection_ids:
+            instance_ids = self._by_connection[connection_id]
+            instance_ids.discard(instance_id)
+            if not instance_ids:
+                del self._by_connection[connection_id]
 
     def instance(
         self, instance_id: Uuid, context: TelemetryContext, connection_id: str
@@ -189,12 +201,14 @@ class Telemetry:
         """Return the state of a client, rebuilt when subscriptions have changed."""
         known = self._instances.get(instance_id)
         if known is None or known.version < self._version:
-            known = self._new_instance(instance_id, known.context if known else context)
-            self.connection_closed(connection_id)  # a connection is one client's
-            self._instances[instance_id] = known
-            self._by_connection[connection_id] = instance_id
+            rebuilt = self._new_instance(instance_id, known.context if known else context)
+            rebuilt.connection_ids = {connection_id}
+            if known is not None:
+                rebuilt.connection_ids |= known.connection_ids
+            self._by_connection.setdefault(connection_id, set()).add(instance_id)
+            known = self._instances[instance_id] = rebuilt
             while len(self._instances) > MAX_INSTANCES:
-                self._instances.popitem(last=False)
+                self._forget(*self._instances.popitem(last=False))
         self._instances.move_to_end(instance_id)
         return known
 
