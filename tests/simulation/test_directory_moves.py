@@ -14,7 +14,6 @@ from ottla import KafkaError, NewTopic, TopicPartition
 from ottla.clients.admin.configs import ConfigResource, ResourceType
 from ottla.errors import ErrorCode
 from ottla.replication import directory_move
-from ottla.replication.directory_move import DirectoryMove
 from ottla.server.broker.directory_moves import DirectoryMoves
 from ottla.testing.simulation import SimulatedCluster
 from ottla.types import FileSlice
@@ -30,6 +29,7 @@ from tests.simulation.test_stalls import FileCalls
 
 if TYPE_CHECKING:
     from ottla.purgatory.timing_wheel import TimerTask
+    from ottla.replication.directory_move import DirectoryMove
     from ottla.testing.simulation.node import SimulatedNode
 
 DIRECTORIES = ("/data", "/more")
@@ -118,6 +118,7 @@ def test_replicas_move_under_load() -> None:
 def test_the_controller_s_answer_starts_no_second_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """A move has one continuation at a time: two would append the same records."""
     tasks: dict[DirectoryMove, TimerTask] = {}
+    waiting: list[bool] = []
     later, turn = DirectoryMoves._later, DirectoryMoves._turn
 
     def wait(moves: DirectoryMoves, move: DirectoryMove, delay_ms: int) -> None:
@@ -128,7 +129,7 @@ def test_the_controller_s_answer_starts_no_second_turn(monkeypatch: pytest.Monke
 
     def go_on(moves: DirectoryMoves, move: DirectoryMove, *read: Any) -> None:
         task = tasks.pop(move, None)
-        assert task is None or not task.is_waiting
+        waiting.append(task is not None and task.is_waiting)
         turn(moves, move, *read)
 
     monkeypatch.setattr(DirectoryMoves, "_later", wait)
@@ -146,6 +147,8 @@ def test_the_controller_s_answer_starts_no_second_turn(monkeypatch: pytest.Monke
             await _until(partial(_has_moved, node, target))
         await load
         await cluster.stop()
+        assert len(waiting) > 4
+        assert not any(waiting)
 
     cluster.run(work())
 

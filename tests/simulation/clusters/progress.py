@@ -2,8 +2,8 @@
 
 Whatever waits in a broker waits for something that comes: an answer, a timer, a commit. Every so
 many turns of the loop the `stalls` of its purgatories, share partitions, persister, coordinators,
-marker writer, moves between directories, quorum and fetchers are examined; that the cluster serves again after its faults, and within
-what time, is checked in the end.
+marker writer, moves between directories, quorum and fetchers are examined; that the cluster serves
+again after its faults, and within what time, is checked in the end.
 """
 
 from __future__ import annotations
