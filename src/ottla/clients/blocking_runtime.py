@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self
 
-    from ottla.clients.client import ConnectionKey
+    from ottla.clients.client import Call, ConnectionKey
     from ottla.clients.metadata import ClusterMetadata
     from ottla.clients.settings import ValidatedSettings
     from ottla.errors import KafkaError
@@ -75,6 +75,13 @@ class BlockingRuntime:
         if not self.wait_until(lambda: pending.done, deadline_ms):
             raise self.client.timeout_error("no response in time")
         return pending.value
+
+    def run(self, call: Call[T]) -> T:
+        """Run a machine of the core until its result is done."""
+        try:
+            return self.wait_for(self.client.start(call))
+        finally:
+            self.client.stop(call)
 
     def wait_until(self, condition: Callable[[], bool], deadline_ms: float | None = None) -> bool:
         """Run until a condition holds; False at deadline_ms."""

@@ -12,7 +12,7 @@ JoinGroup) must not share a connection with heartbeats or commits.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from ottla.clients import connection_errors
 from ottla.clients.bootstrap import bootstrap_nodes, unreachable
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ottla.protocol.schema import Request
     from ottla.types import Node, SendItem
 
+T = TypeVar("T")
 ANY_NODE = -1_000_000
 _NEVER = 1 << 62
 FATAL_CODES = frozenset(
@@ -97,6 +98,14 @@ class Machine(Protocol):
         """Return when the next poll is due without other events."""
 
 
+class Call(Machine, Protocol[T]):
+    """A machine with a result."""
+
+    @property
+    def result(self) -> Pending[T]:
+        """The result; the machine is no longer polled once it is done."""
+
+
 class Client:
     """Connections to all brokers, by node id and purpose, and the metadata they share."""
 
@@ -118,6 +127,7 @@ class Client:
         self.now_ms = 0
         self.metrics = ClientMetrics(settings)
         self.machines: list[Machine] = []
+        self._calls: dict[Call[Any], None] = {}
         self.fatal: KafkaError | None = None
         self.backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms, rng)
         self._reconnect = Backoff(
@@ -168,6 +178,22 @@ class Client:
     def unregister(self, machine: Machine) -> None:
         """Stop polling a state machine; callable while the machines are polled."""
         self.machines = [one for one in self.machines if one is not machine]
+
+    def start(self, call: Call[T]) -> Pending[T]:
+        """Poll a machine until its result is done; `close` fails it with ClosedError."""
+        if self.closed:
+            call.result.fail(self.closed_error())
+            return call.result
+        self._calls[call] = None
+        self.register(call)
+        call.result.on_done(lambda _: self.stop(call))
+        self.transport.wake()
+        return call.result
+
+    def stop(self, call: Call[Any]) -> None:
+        """Stop polling a machine whose result is done or no longer waited for."""
+        self._calls.pop(call, None)
+        self.unregister(call)
 
     # ------------------------------------------------------------ sending
 
@@ -597,7 +623,7 @@ class Client:
         self._connections.clear()
         waiting = self._in_refresh + self._waiting_for_metadata
         self._in_refresh, self._waiting_for_metadata = [], []
-        for pending in waiting:
+        for pending in [*waiting, *(call.result for call in self._calls)]:
             pending.fail(self.closed_error())
 
 

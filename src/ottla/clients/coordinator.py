@@ -1,7 +1,7 @@
-"""A group's coordinator: lookup and requests.
+"""The coordinator of a group or transactional id: its lookup, and calls with retries.
 
-Kafka: org.apache.kafka.clients.consumer.internals.AbstractCoordinator (its lookup),
-CoordinatorRequestManager.
+Kafka: org.apache.kafka.clients.consumer.internals.{AbstractCoordinator (its lookup),
+CoordinatorRequestManager}, .admin.internals.CoordinatorStrategy.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from ottla.purgatory.pending import Pending
 from ottla.types import Node
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ottla.clients.client import Client
     from ottla.protocol.schema import Request
 
@@ -51,7 +53,8 @@ class CoordinatorLookup:
         self._retry_at_ms = 0
 
     @property
-    def _subject(self) -> str:
+    def subject(self) -> str:
+        """Name what is looked up, for logs and errors."""
         return f"the coordinator of {_KEYS.get(self.key_type, 'key')} {self.key!r}"
 
     @property
@@ -90,8 +93,8 @@ class CoordinatorLookup:
             if not found.error_code:
                 self.node = Node(found.node_id, found.host, found.port)
                 self._failures = 0
-                self.client.trace.add("group", "%s is node %d", self._subject, found.node_id)
-                self.client.outages.resolve(self._subject, self.client.now_ms)
+                self.client.trace.add("group", "%s is node %d", self.subject, found.node_id)
+                self.client.outages.resolve(self.subject, self.client.now_ms)
                 return
             error = KafkaError(found.error_code, found.error_message or None)
         self._failures += 1
@@ -102,7 +105,7 @@ class CoordinatorLookup:
             cause = f"{error.code.name}: {error.message.rstrip('.')}"
             if error.code == ErrorCode.COORDINATOR_NOT_AVAILABLE and self.key_type == GROUP:
                 cause += CHECK_OFFSETS_TOPIC
-            self.client.outages.report(self._subject, cause, self.client.now_ms, grace_ms=GRACE_MS)
+            self.client.outages.report(self.subject, cause, self.client.now_ms, grace_ms=GRACE_MS)
 
     def lost(self, node_id: int | None = None) -> None:
         """Mark the coordinator unknown; with a node id, only if it is the current one."""
@@ -146,3 +149,108 @@ class CoordinatorLookup:
         """Handle an error code in a response of the coordinator."""
         if code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
             self.lost()
+
+
+class CoordinatorCall:
+    """A request to a coordinator, repeated until it succeeds, cannot succeed, or is too late.
+
+    `result` completes with the response. It fails with the first error that `is_retried` refuses,
+    with the client's pending error, and at the deadline with TimeoutError, whose `__cause__` is the
+    last failure.
+
+    Parameters:
+        error_of: returns the error code of a response, 0 for success.
+        deadline_ms: the monotonic time of the last attempt; None for none.
+        is_retried: whether an error may pass.
+
+    Run it with `Client.start`:
+
+        call = CoordinatorCall(lookup, request, lambda response: response.error_code)
+        response = await runtime.run(call)
+    """
+
+    def __init__(
+        self,
+        coordinator: CoordinatorLookup,
+        request: Request,
+        error_of: Callable[[Any], int],
+        *,
+        deadline_ms: float | None = None,
+        is_retried: Callable[[KafkaError], bool] = lambda error: error.is_retriable,
+        purpose: str = "",
+        max_version: int | None = None,
+    ) -> None:
+        self.result: Pending[Any] = Pending()
+        self.coordinator = coordinator
+        self._request, self._error_of = request, error_of
+        self._deadline_ms, self._is_retried = deadline_ms, is_retried
+        self._purpose, self._max_version = purpose, max_version
+        self._is_in_flight = False
+        self._failures = 0
+        self._last: KafkaError | None = None
+        self._retry_at_ms = 0
+        coordinator.fatal = None  # of an earlier call: the user may have got the right since
+
+    def poll(self, now_ms: int) -> None:
+        """Look the coordinator up, or send to it; end what cannot succeed."""
+        if self._is_in_flight or self.result.done:
+            return
+        coordinator, client = self.coordinator, self.coordinator.client
+        error = client.pending_error()
+        if error is None and not coordinator.known:
+            coordinator.poll(now_ms)
+            error = coordinator.fatal
+        if error is not None:
+            self.result.fail(error)
+        elif self._deadline_ms is not None and now_ms >= self._deadline_ms:
+            text = "the call timed out (default.api.timeout.ms)"
+            if not coordinator.known:
+                text = f"{coordinator.subject} was not found in time"
+            self.result.fail(client.timeout_error(text, self._last))
+        elif coordinator.known and self._retry_at_ms <= now_ms:
+            self._send(now_ms)
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when the next attempt or the deadline is due."""
+        if self._is_in_flight or self.result.done:
+            return None
+        due_ms = [] if self._deadline_ms is None else [int(self._deadline_ms)]
+        if not self.coordinator.known:
+            lookup_ms = self.coordinator.next_deadline_ms()
+            due_ms += [] if lookup_ms is None else [lookup_ms]
+        else:
+            due_ms.append(self._retry_at_ms)
+        return min(due_ms, default=None)
+
+    def _send(self, now_ms: int) -> None:
+        self._is_in_flight = True
+        timeout_ms: int = self.coordinator.client.settings.request_timeout_ms
+        if self._deadline_ms is not None:
+            timeout_ms = max(min(timeout_ms, int(self._deadline_ms - now_ms)), 1)
+        self.coordinator.send(
+            self._request,
+            purpose=self._purpose,
+            timeout_ms=timeout_ms,
+            max_version=self._max_version,
+        ).on_done(self._answered)
+
+    def _answered(self, done: Pending[Any]) -> None:
+        self._is_in_flight = False
+        error = done.error
+        if error is None:
+            code = self._error_of(done.value)
+            if not code:
+                self.result.complete(done.value)
+                return
+            error = KafkaError(code)
+        if not isinstance(error, KafkaError):
+            self.result.fail(error)
+            return
+        self.coordinator.note_error(error.code)
+        if not self._is_retried(error):
+            self.result.fail(error)
+            return
+        self._last = error
+        self._failures += 1
+        client = self.coordinator.client
+        self._retry_at_ms = client.now_ms + client.backoff.after(self._failures)

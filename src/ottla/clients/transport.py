@@ -11,7 +11,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from ottla.clients.client import Client, ConnectionKey
+from ottla.clients.client import Call, Client, ConnectionKey
 from ottla.clients.connection_errors import (
     FIRST_FRAME_MAX_BYTES,
     connect_error,
@@ -379,6 +379,16 @@ class Runtime:
         pending.on_done(finish)
         await future
         return pending.value
+
+    async def run(self, call: Call[T]) -> T:
+        """Run a machine of the core until its result is done, or the wait for it is cancelled."""
+        try:
+            with self.lock:
+                result = self.client.start(call)
+            return await self.wait_for(result)
+        finally:
+            with self.lock:
+                self.client.stop(call)
 
     async def aclose(self) -> None:
         """Close connections and timers."""

@@ -73,11 +73,15 @@ class ClusterReader:
         """Close every connection."""
         self.runtime.close_all()
 
-    def retry(self, attempt: Callable[[float], T]) -> T:
-        """Call attempt(deadline in ms) until it succeeds; raise fatal errors, and at the end."""
+    def deadline_ms(self) -> int:
+        """Return when a call that begins now ends: earlier while no broker has answered."""
         has_answered = self.client.metadata.updated_ms >= 0
         timeout_ms = self._api_timeout_ms if has_answered else self._first_answer_ms
-        deadline_ms = self.runtime.now_ms() + timeout_ms
+        return self.runtime.now_ms() + timeout_ms
+
+    def retry(self, attempt: Callable[[float], T]) -> T:
+        """Call attempt(deadline in ms) until it succeeds; raise fatal errors, and at the end."""
+        deadline_ms = self.deadline_ms()
         failures = 0
         while True:
             try:
@@ -211,11 +215,7 @@ class ClusterReader:
                 committed_only=bool(isolation_level),
                 deadline_ms=deadline_ms,
             )
-            self.client.register(query)
-            try:
-                found = self.runtime.wait_for(query.result)
-            finally:
-                self.client.unregister(query)
+            found = self.runtime.run(query)
             return {part: answer.offset for part, answer in found.items()}
 
         return self.retry(attempt)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from ottla.clients.coordinator import GROUP, TRANSACTION, CoordinatorLookup
+from ottla.clients.coordinator import GROUP, TRANSACTION, CoordinatorCall, CoordinatorLookup
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.protocol.apis.describe_transactions import DescribeTransactionsRequest
@@ -20,15 +20,15 @@ from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.protocol.apis.offset_commit import OffsetCommitRequest
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest
 from ottla.protocol.apis.txn_offset_commit import TxnOffsetCommitRequest
+from ottla.spark.cluster import is_retriable
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from ottla.protocol.apis.describe_transactions import DescribeTransactionsResponse
     from ottla.protocol.apis.init_producer_id import InitProducerIdResponse
     from ottla.protocol.schema import Request
-    from ottla.purgatory.pending import Pending
     from ottla.spark.cluster import ClusterReader
     from ottla.spark.decision import Participant
 
@@ -36,8 +36,6 @@ PURPOSE: Final = "transaction"
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 NEVER_BEGUN_MS: Final = 60_000
 """The timeout of a producer whose transaction never begins."""
-AHEAD_MS: Final = 1000
-"""How long requests to several coordinators wait for the last one to be found."""
 _TWO_PHASE_VERSION: Final = 6
 _EPOCH_BUMP_VERSION: Final = 2
 _OLD_END, _OLD_OFFSETS = 4, 4
@@ -94,34 +92,6 @@ class _Led(NamedTuple):
     """Of all partitions."""
 
 
-class _Call:
-    """A request to a coordinator, sent again after an error that may pass."""
-
-    def __init__(
-        self,
-        coordinator: CoordinatorLookup,
-        request: Request,
-        code_of: Callable[[Any], int],
-        max_version: int | None,
-    ) -> None:
-        self.coordinator, self.code_of = coordinator, code_of
-        self._request, self._max_version = request, max_version
-        self.sent: Pending[Any] | None = None
-        """What was sent and is not waited for yet."""
-
-    def send(self) -> None:
-        """Send the request to the coordinator, which is known."""
-        self.sent = self.coordinator.send(
-            self._request, purpose=PURPOSE, max_version=self._max_version
-        )
-
-    def taken(self) -> Pending[Any]:
-        """Return what was sent; the next attempt sends again."""
-        sent, self.sent = self.sent, None
-        assert sent is not None
-        return sent
-
-
 class Coordination:
     """The coordinators that one cluster reader has found."""
 
@@ -145,7 +115,7 @@ class Coordination:
         Two-phase transactions, which never time out, where the broker has them. With the `current`
         producer the next epoch is only given to that one (KIP-360); it may be fenced instead.
         """
-        coordinator = self._found(TRANSACTION, transactional_id)
+        coordinator = self._coordinator(TRANSACTION, transactional_id)
         fields: dict[str, Any] = {
             "transactional_id": transactional_id,
             "transaction_timeout_ms": timeout_ms,
@@ -181,39 +151,42 @@ class Coordination:
 
     def end_all(self, ones: Iterable[Participant], *, committed: bool) -> list[KafkaError | None]:
         """End transactions, with all requests sent at once; return the error of each, or None."""
-        calls = [self._end_call(one, committed=committed) for one in ones]
-        self._send_ahead(calls)
-        return [self._error_of(call) for call in calls]
+        errors: list[KafkaError | None] = []
+        for call in [self._end(one, committed=committed) for one in ones]:
+            try:
+                self._answers([call])
+                errors.append(None)
+            except KafkaError as error:
+                errors.append(error)
+        return errors
 
-    def _end_call(self, one: Participant, *, committed: bool) -> _Call:
+    def _end(self, one: Participant, *, committed: bool) -> CoordinatorCall:
         request = EndTxnRequest(
             transactional_id=one.transactional_id,
             producer_id=one.producer_id,
             producer_epoch=one.producer_epoch,
             committed=committed,
         )
-        coordinator = self._found(TRANSACTION, one.transactional_id)
-        return _Call(coordinator, request, _code, None if one.bumps_epoch else _OLD_END)
+        coordinator = self._coordinator(TRANSACTION, one.transactional_id)
+        return self._start(coordinator, request, _code, None if one.bumps_epoch else _OLD_END)
 
     def wait_until_complete(self, one: Participant) -> None:
         """Wait for the markers of an ended transaction: its records are visible from then on."""
         name = one.transactional_id
-        coordinator = self._found(TRANSACTION, name)
+        coordinator = self._coordinator(TRANSACTION, name)
         request = DescribeTransactionsRequest(transactional_ids=[name])
         self._request(coordinator, request, _completion_code)
 
     def current(self, names: Iterable[str]) -> list[Mark]:
         """Return the producer ids and epochs that some ids have."""
-        calls = [self._describe_call(name) for name in names]
-        self._send_ahead(calls)
-        return [_mark(self._answer(call).transaction_states[0]) for call in calls]
+        answers = self._answers([self._describe(name) for name in names])
+        return [_mark(answer.transaction_states[0]) for answer in answers]
 
     def not_open(self, participants: Iterable[Participant]) -> list[Participant]:
         """Return those whose transaction is not under way, or is another producer's by now."""
         ones = list(participants)
-        calls = [self._describe_call(one.transactional_id) for one in ones]
-        self._send_ahead(calls)
-        states = [self._answer(call).transaction_states[0] for call in calls]
+        answers = self._answers([self._describe(one.transactional_id) for one in ones])
+        states = [answer.transaction_states[0] for answer in answers]
         return [
             one
             for one, state in zip(ones, states, strict=True)
@@ -222,9 +195,9 @@ class Coordination:
             or (state.producer_id, state.producer_epoch) != one[1:3]
         ]
 
-    def _describe_call(self, name: str) -> _Call:
+    def _describe(self, name: str) -> CoordinatorCall:
         request = DescribeTransactionsRequest(transactional_ids=[name])
-        return _Call(self._found(TRANSACTION, name), request, _code_unless_unknown, None)
+        return self._start(self._coordinator(TRANSACTION, name), request, _code_unless_unknown)
 
     def open_transactions(self, prefix: str, *, with_initialized: bool = False) -> list[str]:
         """Return the ids with this prefix whose transaction is open, of all brokers.
@@ -283,9 +256,12 @@ class Coordination:
 
         As `init_producer`: what is open is aborted, and who has written nothing yet is fenced.
         """
-        calls = [self._advance_call(name, timeout_ms) for name in names]
-        self._send_ahead(calls)
-        return [self._producer(call.coordinator, self._answer(call)) for call in calls]
+        calls = [self._advance(name, timeout_ms) for name in names]
+        answers = self._answers(calls)
+        return [
+            self._producer(call.coordinator, answer)
+            for call, answer in zip(calls, answers, strict=True)
+        ]
 
     def end_attempts(self, mark_id: str, prefix: str) -> None:
         """Abort what attempts of tasks that were killed have open: readers would wait for it.
@@ -295,9 +271,9 @@ class Coordination:
         self.advance([mark_id])
         self.advance(self.open_transactions(prefix, with_initialized=True))
 
-    def _advance_call(self, name: str, timeout_ms: int) -> _Call:
+    def _advance(self, name: str, timeout_ms: int) -> CoordinatorCall:
         request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms)
-        return _Call(self._found(TRANSACTION, name), request, _code, None)
+        return self._start(self._coordinator(TRANSACTION, name), request, _code)
 
     # ------------------------------------------------------------ groups
 
@@ -310,7 +286,7 @@ class Coordination:
         """
         group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group_id, topics=None)
         request = OffsetFetchRequest(groups=[group], require_stable=is_stable)
-        coordinator = self._found(GROUP, group_id)
+        coordinator = self._coordinator(GROUP, group_id)
         answer = self._request(coordinator, request, _fetch_code, max_version=_NAMES_ONLY)
         return {
             TopicPartition(topic.name, one.partition_index): Committed(
@@ -329,7 +305,7 @@ class Coordination:
             member_id="",
             topics=_by_topic(offsets, OffsetCommitRequest.OffsetCommitRequestTopic),
         )
-        coordinator = self._found(GROUP, group_id)
+        coordinator = self._coordinator(GROUP, group_id)
         self._request(coordinator, request, _offsets_code, max_version=_NAMES_ONLY)
 
     def add_offsets(
@@ -347,25 +323,27 @@ class Coordination:
             "group_id": group_id,
         }
         if not producer.bumps_epoch:
-            coordinator = self._found(TRANSACTION, transactional_id)
+            coordinator = self._coordinator(TRANSACTION, transactional_id)
             self._request(coordinator, AddOffsetsToTxnRequest(**identity), _code)
         request = TxnOffsetCommitRequest(
             **identity,
             topics=_by_topic(offsets, TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic),
         )
         version = None if producer.bumps_epoch else _OLD_OFFSETS
-        self._request(self._found(GROUP, group_id), request, _offsets_code, max_version=version)
+        self._request(
+            self._coordinator(GROUP, group_id), request, _offsets_code, max_version=version
+        )
 
     # ------------------------------------------------------------ requests
 
     def look_up(self, transactional_ids: Iterable[str], group_id: str | None = None) -> None:
         """Find coordinators that are soon asked, all at once, while the next request waits."""
-        for one in transactional_ids:
-            self._found(TRANSACTION, one)
+        for transactional_id in transactional_ids:
+            self._coordinator(TRANSACTION, transactional_id)
         if group_id is not None:
-            self._found(GROUP, group_id)
+            self._coordinator(GROUP, group_id)
 
-    def _found(self, key_type: int, key: str) -> CoordinatorLookup:
+    def _coordinator(self, key_type: int, key: str) -> CoordinatorLookup:
         """Return a key's coordinator, whose node is looked up with the first request."""
         known = self._known.get((key_type, key))
         if known is None:
@@ -373,51 +351,43 @@ class Coordination:
             self._client.register(known)
         return known
 
+    def _start(
+        self,
+        coordinator: CoordinatorLookup,
+        request: Request,
+        error_of: Callable[[Any], int],
+        max_version: int | None = None,
+    ) -> CoordinatorCall:
+        """Send a request as soon as its coordinator is known; all that are started are in work."""
+        call = CoordinatorCall(
+            coordinator,
+            request,
+            error_of,
+            deadline_ms=self._cluster.deadline_ms(),
+            is_retried=is_retriable,
+            purpose=PURPOSE,
+            max_version=max_version,
+        )
+        self._client.start(call)
+        return call
+
     def _request(
         self,
         coordinator: CoordinatorLookup,
         request: Request,
-        code_of: Callable[[Any], int],
-        *,
+        error_of: Callable[[Any], int],
         max_version: int | None = None,
     ) -> Any:
-        return self._answer(_Call(coordinator, request, code_of, max_version))
+        (answer,) = self._answers([self._start(coordinator, request, error_of, max_version)])
+        return answer
 
-    def _answer(self, call: _Call) -> Any:
-        def attempt(deadline_ms: float) -> Any:
-            if call.sent is None:
-                self._wait_until_known(call.coordinator, deadline_ms)
-                call.send()
-            answer = self._cluster.runtime.wait_for(call.taken(), deadline_ms)
-            code = call.code_of(answer)
-            if code:
-                call.coordinator.note_error(code)
-                raise KafkaError(code)
-            return answer
-
-        return self._cluster.retry(attempt)
-
-    def _send_ahead(self, calls: Sequence[_Call]) -> None:
-        """Send all calls whose coordinators can be found; the others are sent when waited for."""
-        runtime = self._cluster.runtime
-        deadline_ms = runtime.now_ms() + AHEAD_MS
-        runtime.wait_until(lambda: all(_is_settled(one.coordinator) for one in calls), deadline_ms)
-        for call in calls:
-            if call.coordinator.known:
-                call.send()
-
-    def _error_of(self, call: _Call) -> KafkaError | None:
+    def _answers(self, calls: list[CoordinatorCall]) -> list[Any]:
+        """Return the responses; after an error the other calls are not repeated."""
         try:
-            self._answer(call)
-        except KafkaError as error:
-            return error
-        return None
-
-    def _wait_until_known(self, coordinator: CoordinatorLookup, deadline_ms: float) -> None:
-        if not self._cluster.runtime.wait_until(lambda: _is_settled(coordinator), deadline_ms):
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if coordinator.fatal is not None:
-            raise coordinator.fatal
+            return [self._cluster.runtime.wait_for(call.result) for call in calls]
+        finally:
+            for call in calls:
+                self._client.stop(call)
 
     def _request_of_node(self, node_id: int, request: Request, deadline_ms: float) -> Any:
         """Send a request once: a node that has failed is not waited for."""
@@ -426,11 +396,6 @@ class Coordination:
         if answer.error_code:
             raise KafkaError(answer.error_code)
         return answer
-
-
-def _is_settled(coordinator: CoordinatorLookup) -> bool:
-    """Whether a coordinator is known, or cannot be."""
-    return coordinator.known or coordinator.fatal is not None
 
 
 def _code(answer: CoordinatorAnswer) -> int:

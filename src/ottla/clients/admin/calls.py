@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.clients.admin.controllers import ControllerMetadata, refuse_for_controllers
 from ottla.clients.arguments import check_timeout
 from ottla.clients.client import ANY_NODE
-from ottla.clients.coordinator import GROUP, CoordinatorLookup
+from ottla.clients.coordinator import GROUP, CoordinatorCall, CoordinatorLookup
 from ottla.clients.offsets import is_retried
 from ottla.clients.settings import ADMIN, read_settings, refuse_positional
 from ottla.clients.transport import Runtime
@@ -209,55 +209,21 @@ class AdminCalls:
     ) -> Any:
         """Send to the coordinator of a group; look it up again after it has moved."""
         deadline_ms = self._deadline_ms(timeout)
-        known = self._coordinators.get((key_type, group_id))
+        # The lookup of an earlier call spares FindCoordinator; the least recently used one goes.
+        known = self._coordinators.pop((key_type, group_id), None)
         coordinator = known or CoordinatorLookup(self._client, group_id, key_type)
-        self._remember(coordinator)
-        attempt = 0
-        while True:
-            attempt += 1
-            if not coordinator.known:
-                await self._find(coordinator, deadline_ms)
-            try:
-                answer = await self._runtime.wait_for(
-                    coordinator.send(
-                        request,
-                        purpose="",
-                        timeout_ms=self._request_limit_ms(deadline_ms),
-                        max_version=max_version,
-                    )
-                )
-                code = error_of(answer)
-                if not code:
-                    self._remember(coordinator)
-                    return answer
-                failure = KafkaError(code)
-            except KafkaError as error:
-                failure = error
-            coordinator.note_error(failure.code)
-            await self._wait_before_retry(failure, attempt, deadline_ms)
-
-    def _remember(self, coordinator: CoordinatorLookup) -> None:
-        """Cache the coordinator of a group; the least recently used entries are dropped."""
-        key = (coordinator.key_type, coordinator.key)
-        self._coordinators.pop(key, None)
-        self._coordinators[key] = coordinator
+        self._coordinators[key_type, group_id] = coordinator
         while len(self._coordinators) > MAX_COORDINATORS:
             del self._coordinators[next(iter(self._coordinators))]
-
-    async def _find(self, coordinator: CoordinatorLookup, deadline_ms: float) -> None:
-        while not coordinator.known:
-            coordinator.poll(self._runtime.now_ms())
-            await self._runtime.wait_progress(self._settings.retry_backoff_ms)
-            self._check_open()
-            if coordinator.fatal is not None:
-                error, coordinator.fatal = coordinator.fatal, None
-                raise error
-            pending_error = self._client.pending_error()
-            if pending_error is not None:
-                raise pending_error
-            if self._runtime.now_ms() >= deadline_ms:
-                text = f"no coordinator for group {coordinator.key!r} was found in time"
-                raise self._client.timeout_error(text)
+        call = CoordinatorCall(
+            coordinator,
+            request,
+            error_of,
+            deadline_ms=deadline_ms,
+            is_retried=_is_retried,
+            max_version=max_version,
+        )
+        return await self._runtime.run(call)
 
     def metrics(self) -> dict[MetricName, float | str]:
         """Return the client's metrics under Kafka's names; rates cover the last minute.
@@ -300,6 +266,10 @@ def _is_for_controllers(settings: ValidatedSettings) -> bool:
             "controllers",
         )
     return bool(settings.bootstrap_controllers)
+
+
+def _is_retried(error: KafkaError) -> bool:
+    return is_retried(error) and error.code not in NOT_RETRIED_HERE
 
 
 def response_code(answer: Any) -> int:

@@ -181,12 +181,7 @@ class Queries:
             deadline_ms=core.now_ms() + limit_ms,
         )
         with core.keeping_topics(partition.topic for partition in requested):
-            self._client.register(query)
-            core.runtime.wake()
-            try:
-                return await core.runtime.wait_for(query.result)
-            finally:
-                self._client.unregister(query)
+            return await core.runtime.run(query)
 
     async def partitions_for(self, topic: str, timeout: float | None) -> list[PartitionMetadata]:
         """Wait for the topic's metadata."""

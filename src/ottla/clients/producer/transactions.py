@@ -9,7 +9,7 @@ import asyncio
 import builtins
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.clients.coordinator import GROUP, TRANSACTION, CoordinatorLookup
+from ottla.clients.coordinator import GROUP, TRANSACTION, CoordinatorCall, CoordinatorLookup
 from ottla.clients.producer.transaction_state import (
     PreparedTransaction,
     ProducerIds,
@@ -122,7 +122,7 @@ class Transactions:
             error = _named(KafkaError(code))
             if code in _NOT_ADDED:
                 self._unsettled = None
-        if not _is_retried(error):
+        if not (isinstance(error, KafkaError) and error.is_retriable):
             self._unsettled = None
             self.state.fail(error if isinstance(error, KafkaError) else KafkaError(-1, str(error)))
             return
@@ -201,12 +201,8 @@ class Transactions:
             topics=_by_topic(offsets),
         )
         coordinator = CoordinatorLookup(self._client, group.group_id, GROUP)
-        self._client.register(coordinator)
-        try:
-            version = None if self.state.bumps_epoch else _OLD_OFFSETS
-            await self._ask(coordinator, request, _worst_code, max_version=version)
-        finally:
-            self._client.unregister(coordinator)
+        version = None if self.state.bumps_epoch else _OLD_OFFSETS
+        await self._ask(coordinator, request, _worst_code, max_version=version)
 
     async def prepare(self, flush: Callable[[], Coroutine[Any, Any, None]]) -> PreparedTransaction:
         """Flush; only the decision is left, which this producer or the next one may carry out."""
@@ -336,39 +332,16 @@ class Transactions:
         max_version: int | None = None,
     ) -> Any:
         """Return a response without an error; errors that are not retriable end the transaction."""
-        attempts = 0
-        while True:
-            await self._found(coordinator)
-            with self._runtime.lock:
-                sent = coordinator.send(request, purpose=PURPOSE, max_version=max_version)
-            error: BaseException | None
-            try:
-                answer = await self._runtime.wait_for(sent)
-            except KafkaError as failure:
-                error = failure
-            else:
-                code = code_of(answer)
-                if not code:
-                    return answer
-                coordinator.note_error(code)
-                error = _named(KafkaError(code))
-            if not _is_retried(error):
-                self.state.fail(error)
-                self.state.check()
-                raise error
-            attempts += 1
-            await self._runtime.sleep(self._client.backoff.after(attempts))
-
-    async def _found(self, coordinator: CoordinatorLookup) -> None:
-        if not coordinator.known:
-            self._runtime.wake()  # once: each wake is progress, which ends the wait below
-        while not coordinator.known:
-            with self._runtime.lock:
-                fatal = coordinator.fatal or self._client.pending_error()
-            if fatal is not None:
-                self.state.fail(fatal)
-                raise fatal
-            await self._runtime.wait_progress(self._settings.retry_backoff_ms)
+        call = CoordinatorCall(
+            coordinator, request, code_of, purpose=PURPOSE, max_version=max_version
+        )
+        try:
+            return await self._runtime.run(call)
+        except KafkaError as failure:
+            error = _named(failure)
+            self.state.fail(error)
+            self.state.check()
+            raise error from None
 
 
 def _check_timeout(settings: ValidatedSettings) -> None:
@@ -382,10 +355,6 @@ def _check_timeout(settings: ValidatedSettings) -> None:
 def _named(error: KafkaError) -> KafkaError:
     """Return the error that applications know: a fenced producer has one code (KIP-588)."""
     return KafkaError(ErrorCode.PRODUCER_FENCED) if error.code in _FENCED else error
-
-
-def _is_retried(error: BaseException) -> bool:
-    return isinstance(error, KafkaError) and error.is_retriable
 
 
 def _worst_code(answer: Any) -> int:
