@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self
 
-    from ottla.clients.client import Call, ConnectionKey
+    from ottla.clients.client import ClientCall, ConnectionKey
     from ottla.clients.metadata import ClusterMetadata
     from ottla.clients.settings import ValidatedSettings
     from ottla.errors import KafkaError
@@ -76,7 +76,7 @@ class BlockingRuntime:
             raise self.client.timeout_error("no response in time")
         return pending.value
 
-    def run(self, call: Call[T]) -> T:
+    def run(self, call: ClientCall[T]) -> T:
         """Run a machine of the core until its result is done."""
         try:
             return self.wait_for(self.client.start(call))

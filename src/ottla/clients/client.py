@@ -98,7 +98,7 @@ class Machine(Protocol):
         """Return when the next poll is due without other events."""
 
 
-class Call(Machine, Protocol[T]):
+class ClientCall(Machine, Protocol[T]):
     """A machine with a result."""
 
     @property
@@ -127,7 +127,7 @@ class Client:
         self.now_ms = 0
         self.metrics = ClientMetrics(settings)
         self.machines: list[Machine] = []
-        self._calls: dict[Call[Any], None] = {}
+        self._calls: dict[ClientCall[Any], None] = {}
         self.fatal: KafkaError | None = None
         self.backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms, rng)
         self._reconnect = Backoff(
@@ -179,7 +179,7 @@ class Client:
         """Stop polling a state machine; callable while the machines are polled."""
         self.machines = [one for one in self.machines if one is not machine]
 
-    def start(self, call: Call[T]) -> Pending[T]:
+    def start(self, call: ClientCall[T]) -> Pending[T]:
         """Poll a machine until its result is done; `close` fails it with ClosedError."""
         if self.closed:
             call.result.fail(self.closed_error())
@@ -190,7 +190,7 @@ class Client:
         self.transport.wake()
         return call.result
 
-    def stop(self, call: Call[Any]) -> None:
+    def stop(self, call: ClientCall[Any]) -> None:
         """Stop polling a machine whose result is done or no longer waited for."""
         self._calls.pop(call, None)
         self.unregister(call)

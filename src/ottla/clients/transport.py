@@ -11,7 +11,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from ottla.clients.client import Call, Client, ConnectionKey
+from ottla.clients.client import Client, ClientCall, ConnectionKey
 from ottla.clients.connection_errors import (
     FIRST_FRAME_MAX_BYTES,
     connect_error,
@@ -380,7 +380,7 @@ class Runtime:
         await future
         return pending.value
 
-    async def run(self, call: Call[T]) -> T:
+    async def run(self, call: ClientCall[T]) -> T:
         """Run a machine of the core until its result is done, or the wait for it is cancelled."""
         try:
             with self.lock:
