@@ -24,7 +24,7 @@ from ottla.streams import (
     ValueTimestampHeaders,
 )
 from ottla.streams.errors import StreamsException
-from ottla.streams.progress import Progress
+from ottla.streams.run.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,7 +104,7 @@ def test_an_error_of_spark_in_a_query_is_one_line(
     monkeypatch.setattr(f"{of_jvm}.session", lambda *_, **__: "spark")
     monkeypatch.setattr(f"{of_jvm}.check_settings", lambda _: None)
     monkeypatch.setattr(f"{of_jvm}.stop", stopped.append)
-    module = "ottla.streams.queries" if step == "query_store" else of_jvm
+    module = "ottla.streams.query.stores" if step == "query_store" else of_jvm
     monkeypatch.setattr(f"{module}.{step}", fail)
     (tmp_path / "app.py").write_text(PROGRAM)
     arguments = ["query", str(tmp_path / "app.py"), "--checkpoint", str(tmp_path), "--store", "s"]

@@ -20,7 +20,7 @@ import psutil
 from ottla import Producer
 from ottla.spark import session, stop
 from ottla.streams import Streams
-from ottla.streams.supervisor import is_final, reason
+from ottla.streams.run.supervisor import is_final, reason
 from tests.spark.test_streams_faults import doubled
 
 TIMEOUT_S = 400

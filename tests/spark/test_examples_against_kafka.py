@@ -27,7 +27,7 @@ from examples import (
 from ottla import Admin, Consumer, Producer, TopicPartition
 from ottla.errors import KafkaError
 from ottla.streams import Streams
-from ottla.streams.supervisor import supervise
+from ottla.streams.run.supervisor import supervise
 from ottla.testing.cluster import Cluster
 from tests.conformance.kafka import Kafka, kafka_or_skip
 from tests.spark.marks import SPARK_WARNINGS

@@ -26,7 +26,7 @@ from ottla.spark.decision import Participant
 from ottla.spark.exactly_once import ExactlyOnce, _driver_name, driver_id
 from ottla.spark.options import write_options
 from ottla.spark.sink import StreamWriter, TaskCommit, WriteRefused
-from ottla.streams.supervisor import is_final
+from ottla.streams.run.supervisor import is_final
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:

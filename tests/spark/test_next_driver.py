@@ -27,7 +27,7 @@ from ottla.spark.options import write_options
 from ottla.spark.rows import FrameColumns
 from ottla.spark.sending import TaskTransaction
 from ottla.spark.writing import FrameWriter
-from ottla.streams.supervisor import is_final
+from ottla.streams.run.supervisor import is_final
 from ottla.testing.cluster import Cluster
 from tests.conformance.kafka import RealKafka, kafka_or_skip
 from tests.spark.test_fencing import checkpoint

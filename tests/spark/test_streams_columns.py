@@ -26,8 +26,8 @@ from ottla.streams import (
     min_of,
     sum_of,
 )
-from ottla.streams.compiling import compile_plan
-from ottla.streams.stages import plan_stages
+from ottla.streams.plan.stages import plan_stages
+from ottla.streams.run.data_frames import compile_plan
 from ottla.testing import PipelineDriver
 from tests.spark.marks import SPARK_WARNINGS
 

@@ -32,7 +32,7 @@ from ottla.streams import (
     log_and_continue,
     sum_of,
 )
-from ottla.streams.supervisor import is_final, reason
+from ottla.streams.run.supervisor import is_final, reason
 from tests.spark.marks import SPARK_WARNINGS
 from tests.spark.streams_topics import written
 from tests.waits import wait_for

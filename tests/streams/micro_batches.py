@@ -13,8 +13,8 @@ import pyarrow as pa
 from pyspark.sql import Row
 
 from ottla.spark.writing import sum_of_digests
-from ottla.streams.spark_tasks import BATCH_TIME, FIELDS, StageProcessor, StatelessStage
-from ottla.streams.stages import DIGEST, OUTPUT, Stage, StagePlan, plan_stages
+from ottla.streams.plan.stages import DIGEST, OUTPUT, Stage, StagePlan, plan_stages
+from ottla.streams.run.spark_tasks import BATCH_TIME, FIELDS, StageProcessor, StatelessStage
 from tests.streams.test_spark_tasks import SCHEMA, Handle
 
 if TYPE_CHECKING:

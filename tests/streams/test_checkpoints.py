@@ -8,14 +8,14 @@ import pytest
 
 from ottla.spark.checkpoint import Checkpoint
 from ottla.streams import Consumed, Materialized, Serdes, StreamsBuilder, StreamsException, expr
-from ottla.streams.checkpoints import check_cluster, check_tasks, check_topology
-from ottla.streams.stages import plan_stages
+from ottla.streams.plan.stages import plan_stages
+from ottla.streams.run.checkpoints import check_cluster, check_tasks, check_topology
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ottla.streams import Topology
-    from ottla.streams.stages import StagePlan
+    from ottla.streams.plan.stages import StagePlan
 
 
 def topology(*, with_column: bool) -> Topology:

@@ -10,10 +10,10 @@ import pytest
 
 from ottla.spark.checkpoint import Checkpoint
 from ottla.streams import Materialized, Serdes, StreamsBuilder, StreamsConfig, StreamsException
-from ottla.streams.checkpoints import check_tasks, check_topology
-from ottla.streams.instances import Instance, KeyQueryMetadata, LagInfo
 from ottla.streams.partitions import partition_for
-from ottla.streams.stages import plan_stages
+from ottla.streams.plan.stages import plan_stages
+from ottla.streams.query.instances import Instance, KeyQueryMetadata, LagInfo
+from ottla.streams.run.checkpoints import check_tasks, check_topology
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.streams import ApplicationState, StreamsBuilder, StreamsException
-from ottla.streams.application import Streams
-from ottla.streams.lifecycle import NEXT, Lifecycle
+from ottla.streams.run.application import Streams
+from ottla.streams.run.lifecycle import NEXT, Lifecycle
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,13 +12,13 @@ import pytest
 from rich.console import Console
 
 from ottla.streams import Streams, StreamsBuilder
-from ottla.streams.metrics import MetricsServer, StreamsMetrics
-from ottla.streams.progress import COLUMNS, ProgressLog, read_progress, table_of
+from ottla.streams.run.metrics import MetricsServer, StreamsMetrics
+from ottla.streams.run.progress import COLUMNS, ProgressLog, read_progress, table_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ottla.streams.progress import Progress
+    from ottla.streams.run.progress import Progress
 
 REPORT: dict[str, Any] = {
     "runId": "r",

@@ -21,11 +21,11 @@ from ottla.streams import (
     StreamsConfig,
     StreamsException,
     TopologyException,
-    application,
 )
-from ottla.streams.checkpoints import check_topology
-from ottla.streams.offset_reset import STARTS_FILE, Start, check_options, starting_offsets
-from ottla.streams.stages import plan_stages
+from ottla.streams.plan.stages import plan_stages
+from ottla.streams.run import application
+from ottla.streams.run.checkpoints import check_topology
+from ottla.streams.run.offset_reset import STARTS_FILE, Start, check_options, starting_offsets
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from ottla.clients.admin.blocking import Admin
-    from ottla.streams.stages import StagePlan
+    from ottla.streams.plan.stages import StagePlan
 
 NOW_MS = 100_000
 LATEST, NONE = AutoOffsetReset.latest(), AutoOffsetReset.none()

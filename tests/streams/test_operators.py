@@ -29,7 +29,7 @@ from ottla.streams import (
     ValueTransformer,
     log_and_continue,
 )
-from ottla.streams.stages import plan_stages
+from ottla.streams.plan.stages import plan_stages
 from ottla.testing import PipelineDriver
 from tests.streams.cases import listed
 

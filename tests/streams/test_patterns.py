@@ -21,17 +21,17 @@ from ottla.streams import (
     Topology,
     TopologyException,
 )
-from ottla.streams.checkpoints import check_tasks, check_topology, noted_tasks
-from ottla.streams.compiling import source_names
 from ottla.streams.patterns import subscription
 from ottla.streams.picture import draw
-from ottla.streams.stages import plan_stages
+from ottla.streams.plan.stages import plan_stages
+from ottla.streams.run.checkpoints import check_tasks, check_topology, noted_tasks
+from ottla.streams.run.data_frames import source_names
 from ottla.testing import PipelineDriver
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ottla.streams.stages import StagePlan
+    from ottla.streams.plan.stages import StagePlan
 
 TEXT = Serdes.string()
 ORDERS = re.compile("orders-.*")

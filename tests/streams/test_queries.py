@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.streams import Serdes, Stores, StreamsConfig, StreamsException, Window, Windowed
-from ottla.streams.queries import ReadOnlyStore
-from ottla.streams.selection import StoreSelection, select
+from ottla.streams.query.selection import StoreSelection, select
+from ottla.streams.query.stores import ReadOnlyStore
 from ottla.streams.stores.backend import MemoryBackend
 from ottla.streams.stores.opening import open_store
 
 if TYPE_CHECKING:
-    from ottla.streams.store_specs import StoreSpec
+    from ottla.streams.stores.specs import StoreSpec
 
 TEXT = Serdes.string()
 VERSIONED = Stores.versioned_key_value("s", TEXT, TEXT, history=1000)

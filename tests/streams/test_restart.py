@@ -13,7 +13,7 @@ from ottla.streams import (
     StreamsBuilder,
     TopologyException,
 )
-from ottla.streams.stages import plan_stages
+from ottla.streams.plan.stages import plan_stages
 from ottla.testing import PipelineDriver
 from tests.streams.cases import built, run
 from tests.streams.generated import KINDS, Generator

@@ -16,8 +16,8 @@ from ottla.streams import (
     StreamsConfig,
     TableJoined,
 )
-from ottla.streams.spark_tasks import BATCH_TIME, FIELDS, StageProcessor, StatelessStage
-from ottla.streams.stages import DIGEST, OUTPUT, StagePlan, plan_stages
+from ottla.streams.plan.stages import DIGEST, OUTPUT, StagePlan, plan_stages
+from ottla.streams.run.spark_tasks import BATCH_TIME, FIELDS, StageProcessor, StatelessStage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ottla.streams import StreamsBuilder, StreamsConfig
-from ottla.streams.batches import in_order
+from ottla.streams.plan.stages import plan_stages
 from ottla.streams.records import RawRecord
-from ottla.streams.stages import plan_stages
+from ottla.streams.run.batches import in_order
 
 
 def test_a_stage_follows_those_that_it_reads_from() -> None:

@@ -19,7 +19,7 @@ from ottla.streams import (
     StreamsException,
     VersionedKeyQuery,
 )
-from ottla.streams.state_queries import answer_all
+from ottla.streams.query.state_queries import answer_all
 from ottla.streams.stores.backend import MemoryBackend
 from ottla.streams.stores.opening import open_store
 from ottla.types import TopicPartition

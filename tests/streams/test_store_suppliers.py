@@ -30,7 +30,7 @@ from tests.streams.oracle import answers
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ottla.streams.store_specs import StoreSpec
+    from ottla.streams.stores.specs import StoreSpec
 
 TEXT = Serdes.string()
 LONG = Produced(value=Serdes.long())

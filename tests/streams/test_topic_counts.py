@@ -9,8 +9,8 @@ import pytest
 
 from ottla import Admin
 from ottla.errors import KafkaError
-from ottla.streams import topic_counts
-from ottla.streams.topic_counts import TopicCounts
+from ottla.streams.run import topic_counts
+from ottla.streams.run.topic_counts import TopicCounts
 from ottla.testing.cluster import Cluster
 
 if TYPE_CHECKING:

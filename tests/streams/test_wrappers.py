@@ -21,8 +21,8 @@ from ottla.streams import (
     WrappedProcessor,
     expr,
 )
-from ottla.streams.columns.inputs import find_inputs
-from ottla.streams.stages import plan_stages
+from ottla.streams.plan.combined_inputs import find_inputs
+from ottla.streams.plan.stages import plan_stages
 from ottla.testing import PipelineDriver
 from tests.streams.wrappers import Tally
 

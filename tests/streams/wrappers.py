@@ -15,7 +15,7 @@ from ottla.streams import (
 )
 
 if TYPE_CHECKING:
-    from ottla.streams.store_specs import StoreSpec
+    from ottla.streams.stores.specs import StoreSpec
 
 
 class Tally(ProcessorWrapper):

@@ -10,7 +10,6 @@ from importlib import import_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ottla.streams.application import Streams
     from ottla.streams.columns.aggregates import count_rows, max_of, min_of, sum_of
     from ottla.streams.columns.expression import expr
     from ottla.streams.config import (
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from ottla.streams.dsl.stream import KStream
     from ottla.streams.dsl.table import GlobalKTable, KTable
     from ottla.streams.errors import SerializationException, StreamsException, TopologyException
-    from ottla.streams.instances import KeyQueryMetadata, LagInfo, StreamsMetadata
-    from ottla.streams.lifecycle import ApplicationState
     from ottla.streams.processor import (
         Processor,
         ProcessorContext,
@@ -35,6 +32,21 @@ if TYPE_CHECKING:
         PunctuationType,
         ValueTransformer,
         WrappedProcessor,
+    )
+    from ottla.streams.query.instances import KeyQueryMetadata, LagInfo, StreamsMetadata
+    from ottla.streams.query.state_queries import (
+        FailureReason,
+        KeyQuery,
+        MultiVersionedKeyQuery,
+        QueryResult,
+        RangeQuery,
+        StateQueryRequest,
+        StateQueryResult,
+        TimestampedKeyQuery,
+        TimestampedRangeQuery,
+        VersionedKeyQuery,
+        WindowKeyQuery,
+        WindowRangeQuery,
     )
     from ottla.streams.records import (
         AggregationWithHeaders,
@@ -47,6 +59,8 @@ if TYPE_CHECKING:
         ValueTimestampHeaders,
         VersionedRecord,
     )
+    from ottla.streams.run.application import Streams
+    from ottla.streams.run.lifecycle import ApplicationState
     from ottla.streams.serdes import Serde, Serdes
     from ottla.streams.settings import (
         AutoOffsetReset,
@@ -62,22 +76,8 @@ if TYPE_CHECKING:
         Suppressed,
         TableJoined,
     )
-    from ottla.streams.state_queries import (
-        FailureReason,
-        KeyQuery,
-        MultiVersionedKeyQuery,
-        QueryResult,
-        RangeQuery,
-        StateQueryRequest,
-        StateQueryResult,
-        TimestampedKeyQuery,
-        TimestampedRangeQuery,
-        VersionedKeyQuery,
-        WindowKeyQuery,
-        WindowRangeQuery,
-    )
-    from ottla.streams.store_specs import Stores
-    from ottla.streams.store_suppliers import BuiltInDslStoreSuppliers, DslStoreSuppliers
+    from ottla.streams.stores.specs import Stores
+    from ottla.streams.stores.suppliers import BuiltInDslStoreSuppliers, DslStoreSuppliers
     from ottla.streams.topology import Topology
     from ottla.streams.windows import (
         EmitStrategy,
@@ -174,17 +174,17 @@ __all__ = [
 _MODULES = {
     "AggregationWithHeaders": "ottla.streams.records",
     "ValueTimestampHeaders": "ottla.streams.records",
-    "ApplicationState": "ottla.streams.lifecycle",
+    "ApplicationState": "ottla.streams.run.lifecycle",
     "AutoOffsetReset": "ottla.streams.settings",
     "Branched": "ottla.streams.settings",
-    "BuiltInDslStoreSuppliers": "ottla.streams.store_suppliers",
+    "BuiltInDslStoreSuppliers": "ottla.streams.stores.suppliers",
     "Change": "ottla.streams.records",
     "CogroupedKStream": "ottla.streams.dsl.cogrouped",
     "Consumed": "ottla.streams.settings",
-    "DslStoreSuppliers": "ottla.streams.store_suppliers",
+    "DslStoreSuppliers": "ottla.streams.stores.suppliers",
     "EmitStrategy": "ottla.streams.windows",
     "ErrorContext": "ottla.streams.config",
-    "FailureReason": "ottla.streams.state_queries",
+    "FailureReason": "ottla.streams.query.state_queries",
     "GlobalKTable": "ottla.streams.dsl.table",
     "Grouped": "ottla.streams.settings",
     "JoinWindows": "ottla.streams.windows",
@@ -193,20 +193,20 @@ _MODULES = {
     "KGroupedTable": "ottla.streams.dsl.grouped",
     "KStream": "ottla.streams.dsl.stream",
     "KTable": "ottla.streams.dsl.table",
-    "KeyQueryMetadata": "ottla.streams.instances",
-    "LagInfo": "ottla.streams.instances",
-    "StreamsMetadata": "ottla.streams.instances",
-    "KeyQuery": "ottla.streams.state_queries",
+    "KeyQueryMetadata": "ottla.streams.query.instances",
+    "LagInfo": "ottla.streams.query.instances",
+    "StreamsMetadata": "ottla.streams.query.instances",
+    "KeyQuery": "ottla.streams.query.state_queries",
     "Materialized": "ottla.streams.settings",
-    "MultiVersionedKeyQuery": "ottla.streams.state_queries",
+    "MultiVersionedKeyQuery": "ottla.streams.query.state_queries",
     "Printed": "ottla.streams.settings",
     "Processor": "ottla.streams.processor",
     "ProcessorContext": "ottla.streams.processor",
     "ProcessorWrapper": "ottla.streams.processor",
     "Produced": "ottla.streams.settings",
     "PunctuationType": "ottla.streams.processor",
-    "QueryResult": "ottla.streams.state_queries",
-    "RangeQuery": "ottla.streams.state_queries",
+    "QueryResult": "ottla.streams.query.state_queries",
+    "RangeQuery": "ottla.streams.query.state_queries",
     "Record": "ottla.streams.records",
     "RecordContext": "ottla.streams.records",
     "RecordMetadata": "ottla.streams.records",
@@ -217,11 +217,11 @@ _MODULES = {
     "SerializationException": "ottla.streams.errors",
     "SessionWindows": "ottla.streams.windows",
     "SlidingWindows": "ottla.streams.windows",
-    "StateQueryRequest": "ottla.streams.state_queries",
-    "StateQueryResult": "ottla.streams.state_queries",
-    "Stores": "ottla.streams.store_specs",
+    "StateQueryRequest": "ottla.streams.query.state_queries",
+    "StateQueryResult": "ottla.streams.query.state_queries",
+    "Stores": "ottla.streams.stores.specs",
     "StreamJoined": "ottla.streams.settings",
-    "Streams": "ottla.streams.application",
+    "Streams": "ottla.streams.run.application",
     "StreamsBuilder": "ottla.streams.dsl.builder",
     "StreamsConfig": "ottla.streams.config",
     "StreamsException": "ottla.streams.errors",
@@ -229,18 +229,18 @@ _MODULES = {
     "TableJoined": "ottla.streams.settings",
     "TaskId": "ottla.streams.records",
     "TimeWindows": "ottla.streams.windows",
-    "TimestampedKeyQuery": "ottla.streams.state_queries",
-    "TimestampedRangeQuery": "ottla.streams.state_queries",
+    "TimestampedKeyQuery": "ottla.streams.query.state_queries",
+    "TimestampedRangeQuery": "ottla.streams.query.state_queries",
     "Topology": "ottla.streams.topology",
     "TopologyException": "ottla.streams.errors",
     "UnlimitedWindows": "ottla.streams.windows",
     "ValueAndTimestamp": "ottla.streams.records",
     "ValueTransformer": "ottla.streams.processor",
-    "VersionedKeyQuery": "ottla.streams.state_queries",
+    "VersionedKeyQuery": "ottla.streams.query.state_queries",
     "VersionedRecord": "ottla.streams.records",
     "Window": "ottla.streams.windows",
-    "WindowKeyQuery": "ottla.streams.state_queries",
-    "WindowRangeQuery": "ottla.streams.state_queries",
+    "WindowKeyQuery": "ottla.streams.query.state_queries",
+    "WindowRangeQuery": "ottla.streams.query.state_queries",
     "Windowed": "ottla.streams.windows",
     "WrappedProcessor": "ottla.streams.processor",
     "count_rows": "ottla.streams.columns.aggregates",

@@ -11,14 +11,14 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.streams.serdes import Serde, Serdes
-from ottla.streams.store_suppliers import RocksDBDslStoreSuppliers
+from ottla.streams.stores.suppliers import RocksDBDslStoreSuppliers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.streams.processor import ProcessorWrapper
     from ottla.streams.records import RawRecord, Record
-    from ottla.streams.store_suppliers import DslStoreSuppliers
+    from ottla.streams.stores.suppliers import DslStoreSuppliers
 
 
 class Response(Enum):

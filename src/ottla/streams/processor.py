@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ottla.streams.records import Record, RecordMetadata, TaskId
     from ottla.streams.serdes import Serde
-    from ottla.streams.store_specs import StoreSpec
+    from ottla.streams.stores.specs import StoreSpec
 
 
 class PunctuationType(Enum):

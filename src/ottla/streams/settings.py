@@ -17,7 +17,7 @@ from ottla.streams.windows import Duration, milliseconds
 
 if TYPE_CHECKING:
     from ottla.streams.records import Record
-    from ottla.streams.store_suppliers import DslStoreSuppliers
+    from ottla.streams.stores.suppliers import DslStoreSuppliers
 
 
 class _Given:

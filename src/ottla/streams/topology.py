@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ottla.streams.processor import ProcessorWrapper
     from ottla.streams.serdes import Serde
     from ottla.streams.settings import AutoOffsetReset, Partitioner
-    from ottla.streams.store_specs import StoreSpec
+    from ottla.streams.stores.specs import StoreSpec
 
 
 @dataclass

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.streams.errors import StreamsException
 from ottla.streams.records import RawRecord, Record, TaskId
+from ottla.streams.run.task import Task, TaskEnvironment, nodes_of_task
 from ottla.streams.stores.backend import MemoryBackend
-from ottla.streams.task import Task, TaskEnvironment, nodes_of_task
 
 if TYPE_CHECKING:
     from types import TracebackType

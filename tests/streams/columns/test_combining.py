@@ -28,14 +28,14 @@ from ottla.streams import (
     min_of,
     sum_of,
 )
-from ottla.streams.batches import in_order
 from ottla.streams.columns.combining import Combiner
-from ottla.streams.columns.inputs import find_inputs
 from ottla.streams.columns.operators import TypedInput
+from ottla.streams.plan.combined_inputs import find_inputs
+from ottla.streams.plan.stages import OUTPUT, StagePlan, plan_stages
 from ottla.streams.processors.folds import Fold
 from ottla.streams.records import RawRecord
-from ottla.streams.spark_tasks import BATCH_TIME, FIELDS, StageProcessor
-from ottla.streams.stages import OUTPUT, StagePlan, plan_stages
+from ottla.streams.run.batches import in_order
+from ottla.streams.run.spark_tasks import BATCH_TIME, FIELDS, StageProcessor
 from ottla.testing import PipelineDriver
 from tests.streams.test_spark_tasks import SCHEMA, Handle, results
 

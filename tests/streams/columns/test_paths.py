@@ -15,8 +15,8 @@ from ottla.streams import (
     TopologyException,
     expr,
 )
-from ottla.streams.columns.paths import Entry
-from ottla.streams.stages import Stage, StagePlan, plan_stages
+from ottla.streams.plan.paths import Entry
+from ottla.streams.plan.stages import Stage, StagePlan, plan_stages
 
 ROWS = Consumed(value=Serdes.json(schema="n BIGINT"))
 

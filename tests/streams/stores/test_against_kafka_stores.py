@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.streams import Serdes, Stores, StreamsConfig, Window, Windowed
-from ottla.streams.queries import ReadOnlyStore
+from ottla.streams.query.stores import ReadOnlyStore
 from ottla.streams.stores.backend import MemoryBackend
 from ottla.streams.stores.opening import open_store
 from tests.streams.oracle import HERE, streams_jars
 
 if TYPE_CHECKING:
-    from ottla.streams.store_specs import StoreSpec
+    from ottla.streams.stores.specs import StoreSpec
 
 TEXT = Serdes.string()
 QUERIES: dict[str, dict[str, tuple[str, ...]]] = {

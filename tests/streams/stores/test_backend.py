@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.streams import Serdes, Stores, ValueAndTimestamp, Window, Windowed
-from ottla.streams.spark_tasks import StateBackend
+from ottla.streams.run.spark_tasks import StateBackend
 from ottla.streams.stores.backend import Backend, MemoryBackend, end_of_prefix
 from ottla.streams.stores.key_value import KeyValueStore
 from ottla.streams.stores.session import SessionStore

@@ -27,14 +27,14 @@ from ottla.streams import (
     WindowKeyQuery,
     WindowRangeQuery,
 )
-from ottla.streams.state_queries import answer_all
+from ottla.streams.query.state_queries import answer_all
 from ottla.streams.stores.backend import MemoryBackend
 from ottla.streams.stores.opening import open_store
 from tests.streams.oracle import HERE, streams_jars
 
 if TYPE_CHECKING:
-    from ottla.streams.state_queries import StoreQuery
-    from ottla.streams.store_specs import StoreSpec
+    from ottla.streams.query.state_queries import StoreQuery
+    from ottla.streams.stores.specs import StoreSpec
 
 TEXT = Serdes.string()
 WINDOW = Stores.window("store", TEXT, TEXT, retention=1000, size=10)

@@ -21,13 +21,13 @@ from ottla.streams import (
     Window,
     Windowed,
 )
-from ottla.streams.checkpoints import check_topology
+from ottla.streams.run.checkpoints import check_topology
 from ottla.testing import PipelineDriver
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ottla.streams.store_specs import StoreSpec
+    from ottla.streams.stores.specs import StoreSpec
 
 TEXT = Serdes.string()
 HEADERS = (("a", b"1"), ("a", None), ("\u00e9", b""))

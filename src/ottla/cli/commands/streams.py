@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ottla.config.metrics import MetricsAddress
-    from ottla.streams.application import Streams
-    from ottla.streams.metrics import StreamsMetrics
-    from ottla.streams.progress import Progress
-    from ottla.streams.selection import StoreSelection
+    from ottla.streams.query.selection import StoreSelection
+    from ottla.streams.run.application import Streams
+    from ottla.streams.run.metrics import StreamsMetrics
+    from ottla.streams.run.progress import Progress
     from ottla.streams.topology import Topology
 
 log = logging.getLogger("ottla.streams")
@@ -117,7 +117,7 @@ def query(
     in JSON.
     """
     from ottla.errors import OttlaError
-    from ottla.streams.selection import StoreSelection
+    from ottla.streams.query.selection import StoreSelection
 
     topology = load_topology(program)
     settings = dict(setting("--conf", one) for one in conf)
@@ -153,7 +153,7 @@ def _log_level(*, verbose: bool) -> str:
 @contextmanager
 def _in_one_line(*, shows_trace: bool = False) -> Iterator[None]:
     """Make ClickException of errors of Spark, Java and files, while the JVM that has them lives."""
-    from ottla.streams.supervisor import query_errors, reason
+    from ottla.streams.run.supervisor import query_errors, reason
 
     try:
         yield
@@ -171,8 +171,8 @@ def _entries(
     selection: StoreSelection,
 ) -> list[tuple[Any, Any]]:
     """Return the selected entries of a store; OttlaError."""
-    from ottla.streams.queries import query_store
-    from ottla.streams.selection import select
+    from ottla.streams.query.selection import select
+    from ottla.streams.query.stores import query_store
 
     found = query_store(topology, checkpoint, store, spark)
     serde = topology.stores[store].key or topology.config.default_key_serde
@@ -236,7 +236,7 @@ def _run_program(
 ) -> None:
     """Run the application of a program; its errors are ClickException."""
     from ottla.errors import OttlaError
-    from ottla.streams.application import Streams
+    from ottla.streams.run.application import Streams
 
     check_java(options["master"], for_spark)
     import_from(options["py_files"])
@@ -323,8 +323,8 @@ def _run(app: Streams, options: dict[str, Any]) -> None:
 
 def _run_once(app: Streams, address: MetricsAddress | None, *, as_json: bool) -> None:
     """Process what is there, a line for each micro-batch, and serve the progress meanwhile."""
-    from ottla.streams.metrics import StreamsMetrics
-    from ottla.streams.progress import ProgressLog
+    from ottla.streams.run.metrics import StreamsMetrics
+    from ottla.streams.run.progress import ProgressLog
 
     metrics = StreamsMetrics(app.topology.config.application_id)
     shown = ProgressLog(click.echo, as_json=as_json)
@@ -346,9 +346,9 @@ def _run_on(
 
     In a terminal it is a table that changes; elsewhere, or as JSON, a line for each micro-batch.
     """
-    from ottla.streams.metrics import StreamsMetrics
-    from ottla.streams.progress import ProgressLog, table_of
-    from ottla.streams.supervisor import supervise
+    from ottla.streams.run.metrics import StreamsMetrics
+    from ottla.streams.run.progress import ProgressLog, table_of
+    from ottla.streams.run.supervisor import supervise
 
     name = app.topology.config.application_id
     metrics = StreamsMetrics(name)
@@ -394,7 +394,7 @@ def _serving(
     metrics: StreamsMetrics, address: MetricsAddress | None
 ) -> AbstractContextManager[object]:
     """Return the server of /metrics; UsageError where it cannot listen."""
-    from ottla.streams.metrics import MetricsServer, bind_problem
+    from ottla.streams.run.metrics import MetricsServer, bind_problem
 
     if address is None:
         return nullcontext()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ottla.streams.dsl.grouped import KGroupedStream
     from ottla.streams.processor import Processor
     from ottla.streams.processors.tables import TableView
-    from ottla.streams.store_specs import StoreSpec
+    from ottla.streams.stores.specs import StoreSpec
     from ottla.streams.windows import SessionWindows, SlidingWindows, TimeWindows
 
 _STORE, _AGGREGATE = "COGROUPKSTREAM-AGGREGATE-", "COGROUPKSTREAM-AGGREGATE-"

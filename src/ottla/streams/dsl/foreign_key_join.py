@@ -18,7 +18,7 @@ from ottla.streams.processors.foreign_key import (
     subscription_serde,
 )
 from ottla.streams.serdes import Serdes
-from ottla.streams.store_specs import StoreSpec
+from ottla.streams.stores.specs import StoreSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable

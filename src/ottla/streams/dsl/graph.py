@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.streams.processors.stateless import Filter, PassThrough
-from ottla.streams.store_suppliers import supplied
+from ottla.streams.stores.suppliers import supplied
 from ottla.streams.topology import Topology
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from ottla.streams.processor import Processor
     from ottla.streams.serdes import Serde
     from ottla.streams.settings import Partitioner
-    from ottla.streams.store_specs import StoreSpec
-    from ottla.streams.store_suppliers import DslStoreSuppliers
+    from ottla.streams.stores.specs import StoreSpec
+    from ottla.streams.stores.suppliers import DslStoreSuppliers
 
 _GENERATED = re.compile(r"KSTREAM.*-[0-9]{10}")
 

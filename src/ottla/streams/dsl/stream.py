@@ -40,7 +40,7 @@ from ottla.streams.settings import (
     Repartitioned,
     StreamJoined,
 )
-from ottla.streams.store_specs import StoreSpec
+from ottla.streams.stores.specs import StoreSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

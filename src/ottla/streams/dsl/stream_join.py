@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.streams.processors.stateless import PassThrough
 from ottla.streams.processors.stream_joins import StoreForJoin, StreamJoin, waiting_serde
 from ottla.streams.serdes import Serde, Serdes
-from ottla.streams.store_specs import StoreSpec
+from ottla.streams.stores.specs import StoreSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable

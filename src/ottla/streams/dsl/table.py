@@ -28,7 +28,7 @@ from ottla.streams.processors.tables import (
 from ottla.streams.processors.transform import TableTransform, TransformedView
 from ottla.streams.serdes import Serdes
 from ottla.streams.settings import Grouped, Materialized, Suppressed, TableJoined
-from ottla.streams.store_specs import StoreSpec
+from ottla.streams.stores.specs import StoreSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable

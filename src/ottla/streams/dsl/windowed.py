@@ -20,7 +20,7 @@ from ottla.streams.processors.tables import SessionStoreView, WindowStoreView
 from ottla.streams.processors.time_windows import TimeWindowAggregate
 from ottla.streams.serdes import Serde, Serdes
 from ottla.streams.settings import Materialized, with_value
-from ottla.streams.store_specs import StoreSpec
+from ottla.streams.stores.specs import StoreSpec
 from ottla.streams.windows import EmitStrategy, SessionWindows, SlidingWindows
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from ottla.streams.stores.with_headers import with_headers
 
 if TYPE_CHECKING:
     from ottla.streams.config import StreamsConfig
-    from ottla.streams.store_specs import StoreSpec
     from ottla.streams.stores.backend import Backend
+    from ottla.streams.stores.specs import StoreSpec
 
 
 STORE_KINDS: Final[dict[str, Any]] = {

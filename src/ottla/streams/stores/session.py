@@ -18,8 +18,8 @@ from ottla.streams.windows import Window, Windowed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ottla.streams.store_specs import StoreSpec
     from ottla.streams.stores.backend import Backend
+    from ottla.streams.stores.specs import StoreSpec
 
 _OBSERVED: Final = b"t"
 _KEY: Final = b"k"

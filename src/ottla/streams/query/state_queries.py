@@ -18,7 +18,7 @@ from ottla.streams.records import ValueAndTimestamp, VersionedRecord
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from ottla.streams.store_specs import StoreSpec
+    from ottla.streams.stores.specs import StoreSpec
     from ottla.types import TopicPartition
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.streams.checkpoints import check_topology, noted_tasks
 from ottla.streams.errors import StreamsException
 from ottla.streams.partitions import partition_for
 from ottla.streams.patterns import matching
-from ottla.streams.stages import plan_stages
+from ottla.streams.plan.stages import plan_stages
+from ottla.streams.run.checkpoints import check_topology, noted_tasks
 from ottla.streams.stores.key_value import key_bytes
 from ottla.streams.topology import SinkNode
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from ottla.spark.checkpoint import Checkpoint
+    from ottla.streams.plan.stages import StagePlan
     from ottla.streams.serdes import Serde
     from ottla.streams.settings import Partitioner
-    from ottla.streams.stages import StagePlan
     from ottla.streams.topology import SubTopology, Topology
     from ottla.types import TopicPartition
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.spark.checkpoint import Checkpoint
 from ottla.spark.hadoop_settings import settings_of
-from ottla.streams.checkpoints import check_topology, noted_tasks
 from ottla.streams.errors import StreamsException
-from ottla.streams.stages import plan_stages
-from ottla.streams.state_queries import answer_all
+from ottla.streams.plan.stages import plan_stages
+from ottla.streams.query.state_queries import answer_all
+from ottla.streams.run.checkpoints import check_topology, noted_tasks
 from ottla.streams.stores.backend import MemoryBackend
 from ottla.streams.stores.opening import STORE_KINDS, open_store
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from ottla.streams.plan.stages import Stage
+    from ottla.streams.query.state_queries import StateQueryRequest, StateQueryResult
     from ottla.streams.records import VersionedRecord
     from ottla.streams.serdes import Serde
-    from ottla.streams.stages import Stage
-    from ottla.streams.state_queries import StateQueryRequest, StateQueryResult
-    from ottla.streams.store_specs import StoreSpec
+    from ottla.streams.stores.specs import StoreSpec
     from ottla.streams.topology import Topology
     from ottla.types import TopicPartition
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ottla.clients.admin.blocking import Admin
     from ottla.spark.checkpoint import Checkpoint
-    from ottla.streams.stages import StagePlan
+    from ottla.streams.plan.stages import StagePlan
 
 STARTS_FILE: Final = "ottla-starting-offsets.json"
 _OTHER_STARTS: Final = ("startingTimestamp", "startingOffsetsByTimestamp")

@@ -15,15 +15,15 @@ from pyspark.sql import types as t
 
 from ottla.streams.columns.combining import CombiningTarget, Input
 from ottla.streams.columns.operators import TypedInput
-from ottla.streams.columns.paths import PICKLED
+from ottla.streams.plan.paths import PICKLED
 from ottla.streams.processors.aggregates import StreamAggregate
 from ottla.streams.processors.time_windows import TimeWindowAggregate
 from ottla.streams.topology import ProcessorNode, SourceNode
 from ottla.streams.windows import TimeWindows
 
 if TYPE_CHECKING:
+    from ottla.streams.plan.stages import Stage, StagePlan
     from ottla.streams.processors.folds import Fold
-    from ottla.streams.stages import Stage, StagePlan
     from ottla.streams.topology import Node
 
 _KINDS: Final[dict[type, Any]] = {

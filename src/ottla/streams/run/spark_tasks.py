@@ -18,17 +18,17 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from ottla.spark.worker_memory import note_use
-from ottla.streams.batches import in_order
+from ottla.streams.plan.stages import DIGEST
 from ottla.streams.records import RawRecord, TaskId
-from ottla.streams.stages import DIGEST
+from ottla.streams.run.batches import in_order
+from ottla.streams.run.task import MEMORY, Task, TaskEnvironment
 from ottla.streams.stores.backend import MemoryBackend, OrderedKeys
-from ottla.streams.task import MEMORY, Task, TaskEnvironment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from ottla.streams.columns.combining import Input
-    from ottla.streams.stages import Stage, StagePlan
+    from ottla.streams.plan.stages import Stage, StagePlan
     from ottla.streams.stores.backend import Backend
 
 FLOW: Final = (

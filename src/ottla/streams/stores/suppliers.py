@@ -14,7 +14,7 @@ from ottla.streams.errors import TopologyException
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ottla.streams.store_specs import StoreSpec
+    from ottla.streams.stores.specs import StoreSpec
 
 
 class DslStoreSuppliers:

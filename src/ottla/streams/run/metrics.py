@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from ottla.streams.progress import Progress
+    from ottla.streams.run.progress import Progress
 
 _GAUGES: Final = {
     "batch": own("ottla_streams_batch_id", "Number of the last micro-batch."),

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from ottla.spark.partition_limits import EQUAL
-from ottla.streams.columns.paths import Entry, Path, split
 from ottla.streams.errors import StreamsException, TopologyException
 from ottla.streams.patterns import as_text, matching
-from ottla.streams.task import nodes_of_task, unknown_count
+from ottla.streams.plan.paths import Entry, Path, split
+from ottla.streams.run.task import nodes_of_task, unknown_count
 from ottla.streams.topology import ProcessorNode, SinkNode, SourceNode, SubTopology
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ottla.spark.partition_limits import Limit
     from ottla.streams.columns.combining import Input
     from ottla.streams.columns.operators import TypedInput
-    from ottla.streams.columns.paths import Edge
+    from ottla.streams.plan.paths import Edge
     from ottla.streams.topology import Node, Topology
 
 

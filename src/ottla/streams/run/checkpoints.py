@@ -16,7 +16,7 @@ from ottla.streams.topology import ProcessorNode
 
 if TYPE_CHECKING:
     from ottla.spark.checkpoint import Checkpoint
-    from ottla.streams.stages import StagePlan
+    from ottla.streams.plan.stages import StagePlan
     from ottla.streams.topology import Topology
 
 TOPOLOGY_FILE: Final = "ottla-topology.txt"

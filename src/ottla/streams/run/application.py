@@ -20,16 +20,16 @@ from ottla.spark.checkpoint import Checkpoint
 from ottla.spark.checkpoint_files import is_local
 from ottla.spark.hadoop_settings import hadoop_settings, of_hadoop, settings_of
 from ottla.spark.options import Options
-from ottla.streams.checkpoints import check_cluster, check_tasks, check_topology, noted_tasks
 from ottla.streams.errors import StreamsException
-from ottla.streams.instances import Instance
-from ottla.streams.lifecycle import ApplicationState, Lifecycle
-from ottla.streams.offset_reset import Start, check_options, listed_offsets, starting_offsets
 from ottla.streams.patterns import subscription
-from ottla.streams.progress import Progress, read_progress
-from ottla.streams.stages import StagePlan, plan_stages
-from ottla.streams.supervisor import advice
-from ottla.streams.topic_counts import TopicCounts
+from ottla.streams.plan.stages import StagePlan, plan_stages
+from ottla.streams.query.instances import Instance
+from ottla.streams.run.checkpoints import check_cluster, check_tasks, check_topology, noted_tasks
+from ottla.streams.run.lifecycle import ApplicationState, Lifecycle
+from ottla.streams.run.offset_reset import Start, check_options, listed_offsets, starting_offsets
+from ottla.streams.run.progress import Progress, read_progress
+from ottla.streams.run.supervisor import advice
+from ottla.streams.run.topic_counts import TopicCounts
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from ottla.streams.instances import KeyQueryMetadata, LagInfo, StreamsMetadata
-    from ottla.streams.lifecycle import StateListener
-    from ottla.streams.queries import ReadOnlyStore
+    from ottla.streams.query.instances import KeyQueryMetadata, LagInfo, StreamsMetadata
+    from ottla.streams.query.state_queries import StateQueryRequest, StateQueryResult
+    from ottla.streams.query.stores import ReadOnlyStore
+    from ottla.streams.run.lifecycle import StateListener
     from ottla.streams.serdes import Serde
     from ottla.streams.settings import Partitioner
-    from ottla.streams.state_queries import StateQueryRequest, StateQueryResult
     from ottla.streams.topology import Topology
 
 FINISH_S: Final = 600
@@ -171,13 +171,13 @@ class Streams:
 
     def store(self, name: str) -> ReadOnlyStore:
         """Return a store, as of the last committed micro-batch."""
-        from ottla.streams.queries import query_store
+        from ottla.streams.query.stores import query_store
 
         return query_store(self.topology, self._checkpoint, name, self._session())
 
     def state_query(self, request: StateQueryRequest) -> StateQueryResult:
         """Return the answers to a query of a store by partition, as of the last micro-batch."""
-        from ottla.streams.queries import query_state
+        from ottla.streams.query.stores import query_state
 
         return query_state(self.topology, self._checkpoint, request, self._session())
 
@@ -344,7 +344,7 @@ class Streams:
             raise
 
     def _planned(self, *, available_now: bool) -> tuple[StagePlan, Checkpoint, DataStreamWriter]:
-        from ottla.streams.compiling import compile_plan
+        from ottla.streams.run.data_frames import compile_plan
 
         plan = plan_stages(self.topology)
         check_options(plan, self._given)

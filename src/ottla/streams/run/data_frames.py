@@ -14,20 +14,20 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 from ottla.spark.rows import STATE_DIGEST
 from ottla.streams.columns.combining import Combiner
-from ottla.streams.columns.compiling import find_serdes, run_paths
-from ottla.streams.columns.inputs import find_inputs
-from ottla.streams.columns.paths import Path
+from ottla.streams.columns.path_frames import find_serdes, run_paths
 from ottla.streams.patterns import matching
-from ottla.streams.progress import OBSERVED
-from ottla.streams.spark_tasks import BATCH_TIME, FIELDS, FLOW, StageProcessor, StatelessStage
-from ottla.streams.stages import DIGEST, OUTPUT, Stage
+from ottla.streams.plan.combined_inputs import find_inputs
+from ottla.streams.plan.paths import Path
+from ottla.streams.plan.stages import DIGEST, OUTPUT, Stage
+from ottla.streams.run.progress import OBSERVED
+from ottla.streams.run.spark_tasks import BATCH_TIME, FIELDS, FLOW, StageProcessor, StatelessStage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark.sql import Column, DataFrame
 
-    from ottla.streams.stages import StagePlan
+    from ottla.streams.plan.stages import StagePlan
     from ottla.streams.topology import SourceNode
 
 

@@ -16,10 +16,10 @@ from ottla.spark.writing import data_and_offsets
 from ottla.streams.columns.failures import FAILED, FailedRows, after_attempt, attempt
 from ottla.streams.columns.frames import INVALID, encoded, run_step, serdes_of, typed
 from ottla.streams.columns.operators import ColumnOperator, TypedInput
-from ottla.streams.columns.paths import PICKLED, Entry, Path, is_key_filter
 from ottla.streams.config import log_and_continue, log_and_fail
 from ottla.streams.dead_letters import PREFIX
-from ottla.streams.stages import OUTPUT
+from ottla.streams.plan.paths import PICKLED, Entry, Path, is_key_filter
+from ottla.streams.plan.stages import OUTPUT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from ottla.streams.config import StreamsConfig
-    from ottla.streams.stages import StagePlan
+    from ottla.streams.plan.stages import StagePlan
     from ottla.streams.topology import ProcessorNode, SinkNode
 
 _CHANGED: Final = ("stage", "origin", "topic", "partition", "key", "value", "headers")

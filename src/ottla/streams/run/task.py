@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from ottla.streams.columns.operators import TypedInput
-    from ottla.streams.columns.paths import Edge, Entry
     from ottla.streams.config import ErrorContext, Response, StreamsConfig
+    from ottla.streams.plan.paths import Edge, Entry
     from ottla.streams.serdes import Serde
     from ottla.streams.stores.backend import Backend
     from ottla.streams.topology import SubTopology, Topology

@@ -15,7 +15,7 @@ from ottla.streams.windows import Windowed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ottla.streams.queries import ReadOnlyStore
+    from ottla.streams.query.stores import ReadOnlyStore
     from ottla.streams.serdes import Serde
 
 
