@@ -24,7 +24,8 @@ class Purgatory(Generic[D]):
     def __init__(self, name: str, timer: TimingWheel) -> None:
         self.name = name
         self._timer = timer
-        self._watchers: dict[Hashable, dict[D, None]] = {}
+        self.watchers: dict[Hashable, dict[D, None]] = {}
+        """The operations by key; where it is empty nobody has to `check_and_complete`."""
         self._delayed_count = 0
 
     @property
@@ -35,7 +36,7 @@ class Purgatory(Generic[D]):
     @property
     def watched_count(self) -> int:
         """Pairs of operation and key (metric PurgatorySize)."""
-        return sum(map(len, self._watchers.values()))
+        return sum(map(len, self.watchers.values()))
 
     def try_complete_else_watch(self, operation: D, keys: Iterable[Hashable]) -> bool:
         """Try once; if it cannot complete, watch it by keys until it completes or expires."""
@@ -51,15 +52,15 @@ class Purgatory(Generic[D]):
     def watch_also(self, operation: D, key: Hashable) -> None:
         """Watch an operation that is not complete by one more key."""
         operation.keys[key] = None
-        watchers = self._watchers.get(key)
+        watchers = self.watchers.get(key)
         if watchers is None:
-            self._watchers[key] = {operation: None}
+            self.watchers[key] = {operation: None}
         else:
             watchers[operation] = None
 
     def check_and_complete(self, key: Hashable) -> int:
         """Try all operations that watch key, oldest first; return how many completed."""
-        watchers = self._watchers.get(key)
+        watchers = self.watchers.get(key)
         if not watchers:
             return 0
         completed = 0
@@ -70,16 +71,16 @@ class Purgatory(Generic[D]):
 
     def complete_watchers(self, key: Hashable) -> int:
         """Complete all operations that watch key, which no longer exists; return how many."""
-        return sum(one.force_complete() for one in tuple(self._watchers.get(key, ())))
+        return sum(one.force_complete() for one in tuple(self.watchers.get(key, ())))
 
     def complete_all(self) -> int:
         """Complete all waiting operations, at shutdown; return how many."""
-        waiting = {op: None for watchers in self._watchers.values() for op in watchers}
+        waiting = {op: None for watchers in self.watchers.values() for op in watchers}
         return sum(operation.force_complete() for operation in waiting)
 
     def stalls(self) -> Iterator[str]:
         """Yield waiting operations that nothing ends: no timer of a deadline runs."""
-        waiting = {op: None for watchers in self._watchers.values() for op in watchers}
+        waiting = {op: None for watchers in self.watchers.values() for op in watchers}
         for operation in waiting:
             if not operation.is_awaited:
                 yield f"{self.name}: {operation!r} waits for no deadline"
@@ -87,8 +88,8 @@ class Purgatory(Generic[D]):
     def _forget(self, operation: D) -> None:
         self._delayed_count -= 1
         for key in operation.keys:
-            watchers = self._watchers.get(key)
+            watchers = self.watchers.get(key)
             if watchers is not None:
                 watchers.pop(operation, None)
                 if not watchers:
-                    del self._watchers[key]
+                    del self.watchers[key]

@@ -16,7 +16,7 @@ from ottla.replication.traffic import ReplicationTraffic
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Sized
 
     from ottla.protocol.fetch_values import PartitionKey
     from ottla.records.validation_rules import CheckedBatch
@@ -36,6 +36,7 @@ PRODUCERS_TO_WAIT_FOR: Final = 16
 """More producers than this fill a follower's fetch in one turn of the loop."""
 _CLIENT: Final = AppendOrigin.CLIENT  # an enum's members are found slowly
 _COORDINATOR: Final = AppendOrigin.COORDINATOR
+_ALWAYS: Final = (True,)
 _new_tuple: Final = tuple.__new__
 
 
@@ -68,7 +69,7 @@ class ReplicaSet:
         self._partitions: dict[str, dict[int, Partition]] = {}
         self.by_topic_id: dict[bytes, dict[int, Partition]] = {}
         """The same partitions, by their topics' ids."""
-        self._listeners: list[Callable[[Partition], object]] = []
+        self._listeners: list[tuple[Sized, Callable[[Partition], object]]] = []
         self._log_end_listeners: list[Callable[[PartitionLog], object]] = []
         self.call_soon = call_soon or _call
         self._yield_processor = yield_processor
@@ -96,9 +97,15 @@ class ReplicaSet:
     def __len__(self) -> int:
         return sum(map(len, self._partitions.values()))
 
-    def on_high_watermark(self, listener: Callable[[Partition], object]) -> None:
-        """Call the listener after each append that moved a partition's high watermark."""
-        self._listeners.append(listener)
+    def on_high_watermark(
+        self, listener: Callable[[Partition], object], waiting: Sized = _ALWAYS
+    ) -> None:
+        """Call the listener after each append that moved a partition's high watermark.
+
+        Not while `waiting` is empty, such as a purgatory's watchers: without share groups appends
+        pay nothing for them.
+        """
+        self._listeners.append((waiting, listener))
 
     def on_log_end(self, listener: Callable[[PartitionLog], object]) -> None:
         """Call the listener after each append to a log that other brokers replicate."""
@@ -188,7 +195,7 @@ class ReplicaSet:
         if not partitions:
             del self.by_topic_id[dropped.topic_id]
 
-    def append(
+    def append(  # noqa: C901 - the hot path: a further function costs more
         self,
         partition: Partition,
         records: memoryview | CheckedBatch,
@@ -247,8 +254,9 @@ class ReplicaSet:
             return _new_tuple(Appended, (info, None))
         log.update_high_watermark(log.log_end_offset)
         partition.changed()
-        for listener in self._listeners:
-            listener(partition)
+        for waiting, listener in self._listeners:
+            if waiting:
+                listener(partition)
         if partition.on_commit is not None:
             self._notify_coordinator(partition, origin)
         return _new_tuple(Appended, (info, None))
@@ -302,11 +310,15 @@ class ReplicaSet:
 
     def high_watermark_moved(self, partition: Partition) -> None:
         """Wake waiting fetches of committed records of a replicated partition."""
-        partition.changed()
-        for listener in self._listeners:
-            listener(partition)
+        self._wake_readers(partition)
         if partition.on_commit is not None:
             self._notify_coordinator(partition, _COORDINATOR)
+
+    def _wake_readers(self, partition: Partition) -> None:
+        partition.changed()
+        for waiting, listener in self._listeners:
+            if waiting:
+                listener(partition)
 
     def resign(self, partition: Partition, leader_id: int, leader_epoch: int) -> None:
         """Stop leading; requests that wait for the partition are answered."""
@@ -316,9 +328,7 @@ class ReplicaSet:
     def fetched(self, partition: Partition) -> None:
         """Wake waiting fetches of a followed partition: it got records or a new high watermark."""
         self.append_count += 1
-        partition.changed()
-        for listener in self._listeners:
-            listener(partition)
+        self._wake_readers(partition)
 
     def failed(self, partition: Partition, error: KafkaError) -> None:
         """Handle a partition that cannot be replicated: a disk goes offline as in `append`."""
@@ -367,9 +377,7 @@ class ReplicaSet:
             self._notify_watchers(partition)
 
     def _notify_watchers(self, partition: Partition) -> None:
-        partition.changed()
-        for listener in self._listeners:
-            listener(partition)
+        self._wake_readers(partition)
         for log_end_listener in self._log_end_listeners:
             log_end_listener(partition.log)
 

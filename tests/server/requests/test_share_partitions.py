@@ -60,7 +60,7 @@ def test_a_leader_change_ends_the_share_partitions_of_its_partition() -> None:
     any_: Any = SimpleNamespace(
         config=SimpleNamespace(group_share_max_share_sessions=10),
         by_topic_id={TOPIC: replicas},
-        on_high_watermark=lambda _listener: None,
+        on_high_watermark=lambda _listener, _waiting: None,
     )
     timer: Any = SimpleNamespace()
     share = SharePartitions(any_, any_, any_, any_, timer=timer, clock=VirtualClock())
@@ -94,7 +94,7 @@ class _Share:
             config=parse_broker_config(SETTINGS),
             image=SimpleNamespace(configs=SimpleNamespace(of=lambda _kind, _name: {})),
             by_topic_id={TOPIC: {0: self.replica}},
-            on_high_watermark=lambda _listener: None,
+            on_high_watermark=lambda _listener, _waiting: None,
             read=lambda _request: self._later(self.reads),
             write=lambda _request: self._later(self.writes),
         )

@@ -376,7 +376,7 @@ class Node:
             AddPartitionsToTxnRequest, transaction_partitions.answer
         )
         delayed_fetches: Purgatory[DelayedFetch] = Purgatory("Fetch", resources.timer)
-        replicas.on_high_watermark(delayed_fetches.check_and_complete)
+        replicas.on_high_watermark(delayed_fetches.check_and_complete, delayed_fetches.watchers)
         replicas.on_log_end(delayed_fetches.check_and_complete)
         return Broker(
             metadata=self._metadata,

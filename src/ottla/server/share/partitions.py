@@ -98,7 +98,10 @@ class SharePartitions:
         self.fetches: Purgatory[DelayedShareFetch] = Purgatory("ShareFetch", timer)
         self._waking: dict[SharePartitionKey, bool] = {}
         """Share partitions whose waiting fetches are checked now, and whether once more."""
-        replicas.on_high_watermark(self._high_watermark_moved)
+        replicas.on_high_watermark(
+            lambda replica: self.fetches.check_and_complete(_name_of(replica)),
+            self.fetches.watchers,
+        )
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -298,9 +301,6 @@ class SharePartitions:
                 self.fetches.check_and_complete(key)
         finally:
             del self._waking[key]
-
-    def _high_watermark_moved(self, replica: Partition) -> None:
-        self.fetches.check_and_complete(_name_of(replica))
 
 
 def _partition_of(key: SharePartitionKey) -> TopicIdPartition:
