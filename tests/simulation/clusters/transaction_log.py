@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.transaction import records
 from ottla.coordinator.transaction.state import Transaction, TransactionState
-from ottla.protocol.records.transaction import TransactionLogKey, TransactionLogValue
 from ottla.records.batches import iterate_batches
 from tests.simulation.clusters.compacted_logs import CompactedLog
 
@@ -32,11 +31,7 @@ def decoded(key: bytes | None, value: bytes | None) -> tuple[str, Transaction | 
     record = records.decode(key or b"", value)
     if record is None:
         return None
-    assert isinstance(record.key, TransactionLogKey)
-    if record.value is None:
-        return record.key.transactional_id, None
-    assert isinstance(record.value, TransactionLogValue)
-    return record.key.transactional_id, records.transaction_of(record.key, record.value)
+    return record.key, record.value
 
 
 class CommittedTransactions(CompactedLog):

@@ -1,50 +1,75 @@
 """The records of `__transaction_state` and their encoding.
 
-Kafka: org.apache.kafka.coordinator.transaction.TransactionLog, TransactionCoordinatorRecordSerde.
-
 A key is the kind of record (int16, 0) and a message of version 0. A value is its version (int16)
-and a message of that version: 1 from transaction.version 1 on, else 0.
+and a message of that version: 1 from transaction.version 1 on, else 0. A `CoordinatorRecord` has
+the transactional id as its key and the `Transaction` itself as its value.
+
+Hot path: `encode` runs three times a transaction; its layout is that of `TransactionLogValue`.
+
+Kafka: org.apache.kafka.coordinator.transaction.TransactionLog, TransactionCoordinatorRecordSerde.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct as Layout
-from typing import TYPE_CHECKING
+from struct import pack
+from typing import Final
 
 from ottla.coordinator.runtime import CoordinatorRecord
 from ottla.coordinator.transaction.state import Transaction, TransactionState
 from ottla.errors import CorruptMessage
 from ottla.protocol import codec
+from ottla.protocol.primitives import encode_uvarint
 from ottla.protocol.records.transaction import TransactionLogKey, TransactionLogValue
 from ottla.types import TopicPartition
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+_INT16: Final = Layout(">h")
+_HEAD: Final = Layout(">hqhib")
+"""Version, producer id, epoch, timeout and state."""
+_TIMES: Final = Layout(">qq")
+_KIND: Final = 0
+_MAX_REMEMBERED: Final = 64
+"""Partitions of a transaction whose encoding is kept for its next record: some kilobytes."""
+_NO_PARTITIONS: Final = (b"\xff\xff\xff\xff", b"\0")
+"""A missing list in either version."""
 
-_INT16 = Layout(">h")
-_KIND = 0
-_Partitions = TransactionLogValue.PartitionsSchema
+
+def record_of(transaction: Transaction, value_version: int) -> CoordinatorRecord:
+    """Return the record of a transactional id's state, with what its version can carry.
+
+    A transaction that was taken over has fields that version 0 lacks.
+    """
+    version = max(value_version, int(transaction.is_taken_over))
+    if not version:
+        transaction = transaction._replace(
+            previous_producer_id=-1, next_producer_id=-1, next_producer_epoch=-1, client_version=0
+        )
+    return CoordinatorRecord(transaction.transactional_id, transaction, version)
+
+
+def tombstone(transactional_id: str) -> CoordinatorRecord:
+    """Return the record that forgets a transactional id."""
+    return CoordinatorRecord(transactional_id)
 
 
 def encode(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
     """Return the bytes of key and value."""
-    key = _INT16.pack(_KIND) + codec.to_bytes(record.key, 0)
-    if record.value is None:
-        return key, None
-    version = record.value_version
-    return key, _INT16.pack(version) + codec.to_bytes(record.value, version)
+    name: str = record.key
+    key = _encoded_id(name) if len(name) <= _MAX_REMEMBERED else _encoded_id.__wrapped__(name)
+    return key, None if record.value is None else _encoded(record.value, record.value_version)
 
 
 def decode(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
     """Return the record; None for kinds not known here. Raises CorruptMessage."""
     if _prefix(key) != _KIND:
         return None
-    decoded_key = codec.decode(TransactionLogKey, 0, memoryview(key)[2:])
+    name = codec.decode(TransactionLogKey, 0, memoryview(key)[2:]).transactional_id
     if value is None:
-        return CoordinatorRecord(decoded_key)
+        return tombstone(name)
     version = _prefix(value)
     decoded = codec.decode(TransactionLogValue, version, memoryview(value)[2:])
-    return CoordinatorRecord(decoded_key, decoded, version)
+    return CoordinatorRecord(name, _transaction_of(name, decoded), version)
 
 
 def _prefix(data: bytes) -> int:
@@ -54,39 +79,7 @@ def _prefix(data: bytes) -> int:
     return number
 
 
-def record_of(transaction: Transaction, value_version: int) -> CoordinatorRecord:
-    """Return the record of a transactional id's state.
-
-    A transaction that was taken over has fields that version 0 lacks.
-    """
-    value_version = max(value_version, int(transaction.is_taken_over))
-    partitions = None
-    if transaction.state is not TransactionState.EMPTY:
-        partitions = _grouped(transaction.partitions)
-    value = TransactionLogValue(
-        producer_id=transaction.producer_id,
-        producer_epoch=transaction.producer_epoch,
-        transaction_timeout_ms=transaction.timeout_ms,
-        transaction_status=int(transaction.state),
-        transaction_partitions=partitions,
-        transaction_last_update_timestamp_ms=transaction.update_ms,
-        transaction_start_timestamp_ms=transaction.start_ms,
-    )
-    if value_version:
-        value.previous_producer_id = transaction.previous_producer_id
-        value.next_producer_id = transaction.next_producer_id
-        value.client_transaction_version = transaction.client_version
-        value.next_producer_epoch = transaction.next_producer_epoch
-    key = TransactionLogKey(transactional_id=transaction.transactional_id)
-    return CoordinatorRecord(key, value, value_version)
-
-
-def tombstone(transactional_id: str) -> CoordinatorRecord:
-    """Return the record that forgets a transactional id."""
-    return CoordinatorRecord(TransactionLogKey(transactional_id=transactional_id))
-
-
-def transaction_of(key: TransactionLogKey, value: TransactionLogValue) -> Transaction:
+def _transaction_of(name: str, value: TransactionLogValue) -> Transaction:
     """Return the state in a record. CorruptMessage for a state that is none."""
     try:
         state = TransactionState(value.transaction_status)
@@ -94,7 +87,7 @@ def transaction_of(key: TransactionLogKey, value: TransactionLogValue) -> Transa
         text = f"Unknown transaction state id {value.transaction_status}"
         raise CorruptMessage(text) from error
     return Transaction(
-        key.transactional_id,
+        name,
         value.producer_id,
         value.producer_epoch,
         value.transaction_timeout_ms,
@@ -113,8 +106,50 @@ def transaction_of(key: TransactionLogKey, value: TransactionLogValue) -> Transa
     )
 
 
-def _grouped(partitions: Iterable[TopicPartition]) -> list[_Partitions]:
+@lru_cache(maxsize=1024)
+def _encoded_id(name: str) -> bytes:
+    return _INT16.pack(_KIND) + codec.to_bytes(TransactionLogKey(transactional_id=name), 0)
+
+
+def _encoded(transaction: Transaction, version: int) -> bytes:
+    (_, producer_id, epoch, timeout_ms, state, partitions, start_ms, update_ms,
+     previous_id, next_id, next_epoch, client_version, _, _) = transaction  # fmt: skip
+    if state is TransactionState.EMPTY:
+        listed = _NO_PARTITIONS[version]
+    elif len(partitions) <= _MAX_REMEMBERED:
+        listed = _encoded_partitions(partitions, version)
+    else:
+        listed = _encoded_partitions.__wrapped__(partitions, version)
+    data = _HEAD.pack(version, producer_id, epoch, timeout_ms, state) + listed
+    data += _TIMES.pack(update_ms, start_ms)
+    if not version:
+        return data
+    tags = []
+    if previous_id != -1:
+        tags.append(pack(">BBq", 0, 8, previous_id))
+    if next_id != -1:
+        tags.append(pack(">BBq", 1, 8, next_id))
+    if client_version:
+        tags.append(pack(">BBh", 2, 2, client_version))
+    if next_epoch != -1:
+        tags.append(pack(">BBh", 3, 2, next_epoch))
+    return data + bytes((len(tags),)) + b"".join(tags)
+
+
+@lru_cache(maxsize=1024)
+def _encoded_partitions(partitions: frozenset[TopicPartition], version: int) -> bytes:
+    """Return the partitions as a list of topics; they are the same in a decision as before it."""
     topics: dict[str, list[int]] = {}
     for topic, index in sorted(partitions):
         topics.setdefault(topic, []).append(index)
-    return [_Partitions(topic=topic, partition_ids=indexes) for topic, indexes in topics.items()]
+    parts = [encode_uvarint(len(topics) + 1) if version else pack(">i", len(topics))]
+    for topic, indexes in topics.items():
+        name = topic.encode()
+        if version:
+            parts += (encode_uvarint(len(name) + 1), name, encode_uvarint(len(indexes) + 1))
+        else:
+            parts += (_INT16.pack(len(name)), name, pack(">i", len(indexes)))
+        parts.append(pack(f">{len(indexes)}i", *indexes))
+        if version:
+            parts.append(b"\0")  # no tagged fields
+    return b"".join(parts)

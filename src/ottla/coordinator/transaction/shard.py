@@ -17,7 +17,6 @@ from ottla.coordinator.transaction.decisions import (
 )
 from ottla.coordinator.transaction.state import Transaction, TransactionState
 from ottla.errors import ErrorCode, KafkaError
-from ottla.protocol.records.transaction import TransactionLogKey, TransactionLogValue
 from ottla.timeline import TimelineDict, TimelineSet
 
 if TYPE_CHECKING:
@@ -36,6 +35,7 @@ _IDS_AS_A_RECORD: Final = 20
 """Ids that are looked at in the time in which a load replays a record."""
 _ENDED_COST_RECORDS: Final = 10
 """The cost of one that is aborted or forgotten."""
+_NO_EPOCHS: Final = (-1, -1, -1)
 
 
 class Outcome(NamedTuple):
@@ -81,18 +81,16 @@ class TransactionShard:
 
     def replay(self, offset: int, _producer_id: int, record: CoordinatorRecord) -> None:
         """Apply one record; a tombstone forgets its id."""
-        key, value = record.key, record.value
-        assert isinstance(key, TransactionLogKey)
-        name = key.transactional_id
+        name: str = record.key
+        value: Transaction | None = record.value
         if value is None:
             self.transactions.pop(name, None)
             self._active.discard(name)
             return
-        assert isinstance(value, TransactionLogValue)
-        transaction = records.transaction_of(key, value)._replace(record_offset=offset)
-        producer_id, epoch, last_epoch = self._last_epochs.get(name, (-1, -1, -1))
-        if (producer_id, epoch) == (transaction.producer_id, transaction.producer_epoch):
-            transaction = transaction._replace(last_epoch=last_epoch)
+        producer_id, epoch, last_epoch = self._last_epochs.get(name, _NO_EPOCHS)
+        if (producer_id, epoch) != (value.producer_id, value.producer_epoch):
+            last_epoch = -1
+        transaction = Transaction(*value[:12], last_epoch, offset)
         self.transactions[name] = transaction
         if transaction.state is TransactionState.ONGOING or transaction.state.is_prepared:
             self._active.add(name)
