@@ -25,7 +25,7 @@ class Purgatory(Generic[D]):
         self.name = name
         self._timer = timer
         self.watchers: dict[Hashable, dict[D, None]] = {}
-        """The operations by key; where it is empty nobody has to `check_and_complete`."""
+        """The operations by key; while it is empty, `check_and_complete` finds nothing."""
         self._delayed_count = 0
 
     @property
