@@ -4,7 +4,7 @@ A key is the kind of record (int16, 0) and a message of version 0. A value is it
 and a message of that version: 1 from transaction.version 1 on, else 0. A `CoordinatorRecord` has
 the transactional id as its key and the `Transaction` itself as its value.
 
-Hot path: `encode` runs three times a transaction; its layout is that of `TransactionLogValue`.
+Hot path: `encode` (benchmarks/against_kafka/transactions.py); its layout is `TransactionLogValue`.
 
 Kafka: org.apache.kafka.coordinator.transaction.TransactionLog, TransactionCoordinatorRecordSerde.
 """
