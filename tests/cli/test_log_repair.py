@@ -10,7 +10,6 @@ from click.testing import CliRunner
 
 from ottla.cli.commands.log_repair import log_repair
 from ottla.errors import KafkaError
-from ottla.raft.log_check import METADATA_LOG
 from ottla.raft.quorum_state import QuorumStateStore
 from ottla.raft.recovery_point import read_recovery_point
 from ottla.raft.replicated_log import ReplicatedLog
@@ -18,6 +17,7 @@ from ottla.records.builder import encode_batch
 from ottla.server.system.files import RealDirectory
 from ottla.storage.batches import walk_file
 from ottla.storage.indexes.transaction_index import AbortedTransaction, TransactionIndex
+from ottla.storage.layout import METADATA_LOG
 from ottla.storage.log.config import LogConfig
 from ottla.types import TopicPartition
 from tests.storage.logs import end, put, send

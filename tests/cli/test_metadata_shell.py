@@ -21,7 +21,7 @@ from ottla.protocol.records.metadata import (
     TopicRecord,
 )
 from ottla.records.builder import encode_batch
-from ottla.storage.directories.log_dir import LOCK_FILE
+from ottla.storage.layout import LOCK_FILE
 from tests.cli.metadata_snapshot import TIME, A, B, quota, write_snapshot
 from tests.cli.running import run
 

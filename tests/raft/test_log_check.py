@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.raft.log_check import METADATA_LOG
 from ottla.raft.recovery_point import RECOVERY_POINT_PATH, read_recovery_point
 from ottla.raft.replicated_log import (
     RECOVERY_POINT_INTERVAL_MS,
@@ -15,6 +14,7 @@ from ottla.raft.replicated_log import (
 from ottla.raft.snapshot import encode_snapshot, snapshot_name
 from ottla.records.builder import encode_batch
 from ottla.storage.batches import walk_file
+from ottla.storage.layout import METADATA_LOG
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import OffsetAndEpoch
 

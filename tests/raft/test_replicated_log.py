@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.raft.log_check import METADATA_LOG, find_snapshots
+from ottla.raft.log_check import find_snapshots
 from ottla.raft.recovery_point import TRUNCATION_PATH
 from ottla.raft.replicated_log import ReplicatedLog
 from ottla.raft.snapshot import encode_snapshot, snapshot_name
 from ottla.records.builder import encode_batch
+from ottla.storage.layout import METADATA_LOG
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import OffsetAndEpoch
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.raft.log_check import METADATA_LOG
-from ottla.raft.quorum_state import QUORUM_STATE, ElectionState, decode_quorum_state
+from ottla.raft.quorum_state import ElectionState, decode_quorum_state
 from ottla.raft.snapshot import parse_snapshot_name
+from ottla.storage.layout import METADATA_LOG, QUORUM_STATE
 from ottla.testing.inodes import DirectoryNode, FileNode
 
 if TYPE_CHECKING:

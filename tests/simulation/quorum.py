@@ -18,7 +18,6 @@ from ottla.purgatory.pending import Pending
 from ottla.raft.control_records import decode_control_message
 from ottla.raft.driver import RaftDriver
 from ottla.raft.leader import Leader
-from ottla.raft.log_check import METADATA_LOG
 from ottla.raft.member import MemberSettings
 from ottla.raft.node import RaftNode
 from ottla.raft.quorum_state import QuorumStateStore
@@ -28,6 +27,7 @@ from ottla.raft.snapshot import decode_snapshot, encode_snapshot
 from ottla.raft.timeouts import QuorumTimeouts
 from ottla.raft.voter_history import VoterHistory
 from ottla.raft.voter_set import Voter, VoterAddress, VoterSet
+from ottla.storage.layout import METADATA_LOG
 from ottla.testing.disk import SimulatedCrash, SimulatedDisk
 from ottla.types import OffsetAndEpoch, Uuid
 from tests.simulation.quorum_checks import QuorumChecks, state_at

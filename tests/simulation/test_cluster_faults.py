@@ -8,7 +8,7 @@ import pytest
 
 from ottla import NewTopic
 from ottla.errors import ErrorCode, KafkaError
-from ottla.raft.log_check import METADATA_LOG
+from ottla.storage.layout import METADATA_LOG
 from ottla.testing.simulation import SimulatedCluster
 from ottla.testing.simulation.node import SimulatedNode
 from ottla.types import Uuid

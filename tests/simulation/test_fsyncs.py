@@ -19,17 +19,9 @@ from ottla.raft.snapshot import encode_snapshot
 from ottla.raft.snapshot_download import SnapshotDownload
 from ottla.records.builder import encode_batch
 from ottla.server.node.identity import write_directory_id
-from ottla.storage.directories.checkpoints import (
-    RECOVERY_POINT_CHECKPOINT,
-    decode_offsets,
-    encode_offsets,
-)
-from ottla.storage.directories.log_dir import (
-    CLEAN_MARKER,
-    META_PROPERTIES,
-    LogDirectory,
-    decode_meta_properties,
-)
+from ottla.storage.directories.checkpoints import decode_offsets, encode_offsets
+from ottla.storage.directories.log_dir import LogDirectory, decode_meta_properties
+from ottla.storage.layout import CLEAN_MARKER, META_PROPERTIES, RECOVERY_POINT_CHECKPOINT
 from ottla.storage.log.inspection import LogInspection, inspect_log
 from ottla.storage.log.repair import lower_checkpoints, truncate_log
 from ottla.testing.disk import SimulatedDisk

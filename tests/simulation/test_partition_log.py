@@ -22,7 +22,8 @@ from ottla.records.builder import encode_batch
 from ottla.records.control import encode_end_txn_marker
 from ottla.records.validator import AppendOrigin
 from ottla.storage.batches import BatchHeader, whole_batches
-from ottla.storage.directories.log_dir import CLEAN_MARKER, LogDirectory
+from ottla.storage.directories.log_dir import LogDirectory
+from ottla.storage.layout import CLEAN_MARKER
 from ottla.storage.log.append_info import FetchIsolation
 from ottla.storage.log.config import LogConfig
 from ottla.storage.log_set.log_set import LogSet

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.storage.directories.log_dir import CLEAN_MARKER
+from ottla.storage.layout import CLEAN_MARKER
 from ottla.storage.log.config import LogConfig
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import TopicPartition

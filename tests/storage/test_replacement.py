@@ -12,7 +12,7 @@ import pytest
 import ottla
 from ottla.errors import KafkaError
 from ottla.storage.batches import whole_batches
-from ottla.storage.log.swap_files import CLEANED_SUFFIX
+from ottla.storage.layout import CLEANED_SUFFIX
 from ottla.storage.segments.segment import Segment
 from ottla.testing.disk import SimulatedCrash, SimulatedDisk
 from ottla.types import FileSlice

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from ottla.storage.directories.log_dir import CLEAN_MARKER
+from ottla.storage.layout import CLEAN_MARKER
 from ottla.storage.log_set.jobs import run_all
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import TopicPartition

@@ -11,7 +11,6 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.purgatory.pending import Pending
 from ottla.raft.control_records import decode_control_message
 from ottla.raft.driver import RaftDriver
-from ottla.raft.log_check import METADATA_LOG
 from ottla.raft.member import MemberSettings
 from ottla.raft.node import RaftNode
 from ottla.raft.quorum_state import QuorumStateStore
@@ -31,6 +30,7 @@ from ottla.raft.snapshot import encode_snapshot
 from ottla.raft.timeouts import QuorumTimeouts
 from ottla.raft.voter_history import VoterHistory
 from ottla.raft.voter_set import VoterSet
+from ottla.storage.layout import METADATA_LOG
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import OffsetAndEpoch
 from tests.simulation.quorum import directory_id, voter

@@ -22,7 +22,6 @@ from ottla.protocol.records.metadata import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
 

@@ -12,12 +12,13 @@ snapshot's name and truncates the log.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from ottla.errors import CorruptMessage, LocalDiskError
 from ottla.raft.recovery_point import RECOVERY_POINT_PATH, read_recovery_point
 from ottla.raft.snapshot import SnapshotReader, parse_snapshot_name, snapshot_name
 from ottla.storage.directory import join
+from ottla.storage.layout import METADATA_LOG
 from ottla.storage.log.inspection import inspect_log
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from ottla.storage.log.inspection import LogInspection
     from ottla.types import OffsetAndEpoch
 
-METADATA_LOG: Final = "__cluster_metadata-0"
 log = logging.getLogger("ottla.raft")
 
 

@@ -10,12 +10,12 @@ import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.errors import CorruptMessage, KafkaError, LocalDiskError
+from ottla.storage.layout import QUORUM_STATE
 from ottla.types import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
     from ottla.storage.directory import Directory
 
-QUORUM_STATE: Final = "quorum-state"
 NO_NODE: Final = -1
 _MAX_BYTES: Final = 1 << 20
 _LAST_EPOCH: Final = (1 << 31) - 1

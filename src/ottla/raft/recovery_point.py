@@ -17,21 +17,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import CorruptMessage
-from ottla.storage.directories.checkpoints import (
-    RECOVERY_POINT_CHECKPOINT,
-    decode_offsets,
-    encode_offsets,
-)
+from ottla.storage.directories.checkpoints import decode_offsets, encode_offsets
 from ottla.storage.directory import join
+from ottla.storage.layout import (
+    METADATA_LOG,
+    RECOVERY_POINT_CHECKPOINT,
+    SEGMENT_SUFFIXES,
+    TRUNCATION_CHECKPOINT,
+)
 from ottla.types import METADATA_TOPIC, TopicPartition
 
 if TYPE_CHECKING:
     from ottla.storage.directory import Directory
 
 _PARTITION: Final = TopicPartition(METADATA_TOPIC, 0)
-RECOVERY_POINT_PATH: Final = join(str(_PARTITION), RECOVERY_POINT_CHECKPOINT)
-_SEGMENT_SUFFIXES: Final = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
-TRUNCATION_PATH: Final = join(str(_PARTITION), "truncation-offset-checkpoint")
+RECOVERY_POINT_PATH: Final = join(METADATA_LOG, RECOVERY_POINT_CHECKPOINT)
+TRUNCATION_PATH: Final = join(METADATA_LOG, TRUNCATION_CHECKPOINT)
 
 
 def read_recovery_point(directory: Directory) -> int:
@@ -71,9 +72,8 @@ def finish_truncation(directory: Directory) -> None:
     cut = _read(directory, TRUNCATION_PATH, -1)
     if cut < 0:
         return
-    subdirectory = str(_PARTITION)
-    for name in directory.list(subdirectory):
+    for name in directory.list(METADATA_LOG):
         stem, dot, suffix = name.partition(".")
-        if stem.isdigit() and int(stem) > cut and dot + suffix in _SEGMENT_SUFFIXES:
-            directory.remove(join(subdirectory, name))
+        if stem.isdigit() and int(stem) > cut and dot + suffix in SEGMENT_SUFFIXES:
+            directory.remove(join(METADATA_LOG, name))
     end_truncation(directory)

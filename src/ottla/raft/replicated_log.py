@@ -12,7 +12,7 @@ from ottla.errors import CorruptMessage, LocalDiskError
 from ottla.protocol.records.raft import SnapshotHeaderRecord
 from ottla.raft import log_positions
 from ottla.raft.control_records import decode_control_message
-from ottla.raft.log_check import METADATA_LOG, check_log
+from ottla.raft.log_check import check_log
 from ottla.raft.log_positions import LogExtent
 from ottla.raft.recovery_point import (
     begin_truncation,
@@ -21,15 +21,18 @@ from ottla.raft.recovery_point import (
     read_recovery_point,
     write_recovery_point,
 )
-from ottla.raft.snapshot import (
-    SNAPSHOT_MODE,
-    SUFFIX,
-    SnapshotReader,
-    snapshot_name,
-)
+from ottla.raft.snapshot import SNAPSHOT_MODE, SnapshotReader, snapshot_name
 from ottla.raft.snapshot_download import SnapshotDownload
 from ottla.records.batches import iterate_batches
 from ottla.storage.batches import leading_batches_size
+from ottla.storage.layout import (
+    DELETED_SUFFIX,
+    METADATA_LOG,
+    PART_SUFFIX,
+    TEMPORARY_SUFFIX,
+    Folder,
+    file_names,
+)
 from ottla.storage.log.append_info import FetchIsolation
 from ottla.storage.log.config import LogConfig
 from ottla.storage.log.partition_log import PartitionLog
@@ -50,7 +53,7 @@ REPLAY_BYTES: Final = 1024 * 1024
 _HEAD_BYTES: Final = 1 << 16
 RECOVERY_POINT_INTERVAL_MS: Final = 60_000
 RECOVERY_POINT_INTERVAL_RECORDS: Final = 10_000
-_LEFTOVERS: Final = (".part", ".deleted", ".tmp")
+_LEFTOVER: Final = file_names(Folder.METADATA_LOG, PART_SUFFIX, DELETED_SUFFIX, TEMPORARY_SUFFIX)
 
 
 class MetadataFlush:
@@ -469,7 +472,7 @@ def _path(snapshot_id: OffsetAndEpoch) -> str:
 def _remove_incomplete_snapshots(directory: Directory) -> None:
     """Remove what a crash left of snapshots being written or deleted."""
     for name in directory.list(METADATA_LOG):
-        if any(name.endswith(SUFFIX + leftover) for leftover in _LEFTOVERS):
+        if _LEFTOVER.fullmatch(name):
             directory.remove(f"{METADATA_LOG}/{name}")
 
 

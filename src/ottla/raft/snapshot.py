@@ -23,6 +23,7 @@ from ottla.raft.batch_accumulator import BatchAccumulator
 from ottla.raft.control_records import decode_control_message, encode_control_messages
 from ottla.raft.voter_set import voter_set_of
 from ottla.records.batches import iterate_batches
+from ottla.storage.layout import METADATA_SNAPSHOT_SUFFIX
 from ottla.types import OffsetAndEpoch
 
 if TYPE_CHECKING:
@@ -34,8 +35,7 @@ if TYPE_CHECKING:
     from ottla.types import Buffer
 
 SNAPSHOT_MODE: Final = 0o400
-SUFFIX: Final = ".checkpoint"
-_NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+_NAME: Final = re.compile(rf"(\d{{20}})-(\d{{10}}){re.escape(METADATA_SNAPSHOT_SUFFIX)}")
 _BATCH_BYTES: Final = 1 << 20
 
 
@@ -51,7 +51,7 @@ class SnapshotContent(NamedTuple):
 
 def snapshot_name(snapshot_id: OffsetAndEpoch) -> str:
     """Return the file's name; the id is (end offset, epoch of the last record)."""
-    return f"{snapshot_id.offset:020d}-{snapshot_id.leader_epoch:010d}{SUFFIX}"
+    return f"{snapshot_id.offset:020d}-{snapshot_id.leader_epoch:010d}{METADATA_SNAPSHOT_SUFFIX}"
 
 
 def parse_snapshot_name(name: str) -> OffsetAndEpoch | None:

@@ -10,15 +10,14 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.errors import CorruptMessage
-from ottla.raft.log_check import METADATA_LOG
 from ottla.raft.snapshot import SnapshotReader, snapshot_name
+from ottla.storage.layout import METADATA_LOG, PART_SUFFIX
 
 if TYPE_CHECKING:
     from ottla.raft.voter_set import VoterSet
     from ottla.storage.directory import Directory
     from ottla.types import Buffer, OffsetAndEpoch
 
-PART: Final = ".part"
 PART_BYTES: Final = 1 << 20
 """Of one response."""
 
@@ -41,7 +40,7 @@ class SnapshotDownload:
 
     def store(self, position: int, data: Buffer) -> None:
         """Write a part; the first one replaces what is there."""
-        path = self._path + PART
+        path = self._path + PART_SUFFIX
         if position == 0 and self._directory.exists(path):
             self._directory.remove(path)
         with closing(self._directory.open(path, create=True)) as file:
@@ -51,7 +50,7 @@ class SnapshotDownload:
 
     def finish(self, snapshot_id: OffsetAndEpoch) -> QuorumOfSnapshot:
         """Make the file durable under its own name; CorruptMessage when it is damaged."""
-        path = self._path + PART
+        path = self._path + PART_SUFFIX
         reader = SnapshotReader(self._directory.read_file(path), snapshot_id)
         try:
             deque(reader.values(), maxlen=0)  # decodes all records and keeps none

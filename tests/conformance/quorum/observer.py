@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.purgatory.pending import Pending
 from ottla.raft.driver import RaftDriver
-from ottla.raft.log_check import METADATA_LOG
 from ottla.raft.member import MemberSettings
 from ottla.raft.node import RaftNode
 from ottla.raft.quorum_state import QuorumStateStore
@@ -21,6 +20,7 @@ from ottla.raft.voter_set import VoterSet
 from ottla.raft.wire import requests, responses
 from ottla.server.system.clock import SystemClock
 from ottla.server.system.files import RealDirectory
+from ottla.storage.layout import METADATA_LOG
 from ottla.types import Uuid
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from ottla.metadata.framing import encode_record
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.delete_topics import DeleteTopicsRequest
 from ottla.protocol.apis.describe_quorum import DescribeQuorumRequest
-from ottla.raft.log_check import METADATA_LOG
 from ottla.raft.replicated_log import ReplicatedLog
 from ottla.raft.snapshot import decode_snapshot, snapshot_name
 from ottla.records.builder import encode_batch
+from ottla.storage.layout import METADATA_LOG
 from ottla.testing.disk import SimulatedCrash, SimulatedDisk
 from tests.controller.harness import Harness, topic
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.raft.driver import RaftDriver
-from ottla.raft.log_check import METADATA_LOG
 from ottla.raft.member import MemberSettings
 from ottla.raft.node import RaftNode
 from ottla.raft.quorum_state import QuorumStateStore
@@ -27,6 +26,7 @@ from ottla.raft.voter_history import VoterHistory
 from ottla.raft.voter_set import Voter, VoterAddress, VoterSet
 from ottla.server.controller.quorum_channel import QuorumAccess, QuorumChannel
 from ottla.server.system.timers import LoopTimer
+from ottla.storage.layout import METADATA_LOG
 from ottla.testing.disk import SimulatedDisk
 from ottla.testing.simulation.environment import SimulatedClock
 from ottla.testing.simulation.node import HOST, SimulatedNode

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.protocol.records.raft import VotersRecord
 from ottla.raft.control_records import decode_control_message
-from ottla.raft.log_check import METADATA_LOG
 from ottla.raft.snapshot import decode_snapshot
 from ottla.raft.voter_set import voter_set_of
 from ottla.records.batches import batch_at
+from ottla.storage.layout import METADATA_LOG
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import CorruptMessage, KafkaError
-from ottla.raft.log_check import METADATA_LOG
+from ottla.storage.layout import METADATA_LOG
 from ottla.testing.disk import UNLIMITED, SimulatedCrash
 from ottla.testing.simulation.network import CLIENTS, LinkRules
 from tests.simulation.clusters.chosen import choose, end_at_commit

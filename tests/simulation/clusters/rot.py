@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.errors import CorruptMessage, KafkaError
-from ottla.raft.log_check import METADATA_LOG
+from ottla.storage.layout import METADATA_LOG
 from tests.simulation.nodes.rot import Bit, flushed_batches, metadata_batches, snapshots
 
 if TYPE_CHECKING:

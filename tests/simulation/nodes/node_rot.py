@@ -17,8 +17,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from ottla.errors import KafkaError
-from ottla.raft.log_check import METADATA_LOG
 from ottla.storage.directories.log_dir import LogDirectory
+from ottla.storage.layout import METADATA_LOG
 from ottla.storage.log.inspection import inspect_log
 from ottla.storage.log.repair import lower_checkpoints, truncate_log
 from ottla.testing.disk import SimulatedCrash

@@ -14,12 +14,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import CorruptMessage
-from ottla.raft.log_check import METADATA_LOG, find_snapshots
+from ottla.raft.log_check import find_snapshots
 from ottla.raft.recovery_point import RECOVERY_POINT_PATH
 from ottla.raft.snapshot import snapshot_name
 from ottla.records.batch import HEADER_BYTES
 from ottla.storage.batches import parse_header
-from ottla.storage.directories.checkpoints import RECOVERY_POINT_CHECKPOINT, decode_offsets
+from ottla.storage.directories.checkpoints import decode_offsets
+from ottla.storage.layout import METADATA_LOG, RECOVERY_POINT_CHECKPOINT
 from ottla.storage.segments.segment_recovery import is_valid_batch
 from ottla.types import METADATA_TOPIC, TopicPartition
 

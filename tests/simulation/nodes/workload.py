@@ -18,12 +18,8 @@ from ottla.clients.admin.configs import ConfigResource, ResourceType
 from ottla.coordinator.runtime.java_hash import partition_for
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.raft.recovery_point import RECOVERY_POINT_PATH
-from ottla.storage.directories.checkpoints import (
-    LOG_START_CHECKPOINT,
-    RECOVERY_POINT_CHECKPOINT,
-    decode_offsets,
-)
-from ottla.storage.directories.log_dir import CLEAN_MARKER
+from ottla.storage.directories.checkpoints import decode_offsets
+from ottla.storage.layout import CLEAN_MARKER, LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from ottla.testing.disk import SimulatedCrash
 from ottla.testing.simulation.node import SimulatedNode
 from ottla.types import TopicPartition

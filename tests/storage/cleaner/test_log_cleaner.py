@@ -13,7 +13,8 @@ from ottla.records.control import encode_end_txn_marker
 from ottla.records.validator import AppendOrigin
 from ottla.storage.cleaner.cleaning import CleanerLimits
 from ottla.storage.cleaner.log_cleaner import CleaningProgress
-from ottla.storage.directories.checkpoints import CLEANER_CHECKPOINT, decode_offsets
+from ottla.storage.directories.checkpoints import decode_offsets
+from ottla.storage.layout import CLEANER_CHECKPOINT
 from ottla.storage.log.partition_log import MOVE
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import TopicPartition

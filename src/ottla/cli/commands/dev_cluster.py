@@ -140,7 +140,7 @@ def _prepare(members: list[DevNode]) -> None:
     from ottla.config.broker import parse_broker_config
     from ottla.server.node.quorum_format import format_node, new_quorum
     from ottla.server.system.files import make_directory
-    from ottla.storage.directories.log_dir import META_PROPERTIES
+    from ottla.storage.layout import META_PROPERTIES
 
     formatted = sorted(members[0].root.glob(f"node-*/data/{META_PROPERTIES}"))
     configs = {one: _settings(one, members) for one in members}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.dump.batches import CHECKPOINT_SUFFIX, NO_LIMIT, DumpOptions, dump_log
+from ottla.cli.dump.batches import NO_LIMIT, DumpOptions, dump_log
 from ottla.cli.dump.decoders import (
     DECODER_PACKAGE,
     DecoderError,
@@ -32,6 +32,14 @@ from ottla.cli.dump.indexes import (
 from ottla.cli.options.flags import require, version_option
 from ottla.cli.options.joptsimple import INTEGER, ToolCommand
 from ottla.errors import OttlaError
+from ottla.storage.layout import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    METADATA_SNAPSHOT_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,22 +145,22 @@ class _Dump:
 
     def _dump(self, path: Path, write: Callable[[str], object]) -> None:
         key = str(path.absolute())
-        if path.suffix in {".log", CHECKPOINT_SUFFIX}:
+        if path.suffix in {LOG_SUFFIX, METADATA_SNAPSHOT_SUFFIX}:
             gaps = dump_log(path, self._log_options(), write)
             if gaps:
                 self._gaps.setdefault(key, []).extend(gaps)
-        elif path.suffix == ".index":
+        elif path.suffix == INDEX_SUFFIX:
             found = dump_index(path, self._index_options, write)
             if found:
                 self._mismatches.setdefault(key, []).extend(found)
-        elif path.suffix == ".timeindex":
+        elif path.suffix == TIME_INDEX_SUFFIX:
             dump_time_index(path, self._index_options, self._errors, write)
-        elif path.suffix == ".snapshot":
+        elif path.suffix == SNAPSHOT_SUFFIX:
             problem = dump_producer_snapshot(path, write)
             if problem is not None:
                 sys.stdout.flush()
                 click.echo(problem, err=True)
-        elif path.suffix == ".txnindex":
+        elif path.suffix == TRANSACTION_INDEX_SUFFIX:
             dump_transaction_index(path, write)
         else:
             sys.stdout.flush()

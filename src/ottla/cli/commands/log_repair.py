@@ -12,14 +12,14 @@ import click
 
 from ottla.cli.options.json_output import json_option, print_json, wants_json
 from ottla.errors import KafkaError
-from ottla.raft.log_check import METADATA_LOG, check_log, find_snapshots
-from ottla.raft.quorum_state import QUORUM_STATE, ElectionState, QuorumStateStore
+from ottla.raft.log_check import check_log, find_snapshots
+from ottla.raft.quorum_state import ElectionState, QuorumStateStore
 from ottla.raft.recovery_point import read_recovery_point, write_recovery_point
 from ottla.server.system.files import RealDirectory
-from ottla.storage.directories.checkpoints import RECOVERY_POINT_CHECKPOINT
 from ottla.storage.directories.log_dir import LogDirectory
 from ottla.storage.directories.partition_dir_names import is_log, partition_of
 from ottla.storage.indexes.transaction_index import TransactionIndex
+from ottla.storage.layout import METADATA_LOG, QUORUM_STATE, RECOVERY_POINT_CHECKPOINT
 from ottla.storage.log.abort_check import check_aborts
 from ottla.storage.log.inspection import inspect_log
 from ottla.storage.log.repair import lower_checkpoints, truncate_log

@@ -26,6 +26,7 @@ from ottla.records.compression import Compression
 from ottla.records.control import ControlRecordType, decode_control_type, decode_end_txn_marker
 from ottla.records.legacy import LegacyBatch
 from ottla.records.scan import decode_records
+from ottla.storage.layout import BOOTSTRAP_CHECKPOINT, METADATA_SNAPSHOT_SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from ottla.records.record import Record
 
 NO_LIMIT = 0x7FFF_FFFF
-BOOTSTRAP_FILE = "bootstrap.checkpoint"
-CHECKPOINT_SUFFIX = ".checkpoint"
 _PREFIX_BYTES = 17
 _MIN_RECORD_BYTES = 14
 _PREFIX = Layout(">qi")
@@ -79,9 +78,9 @@ def read_batches(file: BinaryIO, position: int, end: int, name: str) -> Iterator
 
 def title(path: Path) -> str:
     """Return the line above a log's batches; raises ValueError for an invalid file name."""
-    if path.suffix != CHECKPOINT_SUFFIX:
+    if path.suffix != METADATA_SNAPSHOT_SUFFIX:
         return f"Log starting offset: {first_offset(path)}"
-    if path.name == BOOTSTRAP_FILE:
+    if path.name == BOOTSTRAP_CHECKPOINT:
         return "KRaft bootstrap snapshot"
     found = _CHECKPOINT_NAME.fullmatch(path.name)
     if found is None:

@@ -16,7 +16,7 @@ from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.framing import decode_record
 from ottla.metadata.loader import MetadataLoader
 from ottla.server.system.files import RealDirectory
-from ottla.storage.directories.log_dir import LOCK_FILE
+from ottla.storage.layout import LOCK_FILE
 from ottla.types import OffsetAndEpoch
 
 if TYPE_CHECKING:

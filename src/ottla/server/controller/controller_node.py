@@ -15,11 +15,10 @@ from ottla.controller.policies import NO_POLICIES
 from ottla.controller.replayed_log import ReplayedLog
 from ottla.controller.runtime import ControllerRuntime
 from ottla.errors import KafkaError
-from ottla.metadata.bootstrap import BOOTSTRAP_CHECKPOINT, feature_records
+from ottla.metadata.bootstrap import feature_records
 from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.metadata.framing import decode_record
 from ottla.metadata.snapshot import SnapshotPolicy
-from ottla.raft.log_check import METADATA_LOG
 from ottla.raft.quorum_state import QuorumStateStore
 from ottla.raft.requests import ReplicaKey
 from ottla.raft.snapshot import decode_snapshot
@@ -33,6 +32,7 @@ from ottla.server.controller.quorum_start import (
 )
 from ottla.server.controller.quorum_view import QuorumView
 from ottla.server.controller.schedule import Schedule
+from ottla.storage.layout import BOOTSTRAP_CHECKPOINT, METADATA_LOG
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ottla.config.properties import write_properties
-from ottla.metadata.bootstrap import BOOTSTRAP_CHECKPOINT, feature_records
+from ottla.metadata.bootstrap import feature_records
 from ottla.metadata.features import (
     KRAFT_VERSION,
     LATEST_METADATA_VERSION,
@@ -21,14 +21,10 @@ from ottla.metadata.features import (
     metadata_version_name,
 )
 from ottla.metadata.framing import MessageAndVersion, encode_record
-from ottla.raft.log_check import METADATA_LOG
 from ottla.raft.snapshot import SNAPSHOT_MODE, encode_snapshot, snapshot_name
 from ottla.raft.voter_set import Voter, VoterAddress, VoterSet
-from ottla.storage.directories.log_dir import (
-    META_PROPERTIES,
-    MetaProperties,
-    decode_meta_properties,
-)
+from ottla.storage.directories.log_dir import MetaProperties, decode_meta_properties
+from ottla.storage.layout import BOOTSTRAP_CHECKPOINT, META_PROPERTIES, METADATA_LOG
 from ottla.types import OffsetAndEpoch, Uuid
 
 if TYPE_CHECKING:

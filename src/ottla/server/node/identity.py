@@ -17,8 +17,9 @@ from ottla.server.node.format import (
     encode_meta_properties,
     format_directories,
 )
-from ottla.storage.directories.log_dir import META_PROPERTIES, decode_meta_properties
+from ottla.storage.directories.log_dir import decode_meta_properties
 from ottla.storage.disk_errors import is_exhaustion
+from ottla.storage.layout import META_PROPERTIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,13 +19,8 @@ from ottla.storage.cleaner.grouping import SegmentSize, group_segments
 from ottla.storage.cleaner.key_scan import KeyScan
 from ottla.storage.cleaner.offset_map import ENTRY_BYTES, OffsetMap
 from ottla.storage.cleaner.transactions import CleanedTransactions
-from ottla.storage.log.swap_files import CLEANED_SUFFIX
-from ottla.storage.segments.segment import (
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    Segment,
-)
+from ottla.storage.layout import CLEANED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from ottla.storage.segments.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Hashable, Iterator

@@ -15,11 +15,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
-HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
-LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
-CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
-
 
 def encode_lines(lines: Collection[str]) -> bytes:
     """Return the text of a checkpoint: version 0, the number of lines, the lines."""

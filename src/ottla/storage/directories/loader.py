@@ -9,12 +9,6 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ottla.errors import CorruptMessage
-from ottla.storage.directories.checkpoints import (
-    CLEANER_CHECKPOINT,
-    HIGH_WATERMARK_CHECKPOINT,
-    LOG_START_CHECKPOINT,
-    RECOVERY_POINT_CHECKPOINT,
-)
 from ottla.storage.directories.partition_dir_names import (
     future_partition_of,
     has_only_files_of_logs,
@@ -24,8 +18,14 @@ from ottla.storage.directories.partition_dir_names import (
     read_topic_id,
 )
 from ottla.storage.directory import join
+from ottla.storage.layout import (
+    CLEANER_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    LOG_SUFFIX,
+    RECOVERY_POINT_CHECKPOINT,
+)
 from ottla.storage.log.partition_log import PartitionLog
-from ottla.storage.segments.segment import LOG_SUFFIX
 from ottla.types import METADATA_TOPIC
 
 if TYPE_CHECKING:

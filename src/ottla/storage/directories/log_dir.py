@@ -7,13 +7,20 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from contextlib import closing
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.config.properties import parse_properties
 from ottla.errors import CorruptMessage, LocalDiskError
 from ottla.storage.directories.checkpoints import decode_offsets, encode_offsets
+from ottla.storage.layout import (
+    CLEAN_MARKER,
+    LOCK_FILE,
+    META_PROPERTIES,
+    TEMPORARY_SUFFIX,
+    Folder,
+    file_names,
+)
 from ottla.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:
@@ -22,15 +29,8 @@ if TYPE_CHECKING:
     from ottla.storage.directory import Directory, Lock
 
 log = logging.getLogger("ottla.storage")
-LOCK_FILE = ".lock"
-CLEAN_MARKER = ".kafka_cleanshutdown"
-META_PROPERTIES = "meta.properties"
 META_PROPERTIES_VERSION = 1
-_TEMPORARY: Final = re.compile(
-    r"([a-z-]+-checkpoint|meta\.properties|\.kafka_cleanshutdown|bootstrap\.checkpoint)"
-    r"(\.[0-9]+)?\.tmp"
-)
-"""The files of a node itself; those of others may have the suffix, too."""
+_TEMPORARY: Final = file_names(Folder.LOG_DIRECTORY, TEMPORARY_SUFFIX)
 
 
 class MetaProperties(NamedTuple):
@@ -174,7 +174,7 @@ class LogDirectory:
         self, name: str, offsets: Mapping[TopicPartition, int], sequence: int
     ) -> None:
         """Write a checkpoint's next content durably to a temporary file; runs in a worker."""
-        path = f"{name}.{sequence}.tmp"
+        path = f"{name}.{sequence}{TEMPORARY_SUFFIX}"
         with closing(self.directory.open(path, create=True)) as file:
             file.truncate(0)
             file.write_at(0, encode_offsets(offsets))
@@ -182,7 +182,7 @@ class LogDirectory:
 
     def put_in_place(self, name: str, sequence: int) -> bool:
         """Rename the temporary file over the checkpoint; False when a newer one is in place."""
-        path = f"{name}.{sequence}.tmp"
+        path = f"{name}.{sequence}{TEMPORARY_SUFFIX}"
         if sequence > self._in_place.get(name, 0):
             self.directory.rename(path, name)
             self._in_place[name] = sequence

@@ -14,12 +14,16 @@ import re
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.errors import CorruptMessage
-from ottla.storage.directories.partition_metadata import (
-    PARTITION_METADATA,
-    decode_partition_metadata,
-)
+from ottla.storage.directories.partition_metadata import decode_partition_metadata
 from ottla.storage.directory import join
-from ottla.storage.log.partition_log import FUTURE_SUFFIX, parse_partition_name
+from ottla.storage.layout import (
+    DELETE_SUFFIX,
+    FILE_OF_LOG,
+    FUTURE_SUFFIX,
+    PARTITION_METADATA,
+    STRAY_SUFFIX,
+)
+from ottla.storage.log.partition_log import parse_partition_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,16 +32,11 @@ if TYPE_CHECKING:
     from ottla.types import TopicPartition, Uuid
 
 log = logging.getLogger("ottla.storage")
-DELETE_SUFFIX = "-delete"
-STRAY_SUFFIX = "-stray"
 _LONGEST_NAME = 255
 _RANDOM_DIGITS = 32
-_MARKED: Final = re.compile(rf".+-[0-9]+\.[0-9a-f]{{{_RANDOM_DIGITS}}}(-delete|-future)")
-_SUFFIXES: Final = r"\.(log|index|timeindex|txnindex|snapshot)(\.(deleted|cleaned|swap|tmp))?"
-_LOG_FILE: Final = re.compile(
-    rf"[0-9]{{20}}{_SUFFIXES}|(leader-epoch-checkpoint|partition\.metadata)(\.tmp)?"
+_MARKED: Final = re.compile(
+    rf".+-[0-9]+\.[0-9a-f]{{{_RANDOM_DIGITS}}}({DELETE_SUFFIX}|{FUTURE_SUFFIX})"
 )
-"""What a log's directory may hold, and no more when it lost its `partition.metadata`."""
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _MAX_PARTITION: Final = 0x7FFF_FFFF
 
@@ -103,7 +102,7 @@ def is_log(directory: Directory, name: str) -> bool:
 
 def has_only_files_of_logs(names: Iterable[str]) -> bool:
     """Whether all files are those of a log."""
-    return all(map(_LOG_FILE.fullmatch, names))
+    return all(map(FILE_OF_LOG.fullmatch, names))
 
 
 def set_aside_others(directory: Directory, partition: TopicPartition, topic_id: Uuid) -> None:

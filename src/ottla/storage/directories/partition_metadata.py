@@ -8,7 +8,6 @@ from __future__ import annotations
 from ottla.errors import CorruptMessage
 from ottla.types import Uuid
 
-PARTITION_METADATA = "partition.metadata"
 _MAX_FILE_BYTES = 1024
 
 

@@ -17,14 +17,14 @@ from ottla.errors import CorruptMessage
 from ottla.storage.batches import walk_file
 from ottla.storage.directory import join
 from ottla.storage.indexes.transaction_index import AbortedTransaction, TransactionIndex
-from ottla.storage.producers.state import PartitionProducers
-from ottla.storage.producers.update import replay_batch
-from ottla.storage.segments.segment import (
+from ottla.storage.layout import (
     LOG_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     base_offset_of,
-    file_name,
+    segment_file_name,
 )
+from ottla.storage.producers.state import PartitionProducers
+from ottla.storage.producers.update import replay_batch
 
 if TYPE_CHECKING:
     from ottla.storage.batches import BatchHeader
@@ -78,13 +78,13 @@ def check_aborts(directory: Directory, subdirectory: str) -> list[WrongIndex]:
     found = [base_offset_of(name, LOG_SUFFIX) for name in directory.list(subdirectory)]
     replay, wrong = _Replay(directory, subdirectory), []
     for base_offset in sorted(one for one in found if one is not None):
-        path = join(subdirectory, file_name(base_offset, LOG_SUFFIX))
+        path = join(subdirectory, segment_file_name(base_offset, LOG_SUFFIX))
         with closing(directory.open(path)) as file:
             try:
                 expected = replay.segment(file, file.size())
             except CorruptMessage:
                 break  # it is shown by `inspect_log`
-        path = join(subdirectory, file_name(base_offset, TRANSACTION_INDEX_SUFFIX))
+        path = join(subdirectory, segment_file_name(base_offset, TRANSACTION_INDEX_SUFFIX))
         right = _merged(TransactionIndex(directory, path), base_offset, expected, replay)
         if right is not None:
             wrong.append(WrongIndex(path, right))

@@ -11,10 +11,14 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ottla.storage.directories.partition_metadata import PARTITION_METADATA
-from ottla.storage.log.leader_epochs import LEADER_EPOCH_CHECKPOINT
-from ottla.storage.producers.snapshot import SNAPSHOT_SUFFIX, encode_snapshot
-from ottla.storage.segments.segment import file_name
+from ottla.storage.layout import (
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
+    SNAPSHOT_SUFFIX,
+    TEMPORARY_SUFFIX,
+    segment_file_name,
+)
+from ottla.storage.producers.snapshot import encode_snapshot
 
 if TYPE_CHECKING:
     from ottla.storage.directory import Directory, File, OpenDirectory
@@ -112,7 +116,7 @@ class FlushJob:
             self.rebuild.run()
             self.snapshots = dict(self.rebuild.state.unflushed_snapshots)
         for offset, entries in self.snapshots.items():
-            name = file_name(offset, SNAPSHOT_SUFFIX)
+            name = segment_file_name(offset, SNAPSHOT_SUFFIX)
             if entries is not None:
                 open_directory.write_file(name, encode_snapshot(entries))
             with suppress(FileNotFoundError):  # retention may remove it at any time
@@ -126,7 +130,7 @@ def replace_file(
     open_directory: OpenDirectory, name: str, data: bytes, *, sync: bool = True
 ) -> None:
     """Replace a file, its content durable if sync; its name is once the directory is synced."""
-    temporary = f"{name}.tmp"
+    temporary = f"{name}{TEMPORARY_SUFFIX}"
     open_directory.write_file(temporary, data)
     if sync:
         open_directory.sync_file(temporary)

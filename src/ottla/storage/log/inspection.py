@@ -16,7 +16,7 @@ from ottla.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
 from ottla.storage.batches import parse_header
 from ottla.storage.directory import join
 from ottla.storage.indexes.offset_index import MAX_RELATIVE_OFFSET
-from ottla.storage.segments.segment import LOG_SUFFIX, base_offset_of
+from ottla.storage.layout import LOG_SUFFIX, base_offset_of
 from ottla.storage.segments.segment_recovery import is_valid_batch, read_valid_batches
 
 if TYPE_CHECKING:

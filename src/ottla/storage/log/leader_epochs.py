@@ -15,7 +15,6 @@ from typing import NamedTuple
 from ottla.storage.directories.checkpoints import decode_lines, encode_lines, malformed
 from ottla.types import OffsetAndEpoch
 
-LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1
 

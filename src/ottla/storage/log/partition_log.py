@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode, KafkaError, LocalDiskError
 from ottla.records.crc32c import crc32c
-from ottla.storage.directories.partition_metadata import (
-    PARTITION_METADATA,
-    encode_partition_metadata,
-)
+from ottla.storage.directories.partition_metadata import encode_partition_metadata
 from ottla.storage.directory import join
 from ottla.storage.disk_errors import is_exhaustion
+from ottla.storage.layout import DELETED_SUFFIX, FUTURE_SUFFIX, PARTITION_METADATA
 from ottla.storage.log.config import validation_rules
 from ottla.storage.log.events import STANDALONE
 from ottla.storage.log.flushes import LogFlushes
@@ -30,7 +28,7 @@ from ottla.storage.log.recovery import LogLoader
 from ottla.storage.log.swap_files import replace_segments
 from ottla.storage.log.truncation import LogTruncation
 from ottla.storage.log.writes import LogWrites
-from ottla.storage.segments.segment import DELETED_SUFFIX, Segment
+from ottla.storage.segments.segment import Segment
 from ottla.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:
@@ -48,8 +46,6 @@ TRUNCATION: Final = "truncation"
 DELETION: Final = "deletion"
 MOVE: Final = "move"
 """Purposes of pauses."""
-FUTURE_SUFFIX = "-future"
-"""Of the directory of a copy on its way to another log directory (KIP-113)."""
 
 
 class PartitionLog:

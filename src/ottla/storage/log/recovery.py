@@ -16,22 +16,19 @@ from ottla.errors import CorruptMessage
 from ottla.storage.batches import walk_file
 from ottla.storage.directory import join
 from ottla.storage.indexes.offset_index import MAX_RELATIVE_OFFSET
-from ottla.storage.log.leader_epochs import (
-    LEADER_EPOCH_CHECKPOINT,
-    LeaderEpochs,
-    decode_leader_epochs,
-)
-from ottla.storage.log.swap_files import finish_swaps
-from ottla.storage.producers.rebuild import replay
-from ottla.storage.producers.state import PartitionProducers
-from ottla.storage.segments.segment import (
+from ottla.storage.layout import (
     INDEX_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
-    Segment,
     base_offset_of,
 )
+from ottla.storage.log.leader_epochs import LeaderEpochs, decode_leader_epochs
+from ottla.storage.log.swap_files import finish_swaps
+from ottla.storage.producers.rebuild import replay
+from ottla.storage.producers.state import PartitionProducers
+from ottla.storage.segments.segment import Segment
 from ottla.storage.segments.segment_list import SegmentList
 from ottla.storage.segments.segment_recovery import rebuild_indexes, recover_segment, trim_tail
 

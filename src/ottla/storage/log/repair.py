@@ -8,20 +8,16 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from ottla.storage.directories.checkpoints import (
+from ottla.storage.directories.checkpoints import encode_offsets
+from ottla.storage.directory import join
+from ottla.storage.layout import (
+    CLEAN_MARKER,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_CHECKPOINT,
-    RECOVERY_POINT_CHECKPOINT,
-    encode_offsets,
-)
-from ottla.storage.directories.log_dir import CLEAN_MARKER
-from ottla.storage.directory import join
-from ottla.storage.producers.snapshot import SNAPSHOT_SUFFIX
-from ottla.storage.segments.segment import (
-    INDEX_SUFFIX,
     LOG_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
+    RECOVERY_POINT_CHECKPOINT,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
     base_offset_of,
 )
 
@@ -30,14 +26,6 @@ if TYPE_CHECKING:
     from ottla.storage.directory import Directory
     from ottla.storage.log.inspection import LogInspection
     from ottla.types import TopicPartition
-
-_SEGMENT_SUFFIXES = (
-    LOG_SUFFIX,
-    INDEX_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
-    SNAPSHOT_SUFFIX,
-)
 
 
 def lower_checkpoints(log_dir: LogDirectory, partition: TopicPartition, offset: int) -> None:
@@ -67,7 +55,7 @@ def truncate_log(directory: Directory, subdirectory: str, found: LogInspection) 
     damaged = int(damage.path.rpartition("/")[2].partition(".")[0])
     for name in reversed(directory.list(subdirectory)):
         stem, dot, suffix = name.partition(".")
-        if base_offset_of(name, dot + suffix) is None or dot + suffix not in _SEGMENT_SUFFIXES:
+        if base_offset_of(name, dot + suffix) is None or dot + suffix not in SEGMENT_SUFFIXES:
             continue
         is_after = int(stem) > damaged and dot + suffix != SNAPSHOT_SUFFIX
         is_snapshot_after = dot + suffix == SNAPSHOT_SUFFIX and int(stem) > damage.offset

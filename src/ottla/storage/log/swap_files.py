@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.storage.batches import walk_file
 from ottla.storage.directory import join
-from ottla.storage.producers.snapshot import SNAPSHOT_SUFFIX
+from ottla.storage.layout import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    TEMPORARY_SUFFIX,
+    Folder,
+    file_names,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,14 +34,10 @@ if TYPE_CHECKING:
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.segments.segment import Segment
 
-CLEANED_SUFFIX = ".cleaned"
-SWAP_SUFFIX = ".swap"
-_LOG_SWAP_SUFFIX = ".log" + SWAP_SUFFIX
+_LOG_SWAP_SUFFIX = LOG_SUFFIX + SWAP_SUFFIX
 _SEGMENT_FILE: Final = re.compile(r"[0-9]{20}\.[a-z]+(\.[a-z]+)?")
-_LEFTOVER: Final = re.compile(
-    r"[0-9]{20}\.[a-z]+\.(deleted|cleaned|tmp)|(leader-epoch-checkpoint|partition\.metadata)\.tmp"
-)
-_SWAP: Final = re.compile(r"[0-9]{20}\.[a-z]+\.swap")
+_LEFTOVER: Final = file_names(Folder.PARTITION, DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)
+_SWAP: Final = file_names(Folder.PARTITION, SWAP_SUFFIX)
 """By their whole names: nothing else in the directory is a log's to remove or rename."""
 
 

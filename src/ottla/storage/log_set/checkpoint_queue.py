@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.errors import LocalDiskError
 from ottla.purgatory.pending import Pending, all_done
-from ottla.storage.directories.checkpoints import (
+from ottla.storage.disk_errors import is_exhaustion
+from ottla.storage.layout import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
-from ottla.storage.disk_errors import is_exhaustion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.storage.directories.checkpoints import CLEANER_CHECKPOINT
+from ottla.storage.layout import CLEANER_CHECKPOINT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

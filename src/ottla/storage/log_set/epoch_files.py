@@ -12,8 +12,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ottla.storage.disk_errors import is_exhaustion
+from ottla.storage.layout import LEADER_EPOCH_CHECKPOINT
 from ottla.storage.log.flush import replace_file
-from ottla.storage.log.leader_epochs import LEADER_EPOCH_CHECKPOINT
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

@@ -13,12 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.errors import KafkaError, LocalDiskError
-from ottla.storage.directories.partition_dir_names import (
-    DELETE_SUFFIX,
-    future_name,
-    marked_name,
-    set_aside_others,
-)
+from ottla.storage.directories.partition_dir_names import future_name, marked_name, set_aside_others
+from ottla.storage.layout import DELETE_SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -14,19 +14,16 @@ from itertools import chain
 from typing import TYPE_CHECKING, NoReturn
 
 from ottla.errors import KafkaError, LocalDiskError
-from ottla.storage.directories.checkpoints import (
+from ottla.storage.directories.loader import DirectoryLoader
+from ottla.storage.directories.partition_dir_names import marked_name, set_aside_others
+from ottla.storage.disk_errors import is_exhaustion
+from ottla.storage.layout import (
+    DELETE_SUFFIX,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
-)
-from ottla.storage.directories.loader import DirectoryLoader
-from ottla.storage.directories.partition_dir_names import (
-    DELETE_SUFFIX,
     STRAY_SUFFIX,
-    marked_name,
-    set_aside_others,
 )
-from ottla.storage.disk_errors import is_exhaustion
 from ottla.storage.log.events import LogEvents
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log_set.checkpoint_queue import CheckpointQueue

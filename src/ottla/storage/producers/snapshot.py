@@ -15,7 +15,6 @@ from ottla.storage.producers.entry import BatchMetadata, ProducerEntry
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-SNAPSHOT_SUFFIX = ".snapshot"
 VERSION = 1
 _HEAD = Struct(">hI")
 _COUNT = Struct(">i")

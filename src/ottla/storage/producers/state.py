@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Final
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.records.validator import AppendOrigin
 from ottla.storage.directory import join
+from ottla.storage.layout import SNAPSHOT_SUFFIX
 from ottla.storage.producers.append import CompletedTransaction, ProducerAppend, Verification
 from ottla.storage.producers.count import ProducerCount
 from ottla.storage.producers.entry import NO_OFFSET, EntryOwner, ProducerEntry
-from ottla.storage.producers.snapshot import SNAPSHOT_SUFFIX, decode_snapshot, encode_snapshot
+from ottla.storage.producers.snapshot import decode_snapshot, encode_snapshot
 from ottla.storage.producers.transactions import UnstableTransactions
 
 if TYPE_CHECKING:

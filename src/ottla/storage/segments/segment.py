@@ -11,7 +11,7 @@ from array import array
 from bisect import bisect_left
 from contextlib import contextmanager
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ottla.errors import CorruptMessage
 from ottla.records.batch import NO_TIMESTAMP
@@ -21,8 +21,15 @@ from ottla.storage.disk_errors import is_exhaustion
 from ottla.storage.indexes.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex, OffsetPosition
 from ottla.storage.indexes.time_index import TimeIndex, TimestampOffset
 from ottla.storage.indexes.transaction_index import TransactionIndex
+from ottla.storage.layout import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    segment_file_name,
+)
 from ottla.storage.producers.rebuild import SegmentFile
-from ottla.storage.producers.snapshot import SNAPSHOT_SUFFIX
 from ottla.storage.segments.segment_recovery import rebuild_indexes
 
 if TYPE_CHECKING:
@@ -33,28 +40,10 @@ if TYPE_CHECKING:
     from ottla.storage.log.config import LogConfig
     from ottla.types import Buffer
 
-LOG_SUFFIX = ".log"
-INDEX_SUFFIX = ".index"
-TIME_INDEX_SUFFIX = ".timeindex"
-TRANSACTION_INDEX_SUFFIX = ".txnindex"
 _SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
-DELETED_SUFFIX = ".deleted"
 TAIL_BATCHES = 128
 _UNKNOWN = -2  # max_timestamp not read yet
 _EMPTY: array[int] = array("q")
-_OFFSET_DIGITS: Final = 20
-
-
-def file_name(base_offset: int, suffix: str) -> str:
-    """Return a segment file's name: twenty digits and the suffix."""
-    return f"{base_offset:020d}{suffix}"
-
-
-def base_offset_of(name: str, suffix: str) -> int | None:
-    """Return the offset in a segment file's name with this suffix; None for every other file."""
-    stem = name[: -len(suffix)]
-    is_own = name.endswith(suffix) and len(stem) == _OFFSET_DIGITS and stem.isdecimal()
-    return int(stem) if is_own else None
 
 
 class Segment:
@@ -95,7 +84,7 @@ class Segment:
         config: LogConfig,
         now_ms: int,
     ) -> None:
-        path = join(partition_dir, file_name(base_offset, ""))
+        path = join(partition_dir, segment_file_name(base_offset, ""))
         limit = config.segment_index_bytes
         self.directory = directory
         self._partition_dir = partition_dir
@@ -197,7 +186,7 @@ class Segment:
 
     def path(self, suffix: str) -> str:
         """Return the path of one of its files."""
-        return join(self._partition_dir, file_name(self.base_offset, suffix) + self.suffix)
+        return join(self._partition_dir, segment_file_name(self.base_offset, suffix) + self.suffix)
 
     # Appending
 
