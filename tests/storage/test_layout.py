@@ -1,6 +1,6 @@
 """The table of files on disk: nothing else is written, and the document shows it.
 
-`OTTLA_REWRITE=1 scripts/test tests/storage/test_layout.py` writes the document's tables again.
+`OTTLA_REWRITE=1 scripts/test tests/storage/test_layout.py` writes the document's table again.
 """
 
 from __future__ import annotations
@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-
-import pytest
 
 from ottla.clients.admin.topics import NewTopic
 from ottla.storage.directories.partition_dir_names import (
@@ -19,7 +17,6 @@ from ottla.storage.directories.partition_dir_names import (
 )
 from ottla.storage.layout import (
     ALL_STATES,
-    DIRECTORIES,
     FILES,
     METADATA_LOG,
     STRAY_SUFFIX,
@@ -164,24 +161,14 @@ def drawn_files() -> str:
     return "\n".join([*lines, ""])
 
 
-def drawn_directories() -> str:
-    """Draw the table of directories."""
-    lines = ["| directory | content | remark |", "|---|---|---|"]
-    lines += [f"| `{name}` | {content} | {remark} |" for name, content, remark in DIRECTORIES]
-    return "\n".join([*lines, ""])
-
-
-@pytest.mark.parametrize(
-    ("name", "table"), [("files", drawn_files()), ("directories", drawn_directories())]
-)
-def test_the_document_shows_the_table(name: str, table: str) -> None:
-    """The tables of the operator's page are printed from those of the code."""
+def test_the_document_shows_the_table() -> None:
+    """The table of the operator's page is printed from that of the code."""
     text = DOCUMENT.read_text(encoding="utf-8")
-    begin, end = f"<!-- table of {name} -->\n", "<!-- end of table -->"
+    begin, end = "<!-- table of files -->\n", "<!-- end of table -->"
     before, found, rest = text.partition(begin)
     assert found
     shown, _, after = rest.partition(end)
     if os.environ.get("OTTLA_REWRITE"):
-        shown = table
+        shown = drawn_files()
         DOCUMENT.write_text(before + begin + shown + end + after, encoding="utf-8")
-    assert shown == table
+    assert shown == drawn_files()

@@ -1,4 +1,4 @@
-"""Every file and directory of a node on disk, in one table, and their names.
+"""Every file of a node on disk in one table, and the names of files and directories.
 
 All other modules take names and suffixes from here. A file in a log directory that no row knows is
 not a node's: it is never opened, renamed or removed.
@@ -234,28 +234,6 @@ FILES: Final = (
         is_kafkas=False,
     ),
 )
-
-
-DIRECTORIES: Final = (
-    ("<topic>-<partition>", "the log of a partition", "the files of a partition, and no others"),
-    (METADATA_LOG, "the metadata log", "the files of a partition and those of the metadata log"),
-    (
-        f"<topic>-<partition>.<32 hex digits>{FUTURE_SUFFIX}",
-        "a log on its way from another log directory (KIP-113)",
-        "begins again when it is lost",
-    ),
-    (
-        f"<topic>-<partition>.<32 hex digits>{DELETE_SUFFIX}",
-        "the log of a deleted partition",
-        "removed after file.delete.delay.ms",
-    ),
-    (
-        f"<topic>-<partition>.<32 hex digits>{STRAY_SUFFIX}",
-        "a log that the node should not have",
-        "kept until an operator removes it",
-    ),
-)
-"""Directories in a log directory: name, content, remark. Those of others may lie beside them."""
 
 
 def file_names(folder: Folder, *states: str) -> re.Pattern[str]:
